@@ -1,0 +1,101 @@
+/* child.c - see child.h. */
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+extern char **environ;
+
+void child_fail(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "%s: ", program_invocation_short_name);
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+    va_end(arguments);
+    exit(1);
+}
+
+static char **environment_make(const char *preload) {
+    size_t count = 0;
+    while (environ[count] != NULL) count++;
+    char **copy = calloc(count + 2, sizeof *copy);
+    if (copy == NULL) child_fail("no memory");
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (strncmp(environ[i], "LD_PRELOAD=", strlen("LD_PRELOAD=")) != 0) copy[used++] = environ[i];
+    }
+    if (preload != NULL && asprintf(&copy[used], "LD_PRELOAD=%s", preload) < 0) child_fail("no memory");
+    return copy;
+}
+
+void child_command_read(struct child_command *command, int first, char **argv, const char *usage) {
+    *command = (struct child_command){0};
+    char **rest = argv + first;
+    if (*rest != NULL && strcmp(*rest, "--preload") == 0 && rest[1] != NULL) {
+        command->preload = rest[1];
+        rest += 2;
+    }
+    if (*rest != NULL && strcmp(*rest, "--") == 0) rest++;
+    if (*rest == NULL || **rest == '-') {
+        fprintf(stderr, "usage: %s\n", usage);
+        exit(2);
+    }
+    if (command->preload != NULL && access(command->preload, R_OK) != 0) {
+        child_fail("cannot read %s: %s", command->preload, strerror(errno));
+    }
+    command->argv = rest;
+    command->environment = environment_make(command->preload);
+}
+
+static pid_t child_start_traced(const struct child_command *command) {
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0) child_fail("cannot fork: %s", strerror(errno));
+    if (pid > 0) return pid;
+    int nowhere = open("/dev/null", O_WRONLY);
+    if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
+    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) == 0) execvpe(command->argv[0], command->argv, command->environment);
+    fprintf(stderr, "%s: cannot run %s: %s\n", program_invocation_short_name, command->argv[0], strerror(errno));
+    _exit(127);
+}
+
+pid_t child_start(const struct child_command *command, bool traced) {
+    if (traced) return child_start_traced(command);
+    pid_t pid;
+    int error = posix_spawnp(&pid, command->argv[0], NULL, NULL, command->argv, command->environment);
+    if (error != 0) child_fail("cannot run %s: %s", command->argv[0], strerror(error));
+    return pid;
+}
+
+/* By device and inode: the kernel resolves links in the names it prints. */
+bool child_is_served(const struct child_command *command, pid_t pid) {
+    if (command->preload == NULL) return true;
+    struct stat library;
+    if (stat(command->preload, &library) != 0) return false;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *maps = fopen(path, "re");
+    if (maps == NULL) return false;
+    bool found = false;
+    char *line = NULL;
+    size_t room = 0;
+    while (!found && getline(&line, &room, maps) >= 0) {
+        unsigned device_major, device_minor;
+        unsigned long long inode;
+        if (sscanf(line, "%*s %*s %*s %x:%x %llu", &device_major, &device_minor, &inode) != 3) continue;
+        found = inode == library.st_ino && makedev(device_major, device_minor) == library.st_dev;
+    }
+    free(line);
+    fclose(maps);
+    return found;
+}

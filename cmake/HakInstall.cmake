@@ -1,0 +1,39 @@
+# What `cmake --install` puts down: the header, the three shapes, and the two files by which others
+# find them. Nothing in the installed files names a directory of the build.
+
+install(FILES "${PROJECT_SOURCE_DIR}/include/hakmem/hakmem.h"
+    DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/hakmem")
+
+foreach(shape IN ITEMS static headers)
+    set_target_properties(hakmem_${shape} PROPERTIES EXPORT_NAME ${shape})
+endforeach()
+set_target_properties(hakmem PROPERTIES EXPORT_NAME shared)
+
+install(TARGETS hakmem hakmem_static hakmem_headers EXPORT hakmemTargets
+    LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+    ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(FILES "${hak_object}" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+
+set(hak_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/hakmem")
+install(EXPORT hakmemTargets NAMESPACE hakmem:: DESTINATION "${hak_package_dir}")
+
+include(CMakePackageConfigHelpers)
+set(HAK_OBJECT_PATH "${CMAKE_INSTALL_LIBDIR}/hakmem.o")
+configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/hakmemConfig.cmake.in"
+    "${PROJECT_BINARY_DIR}/cmake/hakmemConfig.cmake"
+    INSTALL_DESTINATION "${hak_package_dir}"
+    PATH_VARS HAK_OBJECT_PATH)
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/cmake/hakmemConfigVersion.cmake"
+    COMPATIBILITY SameMinorVersion)
+install(FILES
+    "${PROJECT_BINARY_DIR}/cmake/hakmemConfig.cmake"
+    "${PROJECT_BINARY_DIR}/cmake/hakmemConfigVersion.cmake"
+    DESTINATION "${hak_package_dir}")
+
+# pkg-config finds its own way from where the file lies, so the tree may be moved.
+file(RELATIVE_PATH HAK_PREFIX_FROM_PC
+    "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/hakmem.pc.in" "${PROJECT_BINARY_DIR}/cmake/hakmem.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/cmake/hakmem.pc"
+    DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

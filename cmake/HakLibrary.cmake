@@ -1,0 +1,115 @@
+# The library in its four shapes, all from the same objects:
+#
+#   hakmem_objects   the floors, compiled once; tests link these, since they reach what is hidden
+#   hakmem           libhakmem.so, for LD_PRELOAD and for linking
+#   hakmem_object    hakmem.o, one object in which every hidden name has become local
+#   hakmem_static    libhakmem.a, whose only member is hakmem.o
+#   hakmem_headers   the include directory alone
+#
+# An archive of many members would be taken apart by the linker: a program could end with hakmem's
+# malloc and libc's free, or with a private name of ours where it expects its own. One member comes
+# whole or not at all, and `-u malloc` makes it come even when nothing else asks for it.
+
+# One folder per floor, lowest first: src/README.md.
+set(hak_floors base os region span slab heap ace watch api)
+
+set(hak_sources)
+foreach(floor IN LISTS hak_floors)
+    file(GLOB floor_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${floor}/*.c")
+    list(APPEND hak_sources ${floor_sources})
+endforeach()
+
+# ---- headers ----------------------------------------------------------------------------------------
+
+add_library(hakmem_headers INTERFACE)
+target_include_directories(hakmem_headers INTERFACE
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
+    "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+
+# ---- objects ----------------------------------------------------------------------------------------
+
+add_library(hakmem_objects OBJECT ${hak_sources})
+hak_compile(hakmem_objects)
+set_target_properties(hakmem_objects PROPERTIES
+    POSITION_INDEPENDENT_CODE ON
+    C_VISIBILITY_PRESET hidden)
+target_include_directories(hakmem_objects PUBLIC "${PROJECT_SOURCE_DIR}/src")
+target_link_libraries(hakmem_objects PUBLIC hakmem_headers)
+target_compile_options(hakmem_objects PRIVATE
+    -ftls-model=initial-exec     # one instruction to the heap; PT_TLS is kept small enough for dlopen
+    -fno-semantic-interposition  # calls inside the library are direct
+    -fno-plt)
+
+# Whoever compiles against the objects must see the same switches.
+if(HAK_CHECKED)
+    target_compile_definitions(hakmem_objects PUBLIC HAK_CHECKED=1)
+endif()
+if(HAK_NO_LIBC_NAMES)
+    target_compile_definitions(hakmem_objects PUBLIC HAK_NO_LIBC_NAMES=1)
+endif()
+
+# Compilers rewrite what they know of malloc: malloc and memset become calloc, which then calls itself.
+foreach(source IN LISTS hak_sources)
+    if(source MATCHES "/src/api/")
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
+            -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free)
+    endif()
+    # Operator new throws through these frames.
+    if(source MATCHES "/src/api/cxx\\.c$")
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -fexceptions)
+    endif()
+endforeach()
+
+# ---- shared object ----------------------------------------------------------------------------------
+
+add_library(hakmem SHARED $<TARGET_OBJECTS:hakmem_objects>)
+hak_compile(hakmem)
+set_target_properties(hakmem PROPERTIES
+    LINKER_LANGUAGE C
+    VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR})
+target_link_options(hakmem PRIVATE
+    -Wl,-z,nodelete  # threads and exit handlers point into it
+    -Wl,-z,now -Wl,-z,relro)
+if(NOT HAK_SANITIZE) # clang leaves a sanitizer's own names to the program
+    target_link_options(hakmem PRIVATE -Wl,--no-undefined)
+endif()
+target_link_libraries(hakmem PRIVATE -pthread INTERFACE hakmem_headers)
+
+# ---- one object, and the archive that holds it ------------------------------------------------------
+
+set(hak_object "${PROJECT_BINARY_DIR}/hakmem.o")
+set(hak_join ${CMAKE_C_COMPILER} -r -nostdlib)
+if(HAK_PGO) # link-time optimisation happens here, or the object would hold no code
+    separate_arguments(optimise UNIX_COMMAND "${CMAKE_C_FLAGS_RELEASE}")
+    list(APPEND hak_join ${optimise} -flto=auto -flinker-output=nolto-rel)
+endif()
+add_custom_command(
+    OUTPUT "${hak_object}"
+    COMMAND ${hak_join} -o "${hak_object}" $<TARGET_OBJECTS:hakmem_objects>
+    COMMAND ${CMAKE_OBJCOPY} --localize-hidden "${hak_object}"
+    DEPENDS hakmem_objects $<TARGET_OBJECTS:hakmem_objects>
+    COMMAND_EXPAND_LISTS VERBATIM
+    COMMENT "Joining hakmem.o")
+add_custom_target(hakmem_object_file ALL DEPENDS "${hak_object}")
+
+add_library(hakmem_object OBJECT IMPORTED GLOBAL)
+set_target_properties(hakmem_object PROPERTIES IMPORTED_OBJECTS "${hak_object}")
+target_link_libraries(hakmem_object INTERFACE hakmem_headers -pthread)
+add_dependencies(hakmem_object hakmem_object_file)
+
+set_source_files_properties("${hak_object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+add_library(hakmem_static STATIC "${hak_object}")
+add_dependencies(hakmem_static hakmem_object_file)
+set_target_properties(hakmem_static PROPERTIES OUTPUT_NAME hakmem LINKER_LANGUAGE C)
+target_link_options(hakmem_static INTERFACE -Wl,-u,malloc)
+target_link_libraries(hakmem_static INTERFACE hakmem_headers -pthread)
+
+foreach(shape IN ITEMS static object headers)
+    add_library(hakmem::${shape} ALIAS hakmem_${shape})
+endforeach()
+add_library(hakmem::shared ALIAS hakmem)
+
+if(HAK_PGO)
+    include("${CMAKE_CURRENT_LIST_DIR}/HakPgo.cmake")
+endif()

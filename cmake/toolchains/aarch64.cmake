@@ -1,0 +1,16 @@
+# 64-bit ARM on another machine: Debian's cross compiler, and QEMU to run the tests.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+# Debian has the C++ compiler in a package of its own; without it the C++ tests are left out.
+find_program(AARCH64_CXX aarch64-linux-gnu-g++)
+if(AARCH64_CXX)
+    set(CMAKE_CXX_COMPILER "${AARCH64_CXX}")
+else()
+    set(HAK_CXX OFF CACHE BOOL "")
+endif()
+set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-aarch64;-L;/usr/aarch64-linux-gnu")
+set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)

@@ -1,0 +1,73 @@
+/* hakmem.h - the public interface of libhakmem, a general-purpose malloc for Linux.
+ *
+ * Programs that are preloaded or linked with libhakmem call malloc and free as always. The same
+ * functions stand here under names of their own, for programs that want hakmem beside another
+ * malloc, and for what the standard names cannot express.
+ *
+ * Every function may be called from any thread. A block may be freed by any thread, under either
+ * set of names. Sizes and alignments are in bytes.
+ *
+ * Failure: functions that return a block return NULL and set errno to ENOMEM (no memory, or a size
+ * above PTRDIFF_MAX) or EINVAL (an alignment that is not a power of two). Success leaves errno as it
+ * was; hak_free always does.
+ */
+#ifndef HAKMEM_H
+#define HAKMEM_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HAKMEM_VERSION_MAJOR 0
+#define HAKMEM_VERSION_MINOR 1
+#define HAKMEM_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define HAK_API __attribute__((visibility("default")))
+#else
+#define HAK_API
+#endif
+
+/* A block of at least SIZE bytes, aligned to 16. SIZE 0 gives a block of its own that may be freed. */
+HAK_API void *hak_malloc(size_t size);
+
+/* A block of COUNT * SIZE bytes, all zero; ENOMEM when the product overflows. */
+HAK_API void *hak_calloc(size_t count, size_t size);
+
+/* BLOCK resized to SIZE bytes, moved if need be; the contents up to the smaller size are kept.
+ * As in glibc: a NULL BLOCK allocates, SIZE 0 frees BLOCK and returns NULL. On failure BLOCK stays. */
+HAK_API void *hak_realloc(void *block, size_t size);
+
+/* Gives BLOCK back. NULL is ignored. A pointer that hakmem never returned ends the process with one
+ * line that says what it looks like. */
+HAK_API void hak_free(void *block);
+
+/* A block aligned to ALIGNMENT, a power of two; EINVAL otherwise. Any SIZE is accepted. */
+HAK_API void *hak_aligned_alloc(size_t alignment, size_t size);
+
+/* As aligned_alloc, except that an ALIGNMENT which is not a power of two is rounded up to one, as
+ * glibc's memalign does. */
+HAK_API void *hak_memalign(size_t alignment, size_t size);
+
+/* Stores a block aligned to ALIGNMENT (a power of two and a multiple of sizeof(void *)) in *RESULT
+ * and returns 0; otherwise returns EINVAL or ENOMEM and leaves *RESULT and errno alone. */
+HAK_API int hak_posix_memalign(void **result, size_t alignment, size_t size);
+
+/* Bytes of BLOCK that may be used: at least what was asked for, and the same for the life of the
+ * block. 0 for NULL. */
+HAK_API size_t hak_usable_size(const void *block);
+
+/* The version that is running, "MAJOR.MINOR.PATCH". */
+HAK_API const char *hak_version(void);
+
+/* Writes the statistics that HAKMEM_STATS=1 prints at exit to file descriptor FD, as text. Returns
+ * 0, or -1 with errno from write(2). */
+HAK_API int hak_stats_print(int fd);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

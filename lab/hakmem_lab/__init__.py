@@ -1,0 +1,1 @@
+"""The laboratory: measures hakmem beside other allocators so that noise is never called a win."""

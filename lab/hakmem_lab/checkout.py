@@ -1,0 +1,48 @@
+"""Where things lie in the checkout, and names for them that hold no machine's path."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem_lab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Checkout:
+    root: Path
+    build: Path
+
+    @classmethod
+    def find(cls, build: Path | None = None) -> Checkout:
+        root = Path(__file__).resolve().parents[2]
+        return cls(root, (build or root / "build").resolve())
+
+    @property
+    def tools(self) -> Path:
+        return self.root / ".tools"
+
+    @property
+    def library(self) -> Path:
+        return self._built("libhakmem.so")
+
+    def program(self, name: str) -> Path:
+        """A program of bench/."""
+        return self._built(f"bench/{name}")
+
+    def _built(self, name: str) -> Path:
+        path = self.build / name
+        if not path.is_file():
+            raise LabError(f"{self.shown(path)} is not there: run ./hakmem build first")
+        return path
+
+    def shown(self, path: Path) -> str:
+        """The path as a report may print it: inside the checkout or the bare name."""
+        if path.is_relative_to(self.root):
+            return str(path.relative_to(self.root))
+        return path.name
+
+
+def machine() -> str:
+    return platform.machine()

@@ -1,0 +1,40 @@
+"""What a shared object says of itself."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from hakmem_lab.errors import LabError
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def build_id(path: Path) -> str:
+    """The linker's build id; the start of the file's SHA-256 when it has none."""
+    try:
+        with path.open("rb") as file:
+            section = ELFFile(file).get_section_by_name(".note.gnu.build-id")
+            if section is not None:
+                for note in section.iter_notes():
+                    if note["n_type"] == "NT_GNU_BUILD_ID":
+                        return str(note["n_desc"])
+    except ELFError as error:
+        raise LabError(f"{path.name} is not a shared object: {error}") from error
+    return f"sha256:{sha256(path)[:20]}"
+
+
+def compilers(path: Path) -> str:
+    """Who compiled it, as its .comment section has it."""
+    with path.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".comment")
+        if section is None:
+            return "unknown"
+        parts = section.data().decode("ascii", "replace").split("\0")
+    return ", ".join(sorted({part for part in parts if part})) or "unknown"

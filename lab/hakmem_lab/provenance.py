@@ -1,0 +1,98 @@
+"""What a reader needs to judge and repeat a measurement; no paths and no names of machines."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hakmem_lab import elf
+from hakmem_lab.checkout import Checkout, machine
+from hakmem_lab.peers import Peer, glibc_version
+
+
+@dataclass(frozen=True)
+class Provenance:
+    date: str
+    command: str
+    commit: str
+    build_id: str
+    compiler: str
+    workload_compiler: str
+    kernel: str
+    cpu: str
+    processors: int
+    thp: str
+    libc: str
+    peers: tuple[str, ...]
+
+    def rows(self) -> list[tuple[str, str]]:
+        return [
+            ("date", self.date),
+            ("command", f"`{self.command}`"),
+            ("commit", self.commit),
+            ("hakmem build id", self.build_id),
+            ("hakmem compiled by", self.compiler),
+            ("workloads compiled by", self.workload_compiler),
+            ("kernel", self.kernel),
+            ("processor", f"{self.cpu}, {self.processors} processors"),
+            ("transparent huge pages", self.thp),
+            ("C library", self.libc),
+            ("measured", "; ".join(self.peers)),
+        ]
+
+
+def collect(checkout: Checkout, command: str, program: str, peers: Iterable[Peer]) -> Provenance:
+    return Provenance(
+        date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        command=command,
+        commit=commit_read(checkout.root),
+        build_id=elf.build_id(checkout.library),
+        compiler=elf.compilers(checkout.library),
+        workload_compiler=elf.compilers(checkout.program(program)),
+        kernel=f"Linux {platform.release().split('-')[0]} {machine()}",
+        cpu=cpu_read(),
+        processors=os.cpu_count() or 1,
+        thp=thp_read(),
+        libc=f"glibc {glibc_version()}",
+        peers=tuple(f"{peer.name} {peer.version} ({peer.identity})" for peer in peers),
+    )
+
+
+def commit_read(root: Path) -> str:
+    """The commit, and whether the measured sources differ from it."""
+
+    def git(*arguments: str) -> str | None:
+        command = ["git", "-C", str(root), *arguments]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError:
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = git("rev-parse", "--short=12", "HEAD")
+    if commit is None:
+        return "none yet"
+    changed = git("status", "--porcelain", "--", "src", "include", "bench", "cmake")
+    return f"{commit} with changes" if changed else commit
+
+
+def cpu_read() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.processor() or "unknown"
+
+
+def thp_read() -> str:
+    try:
+        text = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    except OSError:
+        return "not in this kernel"
+    chosen = text[text.find("[") + 1 : text.find("]")]
+    return chosen or text.strip()

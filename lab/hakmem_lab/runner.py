@@ -1,0 +1,201 @@
+"""One process: started under given conditions, served by a given peer, its JSON line read.
+
+A run counts only if the peer really served it: the program says which object its malloc and free came
+from, and that must be the peer's library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hakmem_lab.errors import LabError
+from hakmem_lab.peers import Peer
+
+PRELOAD_PLACE = "{preload}"
+"""In a command's arguments: the tool preloads the library into the process it starts, and not into itself."""
+
+ENVIRONMENT_BYTES = 8192
+"""All environments of a pair are filled up to this size plus the pair's padding, whatever the peer's
+path and options take."""
+
+RUN_SECONDS_MAX = 120.0
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What both runs of a pair share."""
+
+    seed: int
+    padding: int
+    cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Arm:
+    peer: Peer
+    slowdown_percent: float = 0.0
+
+    @property
+    def name(self) -> str:
+        if self.slowdown_percent:
+            return f"{self.peer.name} slowed by {self.slowdown_percent:g} %"
+        return self.peer.name
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run showed. None: this program does not tell."""
+
+    ops: int
+    seconds: float
+    wall_seconds: float
+    cpu_seconds: float
+    peak_rss_kib: int | None
+    minor_faults: int
+    major_faults: int
+    involuntary_switches: int
+    steal_ticks: int
+    checksum: str | None
+
+    @property
+    def ops_per_second(self) -> float:
+        return self.ops / self.seconds
+
+
+def environment_make(arm: Arm, padding: int, preload: bool) -> dict[str, str]:
+    """Nothing of the user's environment gets in: no other preload, no allocator's options."""
+    environment = {"PATH": os.defpath, "LC_ALL": "C"}
+    environment |= {"WORKLOAD_SLOWDOWN": f"{arm.slowdown_percent:.3f}"}
+    environment |= dict(arm.peer.environment)
+    if preload and arm.peer.library is not None:
+        environment["LD_PRELOAD"] = str(arm.peer.library)
+    # Each string costs its bytes, '=', the final zero, and a pointer.
+    used = sum(len(key) + len(value) + 10 for key, value in environment.items())
+    environment["LAB_PADDING"] = "x" * max(0, ENVIRONMENT_BYTES - used + padding)
+    return environment
+
+
+def command_make(program: Path, arguments: Sequence[str], peer: Peer) -> list[str]:
+    command = [str(program)]
+    for argument in arguments:
+        if argument != PRELOAD_PLACE:
+            command.append(argument)
+        elif peer.library is not None:
+            command += ["--preload", str(peer.library)]
+    return command
+
+
+@contextmanager
+def pinned_to(cpus: tuple[int, ...]) -> Iterator[None]:
+    """Children started inside stay on these processors."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def process_run(command: list[str], environment: dict[str, str], cpus: tuple[int, ...]) -> str:
+    """Its standard output; an error when it fails in any way."""
+    name = Path(command[0]).name
+    with pinned_to(cpus):
+        try:
+            process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        except OSError as error:
+            raise LabError(f"{name} cannot be started: {error.strerror}") from error
+    try:
+        output, errors = process.communicate(timeout=RUN_SECONDS_MAX)
+    except BaseException as error:  # also the user's interrupt: no process stays behind
+        process.kill()
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise LabError(f"{name} did not end within {RUN_SECONDS_MAX:g} s") from None
+        raise
+    if process.returncode < 0:
+        number = -process.returncode
+        what = signal.strsignal(number) or "unknown signal"
+        raise LabError(f"{name} was ended by signal {number} ({what})")
+    if process.returncode != 0:
+        lines = errors.strip().splitlines()
+        said = f": {lines[-1]}" if lines else ""
+        raise LabError(f"{name} exited with {process.returncode}{said}")
+    return output
+
+
+def json_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: Conditions) -> Any:
+    """The JSON line of a program of bench/, with the proof of service checked."""
+    preload = PRELOAD_PLACE not in arguments
+    try:
+        output = process_run(
+            command_make(program, arguments, arm.peer),
+            environment_make(arm, conditions.padding, preload),
+            conditions.cpus,
+        )
+        line = json.loads(output)
+    except LabError as error:
+        raise LabError(f"{error} (under {arm.name})") from error
+    except json.JSONDecodeError as error:
+        raise LabError(f"{program.name} under {arm.name} printed no JSON: {error}") from error
+    service_check(line, arm.peer)
+    return line
+
+
+def service_check(line: dict[str, Any], peer: Peer) -> None:
+    if line.get("served") is False:
+        raise LabError(f"{peer.name} was not mapped: it did not serve the process")
+    for key in ("malloc_from", "free_from"):
+        if key not in line:
+            continue
+        owner = line[key]
+        if peer.library is None:
+            served = owner is not None and Path(owner).name.startswith(("libc.", "ld-musl"))
+        else:
+            served = owner is not None and Path(owner).resolve() == peer.library.resolve()
+        if not served:
+            function = key.removesuffix("_from")
+            raise LabError(f"{peer.name} did not serve the process: {function} came from {owner}")
+
+
+def steal_ticks_read() -> int:
+    """Time the host took from this machine's processors, in clock ticks since its start."""
+    with Path("/proc/stat").open() as file:
+        fields = file.readline().split()
+    return int(fields[8]) if len(fields) > 8 else 0
+
+
+def workload_run(
+    program: Path, arguments: Sequence[str], arm: Arm, conditions: Conditions
+) -> Measured:
+    steal = steal_ticks_read()
+    started = time.monotonic()
+    line = json_run(program, arguments, arm, conditions)
+    wall = time.monotonic() - started
+    return Measured(
+        ops=line["ops"],
+        seconds=line["seconds"],
+        wall_seconds=wall,
+        cpu_seconds=line["cpu_seconds"],
+        peak_rss_kib=line.get("peak_rss_kib"),
+        minor_faults=line["minor_faults"],
+        major_faults=line["major_faults"],
+        involuntary_switches=line["involuntary_switches"],
+        steal_ticks=steal_ticks_read() - steal,
+        checksum=line.get("checksum"),
+    )

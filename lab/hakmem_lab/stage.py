@@ -1,0 +1,48 @@
+"""Private copies of what is measured, for the length of one run.
+
+A rebuild during a run would otherwise change what is measured in its middle. The A/A arm is a second
+copy of the same library under another name.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.peers import Peer
+
+
+@dataclass(frozen=True)
+class Stage:
+    folder: Path
+    checkout: Checkout
+
+    def program(self, name: str) -> Path:
+        copy = self.folder / "bench" / name
+        if not copy.exists():
+            copy.parent.mkdir(exist_ok=True)
+            shutil.copy(self.checkout.program(name), copy)
+        return copy
+
+    def peer(self, peer: Peer, name: str | None = None) -> Peer:
+        """The same peer from a copy of its library; under another name when one is given."""
+        if peer.library is None:
+            return peer
+        name = name or peer.name
+        copy = self.folder / name / peer.library.name
+        copy.parent.mkdir()
+        shutil.copy(peer.library, copy)
+        return replace(peer, name=name, library=copy)
+
+
+@contextmanager
+def staged(checkout: Checkout) -> Iterator[Stage]:
+    parent = checkout.tools / "lab"
+    parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=parent, prefix="run-") as folder:
+        yield Stage(Path(folder), checkout)

@@ -1,0 +1,39 @@
+/* depth.c - the rule for a bin's depth.
+ *
+ * A miss moves half the depth. Its fixed cost is spread over the blocks it moves, so a few misses of any
+ * kind are reason enough to go to BATCH_DEPTH; beyond it a deeper bin only pays when the program's
+ * swing between running empty and running full would fit. A pure producer or consumer never swings. */
+#include "ace/depth.h"
+
+enum {
+    FIRST_BYTES = 16 * 1024,
+    FIRST_MOST = 32,
+    LEAST = 4,
+    BATCH_DEPTH = 128,
+    MISSES_FOR_BATCH = 3,
+    SMALL_BYTES = 1024,             /* below it swings of thousands of blocks are common */
+    SMALL_MOST_BYTES = 512 * 1024,
+    SMALL_MOST = 8192,
+    LARGE_MOST_BYTES = 64 * 1024,   /* more brought nothing and cost memory */
+};
+
+static uint32_t clamp(size_t value, uint32_t least, uint32_t most) {
+    return value < least ? least : value > most ? most : (uint32_t)value;
+}
+
+uint32_t ace_depth_first(size_t block_bytes) { return clamp(FIRST_BYTES / block_bytes, LEAST, FIRST_MOST); }
+
+uint32_t ace_depth_most(size_t block_bytes) {
+    if (block_bytes < SMALL_BYTES) return clamp(SMALL_MOST_BYTES / block_bytes, LEAST, SMALL_MOST);
+    return clamp(LARGE_MOST_BYTES / block_bytes, LEAST, SMALL_MOST);
+}
+
+struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {
+    struct ace_depth_decision keep = {input.depth, ACE_DEPTH_KEEP};
+    if (input.depth >= input.most) return keep;
+    uint32_t doubled = input.depth * 2 < input.most ? input.depth * 2 : input.most;
+    if (input.refills >= 1 && input.spills >= 1) return (struct ace_depth_decision){doubled, ACE_DEPTH_SWING};
+    if (input.depth < BATCH_DEPTH && input.refills + input.spills >= MISSES_FOR_BATCH)
+        return (struct ace_depth_decision){doubled, ACE_DEPTH_BATCH};
+    return keep;
+}

@@ -1,0 +1,32 @@
+/* depth.h - how many blocks a thread keeps of one size. Pure functions; any thread. */
+#ifndef HAK_ACE_DEPTH_H
+#define HAK_ACE_DEPTH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Depth of a bin of BLOCK_BYTES blocks before anything is known of the program, and the most it may get. */
+uint32_t ace_depth_first(size_t block_bytes);
+uint32_t ace_depth_most(size_t block_bytes);
+
+struct ace_depth_input {
+    uint32_t depth;   /* now */
+    uint32_t most;    /* upper bound */
+    uint32_t refills; /* since the depth last changed */
+    uint32_t spills;
+};
+
+enum ace_depth_reason {
+    ACE_DEPTH_KEEP,  /* too little is known, or the bound is reached */
+    ACE_DEPTH_BATCH, /* misses of any kind: larger batches cost less a block */
+    ACE_DEPTH_SWING, /* it ran empty and ran full: what was spilled was wanted back */
+};
+
+struct ace_depth_decision {
+    uint32_t depth;
+    enum ace_depth_reason reason;
+};
+
+struct ace_depth_decision ace_depth_next(struct ace_depth_input input);
+
+#endif

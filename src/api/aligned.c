@@ -1,0 +1,48 @@
+/* aligned.c - blocks with an alignment of their own. */
+#include "api/names.h"
+#include "api/start.h"
+#include "base/bits.h"
+#include "hakmem/hakmem.h"
+#include "heap/alloc.h"
+
+#include <errno.h>
+
+/* ALIGNMENT is a power of two. Does not set errno. */
+static void *allocate(size_t alignment, size_t bytes) {
+    start_once();
+    return heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
+}
+
+HAK_EXPORT void *hak_aligned_alloc(size_t alignment, size_t bytes) {
+    if (!is_power_of_two(alignment)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    void *block = allocate(alignment, bytes);
+    if (block == NULL) errno = ENOMEM;
+    return block;
+}
+
+HAK_EXPORT void *hak_memalign(size_t alignment, size_t bytes) {
+    size_t power = SMALLEST_BLOCK_BYTES;
+    while (power < alignment && power <= SIZE_MAX / 4) power *= 2;
+    if (power < alignment) {
+        errno = EINVAL;
+        return NULL;
+    }
+    return hak_aligned_alloc(power, bytes);
+}
+
+HAK_EXPORT int hak_posix_memalign(void **result, size_t alignment, size_t bytes) {
+    if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
+    int saved = errno;
+    void *block = allocate(alignment, bytes);
+    errno = saved;
+    if (block == NULL) return ENOMEM;
+    *result = block;
+    return 0;
+}
+
+HAK_LIBC_NAME(void *, aligned_alloc, (size_t alignment, size_t bytes), hak_aligned_alloc)
+HAK_LIBC_NAME(void *, memalign, (size_t alignment, size_t bytes), hak_memalign)
+HAK_LIBC_NAME(int, posix_memalign, (void **result, size_t alignment, size_t bytes), hak_posix_memalign)

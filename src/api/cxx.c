@@ -1,0 +1,123 @@
+/* cxx.c - operator new and delete in every form, by their mangled names (Itanium C++ ABI), without
+ * depending on a C++ library: what it must do on failure is looked up in the one that is loaded.
+ *
+ * Compiled with -fexceptions: std::bad_alloc passes through these frames. */
+#include "api/start.h"
+#include "base/bits.h"
+#include "hakmem/hakmem.h"
+#include "heap/alloc.h"
+#include "os/os.h"
+
+#include <dlfcn.h>
+
+#ifndef HAK_NO_LIBC_NAMES
+
+typedef void new_handler(void);
+typedef new_handler *get_new_handler(void);
+typedef void throw_bad_alloc(void);
+
+/* Weak: resolved when the program brings a C++ library, NULL otherwise. */
+extern new_handler *_ZSt15get_new_handlerv(void) __attribute__((weak)); /* std::get_new_handler() */
+extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));       /* std::__throw_bad_alloc() */
+
+/* Weak as well: a static program has all there is. */
+#pragma weak dlsym
+
+/* ISO C has no conversion between object and function pointers; POSIX has. */
+static void *loaded_function(const char *name) { return dlsym == NULL ? NULL : dlsym(RTLD_DEFAULT, name); }
+
+/* Calls the new handler; false when none is set. */
+static bool call_new_handler(void) {
+    get_new_handler *get = _ZSt15get_new_handlerv;
+    if (get == NULL) get = (get_new_handler *)loaded_function("_ZSt15get_new_handlerv");
+    new_handler *handler = get == NULL ? NULL : get();
+    if (handler == NULL) return false;
+    handler();
+    return true;
+}
+
+static _Noreturn HAK_COLD void fail(size_t bytes) {
+    throw_bad_alloc *throw = _ZSt17__throw_bad_allocv;
+    if (throw == NULL) throw = (throw_bad_alloc *)loaded_function("_ZSt17__throw_bad_allocv");
+    if (throw != NULL) throw();
+    os_panic("operator new(%zu): no memory, and no C++ library to throw std::bad_alloc", bytes);
+}
+
+/* ALIGNMENT is a power of two. */
+static HAK_NOINLINE void *new_slow(size_t bytes, size_t alignment) {
+    for (;;) {
+        start_once();
+        void *block = heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
+        if (block != NULL || !call_new_handler()) return block;
+    }
+}
+
+static HAK_NOINLINE void *new_or_throw(size_t bytes, size_t alignment) {
+    void *block = new_slow(bytes, alignment);
+    if (HAK_UNLIKELY(block == NULL)) fail(bytes);
+    return block;
+}
+
+/* operator new(size_t) */
+HAK_EXPORT void *_Znwm(size_t bytes) {
+    void *block;
+    if (HAK_LIKELY(front_pop(bytes, &block))) return block;
+    return new_or_throw(bytes, 1);
+}
+
+/* operator new(size_t, std::nothrow_t const&): a handler that throws means failure, and C cannot catch; it is
+ * called like the throwing form's, whose exception then leaves this function as well. */
+HAK_EXPORT void *_ZnwmRKSt9nothrow_t(size_t bytes, const void *nothrow) {
+    (void)nothrow;
+    void *block;
+    if (HAK_LIKELY(front_pop(bytes, &block))) return block;
+    return new_slow(bytes, 1);
+}
+
+/* operator new(size_t, std::align_val_t) and its nothrow form */
+HAK_EXPORT void *_ZnwmSt11align_val_t(size_t bytes, size_t alignment) { return new_or_throw(bytes, alignment); }
+
+HAK_EXPORT void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *nothrow) {
+    (void)nothrow;
+    return new_slow(bytes, alignment);
+}
+
+/* The array forms are the same. */
+#define SAME(name, parameters, as) HAK_EXPORT void *name parameters __attribute__((alias(#as), copy(as)));
+
+SAME(_Znam, (size_t bytes), _Znwm)
+SAME(_ZnamRKSt9nothrow_t, (size_t bytes, const void *nothrow), _ZnwmRKSt9nothrow_t)
+SAME(_ZnamSt11align_val_t, (size_t bytes, size_t alignment), _ZnwmSt11align_val_t)
+SAME(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t bytes, size_t alignment, const void *nothrow),
+     _ZnwmSt11align_val_tRKSt9nothrow_t)
+
+static HAK_NOINLINE void delete_slow(void *block) {
+    start_once();
+    heap_free(block);
+}
+
+/* The sized, aligned, nothrow and array forms need nothing of what they are told besides the block. */
+#define DELETE(name, ...)                                                                          \
+    HAK_EXPORT void name(void *block, ##__VA_ARGS__) {                                             \
+        if (HAK_LIKELY(front_push(block))) return;                                                 \
+        delete_slow(block);                                                                        \
+    }
+
+#define SIZED __attribute__((unused)) size_t bytes
+#define ALIGNED __attribute__((unused)) size_t alignment
+#define NOTHROW __attribute__((unused)) const void *nothrow
+
+DELETE(_ZdlPv) /* operator delete(void *), and so on */
+DELETE(_ZdlPvm, SIZED)
+DELETE(_ZdlPvSt11align_val_t, ALIGNED)
+DELETE(_ZdlPvmSt11align_val_t, SIZED, ALIGNED)
+DELETE(_ZdlPvRKSt9nothrow_t, NOTHROW)
+DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, ALIGNED, NOTHROW)
+DELETE(_ZdaPv)
+DELETE(_ZdaPvm, SIZED)
+DELETE(_ZdaPvSt11align_val_t, ALIGNED)
+DELETE(_ZdaPvmSt11align_val_t, SIZED, ALIGNED)
+DELETE(_ZdaPvRKSt9nothrow_t, NOTHROW)
+DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, ALIGNED, NOTHROW)
+
+#endif

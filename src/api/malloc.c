@@ -1,0 +1,71 @@
+/* malloc.c - malloc, calloc, realloc, free and the size of a block, under their own names and libc's.
+ *
+ * The fast path of each stands in full in heap/front.h. Everything else is a tail call to a slow path, which
+ * starts the allocator if nobody has. */
+#include "api/names.h"
+#include "api/start.h"
+#include "base/bits.h"
+#include "hakmem/hakmem.h"
+#include "heap/alloc.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+static HAK_NOINLINE void *malloc_slow(size_t bytes) {
+    start_once();
+    void *block = heap_alloc(bytes);
+    if (HAK_UNLIKELY(block == NULL)) errno = ENOMEM;
+    return block;
+}
+
+static HAK_NOINLINE void free_slow(void *block) {
+    start_once();
+    heap_free(block);
+}
+
+HAK_EXPORT void *hak_malloc(size_t bytes) {
+    void *block;
+    if (HAK_LIKELY(front_pop(bytes, &block))) return block;
+    return malloc_slow(bytes);
+}
+
+HAK_EXPORT void hak_free(void *block) {
+    if (HAK_LIKELY(front_push(block))) return;
+    free_slow(block);
+}
+
+HAK_EXPORT void *hak_calloc(size_t count, size_t bytes) {
+    size_t total;
+    bool zero;
+    start_once();
+    void *block = __builtin_mul_overflow(count, bytes, &total) ? NULL : heap_alloc_zero(total, &zero);
+    if (HAK_UNLIKELY(block == NULL)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return zero ? block : memset(block, 0, total);
+}
+
+HAK_EXPORT void *hak_realloc(void *block, size_t bytes) {
+    if (block == NULL) return hak_malloc(bytes);
+    if (bytes == 0) {
+        hak_free(block);
+        return NULL;
+    }
+    if (heap_resize(block, bytes)) return block;
+    size_t kept = heap_usable_bytes(block);
+    void *moved = hak_malloc(bytes);
+    if (moved == NULL) return NULL;
+    memcpy(moved, block, min_size(kept, bytes));
+    hak_free(block);
+    return moved;
+}
+
+HAK_EXPORT size_t hak_usable_size(const void *block) { return heap_usable_bytes(block); }
+
+HAK_LIBC_NAME(void *, malloc, (size_t bytes), hak_malloc)
+HAK_LIBC_NAME(void, free, (void *block), hak_free)
+HAK_LIBC_NAME(void *, calloc, (size_t count, size_t bytes), hak_calloc)
+HAK_LIBC_NAME(void *, realloc, (void *block, size_t bytes), hak_realloc)
+HAK_LIBC_NAME(size_t, malloc_usable_size, (void *block), hak_usable_size)

@@ -1,0 +1,131 @@
+/* options.h - the settings of this process, read once from its environment before the first block.
+ *
+ * Where a value comes from, the strongest first: HAKMEM_<NAME> variables, the list HAKMEM_CONF=a:b,c:d,
+ * the profile (itself an option), the default. Within one source the last setting counts. A setting
+ * that is unknown or not understood gets one line on standard error and changes nothing else.
+ *
+ * Nothing here allocates, reads a file, takes a lock, uses the locale or keeps state: the functions work
+ * before libc has started, and from any thread.
+ */
+#ifndef HAK_API_OPTIONS_H
+#define HAK_API_OPTIONS_H
+
+#include "api/options_table.h"
+
+/* ---- names, choices and fields, generated from the table ----------------------------------------- */
+
+#define OPTION_NAME_BYTES 32 /* the longest name, with its 0 */
+
+#define OPTION_NOTHING(...)
+#define OPTION_ENUMERATOR(id, ...) id,
+#define OPTION_CHOICE_ENUM(name, list, ...) enum hak_##name { list(OPTION_ENUMERATOR) };
+OPTION_TABLE(OPTION_NOTHING, OPTION_NOTHING, OPTION_CHOICE_ENUM)
+
+#define OPTION_ID(name, ...) OPTION_##name,
+enum option_id { OPTION_TABLE(OPTION_ID, OPTION_ID, OPTION_ID) OPTION_TOTAL };
+
+/* Weakest first: a setting replaces only what comes from its own source or a weaker one. */
+enum option_source {
+    OPTION_FROM_DEFAULT,
+    OPTION_FROM_PROFILE,
+    OPTION_FROM_CONF,
+    OPTION_FROM_ENVIRONMENT,
+    OPTION_SOURCES
+};
+
+#define OPTION_BOOL_FIELD(name, ...) bool name;
+#define OPTION_NUMBER_FIELD(name, ...) uint64_t name;
+#define OPTION_CHOICE_FIELD(name, ...) enum hak_##name name;
+struct hak_options {
+    OPTION_TABLE(OPTION_BOOL_FIELD, OPTION_NUMBER_FIELD, OPTION_CHOICE_FIELD)
+    uint8_t sources[OPTION_TOTAL]; /* an enum option_source each */
+};
+
+#undef OPTION_NOTHING
+#undef OPTION_ENUMERATOR
+#undef OPTION_CHOICE_ENUM
+#undef OPTION_ID
+#undef OPTION_BOOL_FIELD
+#undef OPTION_NUMBER_FIELD
+#undef OPTION_CHOICE_FIELD
+
+/* ---- reading (options.c) ------------------------------------------------------------------------- */
+
+/* Fills OUT from ENVIRONMENT, a NULL-terminated array of NAME=value strings, or NULL for none. SECURE:
+ * the process runs with rights its caller lacks, so nothing is read and nothing printed. An empty
+ * variable counts as unset. Writes to the message descriptor and to OUT only. */
+void options_read(struct hak_options *out, const char *const *environment, bool secure);
+
+/* The same from the environment and AT_SECURE of this process, even before libc has set environ. Like
+ * getenv it must not run beside setenv: once, at start. */
+void options_read_process(struct hak_options *out);
+
+/* Where the value of option ID comes from, and that source in one word. */
+enum option_source options_source(const struct hak_options *options, enum option_id id);
+const char *option_source_name(enum option_source source);
+
+/* ---- the table at run time (options.c) ----------------------------------------------------------- */
+
+enum option_type {
+    OPTION_TYPE_BOOL,
+    OPTION_TYPE_COUNT,
+    OPTION_TYPE_BYTES,
+    OPTION_TYPE_MILLISECONDS,
+    OPTION_TYPE_PERCENT,
+    OPTION_TYPE_CHOICE
+};
+
+struct option_choice {
+    const char *word;
+    const char *text;
+};
+
+struct option_info {
+    const char *name;
+    enum option_type type;
+    uint64_t minimum; /* numbers: the range, in the type's base unit */
+    uint64_t maximum;
+    const char *word; /* numbers: also accepted, for WORD_VALUE; NULL if none */
+    uint64_t word_value;
+    const struct option_choice *choices; /* choices: by enumerator, CHOICE_COUNT of them */
+    size_t choice_count;
+    uint64_t initial; /* the default */
+    const char *cost;
+    const char *text;
+};
+
+/* Every option in the order of enum option_id, *COUNT of them. Constant. */
+const struct option_info *options_table(size_t *count);
+
+/* ---- values as text (option_values.c) ------------------------------------------------------------ */
+
+enum option_verdict { OPTION_VALID, OPTION_MALFORMED, OPTION_OUT_OF_RANGE };
+
+/* Reads the LENGTH bytes at TEXT as a value of the option INFO. Stores it in *VALUE (0 and 1 for bool,
+ * the enumerator for a choice) if the verdict is OPTION_VALID, and leaves *VALUE alone otherwise.
+ * Case does not matter; blanks may stand between a number and its unit. */
+enum option_verdict option_parse(const struct option_info *info, const char *text, size_t length,
+                                 uint64_t *value);
+
+/* Longest text of the two functions below for any row of the table, with its 0. */
+#define OPTION_TEXT_BYTES 96
+
+/* Writes VALUE as text that option_parse reads back as the same value, in the largest unit that divides
+ * it. Cuts the text to BYTES (not 0), the final 0 included. */
+void option_format(const struct option_info *info, uint64_t value, char *buffer, size_t bytes);
+
+/* Writes what INFO accepts, as "64KiB to 1GiB" or "auto, never or always"; cut to BYTES (not 0). */
+void option_describe(const struct option_info *info, char *buffer, size_t bytes);
+
+/* The type and its base unit in words: "bytes", "choice". */
+const char *option_type_name(enum option_type type);
+
+/* How far the LENGTH bytes at TEXT are from NAME: insertions, deletions, replacements and swaps of
+ * neighbours, without regard to case; 1 if NAME contains TEXT of three bytes or more. Only the first
+ * OPTION_NAME_BYTES of TEXT count. */
+unsigned option_distance(const char *text, size_t length, const char *name);
+
+/* True when the LENGTH bytes at TEXT are WORD, without regard to case. */
+bool option_is_word(const char *text, size_t length, const char *word);
+
+#endif

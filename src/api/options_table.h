@@ -1,0 +1,78 @@
+/* options_table.h - the one place that defines options, profiles and the names hakmem answers to.
+ *
+ * To add an option, add one row to OPTION_TABLE: the field of struct hak_options, the environment
+ * variable, the parser, the messages and the test of docs/options.md follow from it. A row's kind:
+ *
+ *   BOOL(name, default, cost, text)                             field: bool
+ *   NUMBER(name, TYPE, minimum, maximum, word, word_value,      field: uint64_t in the type's base unit
+ *          default, cost, text)
+ *   CHOICE(name, LIST, default, cost, text)                     field: enum hak_<name>
+ *
+ * NAME is lower case, at most OPTION_NAME_BYTES - 1 bytes, and not in OPTION_OTHER_VARIABLES. TYPE is
+ * COUNT, BYTES, MILLISECONDS or PERCENT. WORD is the one word accepted beside the numbers (NULL: none)
+ * and stands for WORD_VALUE, which lies outside the range. COST says what the setting costs, TEXT what
+ * it does, in one sentence. LIST(X) has one X(ENUMERATOR, word, text) per choice.
+ */
+#ifndef HAK_API_OPTIONS_TABLE_H
+#define HAK_API_OPTIONS_TABLE_H
+
+#include "base/attributes.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What `auto` and `never` become in a number's field. */
+#define OPTION_AUTO UINT64_C(0)
+#define OPTION_NEVER UINT64_MAX
+
+/* A profile is a choice with one more column: a list as in HAKMEM_CONF, of weaker standing than any
+ * setting of the user's. Its numbers are first estimates until each is measured (docs/options.md). */
+#define OPTION_PROFILES(X)                                                                                  \
+    X(PROFILE_BALANCED, "balanced", "speed and memory in balance: every default", "")                       \
+    X(PROFILE_SPEED, "speed", "keeps more memory to save page faults and refills",                          \
+      "thread_cache:8MiB,decay:2s")                                                                         \
+    X(PROFILE_SMALL, "small", "gives memory back sooner, at the price of faults and refills",               \
+      "thread_cache:512KiB,decay:100ms,huge_pages:never")
+
+#define OPTION_HUGE_PAGES(X)                                                                                \
+    X(HUGE_PAGES_AUTO, "auto",                                                                              \
+      "once 16 MiB are in use, for 2 MiB chunks that are dense or filled by one span")                      \
+    X(HUGE_PAGES_NEVER, "never", "never asked for")                                                         \
+    X(HUGE_PAGES_ALWAYS, "always", "asked for from the first byte")
+
+#define OPTION_FOREIGN_FREE(X)                                                                              \
+    X(FOREIGN_FREE_ABORT, "abort", "ends the process with a line that says what the pointer looks like")    \
+    X(FOREIGN_FREE_COUNT, "count", "counts and otherwise ignores it")
+
+#define OPTION_TABLE(BOOL, NUMBER, CHOICE)                                                                  \
+    CHOICE(profile, OPTION_PROFILES, PROFILE_BALANCED, "as its settings",                                   \
+           "Values for several options at once; any other setting of an option wins over it.")              \
+    BOOL(quiet, false, "mistakes in options stay unseen",                                                   \
+         "Silences the lines about unknown or malformed options.")                                          \
+    BOOL(stats, false, "a report at exit; nothing before",                                        \
+         "Prints statistics to standard error when the process exits.")                                     \
+    NUMBER(bin_depth, COUNT, 1, 8192, "auto", OPTION_AUTO, OPTION_AUTO,                                     \
+           "deeper: more memory cached per thread; shallower: more refills and spills",                     \
+           "Free blocks kept per size class and thread; `auto` follows the program.")                       \
+    NUMBER(thread_cache, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(2),                               \
+           "up to this much memory per thread, held free",                                                  \
+           "The most bytes that all bins of a thread together may be sized for.")                           \
+    NUMBER(decay, MILLISECONDS, 0, 3600000, "never", OPTION_NEVER, 500,                                     \
+           "longer: more resident memory; shorter: more page faults and system calls",                      \
+           "Half-life of free memory before it goes back to the kernel; `never` keeps it.")                 \
+    CHOICE(huge_pages, OPTION_HUGE_PAGES, HUGE_PAGES_AUTO,                                                  \
+           "`always`: up to 2 MiB resident for any block in use; `never`: more page faults and TLB misses", \
+           "When the kernel is asked for huge pages.")                                                      \
+    NUMBER(window, BYTES, HAK_MIB(64), HAK_GIB(65536), "auto", OPTION_AUTO, OPTION_AUTO,                    \
+           "address space for page words: 128 MiB per TiB; no memory until used",                           \
+           "Address space served on the fast path; `auto` fits it to the limits of the process.")           \
+    CHOICE(foreign_free, OPTION_FOREIGN_FREE, FOREIGN_FREE_ABORT,                                           \
+           "`count`: a wild pointer goes unnoticed",                                                        \
+           "What free does with a pointer that hakmem never returned.")
+
+/* HAKMEM_ variables that are no options of the library: the list, and what ./hakmem reads. They are
+ * known, so they are not reported. Without the prefix, in lower case like the option names. */
+#define OPTION_OTHER_VARIABLES "conf", "proof", "no_install", "build_dir", "strict"
+
+#endif

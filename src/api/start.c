@@ -1,0 +1,75 @@
+/* start.c - what happens once. The first operation of any kind that takes a slow path, or the
+ * constructor, whichever comes first, resolves the options into data that the floors below read; nothing
+ * looks at an option later. */
+#include "api/start.h"
+
+#include "ace/decay.h"
+#include "api/options.h"
+#include "base/bits.h"
+#include "heap/alloc.h"
+#include "heap/enter.h"
+#include "os/os.h"
+#include "region/window.h"
+#include "span/span.h"
+#include "watch/served.h"
+#include "watch/stats.h"
+
+#include <pthread.h>
+
+/* Huge pages are asked for once so much is in use: nearly all of the gain, almost none of the memory. */
+#define HUGE_FROM_PAGES (HAK_MIB(16) / PAGE_BYTES)
+
+_Atomic uint32_t start_done;
+
+static struct os_lock start_lock;
+static struct hak_options options;
+
+static void report_foreign(const void *block) {
+    static _Atomic uint64_t seen;
+    uint64_t earlier = atomic_fetch_add_explicit(&seen, 1, memory_order_relaxed); /* a statistic */
+    if (options.foreign_free == FOREIGN_FREE_ABORT) os_panic("%p is not the start of a block of hakmem", block);
+    if (earlier == 0)
+        os_message("%p is not the start of a block of hakmem; ignored, and so are all that follow", block);
+}
+
+static void configure(void) {
+    options_read_process(&options);
+    window_start((size_t)options.window);
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = options.decay,
+        .huge_from_pages = options.huge_pages == HUGE_PAGES_NEVER    ? UINT64_MAX
+                           : options.huge_pages == HUGE_PAGES_ALWAYS ? 0
+                                                                     : HUGE_FROM_PAGES,
+    });
+    heap_start(&(struct heap_options){
+        .thread_cache_bytes = (size_t)options.thread_cache,
+        .bin_depth = (uint32_t)options.bin_depth,
+        .foreign = report_foreign,
+    });
+}
+
+HAK_COLD void start_now(void) {
+    /* A signal handler in the middle of the start is served outside the window. */
+    if (!slow_enter()) return;
+    os_lock_take(&start_lock);
+    if (!atomic_load_explicit(&start_done, memory_order_relaxed)) { /* under the lock */
+        configure();
+        /* release: whoever sees it sees the settings and the window. */
+        atomic_store_explicit(&start_done, 1, memory_order_release);
+    }
+    os_lock_drop(&start_lock);
+    slow_leave();
+}
+
+/* Early enough that the fork handlers of other libraries, registered later, are prepared before ours and find
+ * an allocator that works. */
+__attribute__((constructor(101))) static void start_process(void) {
+    start_once();
+    pthread_atfork(heap_fork_prepare, heap_fork_parent, heap_fork_child);
+    if (options.stats) os_message_keep();
+    served_report();
+}
+
+__attribute__((destructor(101))) static void end_process(void) {
+    if (options.stats) stats_print(os_message_fd());
+}

@@ -1,0 +1,36 @@
+/* bits.h - arithmetic on words and powers of two. Every argument named POWER is a power of two. */
+#ifndef HAK_BASE_BITS_H
+#define HAK_BASE_BITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static inline bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
+
+static inline size_t round_up(size_t n, size_t power) { return (n + power - 1) & ~(power - 1); }
+
+static inline size_t round_down(size_t n, size_t power) { return n & ~(power - 1); }
+
+static inline size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
+
+static inline size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+static inline uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+static inline uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* Index of the lowest set bit; WORD is not 0. */
+static inline unsigned lowest_bit(uint64_t word) { return (unsigned)__builtin_ctzll(word); }
+
+/* Index of the highest set bit; WORD is not 0. */
+static inline unsigned highest_bit(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
+
+static inline unsigned count_bits(uint64_t word) { return (unsigned)__builtin_popcountll(word); }
+
+/* A word whose bits FIRST .. FIRST+COUNT-1 are set; 0 < COUNT, FIRST + COUNT <= 32. */
+static inline uint32_t bit_range(unsigned first, unsigned count) {
+    return (uint32_t)((((uint64_t)1 << count) - 1) << first);
+}
+
+#endif

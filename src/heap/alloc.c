@@ -1,0 +1,122 @@
+/* alloc.c - the slow side of malloc: refill a bin, serve threads that have no heap, and signal handlers. */
+#include "heap/alloc.h"
+
+#include "base/bits.h"
+#include "heap/enter.h"
+#include "heap/heap.h"
+#include "heap/large.h"
+#include "heap/thread.h"
+#include "region/outside.h"
+
+/* Slabs with free blocks, from near to far: the heap's own, what other threads gave back, the commons. Stores
+ * up to WANT blocks downward from END. Heap's lock held. */
+static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t want, bool *orphans) {
+    uint32_t got = bin_fill(heap, class, end, want);
+    if (got == 0 && remote_drain(heap, orphans) != 0) got = bin_fill(heap, class, end, want);
+    if (got == 0 && heap != &commons && bin_adopt(heap, class)) got = bin_fill(heap, class, end, want);
+    return got;
+}
+
+/* The same, and a new slab when there is nothing else. Heap's lock held; dropped meanwhile. 0: no memory. */
+static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, uint32_t want) {
+    for (;;) {
+        bool orphans = false;
+        uint32_t got = gather(heap, class, end, want, &orphans);
+        if (got != 0 && !orphans) return got;
+        os_lock_drop(&heap->lock);
+        if (orphans) remote_drain_dead(&commons);
+        uint32_t fresh = 0;
+        if (got == 0) {
+            thread_reap_forsaken();
+            fresh = slab_create(class);
+        }
+        os_lock_take(&heap->lock);
+        if (got != 0) return got;
+        if (fresh == 0) return 0;
+        slab_set_owner(fresh, heap, heap_word(heap, class));
+        bin_place(heap, fresh);
+    }
+}
+
+/* Fills half of an empty stack and takes one block. Lock held; dropped meanwhile. */
+static void *refill(struct heap *heap, unsigned class) {
+    struct bin *bin = &heap->bins[class];
+    bin->recent_refills++;
+    bin->refills++;
+    stack_adapt(heap, class);
+    uint32_t want = max_u32(bin->depth / 2, 1);
+    void **end = bin->stack + want;
+    uint32_t got = gather_or_create(heap, class, end, want);
+    if (got == 0) return NULL;
+    bin->refilled_blocks += got;
+    stack_set(heap, class, end - got, end - 1);
+    return end[-1];
+}
+
+/* One block for a thread that has no heap. */
+static void *alloc_from_commons(unsigned class) {
+    void *block = NULL;
+    os_lock_take(&commons.lock);
+    if (gather_or_create(&commons, class, &block + 1, 1) == 0) block = NULL;
+    os_lock_drop(&commons.lock);
+    return block;
+}
+
+static void *alloc_small(unsigned class) {
+    struct heap *heap = thread_heap();
+    if (heap == NULL) return alloc_from_commons(class);
+    os_lock_take(&heap->lock);
+    void **top = heap->front.top[class];
+    void *block;
+    if (HAK_UNLIKELY(top > stack_bottom(heap, class))) { /* sent here for another reason than an empty stack */
+        block = top[-1];
+        heap->front.top[class] = top - 1;
+    } else {
+        block = refill(heap, class);
+    }
+    os_lock_drop(&heap->lock);
+    return block;
+}
+
+/* The slow path of every allocation. */
+static void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
+    *zero = false;
+    thread_ensure_heap();
+    if (HAK_UNLIKELY(!slow_enter())) {
+        /* A signal handler, inside an interrupted slow path: no lock may be taken. */
+        void *block = outside_map(bytes, alignment);
+        *zero = block != NULL;
+        return block;
+    }
+    void *block;
+    if (bytes <= SMALL_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
+        block = alloc_small(size_class_of(bytes));
+    else
+        block = large_alloc(bytes, alignment, zero);
+    span_decay();
+    slow_leave();
+    return block;
+}
+
+HAK_NOINLINE void *heap_alloc(size_t bytes) {
+    bool zero;
+    return alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero);
+}
+
+void *heap_alloc_zero(size_t bytes, bool *zero) {
+    void *block;
+    *zero = false;
+    if (front_pop(bytes, &block)) return block;
+    return alloc_any(bytes, SMALLEST_BLOCK_BYTES, zero);
+}
+
+/* Rounded up to a multiple of the alignment a request falls into a class of aligned blocks: that is what the
+ * class table guarantees. No block is larger than its class, so there are no interior pointers. */
+void *heap_alloc_aligned(size_t bytes, size_t alignment) {
+    if (bytes > PTRDIFF_MAX) return NULL;
+    size_t rounded = bytes == 0 ? alignment : ((alignment - 1) | (bytes - 1)) + 1;
+    void *block;
+    if (alignment <= PAGE_BYTES && front_pop(rounded, &block)) return block;
+    bool zero;
+    return alloc_any(rounded <= SMALL_MAX_BYTES ? rounded : bytes, alignment, &zero);
+}

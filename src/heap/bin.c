@@ -1,0 +1,122 @@
+/* bin.c - the slabs of one size class: which list each hangs in, taking blocks from the fullest, putting
+ * blocks back, handing slabs over. Every function runs under the heap's lock. */
+#include "base/bits.h"
+#include "heap/heap.h"
+#include "os/assert.h"
+
+static enum bucket bucket_for(uint32_t free, uint32_t blocks) {
+    if (free == 0) return BUCKET_FULL;
+    if (free * 4 <= blocks) return BUCKET_QUARTER;
+    if (free * 2 <= blocks) return BUCKET_HALF;
+    return BUCKET_MORE;
+}
+
+static void link_into(struct bin *bin, uint32_t first, enum bucket bucket) {
+    struct slab *slab = slab_at(first);
+    slab->bucket = (uint8_t)bucket;
+    slab->span.prev = 0;
+    slab->span.next = bin->slabs[bucket];
+    if (slab->span.next != 0) slab_at(slab->span.next)->span.prev = first;
+    bin->slabs[bucket] = first;
+}
+
+static void unlink_from(struct bin *bin, uint32_t first) {
+    const struct slab *slab = slab_at(first);
+    if (slab->span.next != 0) slab_at(slab->span.next)->span.prev = slab->span.prev;
+    if (slab->span.prev != 0)
+        slab_at(slab->span.prev)->span.next = slab->span.next;
+    else
+        bin->slabs[slab->bucket] = slab->span.next;
+}
+
+void bin_place(struct heap *heap, uint32_t first) {
+    const struct slab *slab = slab_at(first);
+    struct bin *bin = &heap->bins[slab->span.class];
+    bin->slab_count++;
+    link_into(bin, first, bucket_for(slab->free, slab_classes[slab->span.class].blocks));
+}
+
+void bin_unlink(struct heap *heap, uint32_t first) {
+    struct bin *bin = &heap->bins[slab_at(first)->span.class];
+    bin->slab_count--;
+    unlink_from(bin, first);
+}
+
+void bin_settle(struct heap *heap, uint32_t first) {
+    const struct slab *slab = slab_at(first);
+    uint32_t blocks = slab_classes[slab->span.class].blocks;
+    if (slab->free == blocks) {
+        bin_unlink(heap, first);
+        slab_release(first);
+        return;
+    }
+    enum bucket bucket = bucket_for(slab->free, blocks);
+    if (bucket == slab->bucket) return;
+    struct bin *bin = &heap->bins[slab->span.class];
+    unlink_from(bin, first);
+    link_into(bin, first, bucket);
+}
+
+/* The fullest slab that has a free block; 0 when none has. */
+static uint32_t fullest(const struct bin *bin) {
+    for (int bucket = BUCKET_QUARTER; bucket < BUCKETS; bucket++)
+        if (bin->slabs[bucket] != 0) return bin->slabs[bucket];
+    return 0;
+}
+
+uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want) {
+    uint32_t got = 0, first;
+    while (got < want && (first = fullest(&heap->bins[class])) != 0) {
+        got += slab_take(first, end - got, want - got);
+        bin_settle(heap, first);
+    }
+    return got;
+}
+
+static HAK_COLD _Noreturn void report_freed_twice(const void *block) {
+    os_panic("free of %p: this block was already free", block);
+}
+
+void bin_put(struct heap *heap, void *const *blocks, size_t count) {
+    while (count != 0) {
+        size_t page = page_index(*blocks);
+        uint32_t class = page_word(page) ^ (uint32_t)(uintptr_t)heap;
+        /* The stack held it twice: the first put freed its slab. */
+        if (HAK_UNLIKELY(class >= SIZE_CLASSES)) report_freed_twice(*blocks);
+        uint32_t first = slab_head(page);
+        HAK_ASSERT(atomic_load_explicit(&slab_at(first)->owner, memory_order_relaxed) == heap);
+        size_t put = slab_put(first, blocks, count);
+        heap->bins[class].spilled_blocks += put;
+        bin_settle(heap, first);
+        blocks += put;
+        count -= put;
+    }
+}
+
+void bin_hand_over(struct heap *heap) {
+    os_lock_take(&commons.lock);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        struct bin *bin = &heap->bins[class];
+        for (int bucket = 0; bucket < BUCKETS; bucket++) {
+            for (uint32_t first; (first = bin->slabs[bucket]) != 0;) {
+                bin_unlink(heap, first);
+                slab_set_owner(first, &commons, heap_word(&commons, class));
+                bin_place(&commons, first);
+            }
+        }
+    }
+    os_lock_drop(&commons.lock);
+}
+
+bool bin_adopt(struct heap *heap, unsigned class) {
+    os_lock_take(&commons.lock);
+    uint32_t first = fullest(&commons.bins[class]);
+    if (first != 0) {
+        bin_unlink(&commons, first);
+        slab_set_owner(first, heap, heap_word(heap, class));
+        bin_place(heap, first);
+        heap->bins[class].adopted_slabs++;
+    }
+    os_lock_drop(&commons.lock);
+    return first != 0;
+}

@@ -1,0 +1,107 @@
+/* free.c - the slow side of free, and what else starts from a pointer: its size, and resizing in place. */
+#include "base/bits.h"
+#include "heap/alloc.h"
+#include "heap/enter.h"
+#include "heap/heap.h"
+#include "heap/large.h"
+#include "heap/thread.h"
+#include "region/outside.h"
+
+/* Keeps a block of another heap until there are enough to give back together. Lock held; dropped while
+ * they are given. */
+static void keep_remote(struct heap *heap, void *block, uint32_t block_bytes) {
+    heap->remote[heap->remote_count++] = block;
+    heap->remote_bytes += block_bytes;
+    if (heap->remote_count < REMOTE_BLOCKS && heap->remote_bytes < REMOTE_BYTES) return;
+    void *blocks[REMOTE_BLOCKS];
+    size_t count = heap->remote_count;
+    for (size_t i = 0; i < count; i++) blocks[i] = heap->remote[i];
+    heap->remote_count = heap->remote_bytes = 0;
+    os_lock_drop(&heap->lock);
+    remote_give(blocks, count);
+    os_lock_take(&heap->lock);
+}
+
+static void push_own(struct heap *heap, void *block, unsigned class) {
+    if (!stack_has_room(heap, class)) {
+        heap->bins[class].recent_spills++;
+        stack_adapt(heap, class);
+        if (!stack_has_room(heap, class)) stack_spill(heap, class);
+    }
+    *heap->front.top[class]++ = block;
+}
+
+static void free_small(void *block, uint32_t word) {
+    unsigned class = word & WORD_CLASS_MASK;
+    struct heap *heap = thread_heap();
+    if (heap == NULL) {
+        remote_give(&block, 1);
+        return;
+    }
+    os_lock_take(&heap->lock);
+    if ((word ^ class) == heap_word(heap, 0))
+        push_own(heap, block, class);
+    else
+        keep_remote(heap, block, slab_classes[class].block_bytes);
+    os_lock_drop(&heap->lock);
+}
+
+static void free_quietly(void *block, size_t page, uint32_t word) {
+    if (word == WORD_LARGE)
+        large_free_later(page);
+    else
+        remote_give_quietly(block);
+}
+
+/* The word of the page that BLOCK starts in; WORD_NONE unless a block of the window may start there. */
+static uint32_t word_of(const void *block, size_t page) {
+    if (!page_is_inside(page)) return WORD_NONE;
+    uint32_t word = page_word(page);
+    return word == WORD_LARGE && block != page_address(page) ? WORD_NONE : word;
+}
+
+HAK_NOINLINE void heap_free(void *block) {
+    if (block == NULL) return;
+    size_t page = page_index(block);
+    uint32_t word = word_of(block, page);
+    if (HAK_UNLIKELY(word == WORD_NONE)) {
+        if (!outside_unmap(block)) heap_foreign(block);
+        return;
+    }
+    thread_ensure_heap();
+    if (HAK_UNLIKELY(!slow_enter())) {
+        free_quietly(block, page, word);
+        return;
+    }
+    if (word == WORD_LARGE)
+        large_free(page);
+    else
+        free_small(block, word);
+    span_decay();
+    slow_leave();
+}
+
+size_t heap_usable_bytes(const void *block) {
+    if (block == NULL) return 0;
+    size_t page = page_index(block);
+    uint32_t word = word_of(block, page);
+    if (word == WORD_LARGE) return large_usable_bytes(page);
+    if (word != WORD_NONE) return slab_classes[word & WORD_CLASS_MASK].block_bytes;
+    size_t bytes = outside_bytes(block);
+    if (bytes == 0) heap_foreign(block);
+    return bytes;
+}
+
+bool heap_resize(void *block, size_t bytes) {
+    size_t page = page_index(block);
+    uint32_t word = word_of(block, page);
+    if (word == WORD_LARGE) {
+        if (!slow_enter()) return bytes <= large_usable_bytes(page);
+        bool done = large_resize(page, bytes);
+        slow_leave();
+        return done;
+    }
+    /* Less than half of it in use: a smaller block is worth the copy. */
+    size_t usable = heap_usable_bytes(block);
+    return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES);
+}

@@ -1,0 +1,77 @@
+/* front.h - the fast paths: a thread's own stacks of free blocks, one per size class.
+ *
+ * top[c] points above the uppermost block of class c; between lo[c] and hi[c] it may be moved without
+ * asking anyone. Only the owner thread moves top and touches the stack. lo and hi are written under the
+ * heap's lock, by the owner or by another thread that wants the owner's next operation to take the slow
+ * path: so the bounds are compared with <= and >=, and read atomically.
+ *
+ * A front without bounds (all zero) sends every operation the slow way. Threads start with such a one. */
+#ifndef HAK_HEAP_FRONT_H
+#define HAK_HEAP_FRONT_H
+
+#include "base/attributes.h"
+#include "base/size_classes.h"
+#include "region/window.h"
+
+#include <stddef.h>
+
+struct front {
+    void **top[SIZE_CLASSES];
+    _Atomic(void **) lo[SIZE_CLASSES];
+    _Atomic(void **) hi[SIZE_CLASSES];
+};
+
+/* What a thread knows of the allocator: 16 bytes of static TLS. */
+struct thread_state {
+    struct front *front;
+    uint32_t busy; /* inside a slow path: a signal handler that allocates now must not enter another */
+};
+
+extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((tls_model("initial-exec")));
+
+/* The word of a page: the low half of its heap's address, whose low 7 bits are 0, and the class. */
+#define WORD_NONE 0u          /* no block starts here */
+#define WORD_LARGE 64u        /* a large block starts here: no front's own classes reach 64 */
+#define WORD_CLASS_MASK 127u
+_Static_assert(SIZE_CLASSES <= WORD_LARGE, "classes fit below the mark of large blocks");
+
+extern HAK_HIDDEN const unsigned char size_class_lookup[SMALL_MAX_BYTES / SMALLEST_BLOCK_BYTES + 1];
+
+/* Class of a request of N bytes, at most SMALL_MAX_BYTES. */
+HAK_INLINE unsigned size_class_of(size_t n) {
+    return size_class_lookup[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES];
+}
+
+/* The bound of the bin whose top is *SLOT, from the array at BOUNDS in the front: addressed from the
+ * slot, which spares an instruction. relaxed: a bound that another thread stores is only a request to come by. */
+HAK_INLINE void **front_bound(void ***slot, size_t bounds) {
+    return atomic_load_explicit((_Atomic(void **) *)(void *)((char *)slot + bounds), memory_order_relaxed);
+}
+
+/* True when *BLOCK now serves a request of N bytes. False: take the slow path. */
+HAK_INLINE bool front_pop(size_t n, void **block) {
+    if (HAK_UNLIKELY(n > SMALL_MAX_BYTES)) return false;
+    void ***slot = &thread_state.front->top[size_class_of(n)];
+    void **top = *slot;
+    if (HAK_UNLIKELY(top <= front_bound(slot, offsetof(struct front, lo)))) return false;
+    *slot = top - 1;
+    *block = top[-1];
+    return true;
+}
+
+/* True when BLOCK was this thread's and is now in its stack. False: take the slow path. */
+HAK_INLINE bool front_push(void *block) {
+    size_t page = page_index(block);
+    if (HAK_UNLIKELY(!page_is_inside(page))) return false;
+    struct front *front = thread_state.front;
+    uint32_t class = page_word(page) ^ (uint32_t)(uintptr_t)front;
+    if (HAK_UNLIKELY(class >= SIZE_CLASSES)) return false;
+    void ***slot = &front->top[class];
+    void **top = *slot;
+    if (HAK_UNLIKELY(top >= front_bound(slot, offsetof(struct front, hi)))) return false;
+    *top = block;
+    *slot = top + 1;
+    return true;
+}
+
+#endif

@@ -1,0 +1,168 @@
+/* heap.h - what a thread owns: its front, the slabs behind it, and what it is about to give back to other
+ * threads. Internal to the heap floor and to the statistics; callers use alloc.h.
+ *
+ * Every slow path holds its heap's lock: one uncontended atomic a batch. It is never held across a
+ * system call. Under it the locks of the commons, of spans and of bitmaps may be taken, in that order;
+ * two threads' heaps are never locked together.
+ *
+ * A heap is live while its thread is. Then its slabs go to the commons, a heap that no thread owns and
+ * that is never live; other threads adopt them from there. Heaps are reused, their memory is never
+ * unmapped: a late freer may still look at one. */
+#ifndef HAK_HEAP_HEAP_H
+#define HAK_HEAP_HEAP_H
+
+#include "heap/front.h"
+#include "os/os.h"
+#include "slab/slab.h"
+
+/* A bin's slabs by how many of their blocks are free: the fullest are used first. */
+enum bucket { BUCKET_FULL, BUCKET_QUARTER, BUCKET_HALF, BUCKET_MORE, BUCKETS };
+
+/* What the slow paths know of one size class of one heap. Guarded by the heap's lock. */
+struct bin {
+    uint32_t slabs[BUCKETS]; /* first page of the first slab of each bucket; 0 when empty */
+    void **stack;            /* front.lo and front.hi lie in stack[0 .. capacity] */
+    uint32_t capacity;
+    uint32_t depth;          /* blocks the stack may hold now */
+    uint32_t recent_refills; /* since depth last changed: what ace_depth_next goes by */
+    uint32_t recent_spills;
+    uint32_t slab_count;
+    bool counted; /* its depth is part of the heap's depth_bytes */
+    bool missed;  /* since the budget's clock hand last passed */
+    uint64_t refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs;
+};
+
+enum heap_state { HEAP_DEAD, HEAP_LIVE };
+
+enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
+
+struct heap {
+    struct front front; /* first: thread_state.front points here */
+
+    struct os_lock lock;
+    bool forsaken;            /* its thread did not survive a fork: slabs wait for the commons */
+    uint32_t budget_hand;     /* next bin to be asked for depth */
+    size_t depth_bytes;       /* of all bins that were used */
+    struct heap *next;        /* of all heaps; guarded by the registry's lock */
+    struct heap *next_idle;
+    struct bin bins[SIZE_CLASSES];
+
+    /* Blocks of other heaps, given back together. */
+    uint32_t remote_count;
+    uint32_t remote_bytes;
+    void *remote[REMOTE_BLOCKS];
+
+    /* Written by other threads, on lines of their own. */
+    HAK_ALIGNED(128) _Atomic uint32_t inbox; /* first page of a slab with remote bits; linked by inbox_next */
+    _Atomic uint32_t state;
+
+    HAK_ALIGNED(128) void *first_stacks[]; /* stacks of the first depths */
+} HAK_ALIGNED(256);
+
+/* The heap of no thread. */
+extern HAK_HIDDEN struct heap commons;
+
+HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
+    return (uint32_t)(uintptr_t)heap | class;
+}
+
+struct heap_settings {
+    size_t thread_cache_bytes; /* bound of depth_bytes */
+    uint32_t bin_depth;        /* 0: adaptive */
+};
+extern struct heap_settings heap_settings;
+
+/* ---- bin.c: slabs of a heap (its lock held) ----------------------------------------------------- */
+
+/* Hangs a slab that the heap owns in the right list. */
+void bin_place(struct heap *heap, uint32_t first);
+
+/* Takes it out of its list. */
+void bin_unlink(struct heap *heap, uint32_t first);
+
+/* After its count of free blocks changed: moves it to the right list; releases it when all are free. */
+void bin_settle(struct heap *heap, uint32_t first);
+
+/* Up to WANT blocks of CLASS from the heap's slabs, stored downward from END; returns how many. */
+uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want);
+
+/* Puts blocks of the heap's own slabs back. */
+void bin_put(struct heap *heap, void *const *blocks, size_t count);
+
+/* Hands every slab of HEAP to the commons, whose lock is taken. */
+void bin_hand_over(struct heap *heap);
+
+/* Takes a slab of CLASS from the commons, whose lock is taken; false when there is none. */
+bool bin_adopt(struct heap *heap, unsigned class);
+
+/* ---- stack.c: the front's stacks (heap's lock held) --------------------------------------------- */
+
+/* relaxed throughout: the owner reads its bounds in its own time; see front.h. */
+HAK_INLINE void **stack_bottom(const struct heap *heap, unsigned class) {
+    return atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
+}
+
+HAK_INLINE size_t stack_held(const struct heap *heap, unsigned class) {
+    return (size_t)(heap->front.top[class] - stack_bottom(heap, class));
+}
+
+/* Whether one more block fits. */
+HAK_INLINE bool stack_has_room(const struct heap *heap, unsigned class) {
+    return heap->front.top[class] < heap->bins[class].stack + heap->bins[class].depth;
+}
+
+/* The stack's blocks now lie in lo .. top - 1. */
+HAK_INLINE void stack_set(struct heap *heap, unsigned class, void **lo, void **top) {
+    const struct bin *bin = &heap->bins[class];
+    atomic_store_explicit(&heap->front.lo[class], lo, memory_order_relaxed);
+    atomic_store_explicit(&heap->front.hi[class], bin->stack + bin->depth, memory_order_relaxed);
+    heap->front.top[class] = top;
+}
+
+/* Gives each bin of a new or reused heap its first stack, empty. */
+void stack_reset_all(struct heap *heap);
+
+/* Slots that first_stacks must have. */
+size_t stack_first_slots(void);
+
+/* Makes room by giving the older half of the stack back. */
+void stack_spill(struct heap *heap, unsigned class);
+
+/* Gives everything back. */
+void stack_empty(struct heap *heap, unsigned class);
+
+/* Adapts the depth after a miss. */
+void stack_adapt(struct heap *heap, unsigned class);
+
+/* For fork. */
+void stack_pool_lock(void);
+void stack_pool_unlock(void);
+void stack_pool_lock_reset(void);
+
+/* ---- remote.c: blocks that cross threads -------------------------------------------------------- */
+
+/* Gives blocks of other heaps' slabs back to their owners. No lock held; BLOCKS is sorted on the way. */
+void remote_give(void **blocks, size_t count);
+
+/* The same for one block, taking no lock: for signal handlers. */
+void remote_give_quietly(void *block);
+
+/* Takes in what other threads gave back. Heap's lock held; returns how many blocks. A slab that went to
+ * another owner is passed on; *ORPHANS is set when that is the commons, which must then be drained. */
+uint32_t remote_drain(struct heap *heap, bool *orphans);
+
+/* Drains the inbox of a heap that is not live. No lock held. */
+void remote_drain_dead(struct heap *heap);
+
+/* ---- thread.c ----------------------------------------------------------------------------------- */
+
+/* Tells what was set at start what to do with a pointer that is none of ours. */
+void heap_foreign(const void *block);
+
+/* Slabs of heaps whose threads did not survive a fork go to the commons. No lock held. */
+void thread_reap_forsaken(void);
+
+/* Calls VISIT for each heap, the commons first, with its lock held. */
+void heap_visit_all(void (*visit)(struct heap *heap, void *context), void *context);
+
+#endif

@@ -1,0 +1,23 @@
+/* large.h - blocks that are spans of their own, and blocks outside the window. Between slow_enter and
+ * slow_leave, unless said otherwise. No heap's lock is held. */
+#ifndef HAK_HEAP_LARGE_H
+#define HAK_HEAP_LARGE_H
+
+#include "heap/front.h"
+
+/* A block of at least BYTES bytes, aligned to ALIGNMENT (a power of two); NULL when there is no memory. */
+void *large_alloc(size_t bytes, size_t alignment, bool *zero);
+
+/* Gives back the block that starts at PAGE. */
+void large_free(size_t page);
+
+/* The same for a thread that is busy: the next large_alloc or large_free does it. */
+void large_free_later(size_t page);
+
+/* Usable bytes of the block that starts at PAGE. At any time. */
+size_t large_usable_bytes(size_t page);
+
+/* Resizes it where it lies to BYTES bytes; false when it must move. */
+bool large_resize(size_t page, size_t bytes);
+
+#endif

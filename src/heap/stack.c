@@ -1,0 +1,164 @@
+/* stack.c - the stacks behind a front: their memory, spilling, and how deep they are. The heap's lock is held
+ * everywhere.
+ *
+ * A stack of pointers fills part of stack[0 .. capacity]:
+ *
+ *     stack        lo            top           stack + depth = hi     stack + capacity
+ *       |  unused   |   blocks    |   room          |                      |
+ *
+ * A refill stores downward, so lo may lie above stack; a spill moves what stays to the start. */
+#include "ace/depth.h"
+#include "base/bits.h"
+#include "heap/heap.h"
+#include "region/books.h"
+
+#include <string.h>
+
+/* Stacks that outgrew the first ones, by powers of two; they come from the books and come back here. */
+enum { POOL_LEAST_LOG = 5, POOL_SIZES = 9 };
+
+static struct {
+    struct os_lock lock;
+    void **given[POOL_SIZES]; /* linked through their first slot */
+} pool;
+
+void stack_pool_lock(void) { os_lock_take(&pool.lock); }
+void stack_pool_unlock(void) { os_lock_drop(&pool.lock); }
+void stack_pool_lock_reset(void) { os_lock_reset(&pool.lock); }
+
+static unsigned pool_size_of(uint32_t slots) {
+    return slots <= 1u << POOL_LEAST_LOG ? 0 : highest_bit(slots - 1) + 1 - POOL_LEAST_LOG;
+}
+
+/* Makes a system call when the pool and the books are used up: the one place where a heap's lock is held
+ * across it, a few times in a thread's life. */
+static void **pool_take(uint32_t slots) {
+    unsigned size = pool_size_of(slots);
+    stack_pool_lock();
+    void **stack = pool.given[size];
+    if (stack != NULL) pool.given[size] = *stack;
+    stack_pool_unlock();
+    return stack != NULL ? stack : books_take(sizeof(void *) << (POOL_LEAST_LOG + size));
+}
+
+static void pool_give(void **stack, uint32_t slots) {
+    unsigned size = pool_size_of(slots);
+    stack_pool_lock();
+    *stack = pool.given[size];
+    pool.given[size] = stack;
+    stack_pool_unlock();
+}
+
+/* ---- memory of the stacks -------------------------------------------------------------------------- */
+
+/* A fixed depth is bounded like any other: a stack must not hold memory without limit. */
+static uint32_t first_depth(unsigned class) {
+    size_t bytes = slab_classes[class].block_bytes;
+    uint32_t depth = heap_settings.bin_depth;
+    return depth == 0 ? ace_depth_first(bytes) : min_u32(depth, ace_depth_most(bytes));
+}
+
+size_t stack_first_slots(void) {
+    size_t slots = 0;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) slots += first_depth(class);
+    return slots;
+}
+
+void stack_reset_all(struct heap *heap) {
+    void **stack = heap->first_stacks;
+    heap->depth_bytes = 0;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        struct bin *bin = &heap->bins[class];
+        uint32_t slots = first_depth(class);
+        if (bin->capacity > slots) pool_give(bin->stack, bin->capacity);
+        bin->stack = stack;
+        bin->capacity = bin->depth = slots;
+        bin->recent_refills = bin->recent_spills = 0;
+        bin->counted = bin->missed = false;
+        stack_set(heap, class, stack, stack);
+        stack += slots;
+    }
+}
+
+/* ---- spilling ----------------------------------------------------------------------------------- */
+
+/* Gives the COUNT oldest blocks back and moves the others to the start. */
+static void give_oldest(struct heap *heap, unsigned class, size_t count) {
+    struct bin *bin = &heap->bins[class];
+    void **lo = stack_bottom(heap, class), **top = heap->front.top[class];
+    bin_put(heap, lo, count);
+    size_t left = (size_t)(top - lo) - count;
+    memmove(bin->stack, lo + count, left * sizeof *lo);
+    stack_set(heap, class, bin->stack, bin->stack + left);
+}
+
+void stack_spill(struct heap *heap, unsigned class) {
+    size_t held = stack_held(heap, class);
+    heap->bins[class].spills++;
+    give_oldest(heap, class, (held + 1) / 2);
+}
+
+void stack_empty(struct heap *heap, unsigned class) {
+    give_oldest(heap, class, stack_held(heap, class));
+}
+
+/* ---- depth -------------------------------------------------------------------------------------- */
+
+static bool deepen(struct heap *heap, unsigned class, uint32_t depth) {
+    struct bin *bin = &heap->bins[class];
+    void **lo = stack_bottom(heap, class);
+    size_t held = stack_held(heap, class);
+    if (depth > bin->capacity) {
+        void **stack = pool_take(depth);
+        if (stack == NULL) return false;
+        memcpy(stack, lo, held * sizeof *lo);
+        if (bin->capacity > first_depth(class)) pool_give(bin->stack, bin->capacity);
+        bin->stack = lo = stack;
+        bin->capacity = max_u32(depth, 1u << POOL_LEAST_LOG);
+    }
+    bin->depth = depth;
+    stack_set(heap, class, lo, lo + held);
+    return true;
+}
+
+/* Halves the depth of a bin that did not miss since it was last asked, until WANTED bytes are found. */
+static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
+    for (unsigned asked = 0; asked < 2 * SIZE_CLASSES; asked++) {
+        if (heap->depth_bytes + wanted <= heap_settings.thread_cache_bytes) return true;
+        unsigned class = heap->budget_hand++ % SIZE_CLASSES;
+        struct bin *bin = &heap->bins[class];
+        if (class == for_class || !bin->counted || bin->depth <= first_depth(class)) continue;
+        if (bin->missed) {
+            bin->missed = false;
+            continue;
+        }
+        uint32_t depth = max_u32(bin->depth / 2, first_depth(class));
+        size_t held = stack_held(heap, class);
+        heap->depth_bytes -= (bin->depth - depth) * (size_t)slab_classes[class].block_bytes;
+        bin->depth = depth;
+        give_oldest(heap, class, held > depth ? held - depth : 0);
+    }
+    return false;
+}
+
+void stack_adapt(struct heap *heap, unsigned class) {
+    struct bin *bin = &heap->bins[class];
+    size_t block_bytes = slab_classes[class].block_bytes;
+    bin->missed = true;
+    if (!bin->counted) {
+        bin->counted = true;
+        heap->depth_bytes += bin->depth * block_bytes;
+    }
+    if (heap_settings.bin_depth != 0) return;
+    struct ace_depth_decision next = ace_depth_next((struct ace_depth_input){
+        .depth = bin->depth,
+        .most = ace_depth_most(block_bytes),
+        .refills = bin->recent_refills,
+        .spills = bin->recent_spills,
+    });
+    if (next.depth == bin->depth) return;
+    size_t wanted = (next.depth - bin->depth) * block_bytes;
+    if (!find_budget(heap, class, wanted) || !deepen(heap, class, next.depth)) return;
+    heap->depth_bytes += wanted;
+    bin->recent_refills = bin->recent_spills = 0;
+}

@@ -1,0 +1,24 @@
+/* thread.h - the life of a thread's heap. */
+#ifndef HAK_HEAP_THREAD_H
+#define HAK_HEAP_THREAD_H
+
+#include "heap/enter.h"
+#include "heap/heap.h"
+
+/* The fronts of threads without a heap: before their first operation, and after their last. */
+extern HAK_HIDDEN const struct front front_none, front_gone;
+
+/* Gives the thread a heap if it has none yet and may have one. Not between slow_enter and slow_leave. */
+void thread_start_heap(void);
+
+HAK_INLINE void thread_ensure_heap(void) {
+    if (HAK_UNLIKELY(thread_state.front == &front_none) && !thread_state.busy) thread_start_heap();
+}
+
+/* This thread's heap; NULL when it has none. */
+HAK_INLINE struct heap *thread_heap(void) {
+    struct front *front = thread_state.front;
+    return front == &front_none || front == &front_gone ? NULL : (struct heap *)front;
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* lock.c - the waiting side of os_lock. The uncontended side is inline in os.h.
+ *
+ * States: 0 free, 1 held, 2 held and someone may sleep. A waiter always leaves state 2 behind when it
+ * gets the lock, so a wake-up is never lost; at worst one is superfluous. */
+#include "os/os.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Holders keep a lock for well under a microsecond: a few reads are worth more than a sleep. */
+enum { SPINS = 64 };
+
+static void pause_briefly(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+HAK_COLD void os_lock_wait(struct os_lock *lock) {
+    int saved = errno;
+    for (int i = 0; i < SPINS; i++) {
+        /* relaxed: only a hint whether trying is worth it. */
+        if (atomic_load_explicit(&lock->state, memory_order_relaxed) == 0 && os_lock_try(lock)) return;
+        pause_briefly();
+    }
+    /* acquire: as in os_lock_try. */
+    while (atomic_exchange_explicit(&lock->state, 2, memory_order_acquire) != 0) {
+        long result = syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+        if (result != 0 && errno != EAGAIN && errno != EINTR) sched_yield(); /* futex refused: keep trying */
+    }
+    errno = saved;
+}
+
+HAK_COLD void os_lock_wake(struct os_lock *lock) {
+    int saved = errno;
+    syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    errno = saved;
+}

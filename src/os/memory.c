@@ -1,0 +1,140 @@
+/* memory.c - the memory primitives of os.h. Any thread may call them; the only shared state is the
+ * counters and what the kernel was seen to refuse. */
+#include "os/os.h"
+
+#include "base/bits.h"
+
+#include <errno.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+struct os_counters os_counters;
+
+static const char *const call_names[OS_CALL_KINDS] = {
+    [OS_CALL_MMAP] = "mmap",
+    [OS_CALL_MUNMAP] = "munmap",
+    [OS_CALL_MPROTECT] = "mprotect",
+    [OS_CALL_MADVISE_FREE] = "madvise (give back)",
+    [OS_CALL_MADVISE_HUGE] = "madvise (huge pages)",
+};
+
+const char *os_call_name(enum os_call call) { return call_names[call]; }
+
+/* relaxed: counters are statistics, nothing is inferred from their order. */
+static void count(_Atomic uint64_t *counter, uint64_t amount) {
+    atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
+}
+
+/* Counts one call and its refusal, and restores errno: a refusal is reported by the result alone. */
+static bool counted(enum os_call call, bool succeeded, int saved_errno) {
+    count(&os_counters.calls[call], 1);
+    if (!succeeded) count(&os_counters.refusals[call], 1);
+    errno = saved_errno;
+    return succeeded;
+}
+
+size_t os_page_bytes(void) { return getauxval(AT_PAGESZ); }
+
+static void *map_pages(void *hint, size_t bytes, int protection, int flags) {
+    int saved = errno;
+    void *address = mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (!counted(OS_CALL_MMAP, address != MAP_FAILED, saved)) return NULL;
+    count(&os_counters.reserved_bytes, bytes);
+    return address;
+}
+
+void *os_reserve(size_t bytes) { return map_pages(NULL, bytes, PROT_NONE, 0); }
+
+void *os_reserve_readable(size_t bytes) { return map_pages(NULL, bytes, PROT_READ, 0); }
+
+bool os_reserve_at(void *address, size_t bytes) {
+    void *got = map_pages(address, bytes, PROT_NONE, MAP_FIXED_NOREPLACE);
+    if (got == address) return true;
+    /* Kernels before 4.17 and some emulators take the address as a hint only. */
+    if (got != NULL) os_unmap(got, bytes);
+    return false;
+}
+
+bool os_commit(void *address, size_t bytes) {
+    int saved = errno;
+    bool done = counted(OS_CALL_MPROTECT, mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0, saved);
+    if (!done) {
+        /* A sandbox may refuse mprotect and allow mmap. The range holds nothing yet. */
+        void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                         -1, 0);
+        done = counted(OS_CALL_MMAP, got == address, saved);
+    }
+    if (done) count(&os_counters.committed_bytes, bytes);
+    return done;
+}
+
+/* MADV_DONTNEED is kept from a range by locked pages (EINVAL), by sandboxes, and by emulators that
+ * answer 0 and keep the data. The last kind is found out once, on a page of our own. */
+static bool purge_zeroes(void) {
+    enum { UNKNOWN, ZEROES, KEEPS };
+    static _Atomic int verdict = UNKNOWN;
+    int known = atomic_load_explicit(&verdict, memory_order_relaxed); /* the probe may run twice */
+    if (known != UNKNOWN) return known == ZEROES;
+    size_t page = os_page_bytes();
+    volatile unsigned char *probe = os_map(page, page);
+    if (probe == NULL) return false;
+    *probe = 1;
+    known = madvise((void *)probe, page, MADV_DONTNEED) == 0 && *probe == 0 ? ZEROES : KEEPS;
+    os_unmap((void *)probe, page);
+    atomic_store_explicit(&verdict, known, memory_order_relaxed);
+    return known == ZEROES;
+}
+
+bool os_purge(void *address, size_t bytes) {
+    int saved = errno;
+    bool zeroes = purge_zeroes();
+    bool done = counted(OS_CALL_MADVISE_FREE, madvise(address, bytes, MADV_DONTNEED) == 0, saved);
+    if (done) count(&os_counters.purged_bytes, bytes);
+    return done && zeroes;
+}
+
+bool os_prefer_huge(void *address, size_t bytes) {
+    int saved = errno;
+    return counted(OS_CALL_MADVISE_HUGE, madvise(address, bytes, MADV_HUGEPAGE) == 0, saved);
+}
+
+void *os_map(size_t bytes, size_t alignment) {
+    size_t page = os_page_bytes();
+    size_t slack = alignment > page ? alignment - page : 0;
+    if (bytes > SIZE_MAX - slack) return NULL;
+    char *start = map_pages(NULL, bytes + slack, PROT_READ | PROT_WRITE, 0);
+    if (start == NULL) return NULL;
+    char *aligned = (char *)round_up((uintptr_t)start, alignment);
+    size_t before = (size_t)(aligned - start);
+    if (before != 0) os_unmap(start, before);
+    if (slack != before) os_unmap(aligned + bytes, slack - before);
+    count(&os_counters.committed_bytes, bytes);
+    return aligned;
+}
+
+void os_unmap(void *address, size_t bytes) {
+    int saved = errno;
+    if (counted(OS_CALL_MUNMAP, munmap(address, bytes) == 0, saved))
+        count(&os_counters.unmapped_bytes, bytes);
+}
+
+size_t os_address_limit(void) {
+    int saved = errno;
+    struct rlimit limit;
+    bool known = getrlimit(RLIMIT_AS, &limit) == 0;
+    errno = saved;
+    return !known || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
+}
+
+uint64_t os_random_seed(void) {
+    /* The kernel places sixteen random bytes for each new program image. */
+    const unsigned char *bytes = (const unsigned char *)getauxval(AT_RANDOM);
+    uint64_t seed = (uintptr_t)&bytes;
+    for (unsigned i = 0; bytes != NULL && i < 8; i++) seed = seed * 257 + bytes[i];
+    return seed;
+}

@@ -1,0 +1,146 @@
+/* os.h - the whole contract with the kernel and libc, on one screen. The only floor that makes
+ * system calls.
+ *
+ * Every primitive may be called from any thread, keeps errno when it succeeds, and reports failure by its
+ * result; none aborts except os_panic. They call libc's wrappers, so that tests can interpose them.
+ * Every call is counted by kind, and so is every refusal.
+ */
+#ifndef HAK_OS_OS_H
+#define HAK_OS_OS_H
+
+#include "base/attributes.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- memory (memory.c): addresses and sizes are multiples of the kernel's page ------------------ */
+
+/* Bytes of a kernel page, 4 KiB to 64 KiB; the same for the life of the process. */
+size_t os_page_bytes(void);
+
+/* Address space that no access may touch, anywhere; NULL if refused. Costs no memory. */
+void *os_reserve(size_t bytes);
+
+/* The same at ADDRESS and nowhere else; false if refused or if something lies there. */
+bool os_reserve_at(void *address, size_t bytes);
+
+/* Address space that reads as zero and must not be written, anywhere; NULL if refused. */
+void *os_reserve_readable(size_t bytes);
+
+/* Makes reserved memory readable and writable. It reads as zero until written. False if refused: then
+ * the range is as it was, or partly committed, which is harmless. */
+bool os_commit(void *address, size_t bytes);
+
+/* Gives the memory behind a committed range back; the range stays usable. True when it now reads as
+ * zero; false when the contents may have stayed (refused, locked, or an emulator that keeps them). */
+bool os_purge(void *address, size_t bytes);
+
+/* Asks for huge pages in a committed range; false if refused. */
+bool os_prefer_huge(void *address, size_t bytes);
+
+/* Readable, writable, zeroed memory anywhere, aligned to ALIGNMENT (a power of two); NULL if refused. */
+void *os_map(size_t bytes, size_t alignment);
+
+/* Removes a mapping made by the functions above. A refusal leaves it in place: it is counted. */
+void os_unmap(void *address, size_t bytes);
+
+/* Bytes of address space that RLIMIT_AS allows in all; SIZE_MAX when unlimited. */
+size_t os_address_limit(void);
+
+/* 64 bits that differ from process to process, without a system call. */
+uint64_t os_random_seed(void);
+
+/* ---- clock (clock.c) ---------------------------------------------------------------------------- */
+
+/* Milliseconds since an arbitrary start; never goes back. Coarse (a few ms) and cheap (no system
+ * call where the vDSO serves). */
+uint64_t os_clock_ms(void);
+
+/* ---- locks (lock.c): three states and a futex; usable when all bits are zero -------------------- */
+
+struct os_lock {
+    _Atomic uint32_t state; /* 0 free, 1 held, 2 held and someone may sleep */
+};
+
+void os_lock_wait(struct os_lock *lock);
+void os_lock_wake(struct os_lock *lock);
+
+HAK_INLINE bool os_lock_try(struct os_lock *lock) {
+    uint32_t expected = 0;
+    /* acquire: what the last holder wrote is seen after this. */
+    return atomic_compare_exchange_strong_explicit(&lock->state, &expected, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+HAK_INLINE void os_lock_take(struct os_lock *lock) {
+    if (HAK_UNLIKELY(!os_lock_try(lock))) os_lock_wait(lock);
+}
+
+HAK_INLINE void os_lock_drop(struct os_lock *lock) {
+    /* release: pairs with the acquire of the next holder. */
+    if (HAK_UNLIKELY(atomic_exchange_explicit(&lock->state, 0, memory_order_release) == 2))
+        os_lock_wake(lock);
+}
+
+/* The child of a fork owns every lock that prepare took; nobody waits in it. */
+HAK_INLINE void os_lock_reset(struct os_lock *lock) {
+    atomic_store_explicit(&lock->state, 0, memory_order_relaxed); /* the only thread there is */
+}
+
+/* ---- messages (message.c) ----------------------------------------------------------------------- */
+
+/* Writes "hakmem: " and the formatted line to the message descriptor. Never allocates. Knows
+ * %s %d %u %zu %llu %x %p and %%. */
+void os_message(const char *format, ...) HAK_PRINTF(1, 2);
+
+/* The same, to FD and without the prefix. Returns false with errno from write(2). */
+bool os_print(int fd, const char *format, ...) HAK_PRINTF(2, 3);
+
+/* A message, then the end of the process by SIGABRT. */
+_Noreturn void os_panic(const char *format, ...) HAK_PRINTF(1, 2);
+
+/* Keeps the standard error of this moment for later messages, since many programs close theirs
+ * before the library's last words. */
+void os_message_keep(void);
+
+/* The kept descriptor, or 2. */
+int os_message_fd(void);
+
+/* ---- counters (memory.c) ------------------------------------------------------------------------ */
+
+enum os_call {
+    OS_CALL_MMAP,
+    OS_CALL_MUNMAP,
+    OS_CALL_MPROTECT,
+    OS_CALL_MADVISE_FREE, /* gives memory back */
+    OS_CALL_MADVISE_HUGE,
+    OS_CALL_KINDS
+};
+
+struct os_counters {
+    _Atomic uint64_t calls[OS_CALL_KINDS];
+    _Atomic uint64_t refusals[OS_CALL_KINDS];
+    _Atomic uint64_t reserved_bytes;  /* address space asked of the kernel, in all */
+    _Atomic uint64_t committed_bytes; /* memory made usable, in all */
+    _Atomic uint64_t purged_bytes;    /* memory given back, in all */
+    _Atomic uint64_t unmapped_bytes;  /* address space given back, in all */
+};
+
+extern struct os_counters os_counters;
+const char *os_call_name(enum os_call call);
+
+/* What the kernel says of this process; zero where it does not say. */
+struct os_usage {
+    uint64_t peak_rss_bytes;
+    uint64_t rss_bytes;
+    uint64_t minor_faults;
+    uint64_t major_faults;
+};
+void os_usage_read(struct os_usage *usage);
+
+/* The name of the program, at most BYTES - 1 bytes of it; empty where the kernel does not say. */
+void os_process_name(char *name, size_t bytes);
+
+#endif

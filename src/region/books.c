@@ -1,0 +1,47 @@
+/* books.c - a cursor through mappings of 1 MiB. What is not yet taken is untouched. */
+#include "region/books.h"
+
+#include "base/bits.h"
+#include "os/os.h"
+
+#define MAPPING_BYTES HAK_MIB(1)
+
+static struct {
+    struct os_lock lock; /* guards the rest; held across mmap: whoever waits needs the same memory */
+    char *next;
+    char *end;
+    _Atomic uint64_t taken_bytes;
+} books;
+
+void books_lock(void) { os_lock_take(&books.lock); }
+void books_unlock(void) { os_lock_drop(&books.lock); }
+void books_lock_reset(void) { os_lock_reset(&books.lock); }
+
+uint64_t books_bytes(void) {
+    return atomic_load_explicit(&books.taken_bytes, memory_order_relaxed); /* a statistic */
+}
+
+/* Lock held. A little that is left at the end of the mapping before is forgone. */
+static bool map_more(size_t bytes) {
+    size_t least = round_up(bytes, os_page_bytes());
+    size_t size = max_size(least, MAPPING_BYTES);
+    char *start = os_map(size, os_page_bytes());
+    if (start == NULL) start = os_map(size = least, os_page_bytes());
+    if (start == NULL) return false;
+    books.next = start;
+    books.end = start + size;
+    return true;
+}
+
+void *books_take(size_t bytes) {
+    void *result = NULL;
+    bytes = round_up(bytes, HAK_CACHE_LINE);
+    books_lock();
+    if ((size_t)(books.end - books.next) >= bytes || map_more(bytes)) {
+        result = books.next;
+        books.next += bytes;
+        atomic_fetch_add_explicit(&books.taken_bytes, bytes, memory_order_relaxed);
+    }
+    books_unlock();
+    return result;
+}

@@ -1,0 +1,109 @@
+/* outside.c - a table of mappings, in blocks that are never freed. A slot is 0 (empty), CLAIMED
+ * (being filled or emptied by one thread), or the address of a block. */
+#include "region/outside.h"
+
+#include "base/bits.h"
+#include "os/os.h"
+
+#define CLAIMED ((uintptr_t)1)
+
+struct slot {
+    _Atomic uintptr_t address;
+    size_t bytes; /* written only while the slot is CLAIMED */
+};
+
+enum { FIRST_SLOTS = 64, LATER_SLOTS = 4095 };
+
+struct table {
+    _Atomic(struct table *) next;
+    size_t slots;
+    struct slot *slot;
+};
+
+static struct slot first_slots[FIRST_SLOTS];
+static struct table first = {.slots = FIRST_SLOTS, .slot = first_slots};
+
+/* The table after TABLE, made if there is none; NULL if the kernel refuses. */
+static struct table *next_table(struct table *table) {
+    /* acquire: pairs with the release below, so that the table's length is seen. */
+    struct table *next = atomic_load_explicit(&table->next, memory_order_acquire);
+    if (next != NULL) return next;
+    size_t bytes = sizeof(struct table) + LATER_SLOTS * sizeof(struct slot);
+    bytes = round_up(bytes, os_page_bytes());
+    struct table *fresh = os_map(bytes, os_page_bytes());
+    if (fresh == NULL) return NULL;
+    fresh->slots = LATER_SLOTS;
+    fresh->slot = (struct slot *)(fresh + 1);
+    if (atomic_compare_exchange_strong_explicit(&table->next, &next, fresh, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return fresh;
+    os_unmap(fresh, bytes);
+    return next;
+}
+
+static size_t start_slot(const struct table *table, uintptr_t address) {
+    return (size_t)((address >> 12) * 0x9e3779b97f4a7c15u >> 32) % table->slots;
+}
+
+static bool remember(uintptr_t address, size_t bytes) {
+    for (struct table *table = &first; table != NULL; table = next_table(table)) {
+        size_t start = start_slot(table, address);
+        for (size_t i = 0; i < table->slots; i++) {
+            struct slot *slot = &table->slot[(start + i) % table->slots];
+            uintptr_t empty = 0;
+            /* acquire: the last user's read of bytes came before it emptied the slot. */
+            if (!atomic_compare_exchange_strong_explicit(&slot->address, &empty, CLAIMED, memory_order_acquire,
+                                                         memory_order_relaxed))
+                continue;
+            slot->bytes = bytes;
+            /* release: whoever sees the address sees the size. */
+            atomic_store_explicit(&slot->address, address, memory_order_release);
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct slot *find(uintptr_t address) {
+    if (address <= CLAIMED) return NULL;
+    for (struct table *table = &first; table != NULL;
+         table = atomic_load_explicit(&table->next, memory_order_acquire)) { /* as in next_table */
+        size_t start = start_slot(table, address);
+        for (size_t i = 0; i < table->slots; i++) {
+            struct slot *slot = &table->slot[(start + i) % table->slots];
+            /* acquire: pairs with the release in remember. */
+            if (atomic_load_explicit(&slot->address, memory_order_acquire) == address) return slot;
+        }
+    }
+    return NULL;
+}
+
+void *outside_map(size_t bytes, size_t alignment) {
+    size_t page = os_page_bytes();
+    if (bytes > PTRDIFF_MAX - page) return NULL;
+    size_t size = round_up(max_size(bytes, 1), page);
+    void *address = os_map(size, max_size(alignment, page));
+    if (address != NULL && !remember((uintptr_t)address, size)) {
+        os_unmap(address, size);
+        return NULL;
+    }
+    return address;
+}
+
+size_t outside_bytes(const void *address) {
+    const struct slot *slot = find((uintptr_t)address);
+    return slot == NULL ? 0 : slot->bytes;
+}
+
+bool outside_unmap(void *address) {
+    struct slot *slot = find((uintptr_t)address);
+    uintptr_t expected = (uintptr_t)address;
+    /* One of two threads that free the same block wins; acquire as in find. */
+    if (slot == NULL || !atomic_compare_exchange_strong_explicit(&slot->address, &expected, CLAIMED,
+                                                                 memory_order_acquire, memory_order_relaxed))
+        return false;
+    size_t bytes = slot->bytes;
+    atomic_store_explicit(&slot->address, 0, memory_order_release); /* the slot may be filled again */
+    os_unmap(address, bytes);
+    return true;
+}

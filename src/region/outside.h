@@ -1,0 +1,21 @@
+/* outside.h - blocks that do not lie in the window: requests larger than it can hold, everything when
+ * there is no window, and what a signal handler asks for while its thread is inside the allocator.
+ *
+ * Each is a mapping of its own, remembered in a table. No locks: safe in signal handlers. */
+#ifndef HAK_REGION_OUTSIDE_H
+#define HAK_REGION_OUTSIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Zeroed memory of at least BYTES bytes, aligned to ALIGNMENT (a power of two) and at least to 16;
+ * NULL if the kernel refuses or the sum overflows. */
+void *outside_map(size_t bytes, size_t alignment);
+
+/* Usable bytes of the block that starts at ADDRESS; 0 when no such block exists. */
+size_t outside_bytes(const void *address);
+
+/* Removes the block that starts at ADDRESS; false when no such block exists. */
+bool outside_unmap(void *address);
+
+#endif

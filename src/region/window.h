@@ -1,0 +1,94 @@
+/* window.h - the range of addresses that hakmem serves, and what is known of each 64 KiB page in it.
+ *
+ * The window is a range of addresses, not a reservation: memory is reserved inside it region by
+ * region, upwards. Parallel arrays, each indexed by page, hold everything the allocator knows:
+ *
+ *   words     owner and class, 4 bytes; read by every free; readable over the whole window
+ *   spans     64 bytes for the span or slab that starts or lies here; written under its owner's lock
+ *   remotes   64 bytes that other threads write; a line of their own, untouched until one does
+ *   chunks    8 bytes per 2 MiB: which pages are used, which were ever touched
+ *
+ * Only words may be read for any page of the window. The others exist for pages below
+ * window_limit(), that is for every page whose word is not 0, and for their neighbours.
+ *
+ * Before window_start the window has no pages and an impossible base, so that every pointer, NULL
+ * included, is found to lie outside it. */
+#ifndef HAK_REGION_WINDOW_H
+#define HAK_REGION_WINDOW_H
+
+#include "base/attributes.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+_Static_assert(sizeof(void *) == 8, "hakmem is written for 64-bit address spaces");
+
+#define PAGE_SHIFT 16
+#define PAGE_BYTES ((size_t)1 << PAGE_SHIFT)
+#define CHUNK_PAGES 32u /* 2 MiB: what a huge page covers */
+#define RECORD_BYTES 64
+
+/* One bit per page of a 2 MiB chunk. Guarded by the span floor's lock. */
+struct chunk {
+    uint32_t used;    /* handed out */
+    uint32_t touched; /* handed out since the kernel last gave it as zero */
+};
+
+struct window {
+    uintptr_t base;
+    size_t pages;
+    _Atomic uint32_t *words;
+    char *spans;
+    char *remotes;
+    struct chunk *chunks;
+};
+
+extern HAK_HIDDEN struct window window;
+
+/* Index of the page that holds ADDRESS; not below window.pages when it lies outside the window. */
+HAK_INLINE size_t page_index(const void *address) {
+    return ((uintptr_t)address - window.base) >> PAGE_SHIFT;
+}
+
+HAK_INLINE void *page_address(size_t index) { return (void *)(window.base + (index << PAGE_SHIFT)); }
+
+HAK_INLINE bool page_is_inside(size_t index) { return index < window.pages; }
+
+/* relaxed: whoever holds a block of the page learned of it after the word was written, and only the
+ * owner of all its blocks rewrites it. */
+HAK_INLINE uint32_t page_word(size_t index) {
+    return atomic_load_explicit(&window.words[index], memory_order_relaxed);
+}
+
+HAK_INLINE void page_word_set(size_t index, uint32_t word) {
+    atomic_store_explicit(&window.words[index], word, memory_order_relaxed); /* as above */
+}
+
+HAK_INLINE void *page_span(size_t index) { return window.spans + index * RECORD_BYTES; }
+
+HAK_INLINE void *page_remote(size_t index) { return window.remotes + index * RECORD_BYTES; }
+
+/* A run of pages; PAGES is 0 where there is none. */
+struct page_run {
+    size_t first;
+    size_t pages;
+};
+
+/* Settles the window: BYTES of address space, or with 0 what suits the machine (1 TiB, less under
+ * RLIMIT_AS, in a small address space or under an emulator). Called once, by one thread. On false
+ * there is no window: everything is served by mappings outside it. */
+bool window_start(size_t bytes);
+
+/* Fresh, committed, zero memory: at least PAGES pages, 2 MiB aligned, always above what was given
+ * before, so that a run may continue the one before it. Empty when the window is used up or the
+ * kernel refuses. Any thread; makes system calls. */
+struct page_run window_extend(size_t pages);
+
+/* For fork: nobody extends the window between the two. */
+void window_lock(void);
+void window_unlock(void);
+void window_lock_reset(void);
+
+#endif

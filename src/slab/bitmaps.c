@@ -1,0 +1,67 @@
+/* bitmaps.c - four sizes, 8 to 64 words, each with a list of pairs that came back. */
+#include "slab/bitmaps.h"
+
+#include "base/bits.h"
+#include "os/os.h"
+#include "region/books.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define HALF_BYTES HAK_KIB(32) /* distance between the two of a pair */
+
+enum { LEAST_LOG = 3, SIZES = 4 };
+
+static struct {
+    struct os_lock lock;
+    uint64_t *given[SIZES]; /* linked through the first word of the owner's bitmap */
+    char *next[SIZES];      /* rest of the area that serves this size */
+    char *end[SIZES];
+} bitmaps;
+
+void bitmaps_lock(void) { os_lock_take(&bitmaps.lock); }
+void bitmaps_unlock(void) { os_lock_drop(&bitmaps.lock); }
+void bitmaps_lock_reset(void) { os_lock_reset(&bitmaps.lock); }
+
+static unsigned size_of(unsigned words) {
+    return words <= 1u << LEAST_LOG ? 0 : highest_bit(words - 1) + 1 - LEAST_LOG;
+}
+
+uint64_t *bitmap_take(unsigned words) {
+    unsigned size = size_of(words);
+    size_t bytes = (size_t)8 << (LEAST_LOG + size);
+    uint64_t *result = NULL;
+    bitmaps_lock();
+    if (bitmaps.given[size] != NULL) {
+        result = bitmaps.given[size];
+        bitmaps.given[size] = (uint64_t *)(uintptr_t)result[0];
+        result[0] = 0;
+    } else {
+        if (bitmaps.next[size] == bitmaps.end[size]) {
+            char *area = books_take(2 * HALF_BYTES);
+            if (area != NULL) {
+                bitmaps.next[size] = area;
+                bitmaps.end[size] = area + HALF_BYTES;
+            }
+        }
+        if (bitmaps.next[size] != bitmaps.end[size]) {
+            result = (uint64_t *)(void *)bitmaps.next[size];
+            bitmaps.next[size] += bytes;
+        }
+    }
+    bitmaps_unlock();
+    return result;
+}
+
+_Atomic uint64_t *bitmap_remote(uint64_t *bitmap) {
+    return (_Atomic uint64_t *)(void *)((char *)bitmap + HALF_BYTES);
+}
+
+void bitmap_give(uint64_t *bitmap, unsigned words) {
+    unsigned size = size_of(words);
+    memset(bitmap, 0, words * sizeof *bitmap);
+    bitmaps_lock();
+    bitmap[0] = (uintptr_t)bitmaps.given[size];
+    bitmaps.given[size] = bitmap;
+    bitmaps_unlock();
+}

@@ -1,0 +1,223 @@
+/* slab.c - making slabs, taking blocks out of them, putting blocks back. */
+#include "slab/slab.h"
+
+#include "base/bits.h"
+#include "os/assert.h"
+#include "os/os.h"
+#include "slab/bitmaps.h"
+
+_Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record is one line");
+_Static_assert(sizeof(struct slab_remote) <= RECORD_BYTES, "so is its remote record");
+
+#define CLASS_ROW(index, bytes, page_count, block_count, multiplier, shift)                          \
+    [index] = {.block_bytes = bytes,                                                               \
+               .blocks = block_count,                                                              \
+               .pages = page_count,                                                                \
+               .inverse_shift = shift,                                                             \
+               .inverse = multiplier},
+const struct slab_class slab_classes[SIZE_CLASSES] = {SIZE_CLASS_TABLE(CLASS_ROW)};
+
+/* The two ways in which a freed pointer can turn out to be none of ours. */
+static HAK_COLD _Noreturn void report_not_a_block(const void *block, uint32_t block_bytes) {
+    os_panic("free of %p: it points into a slab of %u-byte blocks, but not to the start of one in use",
+             block, block_bytes);
+}
+
+static HAK_COLD _Noreturn void report_double_free(const void *block, uint32_t block_bytes) {
+    os_panic("free of %p: this %u-byte block was already free", block, block_bytes);
+}
+
+static unsigned words_of(const struct slab_class *class) { return (class->blocks + 63u) / 64; }
+
+/* ---- life of a slab ----------------------------------------------------------------------------- */
+
+uint32_t slab_create(unsigned class) {
+    const struct slab_class *shape = &slab_classes[class];
+    uint64_t *bits = NULL;
+    if (shape->blocks > 64) {
+        bits = bitmap_take(words_of(shape));
+        if (bits == NULL) return 0;
+    }
+    uint32_t first = span_take(shape->pages, 1);
+    if (first == 0) {
+        if (bits != NULL) bitmap_give(bits, words_of(shape));
+        return 0;
+    }
+    struct slab *slab = slab_at(first);
+    struct slab_remote *remote = slab_remote_at(first);
+    slab->span.kind = SPAN_SLAB;
+    slab->span.class = (uint8_t)class;
+    slab->free = shape->blocks;
+    slab->carved = 0;
+    slab->low_word = 0;
+    slab->inline_bits = 0;
+    slab->bits = bits != NULL ? bits : &slab->inline_bits;
+    /* Only slabs of at most 64 blocks leave the remote record untouched until it is needed: its address is
+     * known without it. */
+    if (bits != NULL) remote->bits = bitmap_remote(bits);
+    for (uint32_t page = first; page < first + shape->pages; page++) {
+        struct span *span = span_at(page);
+        if (page != first) span->kind = SPAN_BODY;
+        span->head = first;
+    }
+    return first;
+}
+
+void slab_set_owner(uint32_t first, struct heap *owner, uint32_t word) {
+    struct slab *slab = slab_at(first);
+    /* release: a freer that reads the new owner, and queues the slab there, sees it whole. */
+    atomic_store_explicit(&slab->owner, owner, memory_order_release);
+    for (uint32_t page = first; page < first + slab_classes[slab->span.class].pages; page++)
+        page_word_set(page, word);
+}
+
+void slab_release(uint32_t first) {
+    struct slab *slab = slab_at(first);
+    const struct slab_class *shape = &slab_classes[slab->span.class];
+    HAK_ASSERT(slab->free == shape->blocks);
+    /* relaxed: only the holder of the owner's lock tells its own slabs by this. */
+    atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
+    for (uint32_t page = first; page < first + shape->pages; page++) page_word_set(page, 0);
+    if (slab->bits != &slab->inline_bits) bitmap_give(slab->bits, words_of(shape));
+    span_give(first);
+}
+
+/* ---- the owner's side --------------------------------------------------------------------------- */
+
+uint32_t slab_take(uint32_t first, void **end, uint32_t want) {
+    struct slab *slab = slab_at(first);
+    const struct slab_class *shape = &slab_classes[slab->span.class];
+    const uint32_t block_bytes = shape->block_bytes;
+    char *start = page_address(first);
+    uint32_t left = min_u32(want, slab->free);
+    const uint32_t taken = left;
+
+    uint32_t returned = slab->free - (shape->blocks - slab->carved); /* blocks in bits */
+    uint32_t from_bits = min_u32(left, returned);
+    uint32_t word = slab->low_word;
+    left -= from_bits;
+    while (from_bits != 0) {
+        uint64_t bits = slab->bits[word];
+        char *origin = start + (size_t)word * 64 * block_bytes;
+        while (bits != 0 && from_bits != 0) {
+            *--end = origin + (size_t)lowest_bit(bits) * block_bytes;
+            bits &= bits - 1;
+            from_bits--;
+        }
+        slab->bits[word] = bits;
+        if (bits == 0) word++;
+    }
+    slab->low_word = word;
+
+    char *block = start + (size_t)slab->carved * block_bytes;
+    slab->carved += left;
+    for (; left != 0; left--, block += block_bytes) *--end = block;
+
+    slab->free -= taken;
+    return taken;
+}
+
+/* The number of the block at OFFSET in a slab. When OFFSET is not the start of a block the result is not
+ * below the number of blocks: the multiplication by an inverse modulo 2^32 divides multiples exactly
+ * and sends everything else beyond them (Warren, Hacker's Delight, 10-17). */
+HAK_INLINE uint32_t block_number(uint32_t offset, uint32_t inverse, unsigned shift) {
+    uint32_t product = offset * inverse;
+    return product >> shift | product << (32 - shift);
+}
+
+size_t slab_put(uint32_t first, void *const *blocks, size_t count) {
+    struct slab *slab = slab_at(first);
+    const struct slab_class *shape = &slab_classes[slab->span.class];
+    const uintptr_t start = (uintptr_t)page_address(first);
+    const uintptr_t bytes = shape->pages * PAGE_BYTES;
+    const uint32_t inverse = shape->inverse, carved = slab->carved;
+    const unsigned shift = shape->inverse_shift;
+
+    /* The bits of one word are collected and written together. */
+    uint32_t word = 0, low_word = slab->low_word;
+    uint64_t collected = 0, present = slab->bits[0];
+    size_t i = 0;
+    for (; i < count; i++) {
+        uintptr_t offset = (uintptr_t)blocks[i] - start;
+        if (offset >= bytes) break;
+        uint32_t number = block_number((uint32_t)offset, inverse, shift);
+        if (HAK_UNLIKELY(number >= carved)) report_not_a_block(blocks[i], shape->block_bytes);
+        if (number / 64 != word) {
+            slab->bits[word] = present | collected;
+            word = number / 64;
+            if (word < low_word) low_word = word;
+            present = slab->bits[word];
+            collected = 0;
+        }
+        uint64_t bit = (uint64_t)1 << (number % 64);
+        if (HAK_UNLIKELY(((present | collected) & bit) != 0)) report_double_free(blocks[i], shape->block_bytes);
+        collected |= bit;
+    }
+    slab->bits[word] = present | collected;
+    slab->low_word = min_u32(low_word, word);
+    slab->free += (uint32_t)i;
+    return i;
+}
+
+/* ---- the remote side ---------------------------------------------------------------------------- */
+
+static _Atomic uint64_t *remote_bits(uint32_t first, const struct slab_class *shape) {
+    struct slab_remote *remote = slab_remote_at(first);
+    return shape->blocks > 64 ? remote->bits : &remote->inline_bits;
+}
+
+/* release: what the freeing thread did with the blocks came before; pairs with the acquire in slab_drain. */
+static void give_bits(_Atomic uint64_t *word, uint64_t bits, const void *block, uint32_t block_bytes) {
+    uint64_t before = atomic_fetch_or_explicit(word, bits, memory_order_release);
+    if (HAK_UNLIKELY((before & bits) != 0)) report_double_free(block, block_bytes);
+}
+
+/* Until the last bit is given one of the slab's blocks is this thread's, so the slab stays what it is;
+ * nothing of it is read afterwards. */
+size_t slab_put_remote(uint32_t first, void *const *blocks, size_t count) {
+    const struct slab_class *shape = &slab_classes[slab_at(first)->span.class];
+    _Atomic uint64_t *words = remote_bits(first, shape);
+    const uintptr_t start = (uintptr_t)page_address(first);
+    const uintptr_t bytes = shape->pages * PAGE_BYTES;
+    uint32_t word = 0;
+    uint64_t collected = 0;
+    size_t i = 0;
+    for (; i < count; i++) {
+        uintptr_t offset = (uintptr_t)blocks[i] - start;
+        if (offset >= bytes) break;
+        uint32_t number = block_number((uint32_t)offset, shape->inverse, shape->inverse_shift);
+        if (HAK_UNLIKELY(number >= shape->blocks)) report_not_a_block(blocks[i], shape->block_bytes);
+        if (number / 64 != word) {
+            if (collected != 0) give_bits(&words[word], collected, blocks[i - 1], shape->block_bytes);
+            word = number / 64;
+            collected = 0;
+        }
+        uint64_t bit = (uint64_t)1 << (number % 64);
+        if (HAK_UNLIKELY((collected & bit) != 0)) report_double_free(blocks[i], shape->block_bytes);
+        collected |= bit;
+    }
+    if (collected != 0) give_bits(&words[word], collected, blocks[i - 1], shape->block_bytes);
+    return i;
+}
+
+uint32_t slab_drain(uint32_t first) {
+    struct slab *slab = slab_at(first);
+    const struct slab_class *shape = &slab_classes[slab->span.class];
+    _Atomic uint64_t *words = remote_bits(first, shape);
+    uint32_t drained = 0;
+    for (unsigned word = 0; word < words_of(shape); word++) {
+        /* relaxed: a bit that is missed here belongs to a freer who will queue the slab again. */
+        if (atomic_load_explicit(&words[word], memory_order_relaxed) == 0) continue;
+        /* acquire: pairs with the release in give_bits. */
+        uint64_t bits = atomic_exchange_explicit(&words[word], 0, memory_order_acquire);
+        if (HAK_UNLIKELY((slab->bits[word] & bits) != 0))
+            report_double_free((char *)page_address(first) +
+                                   (word * 64 + lowest_bit(slab->bits[word] & bits)) * (size_t)shape->block_bytes,
+                               shape->block_bytes);
+        slab->bits[word] |= bits;
+        drained += count_bits(bits);
+        if (word < slab->low_word) slab->low_word = word;
+    }
+    slab->free += drained;
+    return drained;
+}

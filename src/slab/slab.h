@@ -1,0 +1,85 @@
+/* slab.h - a span cut into equal blocks. The books lie outside the blocks:
+ *
+ *   owner side (the span's record; guarded by the lock of the heap that owns the slab)
+ *     bits     a bit for each block that was handed out and came back
+ *     carved   blocks beyond it were never handed out
+ *   remote side (the remote record; any thread)
+ *     bits     a bit for each block that another thread gave back, until the owner drains it
+ *     queued   1 while the slab hangs in an inbox, or is about to
+ *
+ * A block is in exactly one place: in use, in a thread's stack or buffer, in bits, in the remote
+ * bits, or beyond carved.
+ *
+ * Records are type-stable: a late freer may still queue a slab that was released or made anew, so queued
+ * is never reset when a slab is made or released, and whoever drains an inbox checks the owner, which
+ * is NULL from the release of a slab until the next one is owned. */
+#ifndef HAK_SLAB_SLAB_H
+#define HAK_SLAB_SLAB_H
+
+#include "base/size_classes.h"
+#include "span/span.h"
+
+struct heap;
+
+struct slab {
+    struct span span; /* kind SPAN_SLAB; span.prev and span.next link the owner's lists */
+    uint32_t free;    /* blocks in bits and beyond carved */
+    uint32_t carved;
+    _Atomic(struct heap *) owner; /* written under the locks of the old owner and the new */
+    uint64_t *bits;
+    uint64_t inline_bits; /* serves slabs of at most 64 blocks */
+    uint8_t bucket;       /* the owner's list that holds it */
+    uint32_t low_word;    /* no bit is set below this word of bits */
+};
+
+struct slab_remote {
+    _Atomic uint32_t queued;
+    _Atomic uint32_t inbox_next; /* written by whoever set queued */
+    _Atomic uint64_t *bits;
+    _Atomic uint64_t inline_bits;
+};
+
+/* What a class means, from base/size_classes.h. */
+struct slab_class {
+    uint32_t block_bytes;
+    uint16_t blocks;
+    uint8_t pages;
+    uint8_t inverse_shift;
+    uint32_t inverse;
+};
+
+extern const struct slab_class slab_classes[SIZE_CLASSES];
+
+HAK_INLINE struct slab *slab_at(uint32_t first) { return page_span(first); }
+
+HAK_INLINE struct slab_remote *slab_remote_at(uint32_t first) { return page_remote(first); }
+
+/* First page of the slab that PAGE, whose word is not 0, belongs to. */
+HAK_INLINE uint32_t slab_head(size_t page) { return span_at(page)->head; }
+
+/* A slab for blocks of CLASS with every block free, or 0 when there is no memory. It has no owner yet, its
+ * words are 0. May make system calls: call it without locks. */
+uint32_t slab_create(unsigned class);
+
+/* Names OWNER and writes WORD to each page. Under the locks of the owner before, if any, and the new one. */
+void slab_set_owner(uint32_t first, struct heap *owner, uint32_t word);
+
+/* Gives the span of a slab back whose blocks are all free. Owner's lock. */
+void slab_release(uint32_t first);
+
+/* Takes up to WANT free blocks, lowest address first, and stores them downward from END: the lowest
+ * ends up nearest to END. Returns how many. Owner's lock. */
+uint32_t slab_take(uint32_t first, void **end, uint32_t want);
+
+/* Puts blocks back: the leading ones of BLOCKS that lie in this slab. Returns how many these were. A block
+ * that is not in use or not a block ends the process. Owner's lock. */
+size_t slab_put(uint32_t first, void *const *blocks, size_t count);
+
+/* The same for a thread that does not own the slab: the blocks become the owner's once it drains them.
+ * The caller must then queue the slab. Any thread, no lock. */
+size_t slab_put_remote(uint32_t first, void *const *blocks, size_t count);
+
+/* Moves what other threads gave back into bits; returns how many blocks. Owner's lock. */
+uint32_t slab_drain(uint32_t first);
+
+#endif

@@ -1,0 +1,21 @@
+/* bins.h - free spans by length. Exact bins to 32 pages, then four to a doubling. The span lock is held
+ * by every caller. */
+#ifndef HAK_SPAN_BINS_H
+#define HAK_SPAN_BINS_H
+
+#include "span/span.h"
+
+/* Makes PAGES pages from FIRST a free span of its own, without merging, and hangs it in its bin. */
+void bins_insert(uint32_t first, uint32_t pages);
+
+/* Takes the free span at FIRST out of its bin. Its records still say that it is free. */
+void bins_remove(uint32_t first);
+
+/* The free span that should serve a request of PAGES pages: the shortest that fits; of equals one that is
+ * dirty, then one in the fullest 2 MiB. 0 when none fits. */
+uint32_t bins_find(uint32_t pages);
+
+/* A free span with dirty pages, the longest bins first; 0 when there is none. */
+uint32_t bins_find_dirty(void);
+
+#endif

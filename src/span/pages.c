@@ -1,0 +1,88 @@
+/* pages.c - the bits of pages.h, chunk by chunk. */
+#include "span/pages.h"
+
+#include "base/bits.h"
+
+/* One chunk's share of a run of pages. */
+struct share {
+    struct chunk *chunk;
+    uint32_t mask;
+    uint32_t pages;
+};
+
+/* The share that starts at FIRST of a run that ends before END. */
+static struct share share_at(uint32_t first, uint32_t end) {
+    uint32_t within = first % CHUNK_PAGES;
+    uint32_t pages = min_u32(end - first, CHUNK_PAGES - within);
+    return (struct share){&window.chunks[first / CHUNK_PAGES], bit_range(within, pages), pages};
+}
+
+uint32_t pages_mark_used(uint32_t first, uint32_t pages) {
+    uint32_t dirty = 0;
+    for (uint32_t at = first, end = first + pages; at < end;) {
+        struct share share = share_at(at, end);
+        dirty += count_bits(share.chunk->touched & share.mask);
+        share.chunk->used |= share.mask;
+        share.chunk->touched |= share.mask;
+        at += share.pages;
+    }
+    return dirty;
+}
+
+void pages_mark_free(uint32_t first, uint32_t pages) {
+    for (uint32_t at = first, end = first + pages; at < end;) {
+        struct share share = share_at(at, end);
+        share.chunk->used &= ~share.mask;
+        at += share.pages;
+    }
+}
+
+uint32_t pages_mark_zero(uint32_t first, uint32_t pages) {
+    uint32_t dirty = 0;
+    for (uint32_t at = first, end = first + pages; at < end;) {
+        struct share share = share_at(at, end);
+        dirty += count_bits(share.chunk->touched & share.mask);
+        share.chunk->touched &= ~share.mask;
+        at += share.pages;
+    }
+    return dirty;
+}
+
+uint32_t pages_count_dirty(uint32_t first, uint32_t pages) {
+    uint32_t dirty = 0;
+    for (uint32_t at = first, end = first + pages; at < end;) {
+        struct share share = share_at(at, end);
+        dirty += count_bits(share.chunk->touched & share.mask);
+        at += share.pages;
+    }
+    return dirty;
+}
+
+unsigned pages_used_in_chunk(uint32_t page) {
+    return count_bits(window.chunks[page / CHUNK_PAGES].used);
+}
+
+uint32_t pages_next_dirty(uint32_t *first, uint32_t end) {
+    uint32_t at = *first;
+    while (at < end) { /* to the first dirty page */
+        struct share share = share_at(at, end);
+        uint32_t dirty = share.chunk->touched & share.mask;
+        if (dirty != 0) {
+            at = at - at % CHUNK_PAGES + lowest_bit(dirty);
+            break;
+        }
+        at += share.pages;
+    }
+    uint32_t start = at;
+    while (at < end) { /* to the first clean one after it */
+        struct share share = share_at(at, end);
+        uint32_t clean = ~share.chunk->touched & share.mask;
+        if (clean != 0) {
+            at = at - at % CHUNK_PAGES + lowest_bit(clean);
+            break;
+        }
+        at += share.pages;
+    }
+    *first = start;
+    return at - start;
+}

@@ -1,0 +1,227 @@
+/* span.c - taking, giving back and merging spans; decay. */
+#include "span/span.h"
+
+#include "ace/decay.h"
+#include "base/bits.h"
+#include "os/assert.h"
+#include "os/os.h"
+#include "span/bins.h"
+#include "span/pages.h"
+
+/* Decay looks at the clock at most so often, and never bothers with less than KEPT_PAGES. */
+enum { OPERATIONS_PER_LOOK = 16, LEAST_TICK_MS = 20, KEPT_PAGES = 16, PURGE_PAGES_A_TICK = 512 };
+
+static struct {
+    struct os_lock lock; /* guards everything of this floor */
+    struct span_settings settings;
+    struct span_counts counts;
+    uint64_t low_water_pages; /* fewest dirty pages since the last tick */
+    uint64_t tick_ms;
+    bool purge_refused; /* the kernel keeps the data: asking again would only cost */
+    _Atomic uint32_t operations;
+} spans = {.settings = {.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}};
+
+void span_lock(void) { os_lock_take(&spans.lock); }
+void span_unlock(void) { os_lock_drop(&spans.lock); }
+void span_lock_reset(void) { os_lock_reset(&spans.lock); }
+
+void span_configure(const struct span_settings *settings) { spans.settings = *settings; }
+
+void span_counts_read(struct span_counts *counts) {
+    span_lock();
+    *counts = spans.counts;
+    span_unlock();
+}
+
+/* ---- cutting and merging (lock held) ------------------------------------------------------------ */
+
+/* Inserts a run of free pages, merged with the free spans on both sides. */
+static void insert_merged(uint32_t first, uint32_t pages) {
+    const struct span *before = span_at(first - 1);
+    if (before->kind == SPAN_FREE || before->kind == SPAN_FREE_LAST) {
+        uint32_t head = before->kind == SPAN_FREE ? first - 1 : before->head;
+        pages += span_at(head)->pages;
+        bins_remove(head);
+        first = head;
+    }
+    if (page_is_inside(first + pages) && span_at(first + pages)->kind == SPAN_FREE) {
+        uint32_t after = first + pages;
+        pages += span_at(after)->pages;
+        bins_remove(after);
+    }
+    bins_insert(first, pages);
+}
+
+static void label_used(uint32_t first, uint32_t pages) {
+    struct span *span = span_at(first);
+    span->kind = SPAN_LARGE;
+    span->pages = pages;
+    if (pages > 1) span_at(first + pages - 1)->kind = SPAN_BODY;
+}
+
+static void account_taken(uint32_t dirty, uint32_t pages) {
+    spans.counts.used_pages += pages;
+    spans.counts.dirty_pages -= dirty;
+    if (spans.counts.dirty_pages < spans.low_water_pages) spans.low_water_pages = spans.counts.dirty_pages;
+}
+
+/* Cuts PAGES pages at FIRST out of the free span at HEAD, which holds them. */
+static void carve(uint32_t head, uint32_t first, uint32_t pages) {
+    uint32_t end = head + span_at(head)->pages;
+    HAK_ASSERT(head <= first && first + pages <= end);
+    bins_remove(head);
+    if (first != head) bins_insert(head, first - head);
+    if (first + pages != end) bins_insert(first + pages, end - (first + pages));
+    label_used(first, pages);
+    uint32_t dirty = pages_mark_used(first, pages);
+    span_at(first)->zero = dirty == 0;
+    account_taken(dirty, pages);
+}
+
+static uint32_t take_free(size_t pages, size_t align_pages) {
+    uint32_t head = bins_find((uint32_t)(pages + align_pages - 1));
+    if (head == 0) return 0;
+    /* Aligned as an address: the window's base is aligned to 2 MiB only. */
+    uintptr_t address = (uintptr_t)page_address(head);
+    uintptr_t aligned = round_up(address, align_pages * PAGE_BYTES);
+    uint32_t first = head + (uint32_t)((aligned - address) / PAGE_BYTES);
+    carve(head, first, (uint32_t)pages);
+    spans.counts.taken++;
+    return first;
+}
+
+static void give_free(uint32_t first, uint32_t pages) {
+    pages_mark_free(first, pages);
+    spans.counts.used_pages -= pages;
+    spans.counts.dirty_pages += pages;
+    insert_merged(first, pages);
+}
+
+/* ---- the floor's services ----------------------------------------------------------------------- */
+
+/* Brings fresh memory from the window; false when there is none. No lock held. */
+static bool add_fresh(size_t pages) {
+    struct page_run run = window_extend(pages);
+    if (run.pages == 0) return false;
+    span_lock();
+    bool huge = spans.counts.used_pages + pages >= spans.settings.huge_from_pages;
+    span_unlock();
+    if (huge) os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
+    span_lock();
+    spans.counts.fresh_pages += run.pages;
+    insert_merged((uint32_t)run.first, (uint32_t)run.pages);
+    span_unlock();
+    return true;
+}
+
+uint32_t span_take(size_t pages, size_t align_pages) {
+    if (pages > window.pages || align_pages > window.pages) return 0;
+    for (;;) {
+        span_lock();
+        uint32_t first = take_free(pages, align_pages);
+        span_unlock();
+        /* Someone else may take what was brought: then bring more. */
+        if (first != 0 || !add_fresh(pages + align_pages - 1)) return first;
+    }
+}
+
+void span_give(uint32_t first) {
+    span_lock();
+    HAK_ASSERT(span_at(first)->kind == SPAN_LARGE || span_at(first)->kind == SPAN_SLAB);
+    spans.counts.given++;
+    give_free(first, span_at(first)->pages);
+    span_unlock();
+}
+
+bool span_extend(uint32_t first, size_t pages) {
+    struct span *span = span_at(first);
+    if (pages > window.pages) return false;
+    bool done = false;
+    span_lock();
+    uint32_t after = first + span->pages;
+    uint32_t more = (uint32_t)pages - span->pages;
+    if (page_is_inside(after) && span_at(after)->kind == SPAN_FREE && span_at(after)->pages >= more) {
+        carve(after, after, more);
+        span_at(after)->kind = SPAN_BODY;
+        label_used(first, (uint32_t)pages);
+        done = true;
+    }
+    span_unlock();
+    return done;
+}
+
+void span_trim(uint32_t first, size_t pages) {
+    struct span *span = span_at(first);
+    span_lock();
+    uint32_t surplus = span->pages - (uint32_t)pages;
+    if (surplus != 0) {
+        label_used(first, (uint32_t)pages);
+        give_free(first + (uint32_t)pages, surplus);
+    }
+    span_unlock();
+}
+
+/* ---- decay -------------------------------------------------------------------------------------- */
+
+/* Gives the dirty pages of one free span back, at most LIMIT of them. The span is a used one while the
+ * kernel works on it, so nobody takes or merges it. Returns how many pages were given back. */
+static uint32_t purge_one(uint32_t limit) {
+    span_lock();
+    uint32_t first = spans.purge_refused ? 0 : bins_find_dirty();
+    if (first == 0) {
+        span_unlock();
+        return 0;
+    }
+    uint32_t pages = span_at(first)->pages;
+    bins_remove(first);
+    label_used(first, pages);
+
+    uint32_t purged = 0;
+    bool zeroed = true;
+    for (uint32_t at = first, run; purged < limit && (run = pages_next_dirty(&at, first + pages)) != 0; at += run) {
+        run = min_u32(run, limit - purged);
+        span_unlock();
+        zeroed = os_purge(page_address(at), run * PAGE_BYTES);
+        span_lock();
+        if (!zeroed) break;
+        spans.counts.dirty_pages -= pages_mark_zero(at, run);
+        purged += run;
+    }
+    if (!zeroed) spans.purge_refused = true;
+    if (spans.low_water_pages > spans.counts.dirty_pages) spans.low_water_pages = spans.counts.dirty_pages;
+    insert_merged(first, pages);
+    span_unlock();
+    return purged;
+}
+
+/* How many pages are due now. Starts the next period. */
+static uint64_t pages_due(void) {
+    uint64_t due = 0;
+    uint64_t now_ms = os_clock_ms();
+    span_lock();
+    uint64_t elapsed_ms = now_ms - spans.tick_ms;
+    if (spans.tick_ms == 0 || now_ms < spans.tick_ms) {
+        spans.tick_ms = now_ms;
+    } else if (elapsed_ms >= LEAST_TICK_MS && elapsed_ms >= spans.settings.decay_half_life_ms / 8) {
+        due = ace_decay_pages(spans.low_water_pages, elapsed_ms, spans.settings.decay_half_life_ms);
+        spans.tick_ms = now_ms;
+        spans.low_water_pages = spans.counts.dirty_pages;
+        if (spans.counts.dirty_pages <= KEPT_PAGES) due = 0;
+    }
+    span_unlock();
+    return due;
+}
+
+void span_decay(void) {
+    if (spans.settings.decay_half_life_ms == ACE_NEVER) return;
+    /* relaxed: only paces the looks at the clock. */
+    uint32_t operations = atomic_fetch_add_explicit(&spans.operations, 1, memory_order_relaxed);
+    if (operations % OPERATIONS_PER_LOOK != 0) return;
+    uint64_t due = pages_due();
+    due = min_size(due, PURGE_PAGES_A_TICK);
+    while (due != 0) {
+        uint32_t purged = purge_one((uint32_t)due);
+        if (purged == 0) return;
+        due -= min_size(due, purged);
+    }
+}

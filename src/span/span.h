@@ -1,0 +1,77 @@
+/* span.h - runs of 64 KiB pages: taken, given back, merged with their neighbours, and returned to the
+ * kernel when nobody wanted them for a while.
+ *
+ * Each page of the window belongs to exactly one span, used or free. The records of a span's first and
+ * last page say so; records between them may be stale. Free spans hang in bins by length.
+ *
+ * All of it is guarded by one lock, a leaf: it is never held across a system call, and nothing else is
+ * taken under it. */
+#ifndef HAK_SPAN_SPAN_H
+#define HAK_SPAN_SPAN_H
+
+#include "region/window.h"
+
+enum span_kind {
+    SPAN_NONE,      /* never given to this floor */
+    SPAN_FREE,      /* first page of a free span */
+    SPAN_FREE_LAST, /* last page of a free span of several pages; head is its first */
+    SPAN_LARGE,     /* first page of a used span: one large block, or about to become a slab */
+    SPAN_SLAB,      /* first page of a used span that is cut into blocks */
+    SPAN_BODY,      /* further page of a used span; in slabs head is the first */
+};
+
+/* The part of a page's record that this floor knows. The slab floor continues it. */
+struct span {
+    uint8_t kind;
+    uint8_t class; /* of a slab's blocks */
+    uint8_t bin;   /* of a free span */
+    uint8_t zero;  /* of a span just taken: it reads as zero */
+    uint32_t pages;
+    uint32_t head;
+    uint32_t prev; /* list links are page indexes; 0 ends a list */
+    uint32_t next;
+    uint32_t dirty; /* pages of a free span that are not known to be zero */
+};
+
+HAK_INLINE struct span *span_at(size_t page) { return page_span(page); }
+
+struct span_settings {
+    uint64_t decay_half_life_ms; /* 0: give back at once; ACE_NEVER: keep */
+    uint64_t huge_from_pages;    /* ask for huge pages once so many pages are in use */
+};
+
+/* Called once at start. */
+void span_configure(const struct span_settings *settings);
+
+/* A used span (kind SPAN_LARGE) of PAGES pages whose first is a multiple of ALIGN_PAGES, a power of two.
+ * Returns its first page, or 0 when there is no memory. May make system calls: call it without locks. */
+uint32_t span_take(size_t pages, size_t align_pages);
+
+/* Gives back the used span that starts at FIRST. No system calls: may be called under a heap's lock. */
+void span_give(uint32_t first);
+
+/* Lengthens the used span at FIRST to PAGES pages by taking from a free neighbour; false if it cannot. */
+bool span_extend(uint32_t first, size_t pages);
+
+/* Shortens the used span at FIRST to PAGES pages, at least one. */
+void span_trim(uint32_t first, size_t pages);
+
+/* Returns to the kernel what has been free for long enough. Makes system calls: call it without
+ * locks. Cheap when nothing is due. */
+void span_decay(void);
+
+struct span_counts {
+    uint64_t used_pages;
+    uint64_t dirty_pages; /* free and not given back */
+    uint64_t fresh_pages; /* asked of the window so far */
+    uint64_t taken;       /* spans, in all */
+    uint64_t given;
+};
+void span_counts_read(struct span_counts *counts);
+
+/* For fork: no span changes between the two. */
+void span_lock(void);
+void span_unlock(void);
+void span_lock_reset(void);
+
+#endif

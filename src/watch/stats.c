@@ -1,0 +1,130 @@
+/* stats.c - the report at exit. Everything is read as it stands: no counter is kept for it on the fast
+ * paths, so blocks in use are known up to what the threads' stacks hold. */
+#include "watch/stats.h"
+
+#include "heap/heap.h"
+#include "os/os.h"
+#include "region/books.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The sum over all heaps of one class. */
+struct class_sum {
+    uint64_t slabs, taken, cached_most, refills, refilled, spills, spilled, remote, adopted;
+};
+
+struct sum {
+    struct class_sum classes[SIZE_CLASSES];
+    uint32_t live_heaps, heaps;
+    uint64_t remote_waiting;
+};
+
+/* Blocks that are out of their slab: in use, or cached by some thread. Heap's lock held. */
+static uint64_t blocks_taken(const struct bin *bin, unsigned class) {
+    uint64_t taken = 0;
+    for (int bucket = 0; bucket < BUCKETS; bucket++)
+        for (uint32_t first = bin->slabs[bucket]; first != 0; first = slab_at(first)->span.next)
+            taken += slab_classes[class].blocks - slab_at(first)->free;
+    return taken;
+}
+
+static void add_heap(struct heap *heap, void *context) {
+    struct sum *sum = context;
+    bool live = atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a statistic */
+    bool own = thread_state.front == &heap->front;
+    sum->heaps++;
+    sum->live_heaps += live;
+    sum->remote_waiting += heap->remote_count;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        const struct bin *bin = &heap->bins[class];
+        struct class_sum *into = &sum->classes[class];
+        into->slabs += bin->slab_count;
+        into->taken += blocks_taken(bin, class);
+        /* Only the owner may count its stack; of another's the depth is known. */
+        if (live && (bin->refills != 0 || bin->spills != 0)) into->cached_most += own ? stack_held(heap, class) : bin->depth;
+        into->refills += bin->refills;
+        into->refilled += bin->refilled_blocks;
+        into->spills += bin->spills;
+        into->spilled += bin->spilled_blocks;
+        into->remote += bin->remote_blocks;
+        into->adopted += bin->adopted_slabs;
+    }
+}
+
+static unsigned long long get(const _Atomic uint64_t *counter) {
+    return atomic_load_explicit(counter, memory_order_relaxed); /* a statistic */
+}
+
+static unsigned long long kib(uint64_t bytes) { return bytes / 1024; }
+
+static bool print_process(int fd) {
+    char name[64];
+    os_process_name(name, sizeof name);
+    struct os_usage usage;
+    os_usage_read(&usage);
+    return os_print(fd, "hakmem: statistics of %s (pid %d)\n", name, (int)getpid()) &&
+           os_print(fd, "  resident        peak %llu KiB, now %llu KiB\n", kib(usage.peak_rss_bytes),
+                    kib(usage.rss_bytes)) &&
+           os_print(fd, "  page faults     minor %llu, major %llu\n", (unsigned long long)usage.minor_faults,
+                    (unsigned long long)usage.major_faults);
+}
+
+static bool print_kernel(int fd) {
+    bool done = os_print(fd, "  memory          reserved %llu KiB, committed %llu KiB, given back %llu KiB\n",
+                         kib(get(&os_counters.reserved_bytes)), kib(get(&os_counters.committed_bytes)),
+                         kib(get(&os_counters.purged_bytes) + get(&os_counters.unmapped_bytes)));
+    for (int call = 0; done && call < OS_CALL_KINDS; call++) {
+        if (get(&os_counters.calls[call]) == 0) continue;
+        done = os_print(fd, "  system calls    %-22s %8llu, refused %llu\n", os_call_name((enum os_call)call),
+                        get(&os_counters.calls[call]), get(&os_counters.refusals[call]));
+    }
+    return done;
+}
+
+static bool print_spans(int fd, const struct sum *sum) {
+    struct span_counts counts;
+    span_counts_read(&counts);
+    return os_print(fd, "  spans           used %llu KiB, free and dirty %llu KiB, taken %llu, given back %llu\n",
+                    kib(counts.used_pages * PAGE_BYTES), kib(counts.dirty_pages * PAGE_BYTES),
+                    (unsigned long long)counts.taken, (unsigned long long)counts.given) &&
+           os_print(fd, "  books           %llu KiB\n", kib(books_bytes())) &&
+           os_print(fd, "  heaps           %u, of living threads %u; blocks on the way to other heaps %llu\n",
+                    sum->heaps - 1, sum->live_heaps, (unsigned long long)sum->remote_waiting);
+}
+
+static bool print_classes(int fd, const struct sum *sum) {
+    uint64_t least = 0, most = 0;
+    bool done = os_print(fd, "  %7s %7s %10s %9s %12s %9s %11s %8s %11s %10s %8s\n", "block", "slabs", "taken",
+                         "cached<=", "live bytes>=", "refills", "blocks", "spills", "blocks", "remote", "adopted");
+    for (unsigned class = 0; done && class < SIZE_CLASSES; class++) {
+        const struct class_sum *row = &sum->classes[class];
+        if (row->refills == 0 && row->taken == 0 && row->spilled == 0) continue;
+        uint64_t cached = row->cached_most < row->taken ? row->cached_most : row->taken;
+        uint64_t live_bytes = (row->taken - cached) * slab_classes[class].block_bytes;
+        least += live_bytes;
+        most += row->taken * slab_classes[class].block_bytes;
+        done = os_print(fd, "  %7u %7llu %10llu %9llu %12llu %9llu %11llu %8llu %11llu %10llu %8llu\n",
+                        slab_classes[class].block_bytes, (unsigned long long)row->slabs,
+                        (unsigned long long)row->taken, (unsigned long long)cached,
+                        (unsigned long long)live_bytes, (unsigned long long)row->refills,
+                        (unsigned long long)row->refilled, (unsigned long long)row->spills,
+                        (unsigned long long)row->spilled, (unsigned long long)row->remote,
+                        (unsigned long long)row->adopted);
+    }
+    return done && os_print(fd, "  small blocks    live between %llu KiB and %llu KiB\n", kib(least), kib(most));
+}
+
+bool stats_print(int fd) {
+    static struct sum sum; /* too large for a small stack; the lock keeps a second reader out */
+    static struct os_lock lock;
+    os_lock_take(&lock);
+    memset(&sum, 0, sizeof sum);
+    heap_visit_all(add_heap, &sum);
+    bool done = print_process(fd) && print_kernel(fd) && print_spans(fd, &sum) && print_classes(fd, &sum);
+    int saved = errno;
+    os_lock_drop(&lock);
+    errno = saved;
+    return done;
+}

@@ -1,0 +1,29 @@
+/* allocator.h - the names that the tests call the allocator by.
+ *
+ * Normally those of hakmem.h. With -DTEST_AGAINST_LIBC the same tests call the standard names: on
+ * glibc alone, to check the tests themselves; under LD_PRELOAD, to test libhakmem.so in the place
+ * where programs use it. What glibc does differently stands under #ifndef TEST_AGAINST_LIBC.
+ */
+#ifndef HAK_TESTS_ALLOCATOR_H
+#define HAK_TESTS_ALLOCATOR_H
+
+#ifdef TEST_AGAINST_LIBC
+
+#include <malloc.h>
+#include <stdlib.h>
+
+#define hak_malloc malloc
+#define hak_calloc calloc
+#define hak_realloc realloc
+#define hak_free free
+#define hak_aligned_alloc aligned_alloc
+#define hak_memalign memalign
+#define hak_posix_memalign posix_memalign
+#define hak_usable_size(block) malloc_usable_size((void *)(uintptr_t)(block))
+
+#else
+
+#include <hakmem/hakmem.h>
+
+#endif
+#endif

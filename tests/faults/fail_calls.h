@@ -1,0 +1,29 @@
+/* fail_calls.h - arming fail_calls.c from the test program that it is linked into. */
+#ifndef HAK_TESTS_FAIL_CALLS_H
+#define HAK_TESTS_FAIL_CALLS_H
+
+#include <stdbool.h>
+
+enum fail_kind {
+    FAIL_MMAP,
+    FAIL_MUNMAP,
+    FAIL_MPROTECT,
+    FAIL_MADVISE,
+    FAIL_MREMAP,
+    FAIL_PTHREAD_CREATE,
+    FAIL_KINDS,
+    FAIL_ANY = FAIL_KINDS
+};
+
+extern const char *const fail_names[FAIL_KINDS + 1];
+
+/* From now on the AT-th call of KIND (1 is the next) fails with ERROR; if EVER, all later ones too.
+ * Counting starts anew. ERROR 0: ENOMEM, for pthread_create EAGAIN. */
+void fail_arm(enum fail_kind kind, unsigned long at, bool ever, int error);
+void fail_disarm(void);
+
+/* Calls of KIND counted, and calls that were failed, since the start or the last fail_arm. */
+unsigned long fail_counted(enum fail_kind kind);
+unsigned long fail_failed(void);
+
+#endif

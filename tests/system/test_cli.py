@@ -1,0 +1,522 @@
+"""./hakmem and its launcher: what they pass on, and every way in which they refuse."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from toolbox import (
+    COMMAND,
+    TIMEOUT_SECONDS,
+    Build,
+    cannot_run,
+    compile_c,
+    environment,
+    has_statistics,
+    run,
+    run_well,
+    tool,
+)
+
+NOBODY = 65534
+OWN_MALLOC = """
+#include <stddef.h>
+static char heap[1 << 20];
+static size_t used;
+void *malloc(size_t size) { void *block = heap + used; used += (size + 15) & ~15ul; return block; }
+void free(void *block) { (void)block; }
+void *calloc(size_t count, size_t size) { return malloc(count * size); }
+void *realloc(void *block, size_t size) { (void)block; return malloc(size); }
+int main(void) { return malloc(8) == NULL; }
+"""
+E_SHOFF = slice(0x28, 0x30)
+E_SHNUM = slice(0x3C, 0x3E)
+E_MACHINE = slice(0x12, 0x14)
+
+
+def only_line(text: str) -> str:
+    lines = text.splitlines()
+    assert len(lines) == 1, text
+    assert lines[0].startswith("hakmem: ")
+    return lines[0]
+
+
+def copy_of_true(target: Path) -> Path:
+    target.write_bytes(Path("/bin/true").read_bytes())
+    target.chmod(0o755)
+    return target
+
+
+# ---- the command line -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["run", "build", "test", "soak", "help"])
+def test_every_command_explains_itself(command: str) -> None:
+    asked = run_well(COMMAND, command, "--help")
+    assert asked.startswith("Usage: ./hakmem ")
+    assert run_well(COMMAND, "help", command).startswith("Usage: ./hakmem ")
+
+
+def test_help_names_every_command() -> None:
+    text = run_well(COMMAND, "--help")
+    assert all(f"  {name} " in text for name in ("run", "build", "test", "soak", "help"))
+    assert run_well(COMMAND, "help") == text
+
+
+def test_version() -> None:
+    name, version = run_well(COMMAND, "--version").split()
+    assert name == "hakmem"
+    assert all(part.isdigit() for part in version.split("."))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (["rum"], "run"),
+        (["--verison"], "--version"),
+        (["run", "--stat", "--", "true"], "--stats"),
+        (["build", "relase"], "release"),
+        (["build", "--hlep"], "--help"),
+        (["test", "--fsat"], "--fast"),
+        (["soak", "--minute", "3"], "--minutes"),
+        (["help", "tset"], "test"),
+    ],
+)
+def test_mistakes_get_one_line_and_the_nearest_name(arguments: list[str], suggestion: str) -> None:
+    result = run(COMMAND, *arguments)
+    assert result.returncode == 2
+    assert only_line(result.stderr).endswith(f"did you mean {suggestion}?")
+    assert not result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-thing-at-all"],
+        ["run"],
+        ["run", "--"],
+        ["run", "--profile"],
+        ["build", "release", "asan"],
+        ["test", "a|b"],
+        ["soak", "--minutes", "0"],
+        ["soak", "--minutes", "soon"],
+    ],
+)
+def test_other_mistakes_get_one_line(arguments: list[str]) -> None:
+    result = run(COMMAND, *arguments)
+    assert result.returncode == 2
+    only_line(result.stderr)
+
+
+def test_no_command_shows_the_help() -> None:
+    result = run(COMMAND)
+    assert result.returncode == 2
+    assert "Usage" in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox", "bash"])
+def test_runs_in_every_shell(shell: str, build: Build) -> None:
+    prefix = [tool(shell), "sh"] if shell == "busybox" else [tool(shell)]
+    result = run(*prefix, COMMAND, "run", "--", "echo", "a  b", env=build.environment())
+    assert (result.returncode, result.stdout, result.stderr) == (0, "a  b\n", "")
+    assert "did you mean" in run(*prefix, COMMAND, "rum").stderr
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path) -> Path:
+    """A PATH with what a minimal system has, and neither compiler nor CMake."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    names = "awk cat cmp dirname find flock grep head id mkdir mv nproc paste readlink rm sed sh tail"
+    for name in names.split():
+        found = run_well("sh", "-c", f"command -v {name}").strip()
+        (folder / name).symlink_to(Path(found).resolve() if name != "awk" else found)
+    return folder
+
+
+@pytest.fixture
+def clean_checkout(tmp_path: Path) -> Path:
+    """A checkout in which nothing was ever built."""
+    target = tmp_path / "checkout"
+    target.mkdir()
+    source = COMMAND.parent
+    for name in ("hakmem", "CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "tools"):
+        run_well("cp", "-R", source / name, target)
+    return target
+
+
+def test_says_what_is_missing_when_it_may_not_install(bare_path: Path, clean_checkout: Path) -> None:
+    (bare_path / "apt-get").write_text("#!/bin/sh\nexit 99\n")
+    (bare_path / "apt-get").chmod(0o755)
+    env = environment(PATH=str(bare_path), HAKMEM_NO_INSTALL="1", CC=None, CXX=None)
+    result = run(clean_checkout / "hakmem", "run", "--", "true", env=env)
+    assert result.returncode == 125
+    line = only_line(result.stderr)
+    assert "run this as root: apt-get install" in line
+    assert all(f" {package}" in line for package in ("g++", "cmake", "make"))
+    assert run(clean_checkout / "hakmem", "build", env=env).returncode == 1
+
+
+def test_says_what_is_missing_where_there_is_no_apt(bare_path: Path, clean_checkout: Path) -> None:
+    env = environment(PATH=str(bare_path), CC=None, CXX=None)
+    result = run(clean_checkout / "hakmem", "build", env=env)
+    assert result.returncode == 1
+    assert "package manager" in only_line(result.stderr)
+
+
+def test_a_build_that_fails_shows_its_end(clean_checkout: Path) -> None:
+    (clean_checkout / "src/base/broken.c").write_text("#error planted here\n")
+    result = run(clean_checkout / "hakmem", "run", "--", "true")
+    assert result.returncode == 125
+    assert "planted here" in result.stderr
+    assert "hakmem-build.log" in result.stderr.splitlines()[-1]
+    assert not result.stdout
+
+
+@pytest.mark.slow
+def test_builds_by_itself_and_again_after_a_change(clean_checkout: Path) -> None:
+    command = clean_checkout / "hakmem"
+    assert run_well(command, "run", "--", "echo", "one") == "one\n"
+    library = clean_checkout / "build/libhakmem.so"
+    first = library.stat().st_mtime_ns
+    assert run(command, "run", "--", "echo", "two").stderr == ""
+    assert library.stat().st_mtime_ns == first
+    (clean_checkout / "src/base/extra.c").write_text(
+        "int extra_for_test(void);\nint extra_for_test(void) { return 1; }\n"
+    )
+    assert run_well(command, "run", "--", "echo", "three") == "three\n"
+    assert library.stat().st_mtime_ns > first
+
+
+@pytest.mark.slow
+def test_adds_little_to_the_start(clean_checkout: Path) -> None:
+    command = clean_checkout / "hakmem"
+    run_well(command, "run", "--", "true")
+    began = time.monotonic()
+    for _ in range(5):
+        run_well(command, "run", "--", "true")
+    assert (time.monotonic() - began) / 5 < 0.1
+
+
+def test_a_build_directory_without_a_build_is_refused(tmp_path: Path) -> None:
+    env = environment(HAKMEM_BUILD_DIR=str(tmp_path))
+    result = run(COMMAND, "run", "--", "true", env=env)
+    assert result.returncode == 125
+    assert str(tmp_path) in only_line(result.stderr)
+
+
+# ---- what is passed on ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 42, 125, 255])
+def test_exit_status(build: Build, status: int) -> None:
+    result = build.run("sh", "-c", f"exit {status}")
+    assert (result.returncode, result.stderr) == (status, "")
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGINT", "SIGUSR1"])
+def test_death_by_signal(build: Build, name: str, tmp_path: Path) -> None:
+    number = signal.Signals[name]
+    result = build.run("sh", "-c", f"kill -{number.value} $$", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (-number, "")
+
+
+def test_output_input_and_arguments(build: Build) -> None:
+    script = "cat; printf 'err' >&2; printf '<%s>' \"$@\""
+    result = build.run("sh", "-c", script, "name", "a b", "", "*", "--", "-x", stdin="in\n")
+    assert result.stdout == "in\n<a b><><*><--><-x>"
+    assert result.stderr == "err"
+
+
+def test_the_separator_may_be_left_out(build: Build) -> None:
+    result = run(COMMAND, "run", "echo", "--stats", env=build.environment())
+    assert (result.returncode, result.stdout, result.stderr) == (0, "--stats\n", "")
+
+
+def test_working_directory(build: Build, tmp_path: Path) -> None:
+    assert build.run("pwd", "-P", cwd=tmp_path).stdout.strip() == str(tmp_path.resolve())
+
+
+def test_statistics_go_to_standard_error_only(build: Build) -> None:
+    result = build.run("echo", "out", options=("--stats",))
+    assert result.stdout == "out\n"
+    assert has_statistics(result.stderr)
+    assert not build.run("echo", "out").stderr
+
+
+def test_profile_reaches_the_library(build: Build) -> None:
+    for options in (("--profile", "small"), ("--profile=small",)):
+        assert build.run("sh", "-c", "echo $HAKMEM_PROFILE", options=options).stdout == "small\n"
+
+
+def test_other_preloads_stay(build: Build) -> None:
+    other = "libm.so.6"
+    result = build.run("sh", "-c", "echo $LD_PRELOAD", env={"LD_PRELOAD": other})
+    assert result.stdout == f"{build.library.resolve()}:{other}\n"
+
+
+def test_leaves_no_file_behind(build: Build, tmp_path: Path) -> None:
+    for command in ("exit 0", "kill -9 $$"):
+        build.run("sh", "-c", command, env={"TMPDIR": str(tmp_path)})
+    assert not list(tmp_path.iterdir())
+
+
+def test_program_found_in_path(build: Build, tmp_path: Path) -> None:
+    script = tmp_path / "my-program"
+    script.write_text("#! /bin/sh\necho found\n")
+    script.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert build.run("my-program", env={"PATH": path}).stdout == "found\n"
+
+
+def test_script_without_an_interpreter_line(build: Build, tmp_path: Path) -> None:
+    script = tmp_path / "plain"
+    script.write_text("echo plain $1\n")
+    script.chmod(0o755)
+    result = build.run(script, "argument")
+    assert (result.returncode, result.stdout) == (0, "plain argument\n")
+
+
+def test_wrapper_that_executes_another_program(build: Build) -> None:
+    assert build.run("env", "nice", "sh", "-c", "exec echo done").stdout == "done\n"
+
+
+# ---- signals ----------------------------------------------------------------------------------------
+
+CATCHER = """
+import signal, sys, time
+counts = {}
+def count(number, frame):
+    counts[number] = counts.get(number, 0) + 1
+for name in sys.argv[1:]:
+    signal.signal(getattr(signal, name), count)
+print("ready", flush=True)
+deadline = time.monotonic() + 10
+while not counts and time.monotonic() < deadline:
+    time.sleep(0.02)
+time.sleep(0.3)
+print(sorted(counts.items()), flush=True)
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def started(build: Build) -> Iterator[list[subprocess.Popen[str]]]:
+    processes: list[subprocess.Popen[str]] = []
+    yield processes
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def start(build: Build, started: list[subprocess.Popen[str]], *command: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [COMMAND, "run", "--", *command], env=build.environment(), stdout=subprocess.PIPE, text=True
+    )
+    started.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
+def test_signal_to_the_launcher_reaches_the_program_once(
+    build: Build, started: list[subprocess.Popen[str]], name: str
+) -> None:
+    process = start(build, started, sys.executable, "-c", CATCHER, name)
+    process.send_signal(signal.Signals[name])
+    output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert output == f"[({signal.Signals[name].value}, 1)]\n"
+    assert process.returncode == 7
+
+
+def test_signal_that_is_not_caught_ends_both(build: Build, started: list[subprocess.Popen[str]]) -> None:
+    process = start(build, started, "sh", "-c", "echo ready; exec sleep 60")
+    process.terminate()
+    assert process.wait(TIMEOUT_SECONDS) == -signal.SIGTERM
+
+
+def test_stops_and_continues_with_the_program(build: Build, started: list[subprocess.Popen[str]]) -> None:
+    process = start(build, started, "sh", "-c", "echo ready; sleep 1; exit 5")
+    process.send_signal(signal.SIGTSTP)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(TIMEOUT_SECONDS) == 5
+
+
+def test_interrupt_from_the_terminal_arrives_once(build: Build) -> None:
+    child, terminal = pty.fork()
+    if child == 0:
+        command = [str(COMMAND), "run", "--", sys.executable, "-c", CATCHER, "SIGINT"]
+        os.execve(COMMAND, command, build.environment())
+    output = b""
+    while b"ready" not in output:
+        output += os.read(terminal, 1000)
+    os.write(terminal, b"\x03")
+    while b"]" not in output:
+        output += os.read(terminal, 1000)
+    _, status = os.waitpid(child, 0)
+    os.close(terminal)
+    assert b"[(2, 1)]" in output
+    assert os.waitstatus_to_exitcode(status) == 7
+
+
+# ---- refusals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["no-such-program", "/no/such/program", "/etc/passwd/x"])
+def test_missing_program(build: Build, name: str) -> None:
+    result = build.run(name)
+    assert result.returncode == 127
+    assert name in only_line(result.stderr)
+
+
+def test_file_that_is_not_executable(build: Build, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("text")
+    for name in (file, tmp_path):
+        result = build.run(name)
+        assert result.returncode == 126
+        assert str(name) in only_line(result.stderr)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert build.run("file", env={"PATH": path}).returncode in (0, 126)
+    assert build.run("file", env={"PATH": f"{tmp_path}:/no"}).returncode == 126
+
+
+def test_missing_interpreter(build: Build, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("#!/no/such/interpreter -x\n")
+    script.chmod(0o755)
+    result = build.run(script)
+    assert result.returncode == 126
+    assert "/no/such/interpreter" in only_line(result.stderr)
+
+
+def test_static_binary(build: Build, tmp_path: Path) -> None:
+    for flag in ("-static", "-static-pie"):
+        program = compile_c(tmp_path / flag, "int main(void) { return 0; }", flag)
+        result = build.run(program)
+        assert result.returncode == 125
+        assert "static" in only_line(result.stderr)
+
+
+def test_script_of_a_static_interpreter(build: Build, tmp_path: Path) -> None:
+    program = compile_c(tmp_path / "static", "int main(void) { return 0; }", "-static")
+    script = tmp_path / "script"
+    script.write_text(f"#!{program}\n")
+    script.chmod(0o755)
+    result = build.run(script)
+    assert result.returncode == 125
+    assert str(program) in only_line(result.stderr)
+
+
+def test_binary_of_another_machine(build: Build, tmp_path: Path) -> None:
+    program = copy_of_true(tmp_path / "foreign")
+    content = bytearray(program.read_bytes())
+    content[E_MACHINE] = (0xF3).to_bytes(2, sys.byteorder)  # RISC-V
+    program.write_bytes(content)
+    result = build.run(program)
+    assert result.returncode == 125
+    assert "another machine" in only_line(result.stderr)
+
+
+def test_program_with_its_own_malloc(build: Build, tmp_path: Path) -> None:
+    program = compile_c(tmp_path / "own", OWN_MALLOC)
+    result = build.run(program)
+    assert result.returncode == 125
+    assert "its own allocator" in only_line(result.stderr)
+
+
+def test_own_malloc_that_is_seen_only_at_run_time(build: Build, tmp_path: Path) -> None:
+    """Without section headers the launcher knows no symbols; the library finds out."""
+    program = compile_c(tmp_path / "own", OWN_MALLOC)
+    content = bytearray(program.read_bytes())
+    content[E_SHOFF] = bytes(8)
+    content[E_SHNUM] = bytes(2)
+    program.write_bytes(content)
+    result = build.run(program)
+    assert result.returncode == 125
+    assert f"was not served by hakmem: its malloc is that of {program}" in only_line(result.stderr)
+
+
+def test_library_that_never_speaks(build: Build) -> None:
+    other = next(path for path in Path("/lib").rglob("libm.so.6") if run(path.parent).stderr)
+    result = run(build.launcher, other, "--", "true")
+    assert result.returncode == 125
+    assert "true was not served by hakmem" in only_line(result.stderr)
+
+
+def test_missing_library(build: Build, tmp_path: Path) -> None:
+    for library in (tmp_path / "none.so", Path("/etc/passwd")):
+        result = run(build.launcher, library, "--", "true")
+        assert result.returncode == 125
+        assert str(library) in only_line(result.stderr)
+
+
+def test_library_path_that_cannot_be_preloaded(build: Build, tmp_path: Path) -> None:
+    library = tmp_path / "with space.so"
+    library.write_bytes(build.library.read_bytes())
+    result = run(build.launcher, library, "--", "true")
+    assert result.returncode == 125
+    assert "LD_PRELOAD cannot name" in only_line(result.stderr)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--stats"], ["--what"], ["lib.so"], ["lib.so", "--"]])
+def test_launcher_usage(build: Build, arguments: list[str]) -> None:
+    result = run(build.launcher, *arguments)
+    assert result.returncode == 2
+    only_line(result.stderr)
+
+
+@pytest.fixture
+def as_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may make such files")
+
+
+@pytest.mark.usefixtures("as_root")
+@pytest.mark.parametrize(("bit", "word"), [(0o4000, "setuid"), (0o2000, "setgid")])
+def test_program_that_changes_identity(build: Build, tmp_path: Path, bit: int, word: str) -> None:
+    program = copy_of_true(tmp_path / "rights")
+    os.chown(program, NOBODY, NOBODY)
+    program.chmod(0o755 | bit)
+    result = build.run(program)
+    assert result.returncode == 125
+    assert word in only_line(result.stderr)
+
+
+@pytest.mark.usefixtures("as_root")
+def test_setuid_to_the_same_user_is_served(build: Build, tmp_path: Path) -> None:
+    program = copy_of_true(tmp_path / "rights")
+    program.chmod(0o4755)
+    assert build.run(program).returncode == 0
+
+
+@pytest.mark.usefixtures("as_root")
+def test_program_with_file_capabilities(build: Build, tmp_path: Path) -> None:
+    program = copy_of_true(tmp_path / "capable")
+    if run(tool("setcap"), "cap_net_raw+ep", program).returncode != 0:
+        cannot_run("this file system keeps no capabilities")
+    folder = Path(run_well("mktemp", "-d").strip())
+    try:
+        folder.chmod(0o755)
+        for path in (program, build.launcher, build.library):
+            run_well("cp", "-L", "--preserve=xattr,mode", path, folder)
+        result = subprocess.run(
+            [folder / "hakmem-launch", folder / "libhakmem.so", "--", folder / "capable"],
+            user=NOBODY,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        run_well("rm", "-r", folder)
+    assert result.returncode == 125
+    assert "capabilities" in only_line(result.stderr)

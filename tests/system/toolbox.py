@@ -1,0 +1,148 @@
+"""What every system test uses: the checkout, the build under test, and the tools of the machine."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = ROOT / "hakmem"
+TIMEOUT_SECONDS = 60
+
+# In strict mode a test that cannot be run is a test that failed.
+STRICT = os.environ.get("HAKMEM_STRICT") == "1"
+
+
+def cannot_run(reason: str) -> None:
+    """Ends the test: skipped, or failed in strict mode."""
+    if STRICT:
+        pytest.fail(f"cannot be run: {reason}")
+    pytest.skip(reason)
+
+
+def packages_of(command: str) -> str:
+    """The Debian packages that bring a command, from the one table that knows."""
+    for line in (ROOT / "tests/system/tools.txt").read_text().splitlines():
+        name, *packages = line.split() or [""]
+        if name == command:
+            return " ".join(packages)
+    raise KeyError(f"tests/system/tools.txt does not know {command}")
+
+
+def tool(command: str) -> str:
+    """The path of a command; without it the test is skipped, and the package named."""
+    packages = packages_of(command)
+    path = shutil.which(command)
+    if path is None:
+        cannot_run(f"needs {command} (on Debian: apt-get install {packages})")
+        raise AssertionError
+    return path
+
+
+def environment(**changes: str | None) -> dict[str, str]:
+    """This process's environment without hakmem's variables, changed; None removes a variable."""
+    result = {name: value for name, value in os.environ.items() if not name.startswith("HAKMEM_")}
+    for name, value in changes.items():
+        result.pop(name, None)
+        if value is not None:
+            result[name] = value
+    return result
+
+
+def run(
+    *arguments: str | Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str = "",
+    timeout: float = TIMEOUT_SECONDS,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end and keeps what it printed."""
+    return subprocess.run(
+        [str(argument) for argument in arguments],
+        env=environment() if env is None else dict(env),
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def run_well(*arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
+    """The output of a command that must succeed."""
+    result = run(*arguments, env=env, cwd=cwd)
+    assert result.returncode == 0, f"{arguments} ended with {result.returncode}:\n{result.stderr}"
+    return result.stdout
+
+
+def compile_c(target: Path, source: str, *flags: str, compiler: str = "gcc") -> Path:
+    """Compiles a small program, in C++ if the compiler is."""
+    language = "c++" if compiler.endswith("++") else "c"
+    file = target.with_suffix(".cc" if language == "c++" else ".c")
+    file.write_text(source)
+    run_well(tool(compiler), "-O1", "-o", target, file, *flags)
+    return target
+
+
+@dataclass(frozen=True)
+class Build:
+    """A build directory of the release preset."""
+
+    directory: Path
+
+    @property
+    def library(self) -> Path:
+        return self.directory / "libhakmem.so"
+
+    @property
+    def launcher(self) -> Path:
+        return self.directory / "hakmem-launch"
+
+    def environment(self, **changes: str | None) -> dict[str, str]:
+        """Makes ./hakmem run take this build as it is."""
+        return environment(**{"HAKMEM_BUILD_DIR": str(self.directory), **changes})
+
+    def run(
+        self,
+        *command: str | Path,
+        options: tuple[str, ...] = (),
+        env: Mapping[str, str | None] | None = None,
+        cwd: Path | None = None,
+        stdin: str = "",
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a command through ./hakmem run."""
+        return run(
+            COMMAND,
+            "run",
+            *options,
+            "--",
+            *command,
+            env=self.environment(**(env or {})),
+            cwd=cwd,
+            stdin=stdin,
+            timeout=timeout,
+        )
+
+    def serve(
+        self,
+        *command: str | Path,
+        env: Mapping[str, str | None] | None = None,
+        cwd: Path | None = None,
+        stdin: str = "",
+    ) -> str:
+        """The output of a command that must succeed on hakmem, with proof that hakmem served it: the
+        launcher saw the library's word, and the process printed its statistics."""
+        result = self.run(*command, options=("--stats",), env=env, cwd=cwd, stdin=stdin)
+        assert result.returncode == 0, f"ended with {result.returncode}:\n{result.stderr}"
+        assert has_statistics(result.stderr), result.stderr
+        return result.stdout
+
+
+def has_statistics(text: str) -> bool:
+    return any(line.startswith("hakmem") and "statistics" in line for line in text.splitlines())

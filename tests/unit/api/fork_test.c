@@ -1,0 +1,275 @@
+/* fork_test.c - fork from quiet and threaded processes, nested, from a second thread, with handlers
+ * that allocate. Thousands of forks out of a busy process are in tests/stress/fork_stress.c.
+ *
+ * Planted defects it was seen to catch:
+ *   no atfork handlers (a lock stays taken)  fork_while_another_thread_allocates: watchdog
+ *   the child forgets all blocks             the_child_owns_all_blocks
+ *   handlers registered too early or late    *_atfork_handlers_may_allocate: watchdog
+ */
+#include "blocks.h"
+
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+enum { CHILD_SECONDS = CHECK_SHADOWED ? 120 : 20 };
+
+/* Forks; the child runs BODY and exits 0, or 1 by a failed check, or dies by its own alarm. */
+static void run_child(void (*body)(void)) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(CHILD_SECONDS);
+        body();
+        _exit(0);
+    }
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+    CHECK_EQ(status, 0);
+}
+
+enum { SHARED = 400 };
+static struct {
+    void *block;
+    size_t bytes;
+} shared[SHARED];
+
+static void make_shared(void) {
+    struct rng rng = {check_now.seed};
+    for (size_t i = 0; i < SHARED; i++) {
+        shared[i].block = hak_malloc(rng_size(&rng, 80));
+        CHECK(shared[i].block != NULL);
+        shared[i].bytes = hak_usable_size(shared[i].block);
+        block_fill(shared[i].block, shared[i].bytes, i);
+    }
+}
+
+static void free_shared(void) {
+    for (size_t i = 0; i < SHARED; i++) {
+        CHECK_EQ(hak_usable_size(shared[i].block), shared[i].bytes);
+        CHECK_AT(block_holds(shared[i].block, shared[i].bytes, i), i);
+        hak_free(shared[i].block);
+    }
+}
+
+static void use_every_class(void) {
+    static void *blocks[100];
+    for (size_t size = 16; size <= MIB(2); size += size / 3) {
+        size_t count = size < KIB(1) ? 100 : size < KIB(64) ? 10 : 2;
+        for (size_t i = 0; i < count; i++) {
+            blocks[i] = i % 2 ? hak_malloc(size) : hak_calloc(size, 1);
+            CHECK(blocks[i] != NULL);
+            if (i % 2 == 0) CHECK(block_is_zero(blocks[i], size));
+            block_fill(blocks[i], size, i + 7);
+        }
+        for (size_t i = 0; i < count; i++) {
+            CHECK(block_holds(blocks[i], size, i + 7));
+            hak_free(blocks[i]);
+        }
+    }
+}
+
+static void *use_every_class_in_thread(void *unused) {
+    use_every_class();
+    return unused;
+}
+
+/* TSan refuses threads in the child of a threaded process. */
+static void start_a_thread(void) {
+#ifndef CHECK_TSAN
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, use_every_class_in_thread, NULL), 0);
+    pthread_join(thread, NULL);
+#endif
+}
+
+static void child_that_does_all(void) {
+    use_every_class();
+    free_shared();
+    start_a_thread();
+    use_every_class();
+}
+
+TEST(the_child_owns_all_blocks) {
+    make_shared();
+    for (size_t i = 0; i < check_count(20); i++) run_child(child_that_does_all);
+    free_shared();
+}
+
+TEST(the_first_operation_of_a_process_may_be_in_a_child) { run_child(use_every_class); }
+
+static unsigned depth;
+
+static void child_that_forks(void) {
+    use_every_class();
+    if (++depth < 5) run_child(child_that_forks);
+    child_that_does_all();
+}
+
+TEST(children_may_fork_children) {
+    make_shared();
+    depth = 0;
+    run_child(child_that_forks);
+    free_shared();
+}
+
+static void *fork_here(void *unused) {
+    for (size_t i = 0; i < check_count(20); i++) run_child(child_that_does_all);
+    run_child(child_that_forks);
+    return unused;
+}
+
+static void fork_in_thread(void) {
+    pthread_t thread;
+    depth = 3;
+    CHECK_EQ(pthread_create(&thread, NULL, fork_here, NULL), 0);
+    pthread_join(thread, NULL);
+}
+
+/* The forking thread has allocated nothing itself; the shared blocks are main's. */
+TEST(a_second_thread_may_fork) {
+    make_shared();
+    fork_in_thread();
+    free_shared();
+}
+
+/* A thread that ended before the fork left blocks and free memory. */
+static void *make_shared_in_thread(void *unused) {
+    use_every_class();
+    make_shared();
+    return unused;
+}
+
+TEST(the_child_frees_what_the_dead_left) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, make_shared_in_thread, NULL), 0);
+    pthread_join(thread, NULL);
+    for (size_t i = 0; i < check_count(10); i++) run_child(child_that_does_all);
+    free_shared();
+}
+
+static atomic_bool stop;
+
+static void *allocate_until_stopped(void *argument) {
+    struct rng rng = {(uint64_t)(uintptr_t)argument};
+    void *blocks[64] = {NULL};
+    while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
+        size_t i = rng_below(&rng, 64);
+        hak_free(blocks[i]);
+        blocks[i] = hak_malloc(rng_size(&rng, 50));
+        CHECK(blocks[i] != NULL);
+        *(char *)blocks[i] = 1;
+    }
+    for (size_t i = 0; i < 64; i++) hak_free(blocks[i]);
+    return NULL;
+}
+
+TEST(fork_while_another_thread_allocates) {
+    pthread_t threads[2];
+    make_shared();
+    atomic_store(&stop, false);
+    for (size_t i = 0; i < 2; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, allocate_until_stopped, (void *)i), 0);
+    for (size_t i = 0; i < check_count(100); i++)
+        run_child(i % 10 ? free_shared : child_that_does_all);
+    atomic_store(&stop, true);
+    for (size_t i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    free_shared();
+}
+
+/* The parent goes on with the blocks that its child freed: they are not the same memory. */
+TEST(the_parent_keeps_its_blocks) {
+    make_shared();
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(CHILD_SECONDS);
+        free_shared();
+        for (int i = 0; i < 20; i++) use_every_class();
+        _exit(0);
+    }
+    for (int i = 0; i < 20; i++) use_every_class();
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+    CHECK_EQ(status, 0);
+    free_shared();
+}
+
+/* Handlers that allocate, in all three places. Those registered before the allocator's own run
+ * while it is already prepared for the fork; programs' constructors do register that early. */
+static bool early_on, late_on;
+static void *from_before[2];
+static size_t handled;
+
+static void allocate_in_handler(size_t which) {
+    void *block = hak_malloc(3000), *large = hak_malloc(MIB(1));
+    CHECK(block != NULL && large != NULL);
+    hak_free(from_before[which]);
+    from_before[which] = block;
+    hak_free(large);
+    handled++;
+}
+
+static void early_handler(void) {
+    if (early_on) allocate_in_handler(0);
+}
+
+static void late_handler(void) {
+    if (late_on) allocate_in_handler(1);
+}
+
+__attribute__((constructor(101))) static void register_early(void) {
+    pthread_atfork(early_handler, early_handler, early_handler);
+}
+
+static void child_of_handlers(void) {
+    CHECK_EQ(handled, 2 * (size_t)(early_on + late_on));
+    child_that_does_all();
+}
+
+static void fork_with_handlers(void) {
+    pthread_t thread;
+    make_shared();
+    atomic_store(&stop, false);
+    CHECK_EQ(pthread_create(&thread, NULL, allocate_until_stopped, NULL), 0);
+    for (size_t i = 0; i < check_count(20); i++) {
+        handled = 0;
+        run_child(child_of_handlers);
+    }
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+    early_on = late_on = false;
+    free_shared();
+}
+
+TEST(late_atfork_handlers_may_allocate) {
+    static bool registered;
+    hak_free(hak_malloc(1));
+    if (!registered) CHECK_EQ(pthread_atfork(late_handler, late_handler, late_handler), 0);
+    registered = late_on = true;
+    fork_with_handlers();
+}
+
+TEST(early_atfork_handlers_may_allocate) {
+    early_on = true;
+    fork_with_handlers();
+}
+
+/* vfork: the child lives in the parent's memory until it executes something. */
+TEST(vfork_and_exec) {
+    make_shared();
+    for (size_t i = 0; i < check_count(50); i++) {
+        pid_t child = vfork();
+        if (child == 0) {
+            execl("/bin/true", "true", (char *)NULL);
+            _exit(127);
+        }
+        CHECK(child > 0);
+        int status = -1;
+        while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+        CHECK_EQ(status, 0);
+        use_every_class();
+    }
+    free_shared();
+}

@@ -1,0 +1,406 @@
+/* launch.c - starts a program on hakmem and makes sure that hakmem served it.
+ *
+ *     hakmem-launch [--stats] [--profile NAME] LIBRARY -- COMMAND [ARGUMENT...]
+ *
+ * A preload that does not take is silent: the program runs, on the allocator it always had. So the
+ * file is looked at before the start (what the dynamic loader would ignore is refused), and the
+ * library's word is read after the end: its constructor appends one line to the file that HAKMEM_PROOF
+ * names, "<pid> served", or "<pid> other <object that owns malloc>".
+ *
+ * Exit status: the program's own; if a signal ended it, the same signal ends the launcher. 125 when
+ * hakmem did not or would not serve it, 126 when it cannot be executed, 127 when it is not found, 2 for
+ * a mistake in the launcher's own arguments. Every message is one line on standard error. */
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+enum { EXIT_USAGE = 2, EXIT_NOT_SERVED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
+enum { INTERPRETER_DEPTH = 5, LINE_BYTES = 256 }; /* both as the kernel has them */
+
+struct request {
+    const char *library;
+    const char *profile; /* NULL: not given */
+    bool stats;
+    char **command; /* NULL-terminated */
+};
+
+/* A file mapped for reading; empty when it cannot be read, which does not keep it from being run. */
+struct image {
+    const unsigned char *bytes;
+    size_t size;
+};
+
+_Noreturn __attribute__((format(printf, 2, 3))) static void fail(int status, const char *format, ...) {
+    va_list values;
+    fputs("hakmem: ", stderr);
+    va_start(values, format);
+    vfprintf(stderr, format, values);
+    va_end(values);
+    fputc('\n', stderr);
+    exit(status);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------------ */
+
+static struct request parse_arguments(char **argument) {
+    struct request request = {NULL, NULL, false, NULL};
+    for (argument++; *argument != NULL && strncmp(*argument, "--", 2) == 0; argument++) {
+        if (strcmp(*argument, "--stats") == 0) {
+            request.stats = true;
+        } else if (strcmp(*argument, "--profile") == 0 && argument[1] != NULL) {
+            request.profile = *++argument;
+        } else {
+            fail(EXIT_USAGE, "launcher: unknown or incomplete option %s", *argument);
+        }
+    }
+    if (argument[0] == NULL || argument[1] == NULL || strcmp(argument[1], "--") != 0 || argument[2] == NULL)
+        fail(EXIT_USAGE, "usage: hakmem-launch [--stats] [--profile NAME] LIBRARY -- COMMAND [ARGUMENT...]");
+    request.library = argument[0];
+    request.command = argument + 2;
+    return request;
+}
+
+/* ---- finding the program, as a shell does --------------------------------------------------------- */
+
+static bool is_file_to_execute(const char *path) {
+    struct stat file;
+    if (stat(path, &file) != 0) return false;
+    if (!S_ISREG(file.st_mode)) {
+        errno = EACCES;
+        return false;
+    }
+    return access(path, X_OK) == 0;
+}
+
+static char *search_path(const char *name) {
+    static char candidate[PATH_MAX];
+    const char *path = getenv("PATH");
+    bool found_other = false;
+    for (const char *from = path != NULL ? path : "/bin:/usr/bin"; from != NULL;) {
+        const char *end = strchr(from, ':');
+        int length = end != NULL ? (int)(end - from) : (int)strlen(from);
+        int used = snprintf(candidate, sizeof candidate, "%.*s%s%s", length, from, length == 0 ? "./" : "/", name);
+        if (used > 0 && (size_t)used < sizeof candidate) {
+            if (is_file_to_execute(candidate)) return candidate;
+            if (errno == EACCES) found_other = true;
+        }
+        from = end != NULL ? end + 1 : NULL;
+    }
+    if (found_other) fail(EXIT_NOT_EXECUTABLE, "%s: found in PATH, but not executable", name);
+    fail(EXIT_NOT_FOUND, "%s: command not found", name);
+}
+
+static const char *find_program(char *name) {
+    if (strchr(name, '/') == NULL) return search_path(name);
+    if (is_file_to_execute(name)) return name;
+    int missing = errno == ENOENT || errno == ENOTDIR;
+    fail(missing ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE, "%s: %s", name, strerror(errno));
+}
+
+/* ---- what the dynamic loader would ignore --------------------------------------------------------- */
+
+static struct image map_file(const char *path) {
+    struct image image = {NULL, 0};
+    struct stat file;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return image;
+    if (fstat(fd, &file) == 0 && file.st_size > 0) {
+        void *bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (bytes != MAP_FAILED) image = (struct image){bytes, (size_t)file.st_size};
+    }
+    close(fd);
+    return image;
+}
+
+static void unmap_file(struct image image) {
+    if (image.bytes != NULL) munmap((void *)(uintptr_t)image.bytes, image.size);
+}
+
+/* COUNT items of ITEM bytes at OFFSET, or NULL if they do not lie inside the file or are not aligned. */
+static const void *image_at(struct image image, uint64_t offset, uint64_t count, size_t item) {
+    if (offset > image.size || offset % sizeof(ElfW(Addr)) != 0 || count > (image.size - offset) / item) return NULL;
+    return image.bytes + offset;
+}
+
+static bool is_elf(struct image image) {
+    return image.size >= sizeof(ElfW(Ehdr)) && memcmp(image.bytes, ELFMAG, SELFMAG) == 0;
+}
+
+static bool same_machine(const unsigned char *one, const unsigned char *other) {
+    const ElfW(Ehdr) *a = (const void *)one, *b = (const void *)other;
+    return one[EI_CLASS] == other[EI_CLASS] && one[EI_DATA] == other[EI_DATA] && a->e_machine == b->e_machine;
+}
+
+static bool names_an_interpreter(struct image image) {
+    const ElfW(Ehdr) *header = (const void *)image.bytes;
+    const ElfW(Phdr) *segment = image_at(image, header->e_phoff, header->e_phnum, sizeof *segment);
+    for (size_t i = 0; segment != NULL && i < header->e_phnum; i++)
+        if (segment[i].p_type == PT_INTERP) return true;
+    return segment == NULL; /* unreadable: let the kernel judge */
+}
+
+static bool symbols_define(struct image image, const ElfW(Shdr) *table, const ElfW(Shdr) *strings,
+                           const char *name) {
+    size_t count = table->sh_size / sizeof(ElfW(Sym));
+    const ElfW(Sym) *symbol = image_at(image, table->sh_offset, count, sizeof *symbol);
+    if (symbol == NULL || strings->sh_offset > image.size || strings->sh_size > image.size - strings->sh_offset)
+        return false;
+    const char *text = (const char *)image.bytes + strings->sh_offset;
+    size_t bytes = strlen(name) + 1;
+    for (size_t i = 0; i < count; i++) {
+        bool fits = symbol[i].st_name < strings->sh_size && strings->sh_size - symbol[i].st_name >= bytes;
+        if (symbol[i].st_shndx != SHN_UNDEF && fits && memcmp(text + symbol[i].st_name, name, bytes) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* A program's own malloc comes before any preloaded one. */
+static bool defines_malloc(struct image image) {
+    const ElfW(Ehdr) *header = (const void *)image.bytes;
+    const ElfW(Shdr) *section = image_at(image, header->e_shoff, header->e_shnum, sizeof *section);
+    for (size_t i = 0; section != NULL && i < header->e_shnum; i++)
+        if (section[i].sh_type == SHT_DYNSYM && section[i].sh_link < header->e_shnum)
+            return symbols_define(image, &section[i], &section[section[i].sh_link], "malloc");
+    return false;
+}
+
+static void refuse_elf(const char *path, struct image image, struct image library) {
+    if (!same_machine(image.bytes, library.bytes))
+        fail(EXIT_NOT_SERVED, "%s is built for another machine than libhakmem", path);
+    if (!names_an_interpreter(image))
+        fail(EXIT_NOT_SERVED, "%s is a static binary: nothing can be preloaded into it", path);
+    if (defines_malloc(image)) fail(EXIT_NOT_SERVED, "%s brings its own allocator: it defines malloc", path);
+}
+
+/* The loader ignores LD_PRELOAD where a program gains rights that its caller does not have. */
+static void refuse_gained_rights(const char *path) {
+    struct stat file;
+    if (stat(path, &file) != 0) return;
+    bool other_user = (file.st_mode & S_ISUID) != 0 && file.st_uid != getuid();
+    bool other_group = (file.st_mode & S_ISGID) != 0 && (file.st_mode & S_IXGRP) != 0 && file.st_gid != getgid();
+    if (other_user || other_group)
+        fail(EXIT_NOT_SERVED, "%s is set%s: the loader preloads nothing into it", path, other_user ? "uid" : "gid");
+    if (getuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0)
+        fail(EXIT_NOT_SERVED, "%s has file capabilities: the loader preloads nothing into it", path);
+}
+
+/* Puts the interpreter that the first line of a script names into INTERPRETER; false if it names none. */
+static bool read_interpreter(struct image image, char interpreter[LINE_BYTES]) {
+    if (image.size < 3 || memcmp(image.bytes, "#!", 2) != 0) return false;
+    size_t limit = image.size - 2 < LINE_BYTES - 1 ? image.size - 2 : LINE_BYTES - 1;
+    memcpy(interpreter, image.bytes + 2, limit);
+    interpreter[limit] = '\0';
+    char *start = interpreter + strspn(interpreter, " \t");
+    start[strcspn(start, " \t\r\n")] = '\0';
+    memmove(interpreter, start, strlen(start) + 1);
+    return interpreter[0] != '\0';
+}
+
+/* Looks at PROGRAM, or at the interpreter that would run it. What is neither ELF nor a script is left
+ * to the kernel. */
+static void refuse_unservable(const char *program, struct image library) {
+    char path[PATH_MAX], interpreter[LINE_BYTES];
+    snprintf(path, sizeof path, "%s", program);
+    for (int depth = 0; depth < INTERPRETER_DEPTH; depth++) {
+        struct image image = map_file(path);
+        bool script = read_interpreter(image, interpreter);
+        if (!script) refuse_gained_rights(path); /* Linux ignores the bits of scripts */
+        if (is_elf(image)) refuse_elf(path, image, library);
+        unmap_file(image);
+        if (!script) return;
+        if (!is_file_to_execute(interpreter))
+            fail(EXIT_NOT_EXECUTABLE, "%s: its interpreter %s cannot be executed", program, interpreter);
+        snprintf(path, sizeof path, "%s", interpreter);
+    }
+}
+
+/* ---- starting ------------------------------------------------------------------------------------- */
+
+static char proof_path[PATH_MAX];
+
+static void remove_proof(void) { unlink(proof_path); }
+
+/* An empty file that only this user may write. Removed however the launcher leaves by exit. */
+static void create_proof(void) {
+    const char *folder = getenv("TMPDIR");
+    if (folder == NULL || folder[0] != '/') folder = "/tmp";
+    snprintf(proof_path, sizeof proof_path, "%s/hakmem-proof-XXXXXX", folder);
+    int fd = mkstemp(proof_path);
+    if (fd < 0) fail(EXIT_NOT_SERVED, "no temporary file in %s: %s", folder, strerror(errno));
+    close(fd);
+    atexit(remove_proof);
+}
+
+static void set_environment(const struct request *request, const char *library) {
+    const char *others = getenv("LD_PRELOAD");
+    bool alone = others == NULL || others[0] == '\0';
+    char *preload = NULL;
+    if (asprintf(&preload, "%s%s%s", library, alone ? "" : ":", alone ? "" : others) < 0 ||
+        setenv("LD_PRELOAD", preload, 1) != 0 || setenv("HAKMEM_PROOF", proof_path, 1) != 0 ||
+        (request->stats && setenv("HAKMEM_STATS", "1", 1) != 0) ||
+        (request->profile != NULL && setenv("HAKMEM_PROFILE", request->profile, 1) != 0))
+        fail(EXIT_NOT_SERVED, "no memory for the environment");
+    free(preload);
+}
+
+static void fill_signals(sigset_t *set) {
+    static const int signals[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
+                                  SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    sigemptyset(set);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaddset(set, signals[i]);
+}
+
+/* What is neither ELF nor a script with an interpreter is run by the shell, as execvp and shells do. */
+static void execute(const char *program, char **command) {
+    execv(program, command);
+    if (errno != ENOEXEC) return;
+    size_t count = 0;
+    while (command[count] != NULL) count++;
+    char **shell = calloc(count + 2, sizeof *shell);
+    if (shell == NULL) return;
+    shell[0] = (char[]){"sh"};
+    shell[1] = (char *)(uintptr_t)program;
+    for (size_t i = 1; i < count; i++) shell[i + 1] = command[i];
+    execv("/bin/sh", shell);
+}
+
+/* Starts PROGRAM and returns its process id. The pipe closes by itself when exec succeeds; otherwise
+ * it carries errno. */
+static pid_t start(const char *program, char **command, const sigset_t *old_mask, struct sigaction *old_child) {
+    int result[2], error = 0;
+    if (pipe2(result, O_CLOEXEC) != 0) fail(EXIT_NOT_SERVED, "pipe: %s", strerror(errno));
+    pid_t child = fork();
+    if (child < 0) fail(EXIT_NOT_SERVED, "fork: %s", strerror(errno));
+    if (child == 0) {
+        sigaction(SIGCHLD, old_child, NULL);
+        sigprocmask(SIG_SETMASK, old_mask, NULL);
+        execute(program, command);
+        error = errno;
+        ssize_t written = write(result[1], &error, sizeof error);
+        _exit(written < 0 ? EXIT_NOT_SERVED : EXIT_NOT_EXECUTABLE);
+    }
+    close(result[1]);
+    while (read(result[0], &error, sizeof error) < 0 && errno == EINTR) continue;
+    close(result[0]);
+    if (error != 0) fail(EXIT_NOT_EXECUTABLE, "%s: %s", program, strerror(error));
+    return child;
+}
+
+/* ---- waiting -------------------------------------------------------------------------------------- */
+
+/* The terminal stopped the child: stop as well, so that the shell sees it, and go on together. Whoever
+ * sent SIGSTOP to the child alone will continue the child alone. */
+static void stop_with(pid_t child, int signal_number) {
+    if (signal_number == SIGSTOP) return;
+    raise(SIGSTOP);
+    kill(child, SIGCONT);
+}
+
+/* Waits for CHILD and passes signals on. What the terminal sends goes to the whole foreground group, the
+ * child included: only what another process sent to the launcher is passed on. */
+static int wait_for(pid_t child, const sigset_t *signals) {
+    for (;;) {
+        int status;
+        siginfo_t info;
+        int signal_number = sigwaitinfo(signals, &info);
+        if (signal_number < 0) continue;
+        if (signal_number != SIGCHLD) {
+            if (info.si_code <= 0) kill(child, signal_number);
+            continue;
+        }
+        while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
+            if (!WIFSTOPPED(status)) return status;
+            stop_with(child, WSTOPSIG(status));
+        }
+    }
+}
+
+/* ---- proof ---------------------------------------------------------------------------------------- */
+
+/* Ends with EXIT_NOT_SERVED unless the last word on CHILD is that hakmem serves it: exec keeps the
+ * process id, so a wrapper may have spoken before the program. */
+static void require_proof(pid_t child, const char *program) {
+    char *line = NULL, *reason = NULL;
+    size_t room = 0;
+    bool served = false;
+    FILE *proof = fopen(proof_path, "re");
+    while (proof != NULL && getline(&line, &room, proof) > 0) {
+        char *word;
+        if (strtol(line, &word, 10) != child || *word != ' ') continue;
+        word[strcspn(word, "\n")] = '\0';
+        served = strcmp(word, " served") == 0;
+        free(reason);
+        reason = strncmp(word, " other ", 7) == 0 ? strdup(word + 7) : NULL;
+    }
+    if (proof != NULL) fclose(proof);
+    free(line);
+    if (served) return;
+    if (reason != NULL) fail(EXIT_NOT_SERVED, "%s was not served by hakmem: its malloc is that of %s", program, reason);
+    fail(EXIT_NOT_SERVED, "%s was not served by hakmem: the library was never loaded", program);
+}
+
+/* Ends as the child did. The core file, if any, is the child's. */
+_Noreturn static void end_like(int status) {
+    if (!WIFSIGNALED(status)) exit(WEXITSTATUS(status));
+    int signal_number = WTERMSIG(status);
+    sigset_t set;
+    remove_proof();
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    prctl(PR_SET_DUMPABLE, 0); /* a core handler that is a program ignores the limit */
+    signal(signal_number, SIG_DFL);
+    sigemptyset(&set);
+    sigaddset(&set, signal_number);
+    raise(signal_number);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    _exit(128 + signal_number);
+}
+
+static char *resolve_library(const char *name, struct image *image) {
+    char *library = realpath(name, NULL);
+    if (library == NULL) fail(EXIT_NOT_SERVED, "no library %s: %s", name, strerror(errno));
+    if (strpbrk(library, " :") != NULL)
+        fail(EXIT_NOT_SERVED, "LD_PRELOAD cannot name %s: its path holds a space or a colon", library);
+    *image = map_file(library);
+    if (!is_elf(*image)) fail(EXIT_NOT_SERVED, "%s is not a shared object", library);
+    return library;
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    struct request request = parse_arguments(argv);
+    struct image image;
+    struct sigaction old_child;
+    sigset_t signals, old_mask;
+
+    char *library = resolve_library(request.library, &image);
+    const char *program = find_program(request.command[0]);
+    refuse_unservable(program, image);
+    create_proof();
+    set_environment(&request, library);
+    free(library);
+
+    fill_signals(&signals);
+    sigprocmask(SIG_BLOCK, &signals, &old_mask);
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, &old_child);
+    pid_t child = start(program, request.command, &old_mask, &old_child);
+    int status = wait_for(child, &signals);
+    require_proof(child, request.command[0]);
+    end_like(status);
+}
