@@ -1,7 +1,8 @@
 /* start_loop STARTS [--preload LIBRARY] [--] COMMAND... - starts a command STARTS times, one after the other, and
  * waits for each: the cost of process start, exec to exit. The tool itself runs on its own allocator; only the
  * command has the library preloaded. One operation is one start. Before the clock starts, one run warms
- * the file cache. Prints the same JSON line as the workloads as far as it applies. */
+ * the file cache. Prints the same JSON line as the workloads as far as it applies, and obeys WORKLOAD_SLOWDOWN
+ * as they do. */
 #include "child.h"
 
 #include <errno.h>
@@ -33,6 +34,18 @@ static void command_run_once(const struct child_command *command) {
     if (WEXITSTATUS(status) != 0) child_fail("%s exited with %d", command->argv[0], WEXITSTATUS(status));
 }
 
+/* Seconds since STARTED, after the share that WORKLOAD_SLOWDOWN adds. */
+static double slowed_seconds(double started) {
+    const char *percent = getenv("WORKLOAD_SLOWDOWN");
+    double share = percent == NULL ? 0 : strtod(percent, NULL) / 100;
+    double end = started + (clock_seconds() - started) * (1 + share);
+    double now;
+    do {
+        now = clock_seconds();
+    } while (share > 0 && now < end);
+    return now - started;
+}
+
 static double usage_seconds(const struct rusage *usage_read) {
     return (double)usage_read->ru_utime.tv_sec + (double)usage_read->ru_utime.tv_usec / 1e6 +
            (double)usage_read->ru_stime.tv_sec + (double)usage_read->ru_stime.tv_usec / 1e6;
@@ -53,7 +66,7 @@ int main(int argc, char **argv) {
     getrusage(RUSAGE_CHILDREN, &before);
     double started = clock_seconds();
     for (unsigned long i = 0; i < starts; i++) command_run_once(&command);
-    double seconds = clock_seconds() - started;
+    double seconds = slowed_seconds(started);
     getrusage(RUSAGE_CHILDREN, &after);
 
     printf("{\"workload\":\"start_loop\",\"ops\":%lu,\"seconds\":%.9f,\"ops_per_second\":%.3f,\"cpu_seconds\":%.6f,"

@@ -1,8 +1,29 @@
 # The benchmarks: bench/NAME.c becomes the program bench/NAME. None is linked with hakmem, so that one
-# binary measures every allocator that can be preloaded.
+# binary measures every allocator that can be preloaded. A source with a header of its own name is not a
+# program but a part that programs share.
 
 file(GLOB bench_sources CONFIGURE_DEPENDS
     "${PROJECT_SOURCE_DIR}/bench/*.c" "${PROJECT_SOURCE_DIR}/bench/*.cc")
+
+set(bench_parts)
+foreach(source IN LISTS bench_sources)
+    string(REGEX REPLACE "\\.cc?$" ".h" header "${source}")
+    if(EXISTS "${header}")
+        list(APPEND bench_parts "${source}")
+    endif()
+endforeach()
+list(REMOVE_ITEM bench_sources ${bench_parts})
+
+function(hak_bench_options target)
+    hak_compile(${target})
+    # A compiler that knows malloc removes the very pairs that are to be measured.
+    target_compile_options(${target} PRIVATE ${hak_unknown_malloc})
+endfunction()
+
+if(bench_parts)
+    add_library(bench_parts STATIC ${bench_parts})
+    hak_bench_options(bench_parts)
+endif()
 
 foreach(source IN LISTS bench_sources)
     get_filename_component(name "${source}" NAME_WE)
@@ -10,9 +31,10 @@ foreach(source IN LISTS bench_sources)
         continue()
     endif()
     add_executable(bench_${name} "${source}")
-    hak_compile(bench_${name})
-    # A compiler that knows malloc removes the very pairs that are to be measured.
-    target_compile_options(bench_${name} PRIVATE -fno-builtin)
+    hak_bench_options(bench_${name})
+    if(bench_parts)
+        target_link_libraries(bench_${name} PRIVATE bench_parts)
+    endif()
     target_link_libraries(bench_${name} PRIVATE -pthread m)
     set_target_properties(bench_${name} PROPERTIES
         OUTPUT_NAME ${name}

@@ -48,15 +48,15 @@ if(HAK_NO_LIBC_NAMES)
     target_compile_definitions(hakmem_objects PUBLIC HAK_NO_LIBC_NAMES=1)
 endif()
 
-# Compilers rewrite what they know of malloc: malloc and memset become calloc, which then calls itself.
+# malloc and memset would become calloc, which then calls itself.
 foreach(source IN LISTS hak_sources)
     if(source MATCHES "/src/api/")
-        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
-            -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${hak_unknown_malloc})
     endif()
-    # Operator new throws through these frames.
+    # Operator new throws through these frames; no C header declares C++'s operators.
     if(source MATCHES "/src/api/cxx\\.c$")
-        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -fexceptions)
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
+            -fexceptions -Wno-missing-prototypes)
     endif()
 endforeach()
 

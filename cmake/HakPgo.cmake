@@ -15,7 +15,7 @@ if(HAK_PGO STREQUAL "train")
     target_link_options(hakmem PRIVATE -fprofile-generate)
     add_executable(hakmem_train cmake/pgo/train.c)
     hak_compile(hakmem_train)
-    target_compile_options(hakmem_train PRIVATE -fno-builtin)
+    target_compile_options(hakmem_train PRIVATE ${hak_unknown_malloc})
     target_link_libraries(hakmem_train PRIVATE -pthread)
     add_custom_target(hakmem_profile
         COMMAND ${CMAKE_COMMAND} -E rm -rf "${HAK_PROFILE}"

@@ -53,9 +53,9 @@ def check_natural_alignment(sizes: list[int]) -> None:
 
 
 def inverse(size: int) -> tuple[int, int]:
-    """(m, k) such that rotating (offset * m mod 2^32) right by k divides exact multiples of size."""
+    """(m, k) such that rotating (offset * m mod 2^64) right by k divides exact multiples of size."""
     shift = (size & -size).bit_length() - 1
-    return pow(size >> shift, -1, 1 << 32), shift
+    return pow(size >> shift, -1, 1 << 64), shift
 
 
 def header() -> str:
@@ -69,7 +69,7 @@ def header() -> str:
         multiplier, shift = inverse(size)
         inside = (size - previous - 1) / size if size > QUANTUM else (QUANTUM - 1) / QUANTUM
         rows.append(
-            f"    X({index:2}, {size:5}, {pages}, {blocks:4}, 0x{multiplier:08x}u, {shift:2})"
+            f"    X({index:2}, {size:5}, {pages}, {blocks:4}, 0x{multiplier:016x}u, {shift:2})"
             f" /* {100 * inside:4.1f} % {100 * tail / (pages * PAGE_BYTES):4.2f} % */ \\"
         )
         first, last = previous // QUANTUM + 1, size // QUANTUM
@@ -93,7 +93,7 @@ def header() -> str:
             f"#define SLAB_MAX_WORDS {words} /* words of a slab's bitmap */",
             "",
             "/* class, block bytes, pages of a slab, blocks in it, and for exact division of an offset in a",
-            " * slab by the block size: multiplier modulo 2^32, then rotation to the right.",
+            " * slab by the block size: multiplier modulo 2^64, then rotation to the right.",
             " * Beside each: waste of the worst request, waste at the slab's end. */",
             "#define SIZE_CLASS_TABLE(X) \\",
             *rows,

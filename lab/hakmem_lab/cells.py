@@ -23,7 +23,7 @@ class Target:
 
     @property
     def text(self) -> str:
-        return f"at least {self.at_least:g} x" if self.at_least else "not behind"
+        return f"at least {self.at_least:g}" if self.at_least else "not behind"
 
 
 NOT_BEHIND = Target()
@@ -59,7 +59,7 @@ _FASTER = _faster(Target(at_least=1.2))
 
 def _random_mixed(slots: int) -> Cell:
     return Cell(
-        name=f"random mix 16-1024 B, {slots} slots",
+        name=f"random mix, {slots} slots",
         program="random_mixed",
         arguments=(COUNT_PLACE, str(slots), SEED_PLACE, "16", "1024"),
         first_count=200_000,
@@ -70,7 +70,7 @@ def _random_mixed(slots: int) -> Cell:
 def _lifo_burst(blocks: int, size: int) -> Cell:
     what = f"{size} B" if size else "16-256 B"
     return Cell(
-        name=f"LIFO burst of {blocks}, {what}",
+        name=f"LIFO burst, {blocks} of {what}",
         program="lifo_burst",
         arguments=(str(blocks), str(size), COUNT_PLACE, SEED_PLACE),
         first_count=max(1, 200_000 // blocks),
@@ -83,7 +83,7 @@ FIRST_FIGURES = (
     _random_mixed(8192),
     *(_lifo_burst(blocks, size) for size in (64, 0) for blocks in (64, 1000, 4000)),
     Cell(
-        name="producer/consumer, 64 B, batches of 100",
+        name="producer and consumer",
         program="producer_consumer",
         arguments=(COUNT_PLACE, "64", "100", SEED_PLACE),
         first_count=100_000,
@@ -91,7 +91,7 @@ FIRST_FIGURES = (
         targets=_FASTER,
     ),
     Cell(
-        name="hand-over of 1000 blocks, 16-256 B",
+        name="hand-over of 1000 blocks",
         program="hand_over",
         arguments=(COUNT_PLACE, "1000", "0", SEED_PLACE),
         first_count=100_000,
@@ -99,7 +99,7 @@ FIRST_FIGURES = (
         targets=_FASTER,
     ),
     Cell(
-        name="two threads writing one thread's 16 B blocks",
+        name="two writers, 16 B blocks",
         program="shared_write",
         arguments=(COUNT_PLACE, "16", SEED_PLACE),
         first_count=5_000_000,
@@ -107,7 +107,7 @@ FIRST_FIGURES = (
         targets=_faster(NOT_BEHIND),
     ),
     Cell(
-        name="negative control: no allocation",
+        name="no allocation (control)",
         program="no_alloc",
         arguments=(COUNT_PLACE, SEED_PLACE),
         first_count=2_000_000,

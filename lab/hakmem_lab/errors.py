@@ -4,4 +4,10 @@ from __future__ import annotations
 
 
 class LabError(Exception):
-    """Its text is one clear line; the command line prints it and exits with 2."""
+    """Its text is one clear line; the command line prints it and exits with this status."""
+
+    exit_status = 2
+
+
+class RunInterruptedError(LabError):
+    exit_status = 130

@@ -38,8 +38,8 @@ RSS_MARGIN = 0.05
 
 @dataclass(frozen=True)
 class Settings:
+    budget: Budget
     margin: float = 0.03
-    budget: Budget = Budget()
 
     @property
     def slowdown_percent(self) -> float:
@@ -105,6 +105,13 @@ class Figures:
     settings: Settings
     results: tuple[Result, ...]
     controls: tuple[Control, ...]
+
+    @classmethod
+    def of(cls, settings: Settings, results: Sequence[Result], controls: Sequence[Control]) -> Figures:
+        """A negative control that moved makes every verdict of the run void."""
+        if any(control.cell.control and not control.passed for control in controls):
+            results = [replace(result, verdict=Verdict.VOID) for result in results]
+        return cls(settings, tuple(results), tuple(controls))
 
     @property
     def losses_first(self) -> list[Result]:
@@ -185,16 +192,12 @@ def cell_judge(
     controls = _controls(cell, results)
     failed = {control.name for control in controls if not control.passed}
     judged = [
-        _with_controls(result, failed)
-        for name, result in results.items()
-        if name not in (SAME, SLOWED)
+        _with_controls(result, failed) for name, result in results.items() if name not in (SAME, SLOWED)
     ]
     return judged, controls
 
 
-def _result(
-    cell: Cell, comparison: Comparison, pairs: Sequence[Pair], settings: Settings
-) -> Result:
+def _result(cell: Cell, comparison: Comparison, pairs: Sequence[Pair], settings: Settings) -> Result:
     confidence = settings.budget.confidence
     used = pairs_to_analyse(pairs, confidence)
     log_ratios = tuple(pair.log_ratio for pair in used)

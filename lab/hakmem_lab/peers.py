@@ -31,11 +31,9 @@ class Peer:
     version: str
     library: Path | None
     """None: nothing is preloaded, the C library's own malloc serves."""
+    identity: str
+    """The library's build id."""
     environment: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def identity(self) -> str:
-        return elf.build_id(self.library) if self.library else self.version
 
 
 @dataclass(frozen=True)
@@ -83,25 +81,19 @@ def pinned_obtain(pinned: Pinned, tools: Path) -> Path:
 def _download(pinned: Pinned, folder: Path) -> Path:
     """pip checks the package's hash itself."""
     wanted = folder / "wanted.txt"
-    wanted.write_text(
-        f"{pinned.package}=={pinned.version} --hash=sha256:{pinned.package_sha256}\n"
-    )
+    wanted.write_text(f"{pinned.package}=={pinned.version} --hash=sha256:{pinned.package_sha256}\n")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-deps", "--only-binary", ":all:", "--require-hashes"]
     command += ["--dest", str(folder), "--requirement", str(wanted)]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         raise LabError(f"{pinned.name}: no answer from pip in {DOWNLOAD_SECONDS} s") from None
     archives = sorted(folder.glob("*.whl"))
     if done.returncode != 0 or not archives:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         reason = lines[-1] if lines else f"pip exited with {done.returncode}"
-        raise LabError(
-            f"{pinned.name} ({pinned.package} {pinned.version}) cannot be had: {reason}"
-        )
+        raise LabError(f"{pinned.name} ({pinned.package} {pinned.version}) cannot be had: {reason}")
     return archives[0]
 
 
@@ -119,11 +111,9 @@ class PeerStore:
         self._checkout = checkout
         self._makers: dict[str, Callable[[], Peer]] = {
             "hakmem": self._hakmem,
-            "glibc": lambda: Peer("glibc", glibc_version(), None),
+            "glibc": self._glibc,
             "mimalloc3": lambda: self._mimalloc3("mimalloc3"),
-            "mimalloc3-nothp": lambda: self._mimalloc3(
-                "mimalloc3-nothp", ("MIMALLOC_ALLOW_THP", "0")
-            ),
+            "mimalloc3-nothp": lambda: self._mimalloc3("mimalloc3-nothp", ("MIMALLOC_ALLOW_THP", "0")),
         }
 
     @property
@@ -136,12 +126,18 @@ class PeerStore:
         return self._makers[name]()
 
     def _hakmem(self) -> Peer:
-        return Peer("hakmem", _hakmem_version(self._checkout), self._checkout.library)
+        library = self._checkout.library
+        version = _hakmem_version(self._checkout)
+        return Peer("hakmem", version, library, elf.build_id(library))
+
+    def _glibc(self) -> Peer:
+        version = glibc_version()
+        return Peer("glibc", version, None, "the C library")
 
     def _mimalloc3(self, name: str, *environment: tuple[str, str]) -> Peer:
         pinned = pinned_read("mimalloc3")
         library = pinned_obtain(pinned, self._checkout.tools)
-        return Peer(name, pinned.version, library, environment)
+        return Peer(name, pinned.version, library, elf.build_id(library), environment)
 
 
 def _hakmem_version(checkout: Checkout) -> str:

@@ -29,6 +29,9 @@ path and options take."""
 
 RUN_SECONDS_MAX = 120.0
 
+Line = dict[str, Any]
+"""What a program of bench/ prints."""
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -139,7 +142,7 @@ def process_run(command: list[str], environment: dict[str, str], cpus: tuple[int
     return output
 
 
-def json_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: Conditions) -> Any:
+def json_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: Conditions) -> Line:
     """The JSON line of a program of bench/, with the proof of service checked."""
     preload = PRELOAD_PLACE not in arguments
     try:
@@ -148,7 +151,7 @@ def json_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: Cond
             environment_make(arm, conditions.padding, preload),
             conditions.cpus,
         )
-        line = json.loads(output)
+        line: Line = json.loads(output)
     except LabError as error:
         raise LabError(f"{error} (under {arm.name})") from error
     except json.JSONDecodeError as error:
@@ -157,7 +160,7 @@ def json_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: Cond
     return line
 
 
-def service_check(line: dict[str, Any], peer: Peer) -> None:
+def service_check(line: Line, peer: Peer) -> None:
     if line.get("served") is False:
         raise LabError(f"{peer.name} was not mapped: it did not serve the process")
     for key in ("malloc_from", "free_from"):
@@ -180,9 +183,7 @@ def steal_ticks_read() -> int:
     return int(fields[8]) if len(fields) > 8 else 0
 
 
-def workload_run(
-    program: Path, arguments: Sequence[str], arm: Arm, conditions: Conditions
-) -> Measured:
+def workload_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: Conditions) -> Measured:
     steal = steal_ticks_read()
     started = time.monotonic()
     line = json_run(program, arguments, arm, conditions)

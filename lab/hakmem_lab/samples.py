@@ -4,7 +4,7 @@ run loses nothing."""
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,9 +13,28 @@ from hakmem_lab.pairs import Pair
 from hakmem_lab.runner import Arm, Measured
 
 COLUMNS = (
-    "cell,against,pair,first,arm,version,identity,seed,padding,cpus,ops,seconds,wall_seconds,cpu_seconds,"
-    "peak_rss_kib,minor_faults,major_faults,involuntary_switches,steal_ticks,disturbed,checksum"
-).split(",")
+    "cell",
+    "against",
+    "pair",
+    "first",
+    "arm",
+    "version",
+    "identity",
+    "seed",
+    "padding",
+    "cpus",
+    "ops",
+    "seconds",
+    "wall_seconds",
+    "cpu_seconds",
+    "peak_rss_kib",
+    "minor_faults",
+    "major_faults",
+    "involuntary_switches",
+    "steal_ticks",
+    "disturbed",
+    "checksum",
+)
 
 
 class SampleWriter:
@@ -62,10 +81,10 @@ class SampleWriter:
             )
         )
 
-    def _write(self, row: object) -> None:
+    def _write(self, row: Sequence[object]) -> None:
         for path, file, writer in zip(self._paths, self._files, self._writers, strict=True):
             try:
-                writer.writerow(row)  # type: ignore[arg-type]
+                writer.writerow(row)
                 file.flush()
             except OSError as error:
                 raise LabError(f"cannot write {path.name}: {error.strerror}") from error

@@ -28,6 +28,20 @@ static inline unsigned highest_bit(uint64_t word) { return 63u - (unsigned)__bui
 
 static inline unsigned count_bits(uint64_t word) { return (unsigned)__builtin_popcountll(word); }
 
+/* Sets bit N of *WORD, N taken modulo 64; true when it was set already. Compilers take five instructions
+ * and a register of x86-64 that the loops around it need for something else. */
+static inline bool set_bit(uint64_t *word, uint64_t n) {
+    bool was_set;
+#if defined(__x86_64__)
+    __asm__("btsq %2, %0" : "+r"(*word), "=@ccc"(was_set) : "r"(n));
+#else
+    uint64_t bit = (uint64_t)1 << (n % 64);
+    was_set = (*word & bit) != 0;
+    *word |= bit;
+#endif
+    return was_set;
+}
+
 /* A word whose bits FIRST .. FIRST+COUNT-1 are set; 0 < COUNT, FIRST + COUNT <= 32. */
 static inline uint32_t bit_range(unsigned first, unsigned count) {
     return (uint32_t)((((uint64_t)1 << count) - 1) << first);

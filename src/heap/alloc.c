@@ -43,7 +43,8 @@ static void *refill(struct heap *heap, unsigned class) {
     struct bin *bin = &heap->bins[class];
     bin->recent_refills++;
     bin->refills++;
-    stack_adapt(heap, class);
+    bin->missed = true;
+    if (bin->depth != bin->most) stack_adapt(heap, class);
     uint32_t want = max_u32(bin->depth / 2, 1);
     void **end = bin->stack + want;
     uint32_t got = gather_or_create(heap, class, end, want);
@@ -74,7 +75,16 @@ static void *alloc_small(unsigned class) {
     } else {
         block = refill(heap, class);
     }
+    bool due = heap->ticks++ % TICKS_PER_DECAY == 0;
     os_lock_drop(&heap->lock);
+    if (due) span_decay();
+    return block;
+}
+
+/* A signal handler that interrupted a slow path: no lock may be taken. */
+static HAK_COLD void *alloc_quietly(size_t bytes, size_t alignment, bool *zero) {
+    void *block = outside_map(bytes, alignment);
+    *zero = block != NULL;
     return block;
 }
 
@@ -82,18 +92,12 @@ static void *alloc_small(unsigned class) {
 static void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
     thread_ensure_heap();
-    if (HAK_UNLIKELY(!slow_enter())) {
-        /* A signal handler, inside an interrupted slow path: no lock may be taken. */
-        void *block = outside_map(bytes, alignment);
-        *zero = block != NULL;
-        return block;
-    }
+    if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
     void *block;
     if (bytes <= SMALL_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
         block = alloc_small(size_class_of(bytes));
     else
         block = large_alloc(bytes, alignment, zero);
-    span_decay();
     slow_leave();
     return block;
 }

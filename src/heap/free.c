@@ -24,8 +24,10 @@ static void keep_remote(struct heap *heap, void *block, uint32_t block_bytes) {
 
 static void push_own(struct heap *heap, void *block, unsigned class) {
     if (!stack_has_room(heap, class)) {
-        heap->bins[class].recent_spills++;
-        stack_adapt(heap, class);
+        struct bin *bin = &heap->bins[class];
+        bin->recent_spills++;
+        bin->missed = true;
+        if (bin->depth != bin->most) stack_adapt(heap, class);
         if (!stack_has_room(heap, class)) stack_spill(heap, class);
     }
     *heap->front.top[class]++ = block;
@@ -43,7 +45,9 @@ static void free_small(void *block, uint32_t word) {
         push_own(heap, block, class);
     else
         keep_remote(heap, block, slab_classes[class].block_bytes);
+    bool due = heap->ticks++ % TICKS_PER_DECAY == 0;
     os_lock_drop(&heap->lock);
+    if (due) span_decay();
 }
 
 static void free_quietly(void *block, size_t page, uint32_t word) {
@@ -77,7 +81,6 @@ HAK_NOINLINE void heap_free(void *block) {
         large_free(page);
     else
         free_small(block, word);
-    span_decay();
     slow_leave();
 }
 

@@ -24,6 +24,7 @@ struct bin {
     void **stack;            /* front.lo and front.hi lie in stack[0 .. capacity] */
     uint32_t capacity;
     uint32_t depth;          /* blocks the stack may hold now */
+    uint32_t most;           /* bound of depth */
     uint32_t recent_refills; /* since depth last changed: what ace_depth_next goes by */
     uint32_t recent_spills;
     uint32_t slab_count;
@@ -34,6 +35,9 @@ struct bin {
 
 enum heap_state { HEAP_DEAD, HEAP_LIVE };
 
+/* Slow paths of a heap between two looks at what decays. */
+enum { TICKS_PER_DECAY = 64 };
+
 enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 
 struct heap {
@@ -41,6 +45,7 @@ struct heap {
 
     struct os_lock lock;
     bool forsaken;            /* its thread did not survive a fork: slabs wait for the commons */
+    uint32_t ticks;           /* slow paths taken: what decay is paced by */
     uint32_t budget_hand;     /* next bin to be asked for depth */
     size_t depth_bytes;       /* of all bins that were used */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
@@ -131,7 +136,7 @@ void stack_spill(struct heap *heap, unsigned class);
 /* Gives everything back. */
 void stack_empty(struct heap *heap, unsigned class);
 
-/* Adapts the depth after a miss. */
+/* Adapts the depth of a bin that may get deeper, after a miss. */
 void stack_adapt(struct heap *heap, unsigned class);
 
 /* For fork. */

@@ -39,6 +39,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
     if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return NULL;
     free_delayed();
+    span_decay();
     uint32_t first = 0;
     size_t pages = pages_for(bytes), align_pages = pages_for(alignment);
     bool fits = pages < window.pages && align_pages < window.pages && pages + align_pages < window.pages;
@@ -58,6 +59,7 @@ void large_free(size_t page) {
     free_delayed();
     page_word_set(page, WORD_NONE);
     span_give((uint32_t)page);
+    span_decay();
 }
 
 size_t large_usable_bytes(size_t page) { return span_at(page)->pages * PAGE_BYTES; }

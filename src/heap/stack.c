@@ -73,6 +73,7 @@ void stack_reset_all(struct heap *heap) {
         if (bin->capacity > slots) pool_give(bin->stack, bin->capacity);
         bin->stack = stack;
         bin->capacity = bin->depth = slots;
+        bin->most = heap_settings.bin_depth != 0 ? slots : ace_depth_most(slab_classes[class].block_bytes);
         bin->recent_refills = bin->recent_spills = 0;
         bin->counted = bin->missed = false;
         stack_set(heap, class, stack, stack);
@@ -144,15 +145,13 @@ static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
 void stack_adapt(struct heap *heap, unsigned class) {
     struct bin *bin = &heap->bins[class];
     size_t block_bytes = slab_classes[class].block_bytes;
-    bin->missed = true;
     if (!bin->counted) {
         bin->counted = true;
         heap->depth_bytes += bin->depth * block_bytes;
     }
-    if (heap_settings.bin_depth != 0) return;
     struct ace_depth_decision next = ace_depth_next((struct ace_depth_input){
         .depth = bin->depth,
-        .most = ace_depth_most(block_bytes),
+        .most = bin->most,
         .refills = bin->recent_refills,
         .spills = bin->recent_spills,
     });

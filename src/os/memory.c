@@ -9,10 +9,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
-
 struct os_counters os_counters;
 
 static const char *const call_names[OS_CALL_KINDS] = {
@@ -53,9 +49,10 @@ void *os_reserve(size_t bytes) { return map_pages(NULL, bytes, PROT_NONE, 0); }
 void *os_reserve_readable(size_t bytes) { return map_pages(NULL, bytes, PROT_READ, 0); }
 
 bool os_reserve_at(void *address, size_t bytes) {
-    void *got = map_pages(address, bytes, PROT_NONE, MAP_FIXED_NOREPLACE);
+    /* A hint, not MAP_FIXED_NOREPLACE: old kernels, emulators and ThreadSanitizer each make something
+     * else of the flag, and a free place is given for the hint just as well. */
+    void *got = map_pages(address, bytes, PROT_NONE, 0);
     if (got == address) return true;
-    /* Kernels before 4.17 and some emulators take the address as a hint only. */
     if (got != NULL) os_unmap(got, bytes);
     return false;
 }

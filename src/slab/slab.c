@@ -45,7 +45,6 @@ uint32_t slab_create(unsigned class) {
     }
     struct slab *slab = slab_at(first);
     struct slab_remote *remote = slab_remote_at(first);
-    slab->span.kind = SPAN_SLAB;
     slab->span.class = (uint8_t)class;
     slab->free = shape->blocks;
     slab->carved = 0;
@@ -55,11 +54,7 @@ uint32_t slab_create(unsigned class) {
     /* Only slabs of at most 64 blocks leave the remote record untouched until it is needed: its address is
      * known without it. */
     if (bits != NULL) remote->bits = bitmap_remote(bits);
-    for (uint32_t page = first; page < first + shape->pages; page++) {
-        struct span *span = span_at(page);
-        if (page != first) span->kind = SPAN_BODY;
-        span->head = first;
-    }
+    for (uint32_t page = first; page < first + shape->pages; page++) span_at(page)->head = first;
     return first;
 }
 
@@ -96,13 +91,17 @@ uint32_t slab_take(uint32_t first, void **end, uint32_t want) {
     uint32_t from_bits = min_u32(left, returned);
     uint32_t word = slab->low_word;
     left -= from_bits;
-    while (from_bits != 0) {
+    for (void **const stop = end - from_bits; end != stop;) {
         uint64_t bits = slab->bits[word];
-        char *origin = start + (size_t)word * 64 * block_bytes;
-        while (bits != 0 && from_bits != 0) {
-            *--end = origin + (size_t)lowest_bit(bits) * block_bytes;
+        char *block = start + (size_t)word * 64 * block_bytes;
+        if (bits == ~(uint64_t)0 && end - stop >= 64) { /* common, and half the work */
+            void **const full = end - 64;
+            for (; end != full; block += block_bytes) *--end = block;
+            bits = 0;
+        }
+        while (bits != 0 && end != stop) {
+            *--end = block + (size_t)lowest_bit(bits) * block_bytes;
             bits &= bits - 1;
-            from_bits--;
         }
         slab->bits[word] = bits;
         if (bits == 0) word++;
@@ -117,46 +116,47 @@ uint32_t slab_take(uint32_t first, void **end, uint32_t want) {
     return taken;
 }
 
-/* The number of the block at OFFSET in a slab. When OFFSET is not the start of a block the result is not
- * below the number of blocks: the multiplication by an inverse modulo 2^32 divides multiples exactly
- * and sends everything else beyond them (Warren, Hacker's Delight, 10-17). */
-HAK_INLINE uint32_t block_number(uint32_t offset, uint32_t inverse, unsigned shift) {
-    uint32_t product = offset * inverse;
-    return product >> shift | product << (32 - shift);
+/* The number of the block at OFFSET in a slab. When OFFSET is not a multiple of the block size, or lies outside
+ * the slab on either side, the result is not below the number of blocks: multiplying by the inverse modulo
+ * 2^64 divides multiples exactly and sends everything else beyond them (Warren, Hacker's Delight, 10-17). */
+HAK_INLINE uint64_t block_number(uint64_t offset, uint64_t inverse, unsigned shift) {
+    uint64_t product = offset * inverse;
+    return product >> shift | product << (64 - shift);
+}
+
+HAK_INLINE bool lies_in(const void *block, uintptr_t start, const struct slab_class *shape) {
+    return (uintptr_t)block - start < shape->pages * PAGE_BYTES;
 }
 
 size_t slab_put(uint32_t first, void *const *blocks, size_t count) {
     struct slab *slab = slab_at(first);
     const struct slab_class *shape = &slab_classes[slab->span.class];
     const uintptr_t start = (uintptr_t)page_address(first);
-    const uintptr_t bytes = shape->pages * PAGE_BYTES;
-    const uint32_t inverse = shape->inverse, carved = slab->carved;
-    const unsigned shift = shape->inverse_shift;
+    const uint64_t inverse = shape->inverse, carved = slab->carved;
+    const unsigned shift = shape->inverse_shift; /* held in a register, as is all that the loop needs */
+    uint64_t *const words = slab->bits;
 
-    /* The bits of one word are collected and written together. */
-    uint32_t word = 0, low_word = slab->low_word;
-    uint64_t collected = 0, present = slab->bits[0];
-    size_t i = 0;
-    for (; i < count; i++) {
-        uintptr_t offset = (uintptr_t)blocks[i] - start;
-        if (offset >= bytes) break;
-        uint32_t number = block_number((uint32_t)offset, inverse, shift);
-        if (HAK_UNLIKELY(number >= carved)) report_not_a_block(blocks[i], shape->block_bytes);
-        if (number / 64 != word) {
-            slab->bits[word] = present | collected;
-            word = number / 64;
-            if (word < low_word) low_word = word;
-            present = slab->bits[word];
-            collected = 0;
+    uint64_t word = 0, bits = words[0];
+    uint32_t low_word = slab->low_word;
+    void *const *at = blocks;
+    for (void *const *end = blocks + count; at != end; at++) {
+        uint64_t number = block_number((uintptr_t)*at - start, inverse, shift);
+        if (HAK_UNLIKELY(number >= carved)) { /* the next slab's, or nobody's */
+            if (HAK_UNLIKELY(lies_in(*at, start, shape))) report_not_a_block(*at, shape->block_bytes);
+            break;
         }
-        uint64_t bit = (uint64_t)1 << (number % 64);
-        if (HAK_UNLIKELY(((present | collected) & bit) != 0)) report_double_free(blocks[i], shape->block_bytes);
-        collected |= bit;
+        if (HAK_UNLIKELY(number / 64 != word)) {
+            words[word] = bits;
+            word = number / 64;
+            bits = words[word];
+            low_word = min_u32(low_word, (uint32_t)word);
+        }
+        if (HAK_UNLIKELY(set_bit(&bits, number))) report_double_free(*at, shape->block_bytes);
     }
-    slab->bits[word] = present | collected;
-    slab->low_word = min_u32(low_word, word);
-    slab->free += (uint32_t)i;
-    return i;
+    words[word] = bits;
+    slab->low_word = min_u32(low_word, (uint32_t)word);
+    slab->free += (uint32_t)(at - blocks);
+    return (size_t)(at - blocks);
 }
 
 /* ---- the remote side ---------------------------------------------------------------------------- */
@@ -178,26 +178,23 @@ size_t slab_put_remote(uint32_t first, void *const *blocks, size_t count) {
     const struct slab_class *shape = &slab_classes[slab_at(first)->span.class];
     _Atomic uint64_t *words = remote_bits(first, shape);
     const uintptr_t start = (uintptr_t)page_address(first);
-    const uintptr_t bytes = shape->pages * PAGE_BYTES;
-    uint32_t word = 0;
-    uint64_t collected = 0;
-    size_t i = 0;
-    for (; i < count; i++) {
-        uintptr_t offset = (uintptr_t)blocks[i] - start;
-        if (offset >= bytes) break;
-        uint32_t number = block_number((uint32_t)offset, shape->inverse, shape->inverse_shift);
-        if (HAK_UNLIKELY(number >= shape->blocks)) report_not_a_block(blocks[i], shape->block_bytes);
-        if (number / 64 != word) {
-            if (collected != 0) give_bits(&words[word], collected, blocks[i - 1], shape->block_bytes);
-            word = number / 64;
-            collected = 0;
+    uint64_t word = 0, bits = 0;
+    void *const *at = blocks;
+    for (void *const *end = blocks + count; at != end; at++) {
+        uint64_t number = block_number((uintptr_t)*at - start, shape->inverse, shape->inverse_shift);
+        if (number >= shape->blocks) { /* the next slab's, or nobody's */
+            if (HAK_UNLIKELY(lies_in(*at, start, shape))) report_not_a_block(*at, shape->block_bytes);
+            break;
         }
-        uint64_t bit = (uint64_t)1 << (number % 64);
-        if (HAK_UNLIKELY((collected & bit) != 0)) report_double_free(blocks[i], shape->block_bytes);
-        collected |= bit;
+        if (number / 64 != word) {
+            if (bits != 0) give_bits(&words[word], bits, at[-1], shape->block_bytes);
+            word = number / 64;
+            bits = 0;
+        }
+        if (HAK_UNLIKELY(set_bit(&bits, number))) report_double_free(*at, shape->block_bytes);
     }
-    if (collected != 0) give_bits(&words[word], collected, blocks[i - 1], shape->block_bytes);
-    return i;
+    if (bits != 0) give_bits(&words[word], bits, at[-1], shape->block_bytes);
+    return (size_t)(at - blocks);
 }
 
 uint32_t slab_drain(uint32_t first) {

@@ -22,7 +22,7 @@
 struct heap;
 
 struct slab {
-    struct span span; /* kind SPAN_SLAB; span.prev and span.next link the owner's lists */
+    struct span span; /* its prev and next link the owner's lists */
     uint32_t free;    /* blocks in bits and beyond carved */
     uint32_t carved;
     _Atomic(struct heap *) owner; /* written under the locks of the old owner and the new */
@@ -41,11 +41,11 @@ struct slab_remote {
 
 /* What a class means, from base/size_classes.h. */
 struct slab_class {
+    uint64_t inverse;
     uint32_t block_bytes;
     uint16_t blocks;
     uint8_t pages;
     uint8_t inverse_shift;
-    uint32_t inverse;
 };
 
 extern const struct slab_class slab_classes[SIZE_CLASSES];

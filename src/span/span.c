@@ -54,9 +54,9 @@ static void insert_merged(uint32_t first, uint32_t pages) {
 
 static void label_used(uint32_t first, uint32_t pages) {
     struct span *span = span_at(first);
-    span->kind = SPAN_LARGE;
     span->pages = pages;
-    if (pages > 1) span_at(first + pages - 1)->kind = SPAN_BODY;
+    span->kind = SPAN_USED;
+    span_at(first + pages - 1)->kind = SPAN_USED;
 }
 
 static void account_taken(uint32_t dirty, uint32_t pages) {
@@ -127,7 +127,7 @@ uint32_t span_take(size_t pages, size_t align_pages) {
 
 void span_give(uint32_t first) {
     span_lock();
-    HAK_ASSERT(span_at(first)->kind == SPAN_LARGE || span_at(first)->kind == SPAN_SLAB);
+    HAK_ASSERT(span_at(first)->kind == SPAN_USED);
     spans.counts.given++;
     give_free(first, span_at(first)->pages);
     span_unlock();
@@ -142,7 +142,6 @@ bool span_extend(uint32_t first, size_t pages) {
     uint32_t more = (uint32_t)pages - span->pages;
     if (page_is_inside(after) && span_at(after)->kind == SPAN_FREE && span_at(after)->pages >= more) {
         carve(after, after, more);
-        span_at(after)->kind = SPAN_BODY;
         label_used(first, (uint32_t)pages);
         done = true;
     }

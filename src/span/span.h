@@ -11,19 +11,19 @@
 
 #include "region/window.h"
 
+/* What the record of a span's first or last page says of it. */
 enum span_kind {
     SPAN_NONE,      /* never given to this floor */
     SPAN_FREE,      /* first page of a free span */
     SPAN_FREE_LAST, /* last page of a free span of several pages; head is its first */
-    SPAN_LARGE,     /* first page of a used span: one large block, or about to become a slab */
-    SPAN_SLAB,      /* first page of a used span that is cut into blocks */
-    SPAN_BODY,      /* further page of a used span; in slabs head is the first */
+    SPAN_USED,
 };
 
-/* The part of a page's record that this floor knows. The slab floor continues it. */
+/* The part of a page's record that this floor knows. The slab floor continues it. While a span is used,
+ * kind and pages are guarded by the span lock, because neighbours look at them; the rest is its user's. */
 struct span {
     uint8_t kind;
-    uint8_t class; /* of a slab's blocks */
+    uint8_t class; /* of a slab's blocks; written by the slab floor, like head in slabs */
     uint8_t bin;   /* of a free span */
     uint8_t zero;  /* of a span just taken: it reads as zero */
     uint32_t pages;
@@ -43,7 +43,7 @@ struct span_settings {
 /* Called once at start. */
 void span_configure(const struct span_settings *settings);
 
-/* A used span (kind SPAN_LARGE) of PAGES pages whose first is a multiple of ALIGN_PAGES, a power of two.
+/* A used span of PAGES pages whose first is a multiple of ALIGN_PAGES, a power of two.
  * Returns its first page, or 0 when there is no memory. May make system calls: call it without locks. */
 uint32_t span_take(size_t pages, size_t align_pages);
 

@@ -154,7 +154,8 @@ static bool is_from_hakmem(const void *caller) {
 static int count_call(enum fail_kind kind, const void *caller) {
     int saved = errno;
     if (atomic_load(&environment) != 2) read_environment();
-    bool counts = !atomic_load(&only_hakmem) || is_from_hakmem(caller);
+    bool counts = atomic_load(&environment) == 2 &&
+                  (!atomic_load(&only_hakmem) || is_from_hakmem(caller));
     errno = saved;
     if (!counts) return 0;
     unsigned long number = atomic_fetch_add(&counted[kind], 1) + 1;

@@ -7,6 +7,7 @@ jumps, to the first `ret`. x86-64 only.
 import re
 import subprocess
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
@@ -137,7 +138,7 @@ def compiler_of(library: Path) -> str:
 def follow(code: dict[int, Instruction], symbol: str, entry: int) -> FastPath:
     path = FastPath(symbol)
     order = sorted(code)
-    following = dict(zip(order, order[1:], strict=False))
+    following = dict(pairwise(order))
     address: int | None = entry
     while address is not None and len(path.instructions) < LONGEST:
         instruction = code[address]

@@ -25,9 +25,10 @@ def violations(floor: str, text: str, floors: list[str]) -> list[str]:
         if first == "hakmem":
             if floor != "api":  # what programs see is the highest floor's business
                 forbidden.append(name)
-        elif kind == '"' and (first not in allowed or not (SOURCES / name).is_file()):
-            forbidden.append(name)
-        elif kind == "<" and first in floors:
+        elif kind == "<":
+            if first in floors:
+                forbidden.append(name)
+        elif first not in allowed or not (SOURCES / name).is_file():
             forbidden.append(name)
     return forbidden
 

@@ -1,0 +1,91 @@
+"""What the fast path and the way to the back and home cost in instructions, by differences.
+
+A pair of malloc and free: a loop of N pairs and one of 2N; the difference is N pairs, without start-up.
+A passage through refill and spill: bursts of B and of 2B blocks, both deeper than any cache, each run for C
+and for 2C cycles; the difference per cycle is B further blocks, each of which was refilled and spilled once,
+and what it costs beyond a plain pair is the passage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hakmem_lab.callgrind import allocator_instructions
+from hakmem_lab.checks import Check
+from hakmem_lab.pairs import cpus_allowed
+from hakmem_lab.peers import Peer
+from hakmem_lab.report import Grid
+from hakmem_lab.runner import Arm
+from hakmem_lab.stage import Stage
+
+PAIR_LIMIT = 38
+PASSAGE_LIMIT = 30
+
+SIZES = (16, 64, 256, 1024)
+PAIRS = 50_000
+BURST_BLOCKS = {16: 32768, 64: 32768, 256: 32768, 1024: 16384}
+BURST_CYCLES = 3
+
+
+@dataclass(frozen=True)
+class Instructions:
+    peer: str
+    size: int
+    pair: float
+    passage: float
+
+
+Count = Callable[[int, int], int]
+"""(blocks, cycles) to the allocator's instructions in that burst."""
+
+
+def pair_cost(count: Count) -> float:
+    return (count(1, 2 * PAIRS) - count(1, PAIRS)) / PAIRS
+
+
+def burst_cost_per_cycle(count: Count, blocks: int) -> float:
+    return (count(blocks, 2 * BURST_CYCLES) - count(blocks, BURST_CYCLES)) / BURST_CYCLES
+
+
+def passage_cost(count: Count, blocks: int) -> float:
+    """One block's malloc and free with a refill and a spill between."""
+    deep = burst_cost_per_cycle(count, blocks)
+    deeper = burst_cost_per_cycle(count, 2 * blocks)
+    return (deeper - deep) / blocks
+
+
+def instructions_measure(stage: Stage, peer: Peer, size: int) -> Instructions:
+    cpus = cpus_allowed()[:1]
+
+    def count(blocks: int, cycles: int) -> int:
+        arguments = [str(blocks), str(size), str(cycles), "1"]
+        return allocator_instructions(stage, "lifo_burst", arguments, Arm(peer), cpus)
+
+    pair = pair_cost(count)
+    return Instructions(peer.name, size, pair, passage_cost(count, BURST_BLOCKS[size]) - pair)
+
+
+def instructions_grid(measured: Sequence[Instructions]) -> Grid:
+    return Grid(
+        title="Instructions inside the allocator (callgrind)",
+        columns=("peer", "size", "malloc and free", "refill and spill besides"),
+        rows=tuple((one.peer, str(one.size), f"{one.pair:.1f}", f"{one.passage:.1f}") for one in measured),
+    )
+
+
+def instructions_checks(measured: Sequence[Instructions]) -> list[Check]:
+    worst_pair = max(measured, key=lambda one: one.pair)
+    worst_passage = max(measured, key=lambda one: one.passage)
+    return [
+        Check.at_most(
+            f"instructions of a malloc and free pair (worst at {worst_pair.size} B)",
+            round(worst_pair.pair, 1),
+            PAIR_LIMIT,
+        ),
+        Check.at_most(
+            f"instructions of one block's refill and spill besides (worst at {worst_passage.size} B)",
+            round(worst_passage.passage, 1),
+            PASSAGE_LIMIT,
+        ),
+    ]

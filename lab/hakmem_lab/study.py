@@ -1,0 +1,99 @@
+"""One study from beginning to end: staged copies, peers, samples kept as they come, progress shown."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from hakmem_lab.cells import Cell
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import RunInterruptedError
+from hakmem_lab.figures import (
+    Control,
+    Figures,
+    Result,
+    Settings,
+    cell_measure,
+    comparisons_make,
+)
+from hakmem_lab.pairs import Pair, Plan
+from hakmem_lab.peers import Peer, PeerStore
+from hakmem_lab.samples import SampleWriter, sample_writer
+from hakmem_lab.stage import Stage, staged
+
+
+@dataclass(frozen=True)
+class Study:
+    checkout: Checkout
+    stage: Stage
+    store: PeerStore
+    rng: random.Random
+    progress: Progress
+    samples: SampleWriter
+    sample_paths: tuple[Path, ...]
+
+    def peers(self, names: Iterable[str]) -> list[Peer]:
+        """Each from its staged copy; a peer that cannot be had ends the study before it begins."""
+        return [self.stage.peer(self.store.obtain(name)) for name in names]
+
+    def cells_measure(
+        self, cells: Sequence[Cell], hakmem: Peer, peers: Sequence[Peer], settings: Settings
+    ) -> Figures:
+        again = self.stage.peer(self.store.obtain("hakmem"), "hakmem-again")
+        comparisons = comparisons_make(hakmem, again, peers, settings)
+        results: list[Result] = []
+        controls: list[Control] = []
+        total = self.progress.add_task(f"{len(cells)} cells", total=len(cells))
+        for cell in cells:
+            task = self.progress.add_task(cell.name, total=None)
+
+            def planned(plan: Plan, task: TaskID = task) -> None:
+                self.progress.update(task, total=sum(plan.pairs.values()))
+
+            def keep(pair: Pair, cell: Cell = cell, task: TaskID = task) -> None:
+                self.samples.keep(cell.name, pair)
+                self.progress.advance(task)
+
+            measured = cell_measure(self.stage, cell, comparisons, settings, self.rng, planned, keep)
+            results += measured[0]
+            controls += measured[1]
+            self.progress.remove_task(task)
+            self.progress.advance(total)
+        self.progress.remove_task(total)
+        return Figures.of(settings, results, controls)
+
+
+def progress_make() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+        transient=True,
+    )
+
+
+@contextmanager
+def study_open(checkout: Checkout, kind: str, report: Path | None, seed: int) -> Iterator[Study]:
+    """Samples go to bench_results/KIND/TIME/ and, with a report, beside it too."""
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    paths = [checkout.root / "bench_results" / kind / moment / "samples.csv"]
+    if report is not None:
+        paths.append(report.with_suffix(".csv"))
+    try:
+        with staged(checkout) as stage, sample_writer(paths) as samples, progress_make() as shown:
+            store = PeerStore(checkout)
+            rng = random.Random(seed)
+            yield Study(checkout, stage, store, rng, shown, samples, tuple(paths))
+    except KeyboardInterrupt:
+        where = checkout.shown(paths[0])
+        raise RunInterruptedError(f"interrupted; what was measured is in {where}") from None

@@ -1,0 +1,156 @@
+/* limits_test.c - ulimit -v and ulimit -d: as much memory as the limit leaves, then NULL and ENOMEM.
+ *
+ * Each case is a fresh process that takes memory until it is refused, gives it back and takes it
+ * again. Under a sanitizer the shadow alone exceeds any limit; these tests are skipped there.
+ *
+ * Planted defects it was seen to catch:
+ *   a fixed reservation larger than the limit   all: the child gets nothing
+ *   a refused reservation is not noticed        all: the child dies by SIGSEGV
+ *   freed memory is not used again              all: the second round gets less
+ */
+#include "blocks.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+enum { MOST = 200000, CHILD_SECONDS = 60 };
+static void *blocks[MOST];
+
+/* Takes blocks of up to LARGEST bytes until refused or CAP bytes live; returns what it got. */
+static size_t take(size_t *count, size_t largest, size_t cap) {
+    struct rng rng = {check_now.seed};
+    size_t got = 0;
+    for (*count = 0; *count < MOST && got < cap; ++*count) {
+        size_t size = largest / 2 + rng_below(&rng, largest / 2) + 1;
+        errno = 0;
+        void *block = blocks[*count] = hak_malloc(size);
+        if (block == NULL) {
+            CHECK_EQ(errno, ENOMEM);
+            break;
+        }
+        size = hak_usable_size(block);
+        memset(block, 0, size);
+        block_fill(block, 16, block_key(block, *count));
+        got += size;
+    }
+    return got;
+}
+
+static void give_back(size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        CHECK(block_holds(blocks[i], 16, block_key(blocks[i], i)));
+        errno = 4711;
+        hak_free(blocks[i]);
+        CHECK_EQ(errno, 4711);
+    }
+}
+
+/* A quarter is little; what matters is that it is not nothing, and no less the second time. */
+static void use_all_there_is(size_t limit) {
+    static const size_t largest[] = {MIB(1), 4000, KIB(100), 200, MIB(3)};
+    size_t cap = limit < MIB(192) ? limit : MIB(192), count;
+    for (size_t i = 0; i < sizeof largest / sizeof largest[0]; i++) {
+        size_t most = largest[i] < 1000 ? MIB(16) : cap;
+        size_t first = take(&count, largest[i], most);
+        give_back(count);
+        if (limit >= MIB(64)) CHECK_AT(first >= (most < limit / 4 ? most : limit / 4), first >> 10);
+        size_t second = take(&count, largest[i], most);
+        give_back(count);
+        CHECK_AT(second >= first - first / 8, second >> 10);
+    }
+}
+
+static void *use_some(void *unused) {
+    size_t size = 16;
+    void *block;
+    while (size < MIB(2) && (block = hak_malloc(size)) != NULL) {
+        memset(block, 1, size);
+        hak_free(block);
+        size *= 2;
+    }
+    return unused;
+}
+
+static void start_threads(void) {
+    pthread_t threads[8];
+    size_t count = 0;
+    while (count < 8 && pthread_create(&threads[count], NULL, use_some, NULL) == 0) count++;
+    while (count > 0) pthread_join(threads[--count], NULL);
+}
+
+static size_t limit_of(int resource) {
+    struct rlimit limit;
+    CHECK_EQ(getrlimit(resource, &limit), 0);
+    return limit.rlim_cur;
+}
+
+static void limit_to(int resource, size_t bytes) {
+    struct rlimit limit = {bytes, bytes};
+    CHECK_EQ(setrlimit(resource, &limit), 0);
+}
+
+HELPER(live_under_an_address_space_limit) {
+    start_threads();
+    use_all_there_is(limit_of(RLIMIT_AS));
+    start_threads();
+}
+
+HELPER(live_under_a_data_limit) {
+    start_threads();
+    use_all_there_is(limit_of(RLIMIT_DATA));
+    start_threads();
+}
+
+static void run_helper(int resource, size_t bytes, const char *helper) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        limit_to(resource, bytes);
+        if (helper) execl("/proc/self/exe", "limits_test", helper, (char *)NULL);
+        if (helper) _exit(126);
+        signal(SIGALRM, SIG_DFL);
+        alarm(CHILD_SECONDS);
+        use_all_there_is(bytes);
+        _exit(0);
+    }
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+    if (status != 0) check_say("     limit %zu MiB: child ended with status %#x", bytes >> 20, status);
+    CHECK_EQ(status, 0);
+}
+
+#define NEEDS_LIMITS()                                                                      \
+    do {                                                                                    \
+        if (CHECK_SHADOWED) SKIP("shadow memory exceeds any limit");                        \
+        if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");                          \
+    } while (0)
+
+TEST(address_space_from_64_mib_to_4_gib) {
+    NEEDS_LIMITS();
+    for (size_t limit = MIB(64); limit <= GIB(4); limit *= 2)
+        run_helper(RLIMIT_AS, limit, "live_under_an_address_space_limit");
+}
+
+/* Too little for anything but refusals. */
+TEST(address_space_of_a_few_mib) {
+    NEEDS_LIMITS();
+    for (size_t limit = MIB(8); limit < MIB(64); limit += MIB(8))
+        run_helper(RLIMIT_AS, limit, "live_under_an_address_space_limit");
+}
+
+TEST(data_from_16_mib_to_1_gib) {
+    NEEDS_LIMITS();
+    for (size_t limit = MIB(16); limit <= GIB(1); limit *= 2)
+        run_helper(RLIMIT_DATA, limit, "live_under_a_data_limit");
+}
+
+/* The limit falls when the allocator has long since reserved what it wanted. What is still free of
+ * that may be used or not: the child only has to behave. */
+TEST(a_limit_set_by_the_process_itself) {
+    NEEDS_LIMITS();
+    hak_free(hak_malloc(MIB(1)));
+    for (size_t limit = MIB(16); limit < MIB(64); limit += MIB(16)) {
+        run_helper(RLIMIT_AS, limit, NULL);
+        run_helper(RLIMIT_DATA, limit, NULL);
+    }
+}
