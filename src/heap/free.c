@@ -7,22 +7,23 @@
 #include "heap/thread.h"
 #include "region/outside.h"
 
-/* Keeps a block of another heap until there are enough to give back together. Lock held; dropped while
- * they are given. */
+/* Keeps a block of another heap until there are enough to give back together. Only the owner touches its
+ * buffer: no lock. */
 static void keep_remote(struct heap *heap, void *block, uint32_t block_bytes) {
-    heap->remote[heap->remote_count++] = block;
+    uint32_t count = atomic_load_explicit(&heap->remote_count, memory_order_relaxed); /* own */
+    heap->remote[count++] = block;
     heap->remote_bytes += block_bytes;
-    if (heap->remote_count < REMOTE_BLOCKS && heap->remote_bytes < REMOTE_BYTES) return;
-    void *blocks[REMOTE_BLOCKS];
-    size_t count = heap->remote_count;
-    for (size_t i = 0; i < count; i++) blocks[i] = heap->remote[i];
-    heap->remote_count = heap->remote_bytes = 0;
-    os_lock_drop(&heap->lock);
-    remote_give(blocks, count);
-    os_lock_take(&heap->lock);
+    if (HAK_UNLIKELY(count == REMOTE_BLOCKS || heap->remote_bytes >= REMOTE_BYTES)) {
+        remote_give(heap->remote, count);
+        heap->remote_bytes = count = 0;
+        span_decay();
+    }
+    /* release: the child of a fork in another thread finds the blocks that the count promises. */
+    atomic_store_explicit(&heap->remote_count, count, memory_order_release);
 }
 
 static void push_own(struct heap *heap, void *block, unsigned class) {
+    os_lock_take(&heap->lock);
     if (!stack_has_room(heap, class)) {
         struct bin *bin = &heap->bins[class];
         bin->recent_spills++;
@@ -31,23 +32,20 @@ static void push_own(struct heap *heap, void *block, unsigned class) {
         if (!stack_has_room(heap, class)) stack_spill(heap, class);
     }
     *heap->front.top[class]++ = block;
+    bool due = heap->ticks++ % TICKS_PER_DECAY == 0;
+    os_lock_drop(&heap->lock);
+    if (due) span_decay();
 }
 
 static void free_small(void *block, uint32_t word) {
     unsigned class = word & WORD_CLASS_MASK;
     struct heap *heap = thread_heap();
-    if (heap == NULL) {
+    if (heap == NULL)
         remote_give(&block, 1);
-        return;
-    }
-    os_lock_take(&heap->lock);
-    if ((word ^ class) == heap_word(heap, 0))
-        push_own(heap, block, class);
-    else
+    else if ((word ^ class) != heap_word(heap, 0))
         keep_remote(heap, block, slab_classes[class].block_bytes);
-    bool due = heap->ticks++ % TICKS_PER_DECAY == 0;
-    os_lock_drop(&heap->lock);
-    if (due) span_decay();
+    else
+        push_own(heap, block, class);
 }
 
 static void free_quietly(void *block, size_t page, uint32_t word) {

@@ -52,8 +52,9 @@ struct heap {
     struct heap *next_idle;
     struct bin bins[SIZE_CLASSES];
 
-    /* Blocks of other heaps, given back together. */
-    uint32_t remote_count;
+    /* Blocks of other heaps, given back together. Only the owner thread touches them, without the lock; and
+     * who outlives it. */
+    _Atomic uint32_t remote_count;
     uint32_t remote_bytes;
     void *remote[REMOTE_BLOCKS];
 

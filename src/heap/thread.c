@@ -70,13 +70,12 @@ static void retire(struct heap *heap, bool stacks) {
     atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
     for (unsigned class = 0; stacks && class < SIZE_CLASSES; class++) stack_empty(heap, class);
     stack_reset_all(heap);
-    void *blocks[REMOTE_BLOCKS];
-    size_t count = heap->remote_count;
-    for (size_t i = 0; i < count; i++) blocks[i] = heap->remote[i];
-    heap->remote_count = heap->remote_bytes = 0;
     bin_hand_over(heap);
     os_lock_drop(&heap->lock);
-    remote_give(blocks, count);
+    /* acquire: pairs with the release in free.c when this is the child of a fork. */
+    remote_give(heap->remote, atomic_load_explicit(&heap->remote_count, memory_order_acquire));
+    heap->remote_bytes = 0;
+    atomic_store_explicit(&heap->remote_count, 0, memory_order_relaxed); /* own by now */
     remote_drain_dead(heap);
     give_idle(heap);
 }

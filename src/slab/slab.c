@@ -136,11 +136,13 @@ size_t slab_put(uint32_t first, void *const *blocks, size_t count) {
     const unsigned shift = shape->inverse_shift; /* held in a register, as is all that the loop needs */
     uint64_t *const words = slab->bits;
 
-    uint64_t word = 0, bits = words[0];
-    uint32_t low_word = slab->low_word;
+    uint64_t number = block_number((uintptr_t)*blocks - start, inverse, shift);
+    if (HAK_UNLIKELY(number >= carved)) report_not_a_block(*blocks, shape->block_bytes);
+    uint64_t word = number / 64, bits = words[word];
+    uint32_t low_word = min_u32(slab->low_word, (uint32_t)word);
     void *const *at = blocks;
     for (void *const *end = blocks + count; at != end; at++) {
-        uint64_t number = block_number((uintptr_t)*at - start, inverse, shift);
+        number = block_number((uintptr_t)*at - start, inverse, shift);
         if (HAK_UNLIKELY(number >= carved)) { /* the next slab's, or nobody's */
             if (HAK_UNLIKELY(lies_in(*at, start, shape))) report_not_a_block(*at, shape->block_bytes);
             break;
@@ -154,7 +156,7 @@ size_t slab_put(uint32_t first, void *const *blocks, size_t count) {
         if (HAK_UNLIKELY(set_bit(&bits, number))) report_double_free(*at, shape->block_bytes);
     }
     words[word] = bits;
-    slab->low_word = min_u32(low_word, (uint32_t)word);
+    slab->low_word = low_word;
     slab->free += (uint32_t)(at - blocks);
     return (size_t)(at - blocks);
 }

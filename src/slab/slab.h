@@ -71,7 +71,8 @@ void slab_release(uint32_t first);
  * ends up nearest to END. Returns how many. Owner's lock. */
 uint32_t slab_take(uint32_t first, void **end, uint32_t want);
 
-/* Puts blocks back: the leading ones of BLOCKS that lie in this slab. Returns how many these were. A block
+/* Puts blocks back: the leading ones of BLOCKS, of which the first lies in this slab, as far as they do. Returns
+ * how many these were. A block
  * that is not in use or not a block ends the process. Owner's lock. */
 size_t slab_put(uint32_t first, void *const *blocks, size_t count);
 

@@ -36,7 +36,7 @@ static void add_heap(struct heap *heap, void *context) {
     bool own = thread_state.front == &heap->front;
     sum->heaps++;
     sum->live_heaps += live;
-    sum->remote_waiting += heap->remote_count;
+    sum->remote_waiting += atomic_load_explicit(&heap->remote_count, memory_order_relaxed);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         const struct bin *bin = &heap->bins[class];
         struct class_sum *into = &sum->classes[class];
