@@ -83,7 +83,7 @@ HAK_EXPORT void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignme
 }
 
 /* The array forms are the same. */
-#define SAME(name, parameters, as) HAK_EXPORT void *name parameters __attribute__((alias(#as), copy(as)));
+#define SAME(name, parameters, as) HAK_EXPORT void *name parameters HAK_ALIAS(as);
 
 SAME(_Znam, (size_t bytes), _Znwm)
 SAME(_ZnamRKSt9nothrow_t, (size_t bytes, const void *nothrow), _ZnwmRKSt9nothrow_t)

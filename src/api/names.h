@@ -9,7 +9,7 @@
 #define HAK_LIBC_NAME(result, name, parameters, hak_name)
 #else
 #define HAK_LIBC_NAME(result, name, parameters, hak_name)                                           \
-    HAK_EXPORT result name parameters __attribute__((alias(#hak_name), copy(hak_name)));
+    HAK_EXPORT result name parameters HAK_ALIAS(hak_name);
 #endif
 
 #endif

@@ -13,6 +13,13 @@
 #define HAK_HIDDEN __attribute__((visibility("hidden")))
 #define HAK_PRINTF(at, first) __attribute__((format(printf, at, first)))
 
+/* Another name takes over the attributes of the function it stands for, where the compiler can. */
+#if __has_attribute(copy)
+#define HAK_ALIAS(function) __attribute__((alias(#function), copy(function)))
+#else
+#define HAK_ALIAS(function) __attribute__((alias(#function)))
+#endif
+
 /* Lines that two processors write must be this far apart: current cores fetch lines in pairs. */
 #define HAK_CACHE_LINE 64
 

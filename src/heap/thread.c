@@ -12,7 +12,10 @@
 /* Fronts of threads without a heap: every operation takes the slow path, which tells them apart. */
 const struct front front_none, front_gone;
 
-_Thread_local struct thread_state thread_state = {.front = (struct front *)&front_none};
+/* Constant all the same: without bounds nothing is ever stored in them. */
+#define FRONT_WITHOUT_HEAP(which) ((struct front *)(uintptr_t)&(which))
+
+_Thread_local struct thread_state thread_state = {.front = FRONT_WITHOUT_HEAP(front_none)};
 
 struct heap commons;
 struct heap_settings heap_settings;
@@ -86,7 +89,7 @@ static void end_heap(void *value) {
     struct heap *heap = value;
     if (thread_state.front != &heap->front || !slow_enter()) return;
     int saved = errno;
-    thread_state.front = (struct front *)&front_gone;
+    thread_state.front = FRONT_WITHOUT_HEAP(front_gone);
     retire(heap, true);
     slow_leave();
     errno = saved;

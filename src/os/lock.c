@@ -6,10 +6,12 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* From the kernel's futex.h, which musl's headers do not bring. */
+enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129 };
 
 /* Holders keep a lock for well under a microsecond: a few reads are worth more than a sleep. */
 enum { SPINS = 64 };

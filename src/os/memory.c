@@ -78,11 +78,12 @@ static bool purge_zeroes(void) {
     int known = atomic_load_explicit(&verdict, memory_order_relaxed); /* the probe may run twice */
     if (known != UNKNOWN) return known == ZEROES;
     size_t page = os_page_bytes();
-    volatile unsigned char *probe = os_map(page, page);
+    void *probe = os_map(page, page);
     if (probe == NULL) return false;
-    *probe = 1;
-    known = madvise((void *)probe, page, MADV_DONTNEED) == 0 && *probe == 0 ? ZEROES : KEEPS;
-    os_unmap((void *)probe, page);
+    volatile unsigned char *byte = probe;
+    *byte = 1;
+    known = madvise(probe, page, MADV_DONTNEED) == 0 && *byte == 0 ? ZEROES : KEEPS;
+    os_unmap(probe, page);
     atomic_store_explicit(&verdict, known, memory_order_relaxed);
     return known == ZEROES;
 }
