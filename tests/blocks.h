@@ -9,8 +9,9 @@
 #ifndef HAK_TESTS_BLOCKS_H
 #define HAK_TESTS_BLOCKS_H
 
+#include "check.h" /* first: it says _GNU_SOURCE */
+
 #include "allocator.h"
-#include "check.h"
 
 #include <fcntl.h>
 
@@ -109,19 +110,21 @@ CHECK_UNUSED static size_t class_sizes(size_t *sizes, size_t most, size_t limit)
     return count;
 }
 
-/* Resident bytes of this process; 0 where /proc cannot be read. */
-CHECK_UNUSED static size_t resident_bytes(void) {
-    char text[128];
+/* A number of pages out of /proc/self/statm, as bytes; 0 where it cannot be read. */
+CHECK_UNUSED static size_t statm_bytes(unsigned field) {
+    char text[128], *at = text;
     int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     if (file < 0) return 0;
     ssize_t length = read(file, text, sizeof text - 1);
     close(file);
     if (length <= 0) return 0;
     text[length] = '\0';
-    char *end;
-    strtoul(text, &end, 10);
-    return (size_t)strtoul(end, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+    while (field-- > 0) strtoul(at, &at, 10);
+    return (size_t)strtoul(at, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
 }
+
+CHECK_UNUSED static size_t address_space_bytes(void) { return statm_bytes(0); }
+CHECK_UNUSED static size_t resident_bytes(void) { return statm_bytes(1); }
 
 /* Resident memory must not have grown by more than SLACK bytes since it was BEFORE. */
 #define CHECK_RESIDENT(before, slack)                                                       \

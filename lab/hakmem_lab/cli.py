@@ -36,14 +36,15 @@ from hakmem_lab.report import (
     Grid,
     figures_grids,
     grids_print,
-    markdown_report,
     reading_lines,
     report_write,
     suite_lines,
+    text_write,
+    warning_lines,
 )
 from hakmem_lab.runner import Arm, Conditions, json_run
 from hakmem_lab.stage import staged
-from hakmem_lab.study import progress_make, study_open
+from hakmem_lab.study import Study, progress_make, study_open
 
 app = typer.Typer(
     add_completion=False,
@@ -53,7 +54,7 @@ app = typer.Typer(
     help="The laboratory: hakmem beside other allocators, so that noise is never called a win.",
 )
 
-TABLE_WIDTH = 120
+TABLE_WIDTH = 150
 """Where the output is not a terminal."""
 
 BuildOption = Annotated[
@@ -100,20 +101,19 @@ def figures(
     command = f"./hakmem figures {_settings_text(settings)} --peers {peers} --seed {seed}"
     if only:
         command += f" --only '{only}'"
-    with study_open(checkout, "figures", report, seed) as study:
+    with study_open(checkout, "figures", seed) as study:
         hakmem, *others = study.peers(["hakmem", *_words(peers)])
         source = provenance.collect(checkout, command, cells[0].program, [hakmem, *others])
         measured = study.cells_measure(cells, hakmem, others, settings)
     grids = figures_grids(measured)
-    means = suite_lines(measured, seed)
-    _print(grids, [*means, f"samples: {checkout.shown(study.sample_paths[0])}"])
+    means = [*warning_lines(measured, len(cpus_allowed())), *suite_lines(measured, seed)]
+    _print(grids, [*means, _samples_text(study)])
     if report is not None:
         notes = [*means, *reading_lines(measured)]
-        samples = report.with_suffix(".csv").name
-        report_write(report, markdown_report("First figures", source, notes, grids, samples))
+        report_write(report, "First figures", source, notes, grids, study.samples.path)
     if json_file is not None:
         content = {"provenance": asdict(source)} | _figures_content(measured)
-        report_write(json_file, json.dumps(content, indent=2, default=str) + "\n")
+        text_write(json_file, json.dumps(content, indent=2, default=str) + "\n")
     if measured.missed:
         raise typer.Exit(1)
 
@@ -134,7 +134,7 @@ def faults(
     settings = _settings(budget, margin, confidence)
     command = f"./hakmem faults {_settings_text(settings)} --seed {seed}"
     notes: list[str] = []
-    with study_open(checkout, "faults", report, seed) as study:
+    with study_open(checkout, "faults", seed) as study:
         hakmem, *others = study.peers(["hakmem", "glibc", "mimalloc3"])
         source = provenance.collect(checkout, command, "cold_start", [hakmem, *others])
         counted = [faults_measure(study.stage, peer, study.rng) for peer in [hakmem, *others]]
@@ -145,13 +145,12 @@ def faults(
             starts = study.cells_measure([PROCESS_START], hakmem, others, settings)
             checks += _start_checks(starts)
             grids += figures_grids(starts)
-            notes += reading_lines(starts)
+            notes += [*warning_lines(starts, len(cpus_allowed())), *reading_lines(starts)]
     grids.insert(0, checks_grid(checks))
-    _print(grids, [f"samples: {checkout.shown(study.sample_paths[0])}"])
+    _print(grids, [_samples_text(study)] if timing else [])
     if report is not None:
         title = "Page faults and process start"
-        samples = report.with_suffix(".csv").name
-        report_write(report, markdown_report(title, source, notes, grids, samples))
+        report_write(report, title, source, notes, grids, study.samples.path)
     if any(check.state == "missed" for check in checks):
         raise typer.Exit(1)
 
@@ -234,6 +233,10 @@ def _settings_text(settings: Settings) -> str:
         f"--budget {budget.seconds_per_comparison:g} --margin {100 * settings.margin:g}"
         f" --confidence {100 * budget.confidence:g}"
     )
+
+
+def _samples_text(study: Study) -> str:
+    return f"samples: {study.checkout.shown(study.samples.path)}"
 
 
 def _start_checks(starts: Figures) -> list[Check]:

@@ -3,7 +3,8 @@
 A pair of malloc and free: a loop of N pairs and one of 2N; the difference is N pairs, without start-up.
 A passage through refill and spill: bursts of B and of 2B blocks, both deeper than any cache, each run for C
 and for 2C cycles; the difference per cycle is B further blocks, each of which was refilled and spilled once,
-and what it costs beyond a plain pair is the passage.
+and what it costs beyond a plain pair is the passage. It includes a slab's share of being made and given back,
+which is one in a thousand blocks at 64 bytes and one in sixty at 1024.
 """
 
 from __future__ import annotations
@@ -75,17 +76,14 @@ def instructions_grid(measured: Sequence[Instructions]) -> Grid:
 
 
 def instructions_checks(measured: Sequence[Instructions]) -> list[Check]:
-    worst_pair = max(measured, key=lambda one: one.pair)
-    worst_passage = max(measured, key=lambda one: one.passage)
-    return [
-        Check.at_most(
-            f"instructions of a malloc and free pair (worst at {worst_pair.size} B)",
-            round(worst_pair.pair, 1),
-            PAIR_LIMIT,
-        ),
-        Check.at_most(
-            f"instructions of one block's refill and spill besides (worst at {worst_passage.size} B)",
-            round(worst_passage.passage, 1),
-            PASSAGE_LIMIT,
-        ),
+    pairs = [
+        Check.at_most(f"malloc and free of {one.size} B: instructions", round(one.pair, 1), PAIR_LIMIT)
+        for one in measured
     ]
+    passages = [
+        Check.at_most(
+            f"refill and spill of {one.size} B besides: instructions", round(one.passage, 1), PASSAGE_LIMIT
+        )
+        for one in measured
+    ]
+    return pairs + passages

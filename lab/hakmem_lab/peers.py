@@ -91,8 +91,8 @@ def _download(pinned: Pinned, folder: Path) -> Path:
         raise LabError(f"{pinned.name}: no answer from pip in {DOWNLOAD_SECONDS} s") from None
     archives = sorted(folder.glob("*.whl"))
     if done.returncode != 0 or not archives:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        reason = lines[-1] if lines else f"pip exited with {done.returncode}"
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
+        reason = errors[-1].removeprefix("ERROR: ") if errors else f"pip exited with {done.returncode}"
         raise LabError(f"{pinned.name} ({pinned.package} {pinned.version}) cannot be had: {reason}")
     return archives[0]
 

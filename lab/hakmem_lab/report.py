@@ -169,6 +169,18 @@ def suite_lines(figures: Figures, seed: int) -> list[str]:
     return lines
 
 
+def warning_lines(figures: Figures, processors: int) -> list[str]:
+    """What was measured in other circumstances than it was meant for."""
+    crowded = {one.cell.name: one.cell.threads for one in figures.results if one.cell.threads > processors}
+    lines = [
+        f"{name}: its {threads} threads had to share {processors} processor{'s'[: processors - 1]}."
+        for name, threads in crowded.items()
+    ]
+    if any(one.disturbed >= one.estimate.pairs for one in figures.results):
+        lines.append("The machine was busy: in some cells all pairs were disturbed.")
+    return lines
+
+
 def reading_lines(figures: Figures) -> list[str]:
     settings = figures.settings
     budget = settings.budget
@@ -197,15 +209,33 @@ def markdown_report(
     title: str, provenance: Provenance, notes: Sequence[str], grids: Sequence[Grid], samples: str
 ) -> str:
     head = Grid("", ("what", "value"), tuple(provenance.rows()), text_columns=2)
-    parts = [f"# {title}", "*Generated; do not edit.*", head.markdown()]
-    parts += notes[:]
+    parts = [f"# {title}", "*Generated; do not edit.*", head.markdown(), *notes]
     for grid in grids:
-        parts += [f"## {grid.title}", grid.markdown()]
-    parts.append(f"Raw samples: [{samples}]({samples}), one row for each process.")
+        if grid.rows:
+            parts += [f"## {grid.title}", grid.markdown()]
+    if samples:
+        parts.append(f"Raw samples: [{samples}]({samples}), one row for each process.")
     return "\n\n".join(parts) + "\n"
 
 
-def report_write(path: Path, text: str) -> None:
+def report_write(
+    path: Path,
+    title: str,
+    provenance: Provenance,
+    notes: Sequence[str],
+    grids: Sequence[Grid],
+    samples: Path,
+) -> None:
+    """The report, and its samples beside it."""
+    beside = path.with_suffix(".csv")
+    kept = samples.exists()
+    text = markdown_report(title, provenance, notes, grids, beside.name if kept else "")
+    text_write(path, text)
+    if kept:
+        text_write(beside, samples.read_text())
+
+
+def text_write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -7,6 +7,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from hakmem_lab.errors import LabError
 from hakmem_lab.pairs import Pair
@@ -38,15 +39,15 @@ COLUMNS = (
 
 
 class SampleWriter:
-    def __init__(self, paths: list[Path]) -> None:
-        self._paths = paths
-        self._files = [path.open("w", newline="") for path in paths]
-        self._writers = [csv.writer(file, lineterminator="\n") for file in self._files]
-        self._write(COLUMNS)
+    """Opens its file with the first sample, so that a study that never began leaves nothing behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: TextIO | None = None
 
     def close(self) -> None:
-        for file in self._files:
-            file.close()
+        if self._file is not None:
+            self._file.close()
 
     def keep(self, cell: str, pair: Pair) -> None:
         comparison = pair.comparison
@@ -82,19 +83,20 @@ class SampleWriter:
         )
 
     def _write(self, row: Sequence[object]) -> None:
-        for path, file, writer in zip(self._paths, self._files, self._writers, strict=True):
-            try:
-                writer.writerow(row)
-                file.flush()
-            except OSError as error:
-                raise LabError(f"cannot write {path.name}: {error.strerror}") from error
+        try:
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self.path.open("w", newline="")
+                csv.writer(self._file, lineterminator="\n").writerow(COLUMNS)
+            csv.writer(self._file, lineterminator="\n").writerow(row)
+            self._file.flush()
+        except OSError as error:
+            raise LabError(f"cannot write {self.path.name}: {error.strerror}") from error
 
 
 @contextmanager
-def sample_writer(paths: list[Path]) -> Iterator[SampleWriter]:
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    writer = SampleWriter(paths)
+def sample_writer(path: Path) -> Iterator[SampleWriter]:
+    writer = SampleWriter(path)
     try:
         yield writer
     finally:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -38,7 +37,6 @@ class Study:
     rng: random.Random
     progress: Progress
     samples: SampleWriter
-    sample_paths: tuple[Path, ...]
 
     def peers(self, names: Iterable[str]) -> list[Peer]:
         """Each from its staged copy; a peer that cannot be had ends the study before it begins."""
@@ -83,17 +81,13 @@ def progress_make() -> Progress:
 
 
 @contextmanager
-def study_open(checkout: Checkout, kind: str, report: Path | None, seed: int) -> Iterator[Study]:
-    """Samples go to bench_results/KIND/TIME/ and, with a report, beside it too."""
+def study_open(checkout: Checkout, kind: str, seed: int) -> Iterator[Study]:
+    """Samples go to bench_results/KIND/TIME/."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    paths = [checkout.root / "bench_results" / kind / moment / "samples.csv"]
-    if report is not None:
-        paths.append(report.with_suffix(".csv"))
+    path = checkout.root / "bench_results" / kind / moment / "samples.csv"
     try:
-        with staged(checkout) as stage, sample_writer(paths) as samples, progress_make() as shown:
-            store = PeerStore(checkout)
-            rng = random.Random(seed)
-            yield Study(checkout, stage, store, rng, shown, samples, tuple(paths))
+        with staged(checkout) as stage, sample_writer(path) as samples, progress_make() as shown:
+            yield Study(checkout, stage, PeerStore(checkout), random.Random(seed), shown, samples)
     except KeyboardInterrupt:
-        where = checkout.shown(paths[0])
-        raise RunInterruptedError(f"interrupted; what was measured is in {where}") from None
+        kept = f"; what was measured is in {checkout.shown(path)}" if path.exists() else ""
+        raise RunInterruptedError(f"interrupted{kept}") from None

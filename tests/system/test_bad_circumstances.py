@@ -152,9 +152,10 @@ def test_descriptors_are_all_closed_before_the_end(build: Build) -> None:
     assert result.returncode == 0
 
 
-def test_no_descriptor_to_be_had(build: Build) -> None:
-    result = on_hakmem(build, "-n 3", "sh", "-c", "echo served")
-    assert result.returncode in (0, 125)
+def test_hardly_a_descriptor_to_be_had(build: Build) -> None:
+    """Four are what the loader needs; the fifth is for the launcher's and the library's own files."""
+    result = on_hakmem(build, "-n 5", "sh", "-c", "echo served")
+    assert (result.returncode, result.stdout) == (0, "served\n"), result.stderr
 
 
 def test_unknown_options_are_named_and_ignored(build: Build) -> None:

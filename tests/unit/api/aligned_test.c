@@ -2,10 +2,9 @@
  * wrong alignments, overflow.
  *
  * Planted defects it was seen to catch:
- *   alignments above 4096 ignored                 every_power_to_one_gib
- *   aligned by moving a pointer into a block
- *   that is too small                             mixed_alignments_keep_their_contents
- *   an aligned block is not freed                 large_alignments_come_back
+ *   alignments above 4096 ignored                 every_power_to_one_gib, mixed_alignments_...
+ *   an aligned block is not freed                 aligned_small_blocks_come_back
+ *   size and alignment wrap when added            impossible_aligned_sizes_fail_with_enomem
  *   posix_memalign writes the pointer on failure  posix_memalign_failure_touches_nothing
  *   alignment 3 accepted                          aligned_alloc_refuses_what_is_no_power
  */

@@ -1,8 +1,8 @@
 /* calloc_test.c - calloc: zero whatever the memory held before, the exact product, overflow.
  *
  * Planted defects it was seen to catch:
- *   no clearing of reused blocks         every_class_is_zero_after_dirty_reuse
- *   no clearing of reused spans          spans_are_zero_after_dirty_reuse, pieces_of_dirty_spans_...
+ *   no clearing of reused blocks         every_class_..., aligned_blocks_..., what_a_dead_thread_...
+ *   no clearing of reused spans          spans_..., tails_of_shrunk_blocks_..., zero_after_any_history
  *   clearing one word too few            every_class_is_zero_after_dirty_reuse
  *   the product is not checked           overflow_fails_with_enomem
  *   the product is rounded before use    the_product_is_exact

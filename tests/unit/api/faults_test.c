@@ -9,12 +9,13 @@
  * 200; beyond 24 in growing steps, or every k with --scale=2.
  *
  * Planted defects it was seen to catch:
- *   a refused mmap is not noticed             every sweep: a child dies by SIGSEGV
- *   a refusal loses errno or gives EINVAL     every sweep
- *   a refused munmap reports through errno    frees_keep_errno
- *   a refusal is remembered for ever          every sweep, after the fault is lifted
- *   a realloc that fails frees its block      the_kth_failure_...
- *   memory is lost when advice is refused     refused_returns_lose_no_memory
+ *   a refused mmap or mprotect is not noticed   their sweeps, both starts: a child dies by SIGSEGV
+ *   a refusal gives EINVAL                      the same
+ *   refused advice reaches errno                the sweep of madvise, refused_returns_...
+ *   a refused start is remembered for ever      the sweep of mmap, after the fault is lifted
+ *   a realloc that fails frees its block        the sweeps for ever
+ *   memory is lost when advice is refused       refused_returns_lose_no_memory
+ *   pages are lost when commitment is refused   refused_commitment_loses_no_address_space
  */
 #include "../../faults/fail_calls.h"
 #include "blocks.h"
@@ -271,6 +272,33 @@ TEST(refused_returns_lose_no_memory) {
         kind = kinds[i];
         run_child(churn_without_returns);
     }
+}
+
+/* Nothing can be had beyond what is committed. A range that is lost at each refusal shows in the
+ * reserved address space, or in the strict workload afterwards. */
+static void ask_in_vain(void) {
+    static const size_t sizes[] = {MIB(4), 100, KIB(64), KIB(300), 5000};
+    strict = true;
+    run_workload();
+    strict = false;
+    fail_arm(FAIL_ANY, 1, true, 0);
+    size_t before = address_space_bytes();
+    for (size_t i = 0; i < (CHECK_SHADOWED ? 3000 : 30000); i++) {
+        errno = 0;
+        void *block = hak_malloc(sizes[i % 5]);
+        if (block == NULL) CHECK_EQ(errno, ENOMEM);
+        hak_free(block);
+    }
+    CHECK(address_space_bytes() <= before + MIB(64));
+    run_strictly_without_fault();
+    CHECK(CHECK_SHADOWED || address_space_bytes() <= before + MIB(512));
+}
+
+TEST(refused_commitment_loses_no_address_space) {
+    kind = FAIL_ANY;
+    at = 1;
+    ever = true;
+    run_child(ask_in_vain);
 }
 
 /* The shim itself: a direct call is counted and fails at its turn. */

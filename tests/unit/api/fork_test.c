@@ -4,7 +4,7 @@
  * Planted defects it was seen to catch:
  *   no atfork handlers (a lock stays taken)  fork_while_another_thread_allocates: watchdog
  *   the child forgets all blocks             the_child_owns_all_blocks
- *   handlers registered too early or late    *_atfork_handlers_may_allocate: watchdog
+ *   handlers registered at the first malloc  early_atfork_handlers_may_allocate: watchdog
  */
 #include "blocks.h"
 

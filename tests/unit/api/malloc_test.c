@@ -4,7 +4,7 @@
  * Planted defects it was seen to catch:
  *   8-byte alignment of small blocks    every_size_is_aligned_and_large_enough
  *   classes one byte too small          every_size_is_aligned_and_large_enough
- *   usable size 16 bytes too long       neighbours_of_every_class_keep_their_contents
+ *   usable size 16 bytes too long       neighbours_of_every_class_..., _span_size_keep_their_contents
  *   a block handed out twice            mixed_blocks_keep_their_contents, zero_size_blocks_...
  *   a free that loses blocks            freed_memory_is_reused_in_any_order
  *   size arithmetic that wraps          impossible_sizes_fail_with_enomem

@@ -4,8 +4,8 @@
  * signals into malloc itself is tests/stress/signal_storm.c.
  *
  * Planted defects it was seen to catch:
- *   a block handed out twice                      the_handler_and_its_thread_share_blocks
- *   a heap made in a handler is not the thread's  the_handler_is_the_first_to_allocate: resident
+ *   a block handed out twice   the_handler_and_its_thread_share_blocks, a_fault_handler_...
+ *   a free that loses blocks   the_handler_is_the_first_to_allocate
  */
 #include "blocks.h"
 
@@ -153,7 +153,7 @@ static _Thread_local void *made_by_handler;
 
 static void first_allocation(int signal_number) {
     (void)signal_number;
-    made_by_handler = hak_malloc(1000);
+    made_by_handler = hak_malloc(16000);
     handled_here = 1;
 }
 
@@ -161,11 +161,11 @@ static void *be_interrupted(void *unused) {
     CHECK_EQ(pthread_kill(pthread_self(), SIGUSR2), 0);
     CHECK_EQ(handled_here, 1);
     CHECK(made_by_handler != NULL);
-    block_fill(made_by_handler, 1000, 1);
-    void *other = hak_malloc(1000);
+    block_fill(made_by_handler, 16000, 1);
+    void *other = hak_malloc(16000);
     CHECK(other != NULL && other != made_by_handler);
-    block_fill(other, 1000, 2);
-    CHECK(block_holds(made_by_handler, 1000, 1));
+    block_fill(other, 16000, 2);
+    CHECK(block_holds(made_by_handler, 16000, 1));
     hak_free(other);
     hak_free(made_by_handler);
     return unused;

@@ -2,11 +2,9 @@
  * destructors, and threads that never began.
  *
  * Planted defects it was seen to catch:
- *   a thread's cache is lost at its end        a_hundred_thousand_short_threads_..., memory_freed_...
- *   live blocks are reused when the owner ends blocks_outlive_their_thread
- *   memory of the dead is never taken over     half_empty_memory_of_the_dead_is_taken_over
- *   an operation after the thread's heap is
- *   gone leaks or crashes                      destructors_allocate_and_free
+ *   a free that loses blocks        a_hundred_thousand_short_threads_..., destructors_...
+ *   a remote free that loses them   memory_freed_after_..., half_empty_memory_of_the_dead_...
+ *   a block handed out twice        blocks_outlive_their_thread, destructors_allocate_and_free
  */
 #include "blocks.h"
 

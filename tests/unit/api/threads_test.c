@@ -7,7 +7,7 @@
  * Planted defects it was seen to catch:
  *   a remote free is forgotten              memory_freed_elsewhere_is_reused
  *   a remote free gives the block twice     every test with a pipeline or slots
- *   malloc without its lock                 every test with a pipeline or slots; TSan: a race
+ *   malloc without its lock                 pipelines with two producers, four_threads_...
  *   a thread whose first operation is a
  *   free crashes                            the_first_operation_may_be_any
  */

@@ -1,0 +1,30 @@
+"""The tests of the laboratory: the package beside them, and the programs of a build."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis.configuration import set_hypothesis_home_dir
+
+ROOT = Path(__file__).resolve().parents[2]
+for folder in (ROOT / "lab", ROOT / "lab" / "tests"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+# The same examples everywhere, and nothing left behind beside the sources.
+set_hypothesis_home_dir(ROOT / ".tools" / "hypothesis")
+settings.register_profile("checkout", derandomize=True, database=None, deadline=None)
+settings.load_profile("checkout")
+
+
+@pytest.fixture(scope="session")
+def build() -> Path:
+    """A build directory with bench/ in it: HAKMEM_BUILD_DIR, or build/."""
+    folder = Path(os.environ.get("HAKMEM_BUILD_DIR", ROOT / "build"))
+    if not (folder / "bench" / "random_mixed").is_file():
+        pytest.skip("the workloads are not built: ./hakmem build")
+    return folder

@@ -1,0 +1,78 @@
+/* signal_storm.c - OPTIONAL: a handler that allocates interrupts malloc and free themselves.
+ *
+ *     signal_storm [SECONDS [SEED [HERTZ]]]        default 3 1 1000
+ *
+ * POSIX leaves such a program undefined, and glibc may hang in it: malloc is not async-signal-safe.
+ * Profilers do it all the same. Only one thing is asked here: the process must not hang. Contents are
+ * not checked, and if hakmem ends the child with its own report, that is an end. The child's fate is
+ * printed; exit status 1 means that it hung.
+ *
+ * Planted defect it was seen to catch: a lock that the handler's own thread holds.
+ */
+#define CHECK_NO_MAIN
+#include "blocks.h"
+
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { SLOTS = 500, HELD = 16 };
+
+static volatile sig_atomic_t handled;
+static volatile size_t progress;
+
+static void allocate_in_handler(int signal_number) {
+    static void *held[HELD];
+    int saved = errno;
+    for (size_t i = 0; i < HELD; i++) held[i] = hak_malloc(((size_t)handled * 37 + i * 113) % 5000);
+    for (size_t i = 0; i < HELD; i++) hak_free(held[i]);
+    handled++;
+    (void)signal_number;
+    errno = saved;
+}
+
+static void be_stormed(size_t seconds, uint64_t seed, long hertz) {
+    static void *slots[SLOTS];
+    struct rlimit no_core = {0, 0};
+    struct itimerval every = {{0, 1000000 / hertz}, {0, 1000000 / hertz}};
+    struct sigaction action;
+    struct rng rng = {seed};
+    setrlimit(RLIMIT_CORE, &no_core);
+    memset(&action, 0, sizeof action);
+    action.sa_handler = allocate_in_handler;
+    action.sa_flags = SA_RESTART;
+    CHECK_EQ(sigaction(SIGPROF, &action, NULL), 0);
+    CHECK_EQ(setitimer(ITIMER_PROF, &every, NULL), 0);
+    for (time_t end = time(NULL) + (time_t)seconds; time(NULL) < end;) {
+        for (size_t i = 0; i < 2000; i++) {
+            size_t slot = rng_below(&rng, SLOTS);
+            hak_free(slots[slot]);
+            slots[slot] = hak_malloc(rng_below(&rng, 5000));
+            progress++;
+        }
+    }
+    check_say("signal_storm: %zu operations, %ld interruptions", (size_t)progress, (long)handled);
+    _exit(0);
+}
+
+int main(int argc, char **argv) {
+    size_t seconds = argc > 1 ? strtoul(argv[1], NULL, 0) : 3;
+    uint64_t seed = argc > 2 ? strtoul(argv[2], NULL, 0) : 1;
+    long hertz = argc > 3 ? strtol(argv[3], NULL, 0) : 1000;
+    int status = 0;
+    check_now.name = "signal_storm";
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        signal(SIGALRM, SIG_DFL);
+        alarm((unsigned)seconds + 20);
+        be_stormed(seconds, seed, hertz);
+    }
+    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+    bool hung = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
+    check_say("signal_storm: the child %s, status %#x",
+              hung ? "hung" : status == 0 ? "ended well" : "was ended", (unsigned)status);
+    return hung ? 1 : 0;
+}

@@ -1,0 +1,92 @@
+/* depth_test.c - the rule for a bin's depth: a table of cases, and what must hold for all.
+ *
+ * Planted defects it was seen to catch:
+ *   a swing is required to have two refills      decisions, a_producer_settles_at_a_batch
+ *   batches grow without end                     a_producer_settles_at_a_batch
+ *   the doubled depth may pass the bound         decisions, never_beyond_the_bound
+ *   the first depth is not bounded below         first_and_most
+ */
+#include "ace/depth.h"
+#include "base/size_classes.h"
+#include "blocks.h"
+
+TEST(first_and_most) {
+    uint32_t first_before = UINT32_MAX, most_before = UINT32_MAX;
+    for (size_t bytes = 16; bytes <= SMALL_MAX_BYTES; bytes += 16) {
+        uint32_t first = ace_depth_first(bytes), most = ace_depth_most(bytes);
+        CHECK_AT(first >= 4 && first <= 32, bytes);
+        CHECK_AT(most >= first && most <= 8192, bytes);
+        /* More than the least is only held of what costs little. */
+        CHECK_AT(first == 4 || first * bytes <= KIB(16), bytes);
+        CHECK_AT(most == 4 || most * bytes <= (bytes < 1024 ? KIB(512) : KIB(64)), bytes);
+        CHECK_AT(first <= first_before && most <= most_before, bytes);
+        first_before = first;
+        most_before = most;
+    }
+    CHECK_EQ(ace_depth_first(16), 32);
+    CHECK_EQ(ace_depth_first(1024), 16);
+    CHECK_EQ(ace_depth_first(65536), 4);
+    CHECK_EQ(ace_depth_most(16), 8192);
+    CHECK_EQ(ace_depth_most(256), 2048);
+    CHECK_EQ(ace_depth_most(1024), 64);
+    CHECK_EQ(ace_depth_most(65536), 4);
+}
+
+TEST(decisions) {
+    static const struct {
+        struct ace_depth_input in;
+        uint32_t depth;
+        enum ace_depth_reason reason;
+    } cases[] = {
+        {{32, 8192, 0, 0}, 32, ACE_DEPTH_KEEP},       {{32, 8192, 1, 0}, 32, ACE_DEPTH_KEEP},
+        {{32, 8192, 2, 0}, 32, ACE_DEPTH_KEEP},       {{32, 8192, 0, 2}, 32, ACE_DEPTH_KEEP},
+        {{32, 8192, 3, 0}, 64, ACE_DEPTH_BATCH},      {{32, 8192, 0, 3}, 64, ACE_DEPTH_BATCH},
+        {{32, 8192, 1, 1}, 64, ACE_DEPTH_SWING},      {{127, 8192, 9, 0}, 254, ACE_DEPTH_BATCH},
+        {{128, 8192, 99, 0}, 128, ACE_DEPTH_KEEP},    {{128, 8192, 0, 99}, 128, ACE_DEPTH_KEEP},
+        {{128, 8192, 1, 1}, 256, ACE_DEPTH_SWING},    {{5000, 8192, 1, 1}, 8192, ACE_DEPTH_SWING},
+        {{8192, 8192, 50, 50}, 8192, ACE_DEPTH_KEEP}, {{4, 6, 3, 0}, 6, ACE_DEPTH_BATCH},
+        {{4, 4, 9, 9}, 4, ACE_DEPTH_KEEP},            {{9, 4, 9, 9}, 9, ACE_DEPTH_KEEP},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ace_depth_decision next = ace_depth_next(cases[i].in);
+        CHECK_AT(next.depth == cases[i].depth, i);
+        CHECK_AT(next.reason == cases[i].reason, i);
+    }
+}
+
+/* From any depth, with any counters: a bin grows to at most twice, never shrinks, has a reason when it
+ * grows and none when it does not; and more misses never mean a smaller depth. */
+TEST(never_beyond_the_bound) {
+    struct rng rng = {check_now.seed};
+    for (size_t i = 0; i < 200000; i++) {
+        struct ace_depth_input in = {.most = 1 + (uint32_t)rng_below(&rng, 8192),
+                                     .refills = (uint32_t)rng_below(&rng, 6),
+                                     .spills = (uint32_t)rng_below(&rng, 6)};
+        in.depth = 1 + (uint32_t)rng_below(&rng, in.most);
+        struct ace_depth_decision next = ace_depth_next(in);
+        CHECK_AT(next.depth <= in.most, i);
+        CHECK_AT(next.depth >= in.depth && next.depth <= 2 * in.depth, i);
+        CHECK_AT((next.depth != in.depth) == (next.reason != ACE_DEPTH_KEEP), i);
+        CHECK_AT(in.refills + in.spills != 0 || next.depth == in.depth, i);
+        struct ace_depth_input more = in;
+        if (i % 2) more.refills++;
+        else more.spills++;
+        CHECK_AT(ace_depth_next(more).depth >= next.depth, i);
+    }
+}
+
+/* One that only takes, or only gives, gains nothing from a deep bin. */
+TEST(a_producer_settles_at_a_batch) {
+    for (int gives = 0; gives < 2; gives++) {
+        struct ace_depth_input in = {.depth = ace_depth_first(64), .most = ace_depth_most(64)};
+        for (int miss = 0; miss < 10000; miss++) {
+            if (gives) in.spills++;
+            else in.refills++;
+            struct ace_depth_decision next = ace_depth_next(in);
+            if (next.depth == in.depth) continue;
+            in.depth = next.depth;
+            in.refills = in.spills = 0;
+        }
+        CHECK_EQ(in.depth, 128);
+    }
+}

@@ -1,0 +1,70 @@
+/* size_classes_test.c - the table of block sizes as the library was compiled with it. What follows from
+ * the sizes is computed here again; tests/system/test_size_classes.py reads the text.
+ *
+ * Planted defects it was seen to catch:
+ *   a lookup row that begins one too early       a_request_gets_the_smallest_class_that_holds_it
+ *   a class of 176 bytes made 168                blocks_are_naturally_aligned, others
+ *   one block too many in a slab                 slabs_hold_their_blocks
+ */
+#include "base/size_classes.h"
+#include "blocks.h"
+#include "heap/front.h"
+
+struct row {
+    unsigned class;
+    size_t bytes, pages, blocks;
+};
+#define ROW(class, bytes, pages, blocks, multiplier, shift) {class, bytes, pages, blocks},
+static const struct row rows[] = {SIZE_CLASS_TABLE(ROW)};
+
+TEST(classes_rise) {
+    CHECK_EQ(sizeof rows / sizeof rows[0], SIZE_CLASSES);
+    CHECK_EQ(rows[0].bytes, SMALLEST_BLOCK_BYTES);
+    CHECK_EQ(rows[SIZE_CLASSES - 1].bytes, SMALL_MAX_BYTES);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        CHECK_EQ(rows[class].class, class);
+        CHECK_EQ(rows[class].bytes % SMALLEST_BLOCK_BYTES, 0);
+        if (class != 0) CHECK(rows[class].bytes > rows[class - 1].bytes);
+    }
+}
+
+TEST(a_request_gets_the_smallest_class_that_holds_it) {
+    unsigned class = 0;
+    for (size_t n = 0; n <= SMALL_MAX_BYTES; n++) {
+        while (rows[class].bytes < n) class++;
+        CHECK_AT(size_class_of(n) == class, n);
+    }
+}
+
+/* Aligned requests are rounded up to a multiple of the alignment and then need nothing else. */
+TEST(blocks_are_naturally_aligned) {
+    for (size_t alignment = 1; alignment <= SMALL_MAX_BYTES; alignment *= 2)
+        for (size_t n = alignment; n <= SMALL_MAX_BYTES; n += alignment)
+            CHECK_AT(rows[size_class_of(n)].bytes % alignment == 0, n);
+}
+
+TEST(slabs_hold_their_blocks) {
+    size_t most_pages = 0, most_words = 0;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        size_t slab_bytes = rows[class].pages * PAGE_BYTES;
+        CHECK_EQ(rows[class].blocks, slab_bytes / rows[class].bytes);
+        CHECK_AT(rows[class].blocks >= 8, class);
+        if (rows[class].pages > most_pages) most_pages = rows[class].pages;
+        if ((rows[class].blocks + 63) / 64 > most_words) most_words = (rows[class].blocks + 63) / 64;
+    }
+    CHECK_EQ(most_pages, SLAB_MAX_PAGES);
+    CHECK_EQ(most_words, SLAB_MAX_WORDS);
+}
+
+TEST(little_is_wasted) {
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        size_t slab_bytes = rows[class].pages * PAGE_BYTES;
+        size_t tail = slab_bytes - rows[class].blocks * rows[class].bytes;
+        CHECK_AT(tail * 1000 < slab_bytes * 16, class);
+        /* Inside a block: at most a fifth, an eighth below 4 KiB, beyond the steps of 16 bytes. */
+        if (rows[class].bytes <= 128) continue;
+        size_t worst = rows[class].bytes - rows[class - 1].bytes - 1;
+        size_t share = rows[class].bytes <= 4096 ? 8 : 5;
+        CHECK_AT(worst * share < rows[class].bytes, class);
+    }
+}

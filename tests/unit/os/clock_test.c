@@ -1,0 +1,48 @@
+/* clock_test.c - the clock that decay goes by, beside the exact one.
+ *
+ * Planted defects it was seen to catch:
+ *   microseconds, or seconds, for milliseconds   it_runs_with_the_monotonic_clock
+ *   time since 1970 (CLOCK_REALTIME_COARSE)      it_runs_with_the_monotonic_clock
+ */
+#include "blocks.h"
+#include "os/os.h"
+
+#include <time.h>
+
+static uint64_t exact_ms(void) {
+    struct timespec now;
+    CHECK_EQ(clock_gettime(CLOCK_MONOTONIC, &now), 0);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* A tick of the coarse clock is at most 10 ms; it is never ahead of the exact one. */
+TEST(it_runs_with_the_monotonic_clock) {
+    uint64_t start = exact_ms(), seen = 0, changes = 0;
+    errno = 4711;
+    while (exact_ms() < start + 120) {
+        uint64_t before = exact_ms(), now = os_clock_ms(), after = exact_ms();
+        CHECK_AT(now <= after, now);
+        CHECK_AT(now + 25 >= before, now);
+        CHECK_AT(now >= seen, now);
+        changes += now != seen;
+        seen = now;
+    }
+    CHECK(changes >= 5);
+    CHECK_EQ(errno, 4711);
+}
+
+static void *read_often(void *unused) {
+    uint64_t seen = 0;
+    for (int i = 0; i < 100000; i++) {
+        uint64_t now = os_clock_ms();
+        CHECK(now >= seen);
+        seen = now;
+    }
+    return unused;
+}
+
+TEST(it_never_goes_back_in_any_thread) {
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) CHECK_EQ(pthread_create(&threads[i], NULL, read_often, NULL), 0);
+    for (int i = 0; i < 3; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+}

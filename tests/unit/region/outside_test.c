@@ -1,0 +1,165 @@
+/* outside_test.c - blocks that do not lie in the window.
+ *
+ * Planted defects it was seen to catch:
+ *   a slot is emptied without the exchange       of_two_that_unmap_one_wins
+ *   find looks at the first table only           more_than_the_first_table_holds
+ *   a block that cannot be remembered is kept    refusals_lose_nothing
+ *   the alignment is dropped                     every_alignment
+ *   unmapped before its slot is empty            threads_keep_theirs_apart
+ */
+#include "blocks.h"
+#include "faults/fail_calls.h"
+#include "os/os.h"
+#include "region/outside.h"
+
+enum { THREADS = 4, MANY = 6000 };
+
+static uint64_t mapped_bytes(void) {
+    return atomic_load(&os_counters.reserved_bytes) - atomic_load(&os_counters.unmapped_bytes);
+}
+
+TEST(a_block_and_its_end) {
+    size_t page = os_page_bytes();
+    const size_t sizes[] = {0, 1, 16, page - 1, page, page + 1, MIB(3), MIB(3) + 5};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint64_t before = mapped_bytes();
+        char *block = outside_map(sizes[i], 16);
+        CHECK_AT(block != NULL, sizes[i]);
+        size_t usable = outside_bytes(block);
+        CHECK_AT(usable >= sizes[i] && usable > 0 && usable < sizes[i] + 2 * page, sizes[i]);
+        CHECK(block_is_zero(block, usable));
+        memset(block, 'x', usable);
+        CHECK_EQ(outside_bytes(block + 1), 0);
+        CHECK_EQ(outside_bytes(block + 16), 0);
+        CHECK(!outside_unmap(block + 16));
+        CHECK(outside_unmap(block));
+        CHECK_EQ(outside_bytes(block), 0);
+        CHECK(!outside_unmap(block));
+        CHECK_EQ(mapped_bytes(), before);
+    }
+}
+
+TEST(what_is_no_block) {
+    int here;
+    CHECK_EQ(outside_bytes(NULL), 0);
+    CHECK_EQ(outside_bytes((void *)(uintptr_t)1), 0); /* the mark of a slot in work */
+    CHECK_EQ(outside_bytes(&here), 0);
+    CHECK(!outside_unmap(NULL) && !outside_unmap((void *)(uintptr_t)1) && !outside_unmap(&here));
+    CHECK(outside_map(SIZE_MAX, 16) == NULL);
+    CHECK(outside_map(PTRDIFF_MAX, 16) == NULL);
+    CHECK(outside_map(SIZE_MAX - 4096, 16) == NULL);
+}
+
+TEST(every_alignment) {
+    for (size_t alignment = 1; alignment <= GIB(1); alignment *= 2) {
+        char *block = outside_map(100, alignment);
+        if (block == NULL && alignment >= MIB(64)) continue; /* little address space */
+        CHECK_AT(block != NULL && is_aligned(block, alignment) && is_aligned(block, 16), alignment);
+        CHECK(outside_unmap(block));
+    }
+}
+
+static char *many[MANY];
+
+TEST(more_than_the_first_table_holds) {
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < MANY; i++) {
+            many[i] = outside_map(1 + i % 3 * 5000, 16);
+            CHECK_AT(many[i] != NULL, i);
+            memcpy(many[i], &i, sizeof i);
+        }
+        /* Every other one goes first, so that later ones are found behind empty slots. */
+        for (size_t step = 0; step < 2; step++) {
+            for (size_t i = step; i < MANY; i += 2) {
+                size_t found;
+                memcpy(&found, many[i], sizeof found);
+                CHECK_EQ(found, i);
+                CHECK_AT(outside_bytes(many[i]) > i % 3 * 5000, i);
+                CHECK_AT(outside_unmap(many[i]), i);
+            }
+        }
+        for (size_t i = 0; i < MANY; i++) CHECK_AT(outside_bytes(many[i]) == 0, i);
+    }
+}
+
+TEST(refusals_lose_nothing) {
+    errno = 4711;
+    fail_arm(FAIL_MMAP, 1, false, 0);
+    CHECK(outside_map(100, 16) == NULL);
+    fail_disarm();
+    /* Every table full: the mapping after a block's own is that of a table. */
+    static char *filler[16384];
+    size_t count = 0;
+    for (bool full = false; !full; count++) {
+        CHECK(count < 16384);
+        uint64_t before = mapped_bytes();
+        fail_arm(FAIL_MMAP, 2, true, 0);
+        filler[count] = outside_map(100, 16);
+        full = filler[count] == NULL;
+        fail_disarm();
+        if (full) CHECK_EQ(mapped_bytes(), before);
+    }
+    CHECK_EQ(errno, 4711);
+    filler[count] = outside_map(100, 16);
+    CHECK(filler[count] != NULL && outside_unmap(filler[count]));
+    for (size_t i = 0; i + 1 < count; i++) CHECK_AT(outside_unmap(filler[i]), i);
+}
+
+/* Addresses come back at once here: one thread's fresh block is often what another just unmapped. */
+static void *churn(void *argument) {
+    struct rng rng = {(uint64_t)(uintptr_t)argument + check_now.seed * 1000};
+    char *mine[32] = {NULL};
+    size_t bytes[32] = {0};
+    for (size_t i = 0; i < check_count(20000); i++) {
+        size_t at = rng_below(&rng, 32);
+        if (mine[at] != NULL) {
+            CHECK(outside_bytes(mine[at]) >= bytes[at]);
+            CHECK_EQ(mine[at][0], (char)(uintptr_t)argument);
+            CHECK(outside_unmap(mine[at]));
+            mine[at] = NULL;
+            continue;
+        }
+        bytes[at] = 1 + rng_below(&rng, KIB(20));
+        mine[at] = outside_map(bytes[at], 16);
+        CHECK(mine[at] != NULL);
+        CHECK_EQ(mine[at][0], 0);
+        mine[at][0] = (char)(uintptr_t)argument;
+    }
+    for (size_t at = 0; at < 32; at++) CHECK(mine[at] == NULL || outside_unmap(mine[at]));
+    return NULL;
+}
+
+TEST(threads_keep_theirs_apart) {
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, churn, (void *)(uintptr_t)(i + 1)), 0);
+    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+}
+
+static pthread_barrier_t barrier;
+static char *contested;
+static _Atomic size_t wins;
+
+static void *unmap_contested(void *unused) {
+    for (size_t i = 0; i < check_count(3000); i++) {
+        pthread_barrier_wait(&barrier);
+        if (outside_unmap(contested)) atomic_fetch_add(&wins, 1);
+        pthread_barrier_wait(&barrier);
+    }
+    return unused;
+}
+
+TEST(of_two_that_unmap_one_wins) {
+    pthread_t threads[2];
+    CHECK_EQ(pthread_barrier_init(&barrier, NULL, 3), 0);
+    for (int i = 0; i < 2; i++) CHECK_EQ(pthread_create(&threads[i], NULL, unmap_contested, NULL), 0);
+    for (size_t i = 0; i < check_count(3000); i++) {
+        contested = outside_map(100, 16);
+        CHECK(contested != NULL);
+        atomic_store(&wins, 0);
+        pthread_barrier_wait(&barrier);
+        pthread_barrier_wait(&barrier);
+        CHECK_EQ(atomic_load(&wins), 1);
+    }
+    for (int i = 0; i < 2; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+}

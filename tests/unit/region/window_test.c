@@ -1,0 +1,296 @@
+/* window_test.c - windows of many sizes, in places where the kernel allows little.
+ *
+ * Each window is started in a child of its own: the library has started one for this process, and
+ * children never call malloc after they replaced it. mmap and mprotect are interposed.
+ *
+ * Planted defects it was seen to catch:
+ *   the first pages are given out                every_run_is_new_zero_and_usable
+ *   the last page of a full window is lost       a_small_window_is_used_up_to_the_end
+ *   a foreign mapping is reserved over           something_lies_in_the_way
+ *   a refused commit loses its address space     a_refused_commit_loses_nothing
+ *   the books of a refused window stay           a_refused_window_leaves_nothing
+ *   the limit of the address space is ignored    under_a_limit
+ *   the lock is not taken                        threads_extend_in_turn
+ */
+#include "blocks.h"
+#include "os/os.h"
+#include "region/window.h"
+#include "span/span.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+extern void *__interceptor_mmap(void *, size_t, int, int, int, off_t) __attribute__((weak));
+extern int __interceptor_mprotect(void *, size_t, int) __attribute__((weak));
+
+/* What is refused; nothing by default. */
+static bool refuse_hints, refuse_all_maps, refuse_fixed, refuse_protect;
+static size_t refuse_maps_from = SIZE_MAX;
+
+void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset) {
+    if ((refuse_hints && hint != NULL && !(flags & MAP_FIXED)) || (refuse_fixed && flags & MAP_FIXED) ||
+        refuse_all_maps || bytes >= refuse_maps_from) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    if (__interceptor_mmap) return __interceptor_mmap(hint, bytes, protection, flags, file, offset);
+    return (void *)syscall(SYS_mmap, hint, bytes, protection, flags, file, offset);
+}
+
+int mprotect(void *address, size_t bytes, int protection) {
+    if (refuse_protect) {
+        errno = ENOMEM;
+        return -1;
+    }
+    if (__interceptor_mprotect) return __interceptor_mprotect(address, bytes, protection);
+    return (int)syscall(SYS_mprotect, address, bytes, protection);
+}
+
+static void in_child(void (*body)(void)) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(CHECK_SHADOWED ? 300 : 60);
+        body();
+        _exit(0);
+    }
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+    CHECK_EQ(status, 0);
+}
+
+static size_t page_after_last; /* of the runs so far */
+
+static void check_usable(struct page_run run) {
+    CHECK_EQ(run.first % CHUNK_PAGES, 0);
+    CHECK(is_aligned(page_address(run.first), CHUNK_PAGES * PAGE_BYTES));
+    CHECK(run.first >= CHUNK_PAGES); /* page 0 ends lists */
+    CHECK(run.first >= page_after_last);
+    CHECK(run.first + run.pages <= window.pages);
+    for (size_t i = run.first; i < run.first + run.pages; i++) {
+        uint64_t *first = page_address(i), *last = first + PAGE_BYTES / sizeof *first - 1;
+        CHECK_AT(page_index(first) == i && page_index((char *)last + 7) == i, i);
+        CHECK_AT(*first == 0 && *last == 0, i);
+        *first = *last = UINT64_MAX;
+        CHECK_AT(page_word(i) == 0, i);
+        page_word_set(i, (uint32_t)i);
+        memset(page_remote(i), 0xff, RECORD_BYTES);
+        ((struct span *)page_span(i))->head = (uint32_t)i;
+        window.chunks[i / CHUNK_PAGES].used = UINT32_MAX;
+    }
+    /* The neighbours' records can be read. */
+    CHECK_EQ(((struct span *)page_span(run.first - 1))->kind, SPAN_NONE);
+    if (run.first + run.pages < window.pages)
+        CHECK_EQ(((struct span *)page_span(run.first + run.pages))->kind, SPAN_NONE);
+    page_after_last = run.first + run.pages;
+}
+
+/* Extends by PAGES until there is no more, at most to MOST pages; returns how many pages. */
+static size_t use_up(size_t pages, size_t most) {
+    size_t total = 0;
+    while (total < most) {
+        struct page_run run = window_extend(pages);
+        if (run.pages == 0) break;
+        CHECK(run.pages >= pages);
+        check_usable(run);
+        total += run.pages;
+    }
+    return total;
+}
+
+static void check_outside_pointers(void) {
+    char local;
+    CHECK(!page_is_inside(page_index(NULL)));
+    CHECK(!page_is_inside(page_index(&local)));
+    CHECK(!page_is_inside(page_index(&window)));
+    CHECK(!page_is_inside(page_index((void *)UINTPTR_MAX)));
+    CHECK(!page_is_inside(page_index((char *)page_address(0) - 1)));
+    CHECK(!page_is_inside(page_index(page_address(window.pages))));
+    uint32_t any = 0; /* every word can be read */
+    for (size_t page = 0; page < window.pages; page += window.pages / 1000 + 1) {
+        CHECK_AT(page_is_inside(page_index(page_address(page))), page);
+        any |= page_word(page) & page_word(window.pages - 1 - page);
+    }
+    CHECK_EQ(any, 0);
+}
+
+static size_t asked_bytes;
+
+static void start_and_use(void) {
+    CHECK(window_start(asked_bytes));
+    CHECK(window.pages * PAGE_BYTES <= (asked_bytes != 0 ? asked_bytes : GIB(1024)));
+    CHECK(window.pages * PAGE_BYTES >= MIB(8));
+    check_outside_pointers();
+    CHECK(use_up(1, 800) != 0);
+    CHECK(use_up(100, 800) != 0);
+}
+
+TEST(every_run_is_new_zero_and_usable) {
+    const size_t sizes[] = {0, GIB(1024), GIB(64), GIB(1) + MIB(2), MIB(500) + 4096};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        asked_bytes = sizes[i];
+        in_child(start_and_use);
+    }
+}
+
+static void start_small_and_use_up(void) {
+    CHECK(window_start(asked_bytes));
+    CHECK_EQ(window.pages * PAGE_BYTES, asked_bytes);
+    CHECK_EQ(window_extend(window.pages).pages, 0);
+    CHECK_EQ(window_extend(SIZE_MAX).pages, 0);
+    CHECK_EQ(use_up(CHUNK_PAGES, SIZE_MAX), window.pages - CHUNK_PAGES);
+    CHECK_EQ(window_extend(1).pages, 0);
+    CHECK_EQ(window_extend(0).pages, 0);
+}
+
+TEST(a_small_window_is_used_up_to_the_end) {
+    const size_t sizes[] = {MIB(8), MIB(10), MIB(64), MIB(198), MIB(256)};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        asked_bytes = sizes[i];
+        in_child(start_small_and_use_up);
+    }
+}
+
+static void start_without_hints(void) {
+    refuse_hints = true;
+    CHECK(window_start(asked_bytes));
+    check_outside_pointers();
+    size_t most = window.pages < 3000 ? window.pages : 3000;
+    CHECK(use_up(33, most - CHUNK_PAGES) + 64 >= most - CHUNK_PAGES);
+}
+
+TEST(a_window_where_the_kernel_puts_it) {
+    asked_bytes = 0;
+    in_child(start_without_hints);
+    asked_bytes = MIB(64);
+    in_child(start_without_hints);
+}
+
+static uint64_t mapped_bytes(void) {
+    return atomic_load(&os_counters.reserved_bytes) - atomic_load(&os_counters.unmapped_bytes);
+}
+
+static void start_with_small_books(void) {
+    uint64_t before = mapped_bytes();
+    refuse_maps_from = MIB(16);
+    CHECK(window_start(0));
+    CHECK(window.pages * PAGE_BYTES >= MIB(8));
+    CHECK(mapped_bytes() - before < MIB(200));
+    refuse_maps_from = SIZE_MAX;
+    check_outside_pointers();
+    CHECK(use_up(1, 64) != 0);
+}
+
+TEST(large_mappings_are_refused) { in_child(start_with_small_books); }
+
+static void start_refused(void) {
+    window = (struct window){.base = (uintptr_t)1 << 63};
+    uint64_t before = mapped_bytes();
+    errno = 4711;
+    refuse_all_maps = true;
+    CHECK(!window_start(0));
+    CHECK_EQ(mapped_bytes(), before);
+    refuse_all_maps = false;
+    refuse_maps_from = KIB(128); /* books may be had, regions may not */
+    CHECK(!window_start(0));
+    CHECK_EQ(mapped_bytes(), before);
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(window.pages, 0);
+    CHECK_EQ(window_extend(1).pages, 0);
+    CHECK(!page_is_inside(page_index(NULL)) && !page_is_inside(page_index(&before)));
+}
+
+TEST(a_refused_window_leaves_nothing) { in_child(start_refused); }
+
+static void extend_around_others(void) {
+    CHECK(window_start(GIB(256)));
+    char *others[3];
+    for (size_t i = 0; i < 3; i++) { /* beyond the first region, and beyond the gap that follows */
+        others[i] = (char *)page_address(CHUNK_PAGES) + MIB(64) + i * (GIB(1) + MIB(30));
+        char *got = mmap(others[i], 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (got != others[i]) return; /* a window reserved whole has nobody in the way */
+        memset(got, 'x', 65536);
+    }
+    CHECK(use_up(100, 5000) >= 5000);
+    for (size_t i = 0; i < 3; i++)
+        CHECK(others[i][0] == 'x' && memcmp(others[i], others[i] + 1, 65535) == 0);
+}
+
+TEST(something_lies_in_the_way) { in_child(extend_around_others); }
+
+static void extend_refused(void) {
+    CHECK(window_start(asked_bytes));
+    check_usable(window_extend(1));
+    errno = 4711;
+    refuse_protect = true;
+    check_usable(window_extend(1)); /* by mmap */
+    refuse_fixed = true;
+    for (int i = 0; i < 100; i++) CHECK_EQ(window_extend(CHUNK_PAGES).pages, 0);
+    refuse_protect = refuse_fixed = false;
+    CHECK_EQ(errno, 4711);
+    size_t left = window.pages - page_after_last;
+    CHECK_EQ(use_up(1, SIZE_MAX), left);
+}
+
+TEST(a_refused_commit_loses_nothing) {
+    asked_bytes = MIB(128);
+    in_child(extend_refused);
+}
+
+/* In a process that began under the limit: this one's own window counts against any that is set now. */
+HELPER(use_up_under_a_limit) {
+    size_t limit = os_address_limit();
+    CHECK(limit != SIZE_MAX);
+    check_outside_pointers();
+    CHECK(window.pages * PAGE_BYTES >= limit); /* addresses for whatever can be had */
+    size_t pages = use_up(1, SIZE_MAX);
+    CHECK(pages * PAGE_BYTES <= limit);
+    CHECK_AT(pages * PAGE_BYTES >= limit / 2, pages);
+}
+
+static void exec_limited(void) {
+    struct rlimit limit = {asked_bytes, asked_bytes};
+    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    execl("/proc/self/exe", "window_test", "use_up_under_a_limit", (char *)NULL);
+    _exit(127);
+}
+
+TEST(under_a_limit) {
+    if (CHECK_SHADOWED) SKIP("shadow memory is beyond any limit");
+    const size_t limits[] = {MIB(32), MIB(100), MIB(512), GIB(2)};
+    struct rlimit now;
+    CHECK_EQ(getrlimit(RLIMIT_AS, &now), 0);
+    if (now.rlim_cur != RLIM_INFINITY) SKIP("there is a limit already");
+    for (size_t i = 0; i < 4; i++) {
+        asked_bytes = limits[i];
+        in_child(exec_limited);
+    }
+}
+
+/* In this process's own window, which is in use. */
+enum { THREADS = 4, RUNS = 12 };
+static struct page_run of_threads[THREADS * RUNS];
+
+static void *extend_often(void *argument) {
+    struct page_run *runs = argument;
+    for (size_t i = 0; i < RUNS; i++) {
+        runs[i] = window_extend(1 + i * 20);
+        CHECK(runs[i].pages >= 1 + i * 20);
+        for (size_t page = runs[i].first; page < runs[i].first + runs[i].pages; page++)
+            *(volatile char *)page_address(page) = 1;
+    }
+    return NULL;
+}
+
+TEST(threads_extend_in_turn) {
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, extend_often, &of_threads[i * RUNS]), 0);
+    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    for (size_t i = 0; i < THREADS * RUNS; i++)
+        for (size_t j = 0; j < i; j++)
+            CHECK(of_threads[i].first + of_threads[i].pages <= of_threads[j].first ||
+                  of_threads[j].first + of_threads[j].pages <= of_threads[i].first);
+}

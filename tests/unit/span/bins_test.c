@@ -1,0 +1,164 @@
+/* bins_test.c - the choice among free spans, against a model that knows the rule and looks at all.
+ *
+ * The bins are emptied first, so that only spans of this test hang in them; nothing here allocates.
+ *
+ * Planted defects it was seen to catch:
+ *   a bin that empties keeps its bit             nothing_fits_and_everything_is_found_again: crash
+ *   longer before shorter                        the_choice_follows_the_rule
+ *   clean before dirty                           the_choice_follows_the_rule
+ *   lengths above 32 fall one bin too low        the_choice_follows_the_rule
+ *   the middle of a list is taken out badly      the_choice_follows_the_rule
+ */
+#include "blocks.h"
+#include "span/bins.h"
+#include "span/pages.h"
+
+enum { PAGES = 64 * CHUNK_PAGES, SPANS = 300, LOOKED_AT = 8 };
+
+struct model {
+    uint32_t first, pages, dirty;
+    uint64_t inserted; /* when; 0: not in a bin */
+};
+
+static uint32_t base;
+static struct model spans[SPANS];
+static size_t span_count;
+static uint64_t now;
+
+static void empty_bins(void) {
+    span_lock();
+    for (uint32_t first; (first = bins_find(1)) != 0;) bins_remove(first);
+    span_unlock();
+}
+
+/* Cuts fresh pages into spans of random length, some pages dirty and in places used. */
+static void start(struct rng *rng) {
+    empty_bins();
+    struct page_run run = window_extend(PAGES);
+    CHECK(run.pages >= PAGES);
+    base = (uint32_t)run.first;
+    span_count = 0;
+    for (uint32_t at = base; span_count < SPANS && at + 200 < base + PAGES; span_count++) {
+        uint32_t pages = 1 + (uint32_t)rng_below(rng, rng_below(rng, 4) ? 12 : 150);
+        struct model *span = &spans[span_count];
+        *span = (struct model){.first = at, .pages = pages};
+        if (rng_below(rng, 2)) { /* its pages count as used here: what counts is that chunks differ */
+            span->dirty = 1 + (uint32_t)rng_below(rng, pages);
+            pages_mark_used(at, span->dirty);
+            if (rng_below(rng, 2)) pages_mark_free(at, span->dirty);
+        }
+        at += pages + 1;
+    }
+}
+
+/* Where a bin begins: every length to 32, then four to a doubling. */
+static uint32_t bin_start(uint32_t pages) {
+    if (pages <= 32) return pages;
+    uint32_t power = 32;
+    while (power * 2 <= pages) power *= 2;
+    return power + (pages - power) / (power / 4) * (power / 4);
+}
+
+static bool is_better(const struct model *a, const struct model *b) {
+    if (a->pages != b->pages) return a->pages < b->pages;
+    if (!a->dirty != !b->dirty) return a->dirty != 0;
+    unsigned a_used = pages_used_in_chunk(a->first), b_used = pages_used_in_chunk(b->first);
+    return a_used != b_used ? a_used > b_used : a->first < b->first;
+}
+
+/* The best of the newest LOOKED_AT spans that fit in the lowest bin with one that fits. */
+static uint32_t naive_find(uint32_t pages) {
+    uint32_t bin = UINT32_MAX, best = 0;
+    for (size_t i = 0; i < span_count; i++)
+        if (spans[i].inserted && spans[i].pages >= pages && bin_start(spans[i].pages) < bin)
+            bin = bin_start(spans[i].pages);
+    const struct model *chosen = NULL;
+    uint64_t older_than = UINT64_MAX;
+    for (int looked_at = 0; looked_at < LOOKED_AT; looked_at++) {
+        const struct model *newest = NULL;
+        for (size_t i = 0; i < span_count; i++) {
+            const struct model *span = &spans[i];
+            if (!span->inserted || span->pages < pages || bin_start(span->pages) != bin) continue;
+            if (span->inserted < older_than && (!newest || span->inserted > newest->inserted)) newest = span;
+        }
+        if (newest == NULL) break;
+        older_than = newest->inserted;
+        if (chosen == NULL || is_better(newest, chosen)) chosen = newest;
+    }
+    if (chosen != NULL) best = chosen->first;
+    return best;
+}
+
+static void check_records(const struct model *model) {
+    const struct span *span = span_at(model->first);
+    CHECK_EQ(span->kind, SPAN_FREE);
+    CHECK_EQ(span->pages, model->pages);
+    CHECK_EQ(span->dirty, model->dirty);
+    if (model->pages == 1) return;
+    CHECK_EQ(span_at(model->first + model->pages - 1)->kind, SPAN_FREE_LAST);
+    CHECK_EQ(span_at(model->first + model->pages - 1)->head, model->first);
+}
+
+static void toggle(struct model *span) {
+    if (span->inserted == 0) {
+        bins_insert(span->first, span->pages);
+        check_records(span);
+        span->inserted = ++now;
+    } else {
+        bins_remove(span->first);
+        span->inserted = 0;
+    }
+}
+
+static bool any_dirty(void) {
+    for (size_t i = 0; i < span_count; i++)
+        if (spans[i].inserted && spans[i].dirty) return true;
+    return false;
+}
+
+TEST(the_choice_follows_the_rule) {
+    struct rng rng = {check_now.seed};
+    start(&rng);
+    for (size_t i = 0; i < check_count(20000); i++) {
+        size_t few = i / 2000 % 2 ? span_count : 12; /* full bins, and nearly empty ones */
+        toggle(&spans[rng_below(&rng, few)]);
+        uint32_t pages = 1 + (uint32_t)rng_below(&rng, rng_below(&rng, 2) ? 40 : 170);
+        CHECK_AT(bins_find(pages) == naive_find(pages), i);
+        uint32_t dirty = bins_find_dirty();
+        CHECK_AT((dirty != 0) == any_dirty(), i);
+        if (dirty != 0) CHECK_AT(span_at(dirty)->kind == SPAN_FREE && span_at(dirty)->dirty != 0, i);
+    }
+    for (size_t i = 0; i < span_count; i++)
+        if (spans[i].inserted) toggle(&spans[i]);
+}
+
+TEST(nothing_fits_and_everything_is_found_again) {
+    struct rng rng = {check_now.seed + 1};
+    start(&rng);
+    CHECK_EQ(bins_find(1), 0);
+    CHECK_EQ(bins_find_dirty(), 0);
+    for (size_t i = 0; i < span_count; i++) toggle(&spans[i]);
+    CHECK_EQ(bins_find(PAGES), 0);
+    for (size_t left = span_count; left > 0; left--) {
+        uint32_t first = bins_find(1);
+        size_t i = 0;
+        while (i < span_count && (spans[i].first != first || !spans[i].inserted)) i++;
+        CHECK_AT(i < span_count, left);
+        toggle(&spans[i]);
+    }
+    CHECK_EQ(bins_find(1), 0);
+    CHECK_EQ(bins_find_dirty(), 0);
+}
+
+/* The longest bins are emptied of dirty pages first. */
+TEST(dirty_pages_are_sought_in_long_spans_first) {
+    struct rng rng = {check_now.seed + 2};
+    start(&rng);
+    for (size_t i = 0; i < span_count; i++) toggle(&spans[i]);
+    uint32_t bin = UINT32_MAX;
+    for (uint32_t first; (first = bins_find_dirty()) != 0; bins_remove(first)) {
+        CHECK(bin_start(span_at(first)->pages) <= bin);
+        bin = bin_start(span_at(first)->pages);
+    }
+    empty_bins();
+}
