@@ -289,6 +289,7 @@ static pid_t start(const char *program, char **command, const sigset_t *old_mask
     pid_t child = fork();
     if (child < 0) fail(EXIT_NOT_SERVED, "fork: %s", strerror(errno));
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* SIGKILL cannot be passed on; whoever sends it means the program */
         sigaction(SIGCHLD, old_child, NULL);
         sigprocmask(SIG_SETMASK, old_mask, NULL);
         execute(program, command);

@@ -91,6 +91,7 @@ def header() -> str:
             f"#define SMALLEST_BLOCK_BYTES {QUANTUM}",
             f"#define SLAB_MAX_PAGES {max(slab_pages(s) for s in sizes)}",
             f"#define SLAB_MAX_WORDS {words} /* words of a slab's bitmap */",
+            f"#define SLABS_OF_ALL_CLASSES_PAGES {sum(slab_pages(size) for size in sizes)}",
             "",
             "/* class, block bytes, pages of a slab, blocks in it, and for exact division of an offset in a",
             " * slab by the block size: multiplier modulo 2^64, then rotation to the right.",

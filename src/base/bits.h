@@ -26,7 +26,17 @@ static inline unsigned lowest_bit(uint64_t word) { return (unsigned)__builtin_ct
 /* Index of the highest set bit; WORD is not 0. */
 static inline unsigned highest_bit(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
 
-static inline unsigned count_bits(uint64_t word) { return (unsigned)__builtin_popcountll(word); }
+/* Bits set. Baseline x86-64 has no instruction for it and compilers call a function with a table. */
+static inline unsigned count_bits(uint64_t word) {
+#if defined(__x86_64__) && !defined(__POPCNT__)
+    word -= word >> 1 & 0x5555555555555555u;
+    word = (word & 0x3333333333333333u) + (word >> 2 & 0x3333333333333333u);
+    word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+    return (unsigned)(word * 0x0101010101010101u >> 56);
+#else
+    return (unsigned)__builtin_popcountll(word);
+#endif
+}
 
 /* Sets bit N of *WORD, N taken modulo 64; true when it was set already. Compilers take five instructions
  * and a register of x86-64 that the loops around it need for something else. */

@@ -10,6 +10,7 @@
 #define SMALLEST_BLOCK_BYTES 16
 #define SLAB_MAX_PAGES 8
 #define SLAB_MAX_WORDS 64 /* words of a slab's bitmap */
+#define SLABS_OF_ALL_CLASSES_PAGES 125
 
 /* class, block bytes, pages of a slab, blocks in it, and for exact division of an offset in a
  * slab by the block size: multiplier modulo 2^64, then rotation to the right.

@@ -2,7 +2,6 @@
  * blocks back, handing slabs over. Every function runs under the heap's lock. */
 #include "base/bits.h"
 #include "heap/heap.h"
-#include "os/assert.h"
 
 static enum bucket bucket_for(uint32_t free, uint32_t blocks) {
     if (free == 0) return BUCKET_FULL;
@@ -33,12 +32,14 @@ void bin_place(struct heap *heap, uint32_t first) {
     const struct slab *slab = slab_at(first);
     struct bin *bin = &heap->bins[slab->span.class];
     bin->slab_count++;
+    atomic_fetch_add_explicit(&heap->slab_total, 1, memory_order_relaxed); /* a hint to others */
     link_into(bin, first, bucket_for(slab->free, slab_classes[slab->span.class].blocks));
 }
 
 void bin_unlink(struct heap *heap, uint32_t first) {
     struct bin *bin = &heap->bins[slab_at(first)->span.class];
     bin->slab_count--;
+    atomic_fetch_sub_explicit(&heap->slab_total, 1, memory_order_relaxed); /* a hint to others */
     unlink_from(bin, first);
 }
 
@@ -84,10 +85,15 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count) {
         /* The stack held it twice: the first put freed its slab. */
         if (HAK_UNLIKELY(class >= SIZE_CLASSES)) report_freed_twice(*blocks);
         uint32_t first = slab_head(page);
-        HAK_ASSERT(atomic_load_explicit(&slab_at(first)->owner, memory_order_relaxed) == heap);
-        size_t put = slab_put(first, blocks, count);
-        heap->bins[class].spilled_blocks += put;
-        bin_settle(heap, first);
+        size_t put = 1;
+        /* relaxed: it only changes under this heap's lock, from or to this heap. */
+        if (HAK_LIKELY(atomic_load_explicit(&slab_at(first)->owner, memory_order_relaxed) == heap)) {
+            put = slab_put(first, blocks, count);
+            heap->bins[class].spilled_blocks += put;
+            bin_settle(heap, first);
+        } else { /* another heap's whose address has the same low half */
+            remote_give_quietly(*blocks);
+        }
         blocks += put;
         count -= put;
     }
@@ -109,6 +115,7 @@ void bin_hand_over(struct heap *heap) {
 }
 
 bool bin_adopt(struct heap *heap, unsigned class) {
+    if (HAK_LIKELY(atomic_load_explicit(&commons.slab_total, memory_order_relaxed) == 0)) return false; /* a hint */
     os_lock_take(&commons.lock);
     uint32_t first = fullest(&commons.bins[class]);
     if (first != 0) {

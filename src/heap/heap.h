@@ -44,6 +44,7 @@ struct heap {
     struct front front; /* first: thread_state.front points here */
 
     struct os_lock lock;
+    _Atomic uint32_t slab_total; /* of all bins; written under the lock */
     bool forsaken;            /* its thread did not survive a fork: slabs wait for the commons */
     uint32_t ticks;           /* slow paths taken: what decay is paced by */
     uint32_t budget_hand;     /* next bin to be asked for depth */
@@ -52,17 +53,17 @@ struct heap {
     struct heap *next_idle;
     struct bin bins[SIZE_CLASSES];
 
-    /* Blocks of other heaps, given back together. Only the owner thread touches them, without the lock; and
-     * who outlives it. */
-    _Atomic uint32_t remote_count;
-    uint32_t remote_bytes;
-    void *remote[REMOTE_BLOCKS];
-
     /* Written by other threads, on lines of their own. */
     HAK_ALIGNED(128) _Atomic uint32_t inbox; /* first page of a slab with remote bits; linked by inbox_next */
     _Atomic uint32_t state;
 
-    HAK_ALIGNED(128) void *first_stacks[]; /* stacks of the first depths */
+    /* Blocks of other heaps, given back together. Only the owner thread touches them, without the lock; and
+     * who outlives it. */
+    HAK_ALIGNED(128) _Atomic uint32_t remote_count;
+    uint32_t remote_bytes;
+    void **remote; /* REMOTE_BLOCKS of them, behind the stacks */
+
+    void *first_stacks[]; /* stacks of the first depths */
 } HAK_ALIGNED(256);
 
 /* The heap of no thread. */

@@ -38,11 +38,15 @@ void heap_foreign(const void *block) { foreign_handler(block); }
 
 static struct heap *create_heap(void) {
     struct heap *heap;
+    size_t slots = stack_first_slots();
     do { /* page words tell heaps apart by the low half of their address, and 0 means none */
-        char *memory = books_take(sizeof(struct heap) + stack_first_slots() * sizeof(void *) + 256);
+        char *memory = books_take(sizeof(struct heap) + (slots + REMOTE_BLOCKS) * sizeof(void *) + 256);
         if (memory == NULL) return NULL;
         heap = (struct heap *)(void *)round_up((uintptr_t)memory, 256);
     } while ((uint32_t)(uintptr_t)heap == 0);
+    /* All that the first operations of all classes touch, in one go. */
+    os_populate(heap, sizeof(struct heap) + slots * sizeof(void *));
+    heap->remote = heap->first_stacks + slots;
     stack_reset_all(heap);
     os_lock_take(&registry.lock);
     heap->next = registry.all;
@@ -115,6 +119,9 @@ bool heap_start(const struct heap_options *options) {
     heap_settings.thread_cache_bytes = options->thread_cache_bytes;
     heap_settings.bin_depth = options->bin_depth;
     foreign_handler = options->foreign;
+    /* Every new slab comes after a look at the commons: the page fault of the first look comes now. */
+    os_lock_take(&commons.lock);
+    os_lock_drop(&commons.lock);
     have_exit_key = pthread_key_create(&exit_key, end_heap) == 0;
     return have_exit_key;
 }

@@ -17,6 +17,7 @@ static const char *const call_names[OS_CALL_KINDS] = {
     [OS_CALL_MPROTECT] = "mprotect",
     [OS_CALL_MADVISE_FREE] = "madvise (give back)",
     [OS_CALL_MADVISE_HUGE] = "madvise (huge pages)",
+    [OS_CALL_MADVISE_POPULATE] = "madvise (populate)",
 };
 
 const char *os_call_name(enum os_call call) { return call_names[call]; }
@@ -94,6 +95,20 @@ bool os_purge(void *address, size_t bytes) {
     bool done = counted(OS_CALL_MADVISE_FREE, madvise(address, bytes, MADV_DONTNEED) == 0, saved);
     if (done) count(&os_counters.purged_bytes, bytes);
     return done && zeroes;
+}
+
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14 */
+#define MADV_POPULATE_WRITE 23
+#endif
+
+void os_populate(void *address, size_t bytes) {
+    static _Atomic bool refused; /* a kernel without it is asked once */
+    if (atomic_load_explicit(&refused, memory_order_relaxed)) return; /* asking twice is harmless */
+    int saved = errno;
+    size_t page = os_page_bytes();
+    uintptr_t start = round_down((uintptr_t)address, page), end = round_up((uintptr_t)address + bytes, page);
+    bool done = madvise((void *)start, end - start, MADV_POPULATE_WRITE) == 0;
+    if (!counted(OS_CALL_MADVISE_POPULATE, done, saved)) atomic_store_explicit(&refused, true, memory_order_relaxed);
 }
 
 bool os_prefer_huge(void *address, size_t bytes) {

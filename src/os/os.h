@@ -37,6 +37,10 @@ bool os_commit(void *address, size_t bytes);
  * zero; false when the contents may have stayed (refused, locked, or an emulator that keeps them). */
 bool os_purge(void *address, size_t bytes);
 
+/* Brings the pages of a committed range in, at once rather than one fault at a time, where the kernel can.
+ * Any range: it is widened to whole pages. */
+void os_populate(void *address, size_t bytes);
+
 /* Asks for huge pages in a committed range; false if refused. */
 bool os_prefer_huge(void *address, size_t bytes);
 
@@ -116,6 +120,7 @@ enum os_call {
     OS_CALL_MPROTECT,
     OS_CALL_MADVISE_FREE, /* gives memory back */
     OS_CALL_MADVISE_HUGE,
+    OS_CALL_MADVISE_POPULATE,
     OS_CALL_KINDS
 };
 

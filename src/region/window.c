@@ -6,13 +6,14 @@
 #include "region/window.h"
 
 #include "base/bits.h"
+#include "base/size_classes.h"
 #include "os/os.h"
 
 #define WINDOW_BYTES HAK_GIB(1024)
 #define WINDOW_LEAST_BYTES HAK_MIB(8)
 #define REGION_LEAST_BYTES HAK_MIB(64)
 #define REGION_MOST_BYTES HAK_GIB(16)
-#define COMMIT_LEAST_BYTES HAK_MIB(4)
+#define COMMIT_LEAST_BYTES HAK_MIB(16) /* one slab of each class: no class's first block waits for the kernel */
 #define COMMIT_MOST_BYTES HAK_MIB(256)
 #define CHUNK_BYTES (CHUNK_PAGES * PAGE_BYTES)
 
@@ -170,6 +171,12 @@ static bool reserve_region(size_t pages) {
     return false;
 }
 
+/* The records of the first slab of each class come in together with the first memory. */
+static void populate_first_records(void) {
+    if (grow.next_page == CHUNK_PAGES)
+        os_populate(window.spans + CHUNK_PAGES * RECORD_BYTES, SLABS_OF_ALL_CLASSES_PAGES * RECORD_BYTES);
+}
+
 struct page_run window_extend(size_t pages) {
     struct page_run run = {0, 0};
     if (pages > window.pages) return run;
@@ -184,6 +191,7 @@ struct page_run window_extend(size_t pages) {
         size = min_size(size, grow.reserved_page - grow.next_page);
         void *start = page_address(grow.next_page);
         if (commit_all_books(grow.next_page, grow.next_page + size)) {
+            populate_first_records();
             if (!os_commit(start, size * PAGE_BYTES)) {
                 size = os_commit(start, pages * PAGE_BYTES) ? pages : 0;
             }

@@ -1,4 +1,4 @@
-/* bitmaps.c - four sizes, 8 to 64 words, each with a list of pairs that came back. */
+/* bitmaps.c - four sizes, 8 to 64 words, cut from one area, each with a list of pairs that came back. */
 #include "slab/bitmaps.h"
 
 #include "base/bits.h"
@@ -9,14 +9,15 @@
 #include <string.h>
 
 #define HALF_BYTES HAK_KIB(32) /* distance between the two of a pair */
+#define FIRST_BYTES HAK_KIB(4) /* holds the bitmap of one slab of each class */
 
 enum { LEAST_LOG = 3, SIZES = 4 };
 
 static struct {
     struct os_lock lock;
     uint64_t *given[SIZES]; /* linked through the first word of the owner's bitmap */
-    char *next[SIZES];      /* rest of the area that serves this size */
-    char *end[SIZES];
+    char *next;             /* rest of the area that new ones are cut from */
+    char *end;
 } bitmaps;
 
 void bitmaps_lock(void) { os_lock_take(&bitmaps.lock); }
@@ -37,16 +38,17 @@ uint64_t *bitmap_take(unsigned words) {
         bitmaps.given[size] = (uint64_t *)(uintptr_t)result[0];
         result[0] = 0;
     } else {
-        if (bitmaps.next[size] == bitmaps.end[size]) {
+        if ((size_t)(bitmaps.end - bitmaps.next) < bytes) {
             char *area = books_take(2 * HALF_BYTES);
             if (area != NULL) {
-                bitmaps.next[size] = area;
-                bitmaps.end[size] = area + HALF_BYTES;
+                bitmaps.next = area;
+                bitmaps.end = area + HALF_BYTES;
+                os_populate(area, FIRST_BYTES);
             }
         }
-        if (bitmaps.next[size] != bitmaps.end[size]) {
-            result = (uint64_t *)(void *)bitmaps.next[size];
-            bitmaps.next[size] += bytes;
+        if ((size_t)(bitmaps.end - bitmaps.next) >= bytes) {
+            result = (uint64_t *)(void *)bitmaps.next;
+            bitmaps.next += bytes;
         }
     }
     bitmaps_unlock();

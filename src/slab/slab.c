@@ -44,16 +44,12 @@ uint32_t slab_create(unsigned class) {
         return 0;
     }
     struct slab *slab = slab_at(first);
-    struct slab_remote *remote = slab_remote_at(first);
     slab->span.class = (uint8_t)class;
     slab->free = shape->blocks;
     slab->carved = 0;
     slab->low_word = 0;
     slab->inline_bits = 0;
     slab->bits = bits != NULL ? bits : &slab->inline_bits;
-    /* Only slabs of at most 64 blocks leave the remote record untouched until it is needed: its address is
-     * known without it. */
-    if (bits != NULL) remote->bits = bitmap_remote(bits);
     for (uint32_t page = first; page < first + shape->pages; page++) span_at(page)->head = first;
     return first;
 }
@@ -164,8 +160,7 @@ size_t slab_put(uint32_t first, void *const *blocks, size_t count) {
 /* ---- the remote side ---------------------------------------------------------------------------- */
 
 static _Atomic uint64_t *remote_bits(uint32_t first, const struct slab_class *shape) {
-    struct slab_remote *remote = slab_remote_at(first);
-    return shape->blocks > 64 ? remote->bits : &remote->inline_bits;
+    return shape->blocks > 64 ? bitmap_remote(slab_at(first)->bits) : &slab_remote_at(first)->inline_bits;
 }
 
 /* release: what the freeing thread did with the blocks came before; pairs with the acquire in slab_drain. */

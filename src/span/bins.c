@@ -21,13 +21,13 @@ static unsigned bin_of(uint32_t pages) {
     return EXACT_BINS + (log - 5) * STEPS + ((pages >> (log - 2)) & (STEPS - 1));
 }
 
-void bins_insert(uint32_t first, uint32_t pages) {
+void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty) {
     struct span *span = span_at(first);
     unsigned bin = bin_of(pages);
     span->kind = SPAN_FREE;
     span->pages = pages;
     span->bin = (uint8_t)bin;
-    span->dirty = pages_count_dirty(first, pages);
+    span->dirty = dirty;
     span->prev = 0;
     span->next = bins[bin];
     if (span->next != 0) span_at(span->next)->prev = first;

@@ -5,8 +5,9 @@
 
 #include "span/span.h"
 
-/* Makes PAGES pages from FIRST a free span of its own, without merging, and hangs it in its bin. */
-void bins_insert(uint32_t first, uint32_t pages);
+/* Makes PAGES pages from FIRST, DIRTY of them dirty, a free span of its own, without merging, and hangs it in its
+ * bin. */
+void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty);
 
 /* Takes the free span at FIRST out of its bin. Its records still say that it is free. */
 void bins_remove(uint32_t first);

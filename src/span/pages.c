@@ -37,15 +37,12 @@ void pages_mark_free(uint32_t first, uint32_t pages) {
     }
 }
 
-uint32_t pages_mark_zero(uint32_t first, uint32_t pages) {
-    uint32_t dirty = 0;
+void pages_mark_zero(uint32_t first, uint32_t pages) {
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
-        dirty += count_bits(share.chunk->touched & share.mask);
         share.chunk->touched &= ~share.mask;
         at += share.pages;
     }
-    return dirty;
 }
 
 uint32_t pages_count_dirty(uint32_t first, uint32_t pages) {

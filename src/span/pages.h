@@ -11,8 +11,8 @@ uint32_t pages_mark_used(uint32_t first, uint32_t pages);
 /* Marks them free. They stay dirty. */
 void pages_mark_free(uint32_t first, uint32_t pages);
 
-/* Marks them known to be zero. Returns how many were dirty before. */
-uint32_t pages_mark_zero(uint32_t first, uint32_t pages);
+/* Marks them known to be zero. */
+void pages_mark_zero(uint32_t first, uint32_t pages);
 
 /* How many of them are not known to be zero. */
 uint32_t pages_count_dirty(uint32_t first, uint32_t pages);

@@ -35,21 +35,23 @@ void span_counts_read(struct span_counts *counts) {
 
 /* ---- cutting and merging (lock held) ------------------------------------------------------------ */
 
-/* Inserts a run of free pages, merged with the free spans on both sides. */
-static void insert_merged(uint32_t first, uint32_t pages) {
+/* Inserts a run of free pages, DIRTY of them dirty, merged with the free spans on both sides. */
+static void insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
     const struct span *before = span_at(first - 1);
     if (before->kind == SPAN_FREE || before->kind == SPAN_FREE_LAST) {
         uint32_t head = before->kind == SPAN_FREE ? first - 1 : before->head;
         pages += span_at(head)->pages;
+        dirty += span_at(head)->dirty;
         bins_remove(head);
         first = head;
     }
     if (page_is_inside(first + pages) && span_at(first + pages)->kind == SPAN_FREE) {
         uint32_t after = first + pages;
         pages += span_at(after)->pages;
+        dirty += span_at(after)->dirty;
         bins_remove(after);
     }
-    bins_insert(first, pages);
+    bins_insert(first, pages, dirty);
 }
 
 static void label_used(uint32_t first, uint32_t pages) {
@@ -69,11 +71,17 @@ static void account_taken(uint32_t dirty, uint32_t pages) {
 static void carve(uint32_t head, uint32_t first, uint32_t pages) {
     uint32_t end = head + span_at(head)->pages;
     HAK_ASSERT(head <= first && first + pages <= end);
+    uint32_t dirty_left = span_at(head)->dirty;
     bins_remove(head);
-    if (first != head) bins_insert(head, first - head);
-    if (first + pages != end) bins_insert(first + pages, end - (first + pages));
-    label_used(first, pages);
     uint32_t dirty = pages_mark_used(first, pages);
+    dirty_left -= dirty;
+    if (first != head) { /* only where an alignment above a page was asked for */
+        uint32_t dirty_before = pages_count_dirty(head, first - head);
+        bins_insert(head, first - head, dirty_before);
+        dirty_left -= dirty_before;
+    }
+    if (first + pages != end) bins_insert(first + pages, end - (first + pages), dirty_left);
+    label_used(first, pages);
     span_at(first)->zero = dirty == 0;
     account_taken(dirty, pages);
 }
@@ -94,7 +102,7 @@ static void give_free(uint32_t first, uint32_t pages) {
     pages_mark_free(first, pages);
     spans.counts.used_pages -= pages;
     spans.counts.dirty_pages += pages;
-    insert_merged(first, pages);
+    insert_merged(first, pages, pages);
 }
 
 /* ---- the floor's services ----------------------------------------------------------------------- */
@@ -109,7 +117,7 @@ static bool add_fresh(size_t pages) {
     if (huge) os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
     span_lock();
     spans.counts.fresh_pages += run.pages;
-    insert_merged((uint32_t)run.first, (uint32_t)run.pages);
+    insert_merged((uint32_t)run.first, (uint32_t)run.pages, 0);
     span_unlock();
     return true;
 }
@@ -171,7 +179,7 @@ static uint32_t purge_one(uint32_t limit) {
         span_unlock();
         return 0;
     }
-    uint32_t pages = span_at(first)->pages;
+    uint32_t pages = span_at(first)->pages, dirty = span_at(first)->dirty;
     bins_remove(first);
     label_used(first, pages);
 
@@ -183,12 +191,13 @@ static uint32_t purge_one(uint32_t limit) {
         zeroed = os_purge(page_address(at), run * PAGE_BYTES);
         span_lock();
         if (!zeroed) break;
-        spans.counts.dirty_pages -= pages_mark_zero(at, run);
+        pages_mark_zero(at, run);
+        spans.counts.dirty_pages -= run;
         purged += run;
     }
     if (!zeroed) spans.purge_refused = true;
     if (spans.low_water_pages > spans.counts.dirty_pages) spans.low_water_pages = spans.counts.dirty_pages;
-    insert_merged(first, pages);
+    insert_merged(first, pages, dirty - purged);
     span_unlock();
     return purged;
 }
