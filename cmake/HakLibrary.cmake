@@ -70,11 +70,17 @@ set_target_properties(hakmem PROPERTIES
     SOVERSION ${PROJECT_VERSION_MAJOR})
 target_link_options(hakmem PRIVATE
     -Wl,-z,nodelete  # threads and exit handlers point into it
+    -Wl,-z,initfirst # its fork handlers are prepared last: other libraries register theirs later
     -Wl,-z,now -Wl,-z,relro)
 if(NOT HAK_SANITIZE) # clang leaves a sanitizer's own names to the program
     target_link_options(hakmem PRIVATE -Wl,--no-undefined)
 endif()
-target_link_libraries(hakmem PRIVATE -pthread INTERFACE hakmem_headers)
+# Compilers that link with --as-needed drop a library that the program's own code does not name, yet
+# libc's blocks must be hakmem's too. One word, so that nothing gets between the switches.
+set(hak_keep "-Wl,--push-state,--no-as-needed")
+target_link_libraries(hakmem PRIVATE -pthread INTERFACE hakmem_headers
+    "$<BUILD_INTERFACE:${hak_keep},${PROJECT_BINARY_DIR}/libhakmem.so,--pop-state>"
+    "$<INSTALL_INTERFACE:${hak_keep},$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}/libhakmem.so,--pop-state>")
 
 # ---- one object, and the archive that holds it ------------------------------------------------------
 

@@ -37,8 +37,11 @@ HAK_API void *hak_malloc(size_t size);
 HAK_API void *hak_calloc(size_t count, size_t size);
 
 /* BLOCK resized to SIZE bytes, moved if need be; the contents up to the smaller size are kept.
- * As in glibc: a NULL BLOCK allocates, SIZE 0 frees BLOCK and returns NULL. On failure BLOCK stays. */
+ * As in glibc: a NULL BLOCK allocates, SIZE 0 frees BLOCK and returns NULL. On failure BLOCK stays; making a block smaller does not fail. */
 HAK_API void *hak_realloc(void *block, size_t size);
+
+/* hak_realloc to COUNT * SIZE bytes; ENOMEM when the product overflows, and BLOCK stays. */
+HAK_API void *hak_reallocarray(void *block, size_t count, size_t size);
 
 /* Gives BLOCK back. NULL is ignored. A pointer that hakmem never returned ends the process with one
  * line that says what it looks like. */
@@ -54,6 +57,11 @@ HAK_API void *hak_memalign(size_t alignment, size_t size);
 /* Stores a block aligned to ALIGNMENT (a power of two and a multiple of sizeof(void *)) in *RESULT
  * and returns 0; otherwise returns EINVAL or ENOMEM and leaves *RESULT and errno alone. */
 HAK_API int hak_posix_memalign(void **result, size_t alignment, size_t size);
+
+/* A block aligned to the kernel's page; pvalloc's is a whole number of such pages. Obsolete: for programs that
+ * still call valloc and pvalloc. */
+HAK_API void *hak_valloc(size_t size);
+HAK_API void *hak_pvalloc(size_t size);
 
 /* Bytes of BLOCK that may be used: at least what was asked for, and the same for the life of the
  * block. 0 for NULL. */

@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
 #include "heap/alloc.h"
+#include "os/os.h"
 
 #include <errno.h>
 
@@ -43,6 +44,16 @@ HAK_EXPORT int hak_posix_memalign(void **result, size_t alignment, size_t bytes)
     return 0;
 }
 
+HAK_EXPORT void *hak_valloc(size_t bytes) { return hak_aligned_alloc(os_page_bytes(), bytes); }
+
+HAK_EXPORT void *hak_pvalloc(size_t bytes) {
+    size_t page = os_page_bytes();
+    /* A size that cannot be rounded up cannot be had either. */
+    return hak_aligned_alloc(page, bytes > PTRDIFF_MAX ? bytes : round_up(max_size(bytes, 1), page));
+}
+
+HAK_LIBC_NAME(void *, valloc, (size_t bytes), hak_valloc)
+HAK_LIBC_NAME(void *, pvalloc, (size_t bytes), hak_pvalloc)
 HAK_LIBC_NAME(void *, aligned_alloc, (size_t alignment, size_t bytes), hak_aligned_alloc)
 HAK_LIBC_NAME(void *, memalign, (size_t alignment, size_t bytes), hak_memalign)
 HAK_LIBC_NAME(int, posix_memalign, (void **result, size_t alignment, size_t bytes), hak_posix_memalign)

@@ -22,9 +22,19 @@ extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));       /* std::
 
 /* Weak as well: a static program has all there is. */
 #pragma weak dlsym
+#pragma weak dlopen
 
-/* ISO C has no conversion between object and function pointers; POSIX has. */
-static void *loaded_function(const char *name) { return dlsym == NULL ? NULL : dlsym(RTLD_DEFAULT, name); }
+/* A C++ library that came with a plugin may be loaded for the plugin alone: then it is asked by its name. */
+static void *loaded_function(const char *name) {
+    static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1"};
+    if (dlsym == NULL || dlopen == NULL) return NULL;
+    void *function = dlsym(RTLD_DEFAULT, name);
+    for (unsigned i = 0; function == NULL && i < sizeof libraries / sizeof *libraries; i++) {
+        void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (library != NULL) function = dlsym(library, name);
+    }
+    return function;
+}
 
 /* Calls the new handler; false when none is set. */
 static bool call_new_handler(void) {

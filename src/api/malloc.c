@@ -55,11 +55,25 @@ HAK_EXPORT void *hak_realloc(void *block, size_t bytes) {
     }
     if (heap_resize(block, bytes)) return block;
     size_t kept = heap_usable_bytes(block);
+    int saved = errno;
     void *moved = hak_malloc(bytes);
-    if (moved == NULL) return NULL;
+    if (HAK_UNLIKELY(moved == NULL)) {
+        if (bytes > kept) return NULL;
+        errno = saved; /* it should shrink, and cannot move: it stays */
+        return block;
+    }
     memcpy(moved, block, min_size(kept, bytes));
     hak_free(block);
     return moved;
+}
+
+HAK_EXPORT void *hak_reallocarray(void *block, size_t count, size_t bytes) {
+    size_t total;
+    if (__builtin_mul_overflow(count, bytes, &total)) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return hak_realloc(block, total);
 }
 
 HAK_EXPORT size_t hak_usable_size(const void *block) { return heap_usable_bytes(block); }
@@ -68,4 +82,5 @@ HAK_LIBC_NAME(void *, malloc, (size_t bytes), hak_malloc)
 HAK_LIBC_NAME(void, free, (void *block), hak_free)
 HAK_LIBC_NAME(void *, calloc, (size_t count, size_t bytes), hak_calloc)
 HAK_LIBC_NAME(void *, realloc, (void *block, size_t bytes), hak_realloc)
+HAK_LIBC_NAME(void *, reallocarray, (void *block, size_t count, size_t bytes), hak_reallocarray)
 HAK_LIBC_NAME(size_t, malloc_usable_size, (void *block), hak_usable_size)

@@ -261,19 +261,9 @@ static void report_value(const struct setting *setting, const struct option_info
 /* ---- this process --------------------------------------------------------------------------------- */
 
 /* glibc's loader: the stack as the kernel left it. musl has no such name and sets environ earlier. */
-extern void *__libc_stack_end __attribute__((weak));
-
-/* libc sets environ in its own initialiser. A library that comes before it (-z initfirst, or an IFUNC
- * resolver) may allocate earlier still: then the environment lies behind the arguments on the stack. */
-static char **process_environment(void) {
-    extern char **environ;
-    if (environ != NULL || &__libc_stack_end == NULL || __libc_stack_end == NULL) return environ;
-    const long *count = __libc_stack_end;
-    return (char **)__libc_stack_end + 1 + *count + 1; /* argc, argv, NULL */
-}
 
 void options_read_process(struct hak_options *out) {
-    options_read(out, (const char *const *)process_environment(), getauxval(AT_SECURE) != 0);
+    options_read(out, (const char *const *)os_environment(), getauxval(AT_SECURE) != 0);
 }
 
 /* ---- sources -------------------------------------------------------------------------------------- */

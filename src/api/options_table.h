@@ -37,7 +37,7 @@
 
 #define OPTION_HUGE_PAGES(X)                                                                                \
     X(HUGE_PAGES_AUTO, "auto",                                                                              \
-      "once 16 MiB are in use, for 2 MiB chunks that are dense or filled by one span")                      \
+      "for memory that is added once 16 MiB are in use")                      \
     X(HUGE_PAGES_NEVER, "never", "never asked for")                                                         \
     X(HUGE_PAGES_ALWAYS, "always", "asked for from the first byte")
 
@@ -65,7 +65,7 @@
            "`always`: up to 2 MiB resident for any block in use; `never`: more page faults and TLB misses", \
            "When the kernel is asked for huge pages.")                                                      \
     NUMBER(window, BYTES, HAK_MIB(64), HAK_GIB(65536), "auto", OPTION_AUTO, OPTION_AUTO,                    \
-           "address space for page words: 128 MiB per TiB; no memory until used",                           \
+           "address space for the books: 2.1 GiB per TiB; no memory until used",                           \
            "Address space served on the fast path; `auto` fits it to the limits of the process.")           \
     CHOICE(foreign_free, OPTION_FOREIGN_FREE, FOREIGN_FREE_ABORT,                                           \
            "`count`: a wild pointer goes unnoticed",                                                        \

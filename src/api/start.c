@@ -14,6 +14,7 @@
 #include "watch/served.h"
 #include "watch/stats.h"
 
+#include <errno.h>
 #include <pthread.h>
 
 /* Huge pages are asked for once so much is in use: nearly all of the gain, almost none of the memory. */
@@ -51,6 +52,7 @@ static void configure(void) {
 HAK_COLD void start_now(void) {
     /* A signal handler in the middle of the start is served outside the window. */
     if (!slow_enter()) return;
+    int saved = errno;
     os_lock_take(&start_lock);
     if (!atomic_load_explicit(&start_done, memory_order_relaxed)) { /* under the lock */
         configure();
@@ -58,14 +60,20 @@ HAK_COLD void start_now(void) {
         atomic_store_explicit(&start_done, 1, memory_order_release);
     }
     os_lock_drop(&start_lock);
+    errno = saved;
     slow_leave();
 }
 
-/* Early enough that the fork handlers of other libraries, registered later, are prepared before ours and find
- * an allocator that works. */
+static void fork_child(void) {
+    stats_lock_reset();
+    heap_fork_child();
+}
+
+/* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
+ * libraries are registered later, so they are prepared before ours and find an allocator that works. */
 __attribute__((constructor(101))) static void start_process(void) {
     start_once();
-    pthread_atfork(heap_fork_prepare, heap_fork_parent, heap_fork_child);
+    pthread_atfork(heap_fork_prepare, heap_fork_parent, fork_child);
     if (options.stats) os_message_keep();
     served_report();
 }

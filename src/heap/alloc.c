@@ -10,9 +10,11 @@
 
 /* Slabs with free blocks, from near to far: the heap's own, what other threads gave back, the commons. Stores
  * up to WANT blocks downward from END. Heap's lock held. */
-static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t want, bool *orphans) {
+static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t want) {
+    /* relaxed: what comes in a moment later is seen the next time. Blocks of any class, even where this one has
+     * plenty: nobody else takes them in. */
+    if (atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0) remote_drain(heap);
     uint32_t got = bin_fill(heap, class, end, want);
-    if (got == 0 && remote_drain(heap, orphans) != 0) got = bin_fill(heap, class, end, want);
     if (got == 0 && heap != &commons && bin_adopt(heap, class)) got = bin_fill(heap, class, end, want);
     return got;
 }
@@ -20,18 +22,13 @@ static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t w
 /* The same, and a new slab when there is nothing else. Heap's lock held; dropped meanwhile. 0: no memory. */
 static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, uint32_t want) {
     for (;;) {
-        bool orphans = false;
-        uint32_t got = gather(heap, class, end, want, &orphans);
-        if (got != 0 && !orphans) return got;
-        os_lock_drop(&heap->lock);
-        if (orphans) remote_drain_dead(&commons);
-        uint32_t fresh = 0;
-        if (got == 0) {
-            thread_reap_forsaken();
-            fresh = slab_create(class);
-        }
-        os_lock_take(&heap->lock);
+        uint32_t got = gather(heap, class, end, want);
         if (got != 0) return got;
+        os_lock_drop(&heap->lock);
+        thread_reap_forsaken();
+        remote_settle();
+        uint32_t fresh = slab_create(class);
+        os_lock_take(&heap->lock);
         if (fresh == 0) return 0;
         slab_set_owner(fresh, heap, heap_word(heap, class));
         bin_place(heap, fresh);
@@ -93,11 +90,11 @@ static void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
-    void *block;
+    void *block = NULL;
     if (bytes <= SMALL_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
         block = alloc_small(size_class_of(bytes));
-    else
-        block = large_alloc(bytes, alignment, zero);
+    /* Where there is no room for a slab there may be some for a block. */
+    if (block == NULL) block = large_alloc(bytes, alignment, zero);
     slow_leave();
     return block;
 }

@@ -92,7 +92,7 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count) {
             heap->bins[class].spilled_blocks += put;
             bin_settle(heap, first);
         } else { /* another heap's whose address has the same low half */
-            remote_give_quietly(*blocks);
+            remote_give(blocks, 1);
         }
         blocks += put;
         count -= put;

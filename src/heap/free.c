@@ -13,13 +13,15 @@ static void keep_remote(struct heap *heap, void *block, uint32_t block_bytes) {
     uint32_t count = atomic_load_explicit(&heap->remote_count, memory_order_relaxed); /* own */
     heap->remote[count++] = block;
     heap->remote_bytes += block_bytes;
-    if (HAK_UNLIKELY(count == REMOTE_BLOCKS || heap->remote_bytes >= REMOTE_BYTES)) {
-        remote_give(heap->remote, count);
-        heap->remote_bytes = count = 0;
-        span_decay();
-    }
-    /* release: the child of a fork in another thread finds the blocks that the count promises. */
-    atomic_store_explicit(&heap->remote_count, count, memory_order_release);
+    bool full = count == REMOTE_BLOCKS || heap->remote_bytes >= REMOTE_BYTES;
+    /* release: the child of a fork in another thread finds the blocks that the count promises. Nor may it find any that
+     * are being given back: the count drops first, and the bits are set with release. */
+    atomic_store_explicit(&heap->remote_count, full ? 0 : count, memory_order_release);
+    if (HAK_LIKELY(!full)) return;
+    heap->remote_bytes = 0;
+    remote_give(heap->remote, count);
+    remote_settle();
+    span_decay();
 }
 
 static void push_own(struct heap *heap, void *block, unsigned class) {
@@ -40,19 +42,31 @@ static void push_own(struct heap *heap, void *block, unsigned class) {
 static void free_small(void *block, uint32_t word) {
     unsigned class = word & WORD_CLASS_MASK;
     struct heap *heap = thread_heap();
-    if (heap == NULL)
+    if (heap == NULL) {
         remote_give(&block, 1);
-    else if ((word ^ class) != heap_word(heap, 0))
+        remote_settle();
+    } else if ((word ^ class) != heap_word(heap, 0)) {
         keep_remote(heap, block, slab_classes[class].block_bytes);
-    else
+    } else {
         push_own(heap, block, class);
+    }
+}
+
+/* A thread that only ever frees gets a heap for its remote buffer, but not for its first few blocks: libc frees a
+ * dead thread's memory in threads whose destructors have run, and a heap begun then would never end. */
+static void ensure_heap_for_free(void) {
+    enum { FREES_WITHOUT_HEAP = 8 };
+    if (HAK_LIKELY(thread_state.front != &front_none)) return;
+    if (thread_state.heapless_frees++ >= FREES_WITHOUT_HEAP) thread_ensure_heap();
 }
 
 static void free_quietly(void *block, size_t page, uint32_t word) {
-    if (word == WORD_LARGE)
+    if (word != WORD_LARGE)
+        remote_give(&block, 1);
+    else if (large_claim(page))
         large_free_later(page);
     else
-        remote_give_quietly(block);
+        heap_foreign(block);
 }
 
 /* The word of the page that BLOCK starts in; WORD_NONE unless a block of the window may start there. */
@@ -70,15 +84,17 @@ HAK_NOINLINE void heap_free(void *block) {
         if (!outside_unmap(block)) heap_foreign(block);
         return;
     }
-    thread_ensure_heap();
+    ensure_heap_for_free();
     if (HAK_UNLIKELY(!slow_enter())) {
         free_quietly(block, page, word);
         return;
     }
-    if (word == WORD_LARGE)
+    if (word != WORD_LARGE)
+        free_small(block, word);
+    else if (HAK_LIKELY(large_claim(page)))
         large_free(page);
     else
-        free_small(block, word);
+        heap_foreign(block); /* another thread freed it at the same time */
     slow_leave();
 }
 

@@ -24,7 +24,9 @@ struct front {
 /* What a thread knows of the allocator: 16 bytes of static TLS. */
 struct thread_state {
     struct front *front;
-    uint32_t busy; /* inside a slow path: a signal handler that allocates now must not enter another */
+    bool busy;        /* inside a slow path: a signal handler that allocates now must not enter another */
+    bool fork_inside; /* a signal handler forks while this thread is inside a slow path */
+    uint32_t heapless_frees;
 };
 
 extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((tls_model("initial-exec")));

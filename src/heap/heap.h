@@ -56,6 +56,7 @@ struct heap {
     /* Written by other threads, on lines of their own. */
     HAK_ALIGNED(128) _Atomic uint32_t inbox; /* first page of a slab with remote bits; linked by inbox_next */
     _Atomic uint32_t state;
+    _Atomic bool undrained; /* dead, and the inbox may not be empty */
 
     /* Blocks of other heaps, given back together. Only the owner thread touches them, without the lock; and
      * who outlives it. */
@@ -148,23 +149,24 @@ void stack_pool_lock_reset(void);
 
 /* ---- remote.c: blocks that cross threads -------------------------------------------------------- */
 
-/* Gives blocks of other heaps' slabs back to their owners. No lock held; BLOCKS is sorted on the way. */
-void remote_give(void **blocks, size_t count);
+/* Gives at most REMOTE_BLOCKS blocks of other heaps' slabs back to their owners. Takes no lock: safe in signal handlers.
+ * Whoever may take locks calls remote_settle afterwards. */
+void remote_give(void *const *blocks, size_t count);
 
-/* The same for one block, taking no lock: for signal handlers. */
-void remote_give_quietly(void *block);
+/* Takes in what other threads gave back. Heap's lock held; returns how many blocks. Slabs that went to another
+ * owner are passed on: call remote_settle once the lock is dropped. */
+uint32_t remote_drain(struct heap *heap);
 
-/* Takes in what other threads gave back. Heap's lock held; returns how many blocks. A slab that went to
- * another owner is passed on; *ORPHANS is set when that is the commons, which must then be drained. */
-uint32_t remote_drain(struct heap *heap, bool *orphans);
-
-/* Drains the inbox of a heap that is not live. No lock held. */
-void remote_drain_dead(struct heap *heap);
+/* Drains dead heaps that were given something. No lock held. Cheap when there is nothing to do. */
+void remote_settle(void);
 
 /* ---- thread.c ----------------------------------------------------------------------------------- */
 
 /* Tells what was set at start what to do with a pointer that is none of ours. */
 void heap_foreign(const void *block);
+
+/* A heap that is marked undrained; NULL when there is none. No lock held. */
+struct heap *thread_find_undrained(void);
 
 /* Slabs of heaps whose threads did not survive a fork go to the commons. No lock held. */
 void thread_reap_forsaken(void);

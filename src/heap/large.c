@@ -9,15 +9,19 @@
 /* A span whose tail is worth less than this share of it stays whole when its block shrinks. */
 enum { TRIM_SHARE = 8 };
 
-/* Spans that signal handlers freed while their thread was busy: linked by inbox_next, first page first. */
+/* Spans that signal handlers freed while their thread was busy: linked by later_next. */
 static _Atomic uint32_t later;
+
+bool large_claim(size_t page) {
+    /* relaxed: what the threads do about the block is ordered by the program, or wrong anyway. */
+    return atomic_exchange_explicit(&window.words[page], WORD_NONE, memory_order_relaxed) == WORD_LARGE;
+}
 
 void large_free_later(size_t page) {
     struct slab_remote *remote = slab_remote_at((uint32_t)page);
-    page_word_set(page, WORD_NONE);
     uint32_t head = atomic_load_explicit(&later, memory_order_relaxed); /* checked by the exchange */
     do {
-        atomic_store_explicit(&remote->inbox_next, head, memory_order_relaxed); /* published below */
+        atomic_store_explicit(&remote->later_next, head, memory_order_relaxed); /* published below */
     } while (!atomic_compare_exchange_weak_explicit(&later, &head, (uint32_t)page, memory_order_release,
                                                     memory_order_relaxed));
 }
@@ -27,7 +31,7 @@ static void free_delayed(void) {
     /* acquire: pairs with the release above; the list is taken as a whole. */
     uint32_t first = atomic_exchange_explicit(&later, 0, memory_order_acquire);
     while (first != 0) {
-        uint32_t next = atomic_load_explicit(&slab_remote_at(first)->inbox_next, memory_order_relaxed);
+        uint32_t next = atomic_load_explicit(&slab_remote_at(first)->later_next, memory_order_relaxed);
         span_give(first);
         first = next;
     }
@@ -57,7 +61,6 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
 
 void large_free(size_t page) {
     free_delayed();
-    page_word_set(page, WORD_NONE);
     span_give((uint32_t)page);
     span_decay();
 }

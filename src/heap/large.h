@@ -8,7 +8,10 @@
 /* A block of at least BYTES bytes, aligned to ALIGNMENT (a power of two); NULL when there is no memory. */
 void *large_alloc(size_t bytes, size_t alignment, bool *zero);
 
-/* Gives back the block that starts at PAGE. */
+/* Of several threads that free the block at PAGE one is told true: it may call one of the next two. At any time. */
+bool large_claim(size_t page);
+
+/* Gives back the claimed block that starts at PAGE. */
 void large_free(size_t page);
 
 /* The same for a thread that is busy: the next large_alloc or large_free does it. */

@@ -7,8 +7,9 @@
  *
  * A slab may change hands between two of these steps. Whoever drains it then finds another owner and passes it
  * on. Nobody waits in a dead heap (the commons, and heaps between two threads), so whoever pushes to one
- * and then finds it dead drains it himself: the push and the look at the state, like the change of state
- * and the last drain of a thread that exits, are sequentially consistent, so one of the two sees the other. */
+ * and then finds it dead marks it, and whoever passes by without a lock, himself first, drains what is marked. The
+ * push and the look at the state, like the change of state and the last drain of a thread that exits, are
+ * sequentially consistent, so one of the two sees the other. */
 #include "base/bits.h"
 #include "heap/heap.h"
 #include "os/assert.h"
@@ -22,20 +23,28 @@ static void push(struct heap *heap, uint32_t first) {
                                                     memory_order_relaxed));
 }
 
-/* Hangs the slab on its owner's inbox unless it hangs somewhere. Returns the heap that must be drained because
- * nobody else will; NULL when there is none. */
-static struct heap *queue(uint32_t first) {
+/* Dead heaps with something in their inbox, which nobody but a passer-by empties. */
+static _Atomic uint32_t undrained_heaps;
+
+static void mark_undrained(struct heap *heap) {
+    /* release: whoever clears the mark sees the push before it. */
+    if (!atomic_exchange_explicit(&heap->undrained, true, memory_order_acq_rel))
+        atomic_fetch_add_explicit(&undrained_heaps, 1, memory_order_release);
+}
+
+/* Hangs the slab on its owner's inbox unless it hangs somewhere. */
+static void queue(uint32_t first) {
     /* acq_rel: the bits set before are seen by whoever clears the flag; and the owner named by whoever
      * set the slab up, before an earlier freer of its blocks queued it, is seen here. */
-    if (atomic_exchange_explicit(&slab_remote_at(first)->queued, 1, memory_order_acq_rel) != 0) return NULL;
+    if (atomic_exchange_explicit(&slab_remote_at(first)->queued, 1, memory_order_acq_rel) != 0) return;
     struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
     if (owner == NULL) owner = &commons; /* released meanwhile, or about to be made anew: see remote_drain */
     push(owner, first);
     /* seq_cst: see above. */
-    return atomic_load_explicit(&owner->state, memory_order_seq_cst) == HEAP_LIVE ? NULL : owner;
+    if (atomic_load_explicit(&owner->state, memory_order_seq_cst) != HEAP_LIVE) mark_undrained(owner);
 }
 
-uint32_t remote_drain(struct heap *heap, bool *orphans) {
+uint32_t remote_drain(struct heap *heap) {
     uint32_t drained = 0;
     /* seq_cst: see above. */
     uint32_t first = atomic_exchange_explicit(&heap->inbox, 0, memory_order_seq_cst);
@@ -50,35 +59,38 @@ uint32_t remote_drain(struct heap *heap, bool *orphans) {
             heap->bins[slab_at(first)->span.class].remote_blocks += blocks;
             drained += blocks;
             if (blocks != 0) bin_settle(heap, first);
-        } else if (owner != NULL && queue(first) != NULL) {
-            *orphans = true;
+        } else if (owner != NULL) {
+            queue(first);
         } /* without owner it was released, and a late freer pushed it */
         first = next;
     }
     return drained;
 }
 
-/* A dead heap other than the commons passes its slabs on to the commons at most. */
-void remote_drain_dead(struct heap *heap) {
-    bool orphans = false;
-    os_lock_take(&heap->lock);
-    remote_drain(heap, &orphans);
-    os_lock_drop(&heap->lock);
-    if (!orphans) return;
-    orphans = false;
-    os_lock_take(&commons.lock);
-    remote_drain(&commons, &orphans);
-    os_lock_drop(&commons.lock);
+HAK_NOINLINE static void settle_all(void) {
+    struct heap *heap;
+    while ((heap = thread_find_undrained()) != NULL) {
+        /* acquire: pairs with mark_undrained. */
+        if (!atomic_exchange_explicit(&heap->undrained, false, memory_order_acq_rel)) continue;
+        atomic_fetch_sub_explicit(&undrained_heaps, 1, memory_order_relaxed);
+        os_lock_take(&heap->lock);
+        remote_drain(heap);
+        os_lock_drop(&heap->lock);
+    }
+}
+
+void remote_settle(void) {
+    /* relaxed: a hint; a mark that is missed here is seen by the next to pass. */
+    if (HAK_UNLIKELY(atomic_load_explicit(&undrained_heaps, memory_order_relaxed) != 0)) settle_all();
 }
 
 /* ---- giving back -------------------------------------------------------------------------------- */
 
-/* Sorts by the low bits of the page index: blocks of one page end up side by side, in the order in which they
- * were freed. */
-static void group_by_page(void **blocks, size_t count) {
+/* Stores BLOCKS in SORTED by the low bits of their page index: blocks of one page end up side by side, in the order in
+ * which they were freed. */
+static void group_by_page(void *const *blocks, size_t count, void **sorted) {
     enum { GROUPS = 128 };
     uint16_t ends[GROUPS] = {0};
-    void *sorted[REMOTE_BLOCKS];
     for (size_t i = 0; i < count; i++) ends[page_index(blocks[i]) % GROUPS]++;
     uint16_t sum = 0;
     for (unsigned group = 0; group < GROUPS; group++) {
@@ -87,28 +99,24 @@ static void group_by_page(void **blocks, size_t count) {
         sum = (uint16_t)(sum + in_group);
     }
     for (size_t i = 0; i < count; i++) sorted[ends[page_index(blocks[i]) % GROUPS]++] = blocks[i];
-    for (size_t i = 0; i < count; i++) blocks[i] = sorted[i];
 }
 
-void remote_give(void **blocks, size_t count) {
+void remote_give(void *const *blocks, size_t count) {
     HAK_ASSERT(count <= REMOTE_BLOCKS);
-    if (count > 2) group_by_page(blocks, count);
-    struct heap *dead = NULL;
+    void *sorted[REMOTE_BLOCKS];
+    if (count > 2) {
+        group_by_page(blocks, count, sorted);
+        blocks = sorted;
+    }
     while (count != 0) {
-        uint32_t first = slab_head(page_index(*blocks));
+        size_t page = page_index(*blocks);
+        uint32_t word = page_word(page);
+        if (HAK_UNLIKELY(word == WORD_NONE || word == WORD_LARGE))
+            os_panic("free of %p: this block was already free", *blocks);
+        uint32_t first = slab_head(page);
         size_t given = slab_put_remote(first, blocks, count);
-        struct heap *drain = queue(first);
-        /* Several slabs of one dead heap are drained together. */
-        if (drain != NULL && dead != NULL && drain != dead) remote_drain_dead(dead);
-        if (drain != NULL) dead = drain;
+        queue(first);
         blocks += given;
         count -= given;
     }
-    if (dead != NULL) remote_drain_dead(dead);
-}
-
-void remote_give_quietly(void *block) {
-    uint32_t first = slab_head(page_index(block));
-    slab_put_remote(first, &block, 1);
-    queue(first); /* a dead heap is left to whoever drains it next */
 }

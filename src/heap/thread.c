@@ -20,7 +20,9 @@ _Thread_local struct thread_state thread_state = {.front = FRONT_WITHOUT_HEAP(fr
 struct heap commons;
 struct heap_settings heap_settings;
 
-static heap_foreign_handler *foreign_handler;
+static void report_foreign(const void *block) { os_panic("%p is not the start of a block of hakmem", block); }
+
+static heap_foreign_handler *foreign_handler = report_foreign;
 static pthread_key_t exit_key;
 static bool have_exit_key;
 
@@ -78,13 +80,14 @@ static void retire(struct heap *heap, bool stacks) {
     for (unsigned class = 0; stacks && class < SIZE_CLASSES; class++) stack_empty(heap, class);
     stack_reset_all(heap);
     bin_hand_over(heap);
+    remote_drain(heap);
     os_lock_drop(&heap->lock);
     /* acquire: pairs with the release in free.c when this is the child of a fork. */
     remote_give(heap->remote, atomic_load_explicit(&heap->remote_count, memory_order_acquire));
     heap->remote_bytes = 0;
     atomic_store_explicit(&heap->remote_count, 0, memory_order_relaxed); /* own by now */
-    remote_drain_dead(heap);
     give_idle(heap);
+    remote_settle();
 }
 
 /* Called when a thread ends, among the destructors of its other keys. Later operations of the thread use
@@ -128,9 +131,13 @@ bool heap_start(const struct heap_options *options) {
 
 /* ---- fork --------------------------------------------------------------------------------------- */
 
-/* From prepare on this thread is busy: another library's handler that allocates meanwhile takes no lock. */
+/* From prepare on this thread is busy: another library's handler that allocates meanwhile takes no lock. A signal
+ * handler that forks inside a slow path finds it busy already, and some lock perhaps taken: then all stays as it
+ * is, and the child keeps to the ways without locks until the handler returns. */
 void heap_fork_prepare(void) {
-    thread_state.busy = 1;
+    thread_state.fork_inside = thread_state.busy;
+    if (thread_state.fork_inside) return;
+    thread_state.busy = true;
     os_lock_take(&registry.lock);
     for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) os_lock_take(&heap->lock);
     os_lock_take(&commons.lock);
@@ -142,6 +149,7 @@ void heap_fork_prepare(void) {
 }
 
 void heap_fork_parent(void) {
+    if (thread_state.fork_inside) return;
     window_unlock();
     span_unlock();
     books_unlock();
@@ -150,12 +158,13 @@ void heap_fork_parent(void) {
     os_lock_drop(&commons.lock);
     for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) os_lock_drop(&heap->lock);
     os_lock_drop(&registry.lock);
-    thread_state.busy = 0;
+    thread_state.busy = false;
 }
 
 /* The other threads are gone. Their slabs are handed to the commons only when this process needs
  * memory: most children call exec soon, and would pay for copies of the books. */
 void heap_fork_child(void) {
+    if (thread_state.fork_inside) return;
     window_lock_reset();
     span_lock_reset();
     books_lock_reset();
@@ -173,7 +182,7 @@ void heap_fork_child(void) {
     }
     atomic_store_explicit(&registry.forsaken, forsaken, memory_order_relaxed);
     os_lock_reset(&registry.lock);
-    thread_state.busy = 0;
+    thread_state.busy = false;
 }
 
 static struct heap *take_forsaken(void) {
@@ -196,6 +205,16 @@ void thread_reap_forsaken(void) {
 }
 
 /* ---- looking at all ----------------------------------------------------------------------------- */
+
+struct heap *thread_find_undrained(void) {
+    /* relaxed: whoever clears the flag looks again. */
+    if (atomic_load_explicit(&commons.undrained, memory_order_relaxed)) return &commons;
+    os_lock_take(&registry.lock);
+    struct heap *heap = registry.all;
+    os_lock_drop(&registry.lock);
+    while (heap != NULL && !atomic_load_explicit(&heap->undrained, memory_order_relaxed)) heap = heap->next;
+    return heap;
+}
 
 static void visit_one(struct heap *heap, void (*visit)(struct heap *heap, void *context), void *context) {
     os_lock_take(&heap->lock);

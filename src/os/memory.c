@@ -58,11 +58,22 @@ bool os_reserve_at(void *address, size_t bytes) {
     return false;
 }
 
+bool os_map_at(void *address, size_t bytes) {
+    void *got = map_pages(address, bytes, PROT_READ | PROT_WRITE, 0); /* as in os_reserve_at */
+    if (got != NULL && got != address) os_unmap(got, bytes);
+    if (got != address) return false;
+    count(&os_counters.committed_bytes, bytes);
+    return true;
+}
+
 bool os_commit(void *address, size_t bytes) {
     int saved = errno;
-    bool done = counted(OS_CALL_MPROTECT, mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0, saved);
-    if (!done) {
-        /* A sandbox may refuse mprotect and allow mmap. The range holds nothing yet. */
+    bool done = mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
+    bool no_memory = !done && errno == ENOMEM;
+    counted(OS_CALL_MPROTECT, done, saved);
+    if (!done && !no_memory) {
+        /* A sandbox may refuse mprotect and allow mmap. The range holds nothing yet. Not for want of memory: old
+         * kernels unmap the range before they refuse it. */
         void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                          -1, 0);
         done = counted(OS_CALL_MMAP, got == address, saved);
@@ -83,15 +94,16 @@ static bool purge_zeroes(void) {
     if (probe == NULL) return false;
     volatile unsigned char *byte = probe;
     *byte = 1;
-    known = madvise(probe, page, MADV_DONTNEED) == 0 && *byte == 0 ? ZEROES : KEEPS;
+    if (madvise(probe, page, MADV_DONTNEED) == 0) known = *byte == 0 ? ZEROES : KEEPS;
     os_unmap(probe, page);
-    atomic_store_explicit(&verdict, known, memory_order_relaxed);
+    atomic_store_explicit(&verdict, known, memory_order_relaxed); /* still unknown when it was refused */
     return known == ZEROES;
 }
 
 bool os_purge(void *address, size_t bytes) {
     int saved = errno;
     bool zeroes = purge_zeroes();
+    errno = saved;
     bool done = counted(OS_CALL_MADVISE_FREE, madvise(address, bytes, MADV_DONTNEED) == 0, saved);
     if (done) count(&os_counters.purged_bytes, bytes);
     return done && zeroes;

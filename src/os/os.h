@@ -26,6 +26,9 @@ void *os_reserve(size_t bytes);
 /* The same at ADDRESS and nowhere else; false if refused or if something lies there. */
 bool os_reserve_at(void *address, size_t bytes);
 
+/* Readable, writable, zeroed memory at ADDRESS and nowhere else; false if refused or if something lies there. */
+bool os_map_at(void *address, size_t bytes);
+
 /* Address space that reads as zero and must not be written, anywhere; NULL if refused. */
 void *os_reserve_readable(size_t bytes);
 
@@ -55,6 +58,14 @@ size_t os_address_limit(void);
 
 /* 64 bits that differ from process to process, without a system call. */
 uint64_t os_random_seed(void);
+
+/* ---- environment (environment.c) ---------------------------------------------------------------- */
+
+/* NAME=value strings, ended by NULL; or NULL where there is none. Before libc's own start too. */
+char **os_environment(void);
+
+/* The value of the variable NAME; NULL when it is not set, and in a privileged process. */
+const char *os_variable(const char *name);
 
 /* ---- clock (clock.c) ---------------------------------------------------------------------------- */
 

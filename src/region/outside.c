@@ -1,11 +1,12 @@
-/* outside.c - a table of mappings, in blocks that are never freed. A slot is 0 (empty), CLAIMED
- * (being filled or emptied by one thread), or the address of a block. */
+/* outside.c - a hash table of mappings, in parts that are never freed. A slot is 0 (never used: searches end here),
+ * EMPTIED, CLAIMED (being filled or emptied by one thread), or the address of a block. */
 #include "region/outside.h"
 
 #include "base/bits.h"
 #include "os/os.h"
 
 #define CLAIMED ((uintptr_t)1)
+#define EMPTIED ((uintptr_t)2)
 
 struct slot {
     _Atomic uintptr_t address;
@@ -50,7 +51,8 @@ static bool remember(uintptr_t address, size_t bytes) {
         size_t start = start_slot(table, address);
         for (size_t i = 0; i < table->slots; i++) {
             struct slot *slot = &table->slot[(start + i) % table->slots];
-            uintptr_t empty = 0;
+            uintptr_t empty = atomic_load_explicit(&slot->address, memory_order_relaxed); /* checked below */
+            if (empty != 0 && empty != EMPTIED) continue;
             /* acquire: the last user's read of bytes came before it emptied the slot. */
             if (!atomic_compare_exchange_strong_explicit(&slot->address, &empty, CLAIMED, memory_order_acquire,
                                                          memory_order_relaxed))
@@ -65,14 +67,16 @@ static bool remember(uintptr_t address, size_t bytes) {
 }
 
 static struct slot *find(uintptr_t address) {
-    if (address <= CLAIMED) return NULL;
+    if (address <= EMPTIED) return NULL;
     for (struct table *table = &first; table != NULL;
          table = atomic_load_explicit(&table->next, memory_order_acquire)) { /* as in next_table */
         size_t start = start_slot(table, address);
         for (size_t i = 0; i < table->slots; i++) {
             struct slot *slot = &table->slot[(start + i) % table->slots];
             /* acquire: pairs with the release in remember. */
-            if (atomic_load_explicit(&slot->address, memory_order_acquire) == address) return slot;
+            uintptr_t found = atomic_load_explicit(&slot->address, memory_order_acquire);
+            if (found == address) return slot;
+            if (found == 0) break; /* it would have been put here */
         }
     }
     return NULL;
@@ -103,7 +107,7 @@ bool outside_unmap(void *address) {
                                                                  memory_order_acquire, memory_order_relaxed))
         return false;
     size_t bytes = slot->bytes;
-    atomic_store_explicit(&slot->address, 0, memory_order_release); /* the slot may be filled again */
+    atomic_store_explicit(&slot->address, EMPTIED, memory_order_release); /* the slot may be filled again */
     os_unmap(address, bytes);
     return true;
 }

@@ -14,6 +14,7 @@
 #define REGION_LEAST_BYTES HAK_MIB(64)
 #define REGION_MOST_BYTES HAK_GIB(16)
 #define COMMIT_LEAST_BYTES HAK_MIB(16) /* one slab of each class: no class's first block waits for the kernel */
+#define BOOKS_PAGES (HAK_MIB(64) / PAGE_BYTES)
 #define COMMIT_MOST_BYTES HAK_MIB(256)
 #define CHUNK_BYTES (CHUNK_PAGES * PAGE_BYTES)
 
@@ -22,9 +23,10 @@ struct window window = {.base = (uintptr_t)1 << (sizeof(uintptr_t) * 8 - 1)};
 
 static struct {
     struct os_lock lock;
+    bool sparse; /* a range of addresses only: regions and books are mapped as they are needed */
     size_t next_page;
     size_t reserved_page;
-    /* Ends of the committed part of each array, as addresses. Each only grows. */
+    /* Ends of the usable part of each array, as addresses. Each only grows. */
     uintptr_t words_end, spans_end, remotes_end, chunks_end;
 } grow;
 
@@ -42,66 +44,62 @@ static uintptr_t random_base(uint64_t seed, unsigned attempt) {
     return lowest + round_down((size_t)(mixed % span), HAK_GIB(4));
 }
 
-static bool reserve_books(size_t pages) {
-    size_t page = os_page_bytes();
-    size_t words_bytes = round_up(pages * sizeof *window.words, page);
-    size_t records_bytes = round_up(pages * RECORD_BYTES, page);
-    size_t chunks_bytes = round_up((pages / CHUNK_PAGES + 1) * sizeof(struct chunk), page);
-    void *words = os_reserve_readable(words_bytes);
-    if (words == NULL) return false;
-    char *records = os_reserve(2 * records_bytes + chunks_bytes);
-    if (records == NULL) {
-        os_unmap(words, words_bytes);
-        return false;
-    }
-    window.words = words;
-    window.spans = records;
-    window.remotes = records + records_bytes;
-    window.chunks = (struct chunk *)(records + 2 * records_bytes);
-    grow.words_end = (uintptr_t)window.words;
-    grow.spans_end = (uintptr_t)window.spans;
-    grow.remotes_end = (uintptr_t)window.remotes;
-    grow.chunks_end = (uintptr_t)window.chunks;
-    return true;
+/* Address space that the books of PAGES pages take, the words apart. */
+static size_t books_bytes_for(size_t pages) {
+    return round_up(2 * pages * RECORD_BYTES + (pages / CHUNK_PAGES + 1) * sizeof(struct chunk), CHUNK_BYTES);
 }
 
-/* The first page is left out, so that no page of the window has index 0: lists end with it. */
-static void settle(uintptr_t base, size_t pages, size_t reserved_page) {
+/* The first chunk is left out, so that no page of the window has index 0: lists end with it. */
+static void settle(bool sparse, uintptr_t base, size_t pages, uintptr_t books, void *words, size_t reserved_page) {
     window.base = base;
+    window.words = words;
+    window.spans = (char *)books;
+    window.remotes = (char *)books + pages * RECORD_BYTES;
+    window.chunks = (struct chunk *)(books + 2 * pages * RECORD_BYTES);
+    grow.words_end = (uintptr_t)words;
+    grow.spans_end = books;
+    grow.remotes_end = (uintptr_t)window.remotes;
+    grow.chunks_end = (uintptr_t)window.chunks;
+    grow.sparse = sparse;
     grow.next_page = CHUNK_PAGES;
     grow.reserved_page = reserved_page;
     window.pages = pages;
 }
 
-/* A window of addresses only; its first region must be had at once, or the place is not usable. */
+static void *reserve_words(size_t pages) {
+    return os_reserve_readable(round_up(pages * sizeof *window.words, os_page_bytes()));
+}
+
+/* A window of addresses only, its books before it. Its first region must be had at once, or the place is not
+ * usable. */
 static bool start_sparse(size_t bytes, size_t region_bytes) {
     size_t pages = bytes / PAGE_BYTES;
     uint64_t seed = os_random_seed();
+    void *words = reserve_words(pages);
+    if (words == NULL) return false;
     for (unsigned attempt = 0; attempt < 3; attempt++) {
-        uintptr_t base = random_base(seed, attempt);
-        char *first = (char *)base + CHUNK_BYTES;
-        if (!os_reserve_at(first, region_bytes)) continue;
-        if (reserve_books(pages)) {
-            settle(base, pages, CHUNK_PAGES + region_bytes / PAGE_BYTES);
-            return true;
-        }
-        os_unmap(first, region_bytes);
-        return false; /* a smaller window has smaller books */
+        uintptr_t books = random_base(seed, attempt);
+        uintptr_t base = books + books_bytes_for(pages);
+        if (!os_reserve_at((char *)base + CHUNK_BYTES, region_bytes)) continue;
+        settle(true, base, pages, books, words, CHUNK_PAGES + region_bytes / PAGE_BYTES);
+        return true;
     }
+    os_unmap(words, round_up(pages * sizeof *window.words, os_page_bytes()));
     return false;
 }
 
-/* A window that is reserved whole, wherever the kernel puts it. */
+/* A window that is reserved whole, with its books, wherever the kernel puts it. */
 static bool start_whole(size_t bytes) {
     size_t pages = bytes / PAGE_BYTES;
-    char *start = os_reserve(bytes + CHUNK_BYTES);
-    if (start == NULL) return false;
-    if (!reserve_books(pages)) {
-        os_unmap(start, bytes + CHUNK_BYTES);
+    size_t books_bytes = books_bytes_for(pages);
+    void *words = reserve_words(pages);
+    char *start = words == NULL ? NULL : os_reserve(books_bytes + bytes + CHUNK_BYTES);
+    if (start == NULL) {
+        if (words != NULL) os_unmap(words, round_up(pages * sizeof *window.words, os_page_bytes()));
         return false;
     }
-    uintptr_t base = round_up((uintptr_t)start, CHUNK_BYTES);
-    settle(base, pages, pages);
+    uintptr_t books = round_up((uintptr_t)start, CHUNK_BYTES);
+    settle(false, books + books_bytes, pages, books, words, pages);
     return true;
 }
 
@@ -127,26 +125,31 @@ bool window_start(size_t bytes) {
 
 /* ---- growth (lock held) ------------------------------------------------------------------------- */
 
-/* Commits ARRAY's elements FIRST .. LAST-1, as whole kernel pages, each of them only once. */
-static bool commit_books(uintptr_t array, size_t element_bytes, size_t first, size_t last,
-                         uintptr_t *committed_end) {
+static bool provide(uintptr_t from, uintptr_t to, bool reserved) {
+    return reserved ? os_commit((void *)from, to - from) : os_map_at((void *)from, to - from);
+}
+
+/* Makes ARRAY's elements FIRST .. LAST-1 usable, as whole kernel pages, each of them only once. */
+static bool provide_part(uintptr_t array, size_t element_bytes, size_t first, size_t last, bool reserved,
+                         uintptr_t *usable_end) {
     size_t page = os_page_bytes();
-    uintptr_t from = max_size(*committed_end, round_down(array + first * element_bytes, page));
+    uintptr_t from = max_size(*usable_end, round_down(array + first * element_bytes, page));
     uintptr_t to = round_up(array + last * element_bytes, page);
     if (from >= to) return true;
-    if (!os_commit((void *)from, to - from)) return false;
-    *committed_end = to;
+    if (!provide(from, to, reserved)) return false;
+    *usable_end = to;
     return true;
 }
 
 /* The books of one page more on either side can be read: neighbours are looked at before merging. */
-static bool commit_all_books(size_t first, size_t last) {
+static bool provide_books(size_t first, size_t last) {
     size_t end = min_size(last + 1, window.pages);
-    return commit_books((uintptr_t)window.words, sizeof *window.words, first, last, &grow.words_end) &&
-           commit_books((uintptr_t)window.spans, RECORD_BYTES, first - 1, end, &grow.spans_end) &&
-           commit_books((uintptr_t)window.remotes, RECORD_BYTES, first - 1, end, &grow.remotes_end) &&
-           commit_books((uintptr_t)window.chunks, sizeof(struct chunk), first / CHUNK_PAGES,
-                        last / CHUNK_PAGES + 1, &grow.chunks_end);
+    bool reserved = !grow.sparse;
+    return provide_part((uintptr_t)window.words, sizeof *window.words, first, last, true, &grow.words_end) &&
+           provide_part((uintptr_t)window.spans, RECORD_BYTES, first - 1, end, reserved, &grow.spans_end) &&
+           provide_part((uintptr_t)window.remotes, RECORD_BYTES, first - 1, end, reserved, &grow.remotes_end) &&
+           provide_part((uintptr_t)window.chunks, sizeof(struct chunk), first / CHUNK_PAGES, last / CHUNK_PAGES + 1,
+                        reserved, &grow.chunks_end);
 }
 
 /* Reserves at least PAGES more, after a gap where someone else's mapping is in the way. */
@@ -173,8 +176,25 @@ static bool reserve_region(size_t pages) {
 
 /* The records of the first slab of each class come in together with the first memory. */
 static void populate_first_records(void) {
-    if (grow.next_page == CHUNK_PAGES)
-        os_populate(window.spans + CHUNK_PAGES * RECORD_BYTES, SLABS_OF_ALL_CLASSES_PAGES * RECORD_BYTES);
+    if (grow.next_page != CHUNK_PAGES) return;
+    uintptr_t from = (uintptr_t)window.spans + CHUNK_PAGES * RECORD_BYTES;
+    uintptr_t to = min_size(from + SLABS_OF_ALL_CLASSES_PAGES * RECORD_BYTES, grow.spans_end);
+    os_populate((void *)from, to - from);
+}
+
+static size_t left_in_region(void) { return grow.reserved_page - grow.next_page; }
+
+/* Room for PAGES pages in one region: what is left of the last one, with or without more after it. */
+static bool ensure_region(size_t pages) {
+    if (left_in_region() >= pages) return true;
+    if (reserve_region(pages - left_in_region()) && left_in_region() >= pages) return true;
+    return reserve_region(pages) && left_in_region() >= pages; /* there was a gap */
+}
+
+/* How much is committed for a request of PAGES: few calls, few mappings. */
+static size_t commit_pages(size_t pages) {
+    size_t step = min_size(max_size(grow.next_page * PAGE_BYTES / 4, COMMIT_LEAST_BYTES), COMMIT_MOST_BYTES);
+    return min_size(max_size(pages, round_up(step / PAGE_BYTES, CHUNK_PAGES)), left_in_region());
 }
 
 struct page_run window_extend(size_t pages) {
@@ -182,21 +202,15 @@ struct page_run window_extend(size_t pages) {
     if (pages > window.pages) return run;
     pages = round_up(pages, CHUNK_PAGES);
     window_lock();
-    bool reserved = grow.reserved_page - grow.next_page >= pages ||
-                    reserve_region(pages - (grow.reserved_page - grow.next_page)) ||
-                    reserve_region(pages);
-    if (reserved && grow.reserved_page - grow.next_page >= pages) {
-        size_t step = min_size(max_size(grow.next_page * PAGE_BYTES / 4, COMMIT_LEAST_BYTES), COMMIT_MOST_BYTES);
-        size_t size = max_size(pages, round_up(step / PAGE_BYTES, CHUNK_PAGES));
-        size = min_size(size, grow.reserved_page - grow.next_page);
-        void *start = page_address(grow.next_page);
-        if (commit_all_books(grow.next_page, grow.next_page + size)) {
+    if (ensure_region(pages)) {
+        size_t first = grow.next_page, size = commit_pages(pages);
+        /* Books for a round number of pages at once: few calls. */
+        if (provide_books(first, min_size(round_up(first + size, BOOKS_PAGES), grow.reserved_page))) {
             populate_first_records();
-            if (!os_commit(start, size * PAGE_BYTES)) {
-                size = os_commit(start, pages * PAGE_BYTES) ? pages : 0;
-            }
-            run = (struct page_run){grow.next_page, size};
-            grow.next_page = grow.next_page + size;
+            void *start = page_address(first);
+            if (!os_commit(start, size * PAGE_BYTES)) size = os_commit(start, pages * PAGE_BYTES) ? pages : 0;
+            run = (struct page_run){first, size};
+            grow.next_page = first + size;
         }
     }
     window_unlock();

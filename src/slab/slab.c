@@ -204,6 +204,9 @@ uint32_t slab_drain(uint32_t first) {
         if (atomic_load_explicit(&words[word], memory_order_relaxed) == 0) continue;
         /* acquire: pairs with the release in give_bits. */
         uint64_t bits = atomic_exchange_explicit(&words[word], 0, memory_order_acquire);
+        if (HAK_UNLIKELY(bits != 0 && word * 64 + highest_bit(bits) >= slab->carved))
+            report_not_a_block((char *)page_address(first) + (word * 64 + highest_bit(bits)) * (size_t)shape->block_bytes,
+                               shape->block_bytes);
         if (HAK_UNLIKELY((slab->bits[word] & bits) != 0))
             report_double_free((char *)page_address(first) +
                                    (word * 64 + lowest_bit(slab->bits[word] & bits)) * (size_t)shape->block_bytes,

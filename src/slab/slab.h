@@ -35,6 +35,7 @@ struct slab {
 struct slab_remote {
     _Atomic uint32_t queued;
     _Atomic uint32_t inbox_next; /* written by whoever set queued */
+    _Atomic uint32_t later_next; /* of a large block whose free waits: large.c */
     _Atomic uint64_t inline_bits; /* serves slabs of at most 64 blocks; others: bitmap_remote(bits) */
 };
 

@@ -9,11 +9,18 @@ enum {
     STEPS = 4,                           /* bins to a doubling above */
     BINS = EXACT_BINS + STEPS * (32 - 5), /* lengths are below 2^32 pages */
     BIN_WORDS = (BINS + 63) / 64,
-    LOOKED_AT = 8, /* candidates of one bin: enough to find a good one, few enough for bounded work */
+    LOOKED_AT = 8, /* spans of one bin: enough to find a good one, few enough for bounded work */
 };
 
-static uint32_t bins[BINS];
-static uint64_t filled[BIN_WORDS]; /* a bit for each bin that is not empty */
+/* Spans with dirty pages, and spans that are known to be zero, each in bins of their own. */
+static struct set {
+    uint32_t bins[BINS];
+    uint64_t filled[BIN_WORDS]; /* a bit for each bin that is not empty */
+} dirty_spans, clean_spans, refused_spans;
+
+static struct set *set_of(const struct span *span) {
+    return span->dirty == 0 ? &clean_spans : span->refused ? &refused_spans : &dirty_spans;
+}
 
 static unsigned bin_of(uint32_t pages) {
     if (pages <= EXACT_BINS) return pages - 1;
@@ -21,18 +28,20 @@ static unsigned bin_of(uint32_t pages) {
     return EXACT_BINS + (log - 5) * STEPS + ((pages >> (log - 2)) & (STEPS - 1));
 }
 
-void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty) {
+static void hang(uint32_t first, uint32_t pages, uint32_t dirty, bool refused) {
     struct span *span = span_at(first);
     unsigned bin = bin_of(pages);
     span->kind = SPAN_FREE;
     span->pages = pages;
     span->bin = (uint8_t)bin;
     span->dirty = dirty;
+    span->refused = refused;
     span->prev = 0;
-    span->next = bins[bin];
+    struct set *set = set_of(span);
+    span->next = set->bins[bin];
     if (span->next != 0) span_at(span->next)->prev = first;
-    bins[bin] = first;
-    filled[bin / 64] |= (uint64_t)1 << (bin % 64);
+    set->bins[bin] = first;
+    set->filled[bin / 64] |= (uint64_t)1 << (bin % 64);
     if (pages > 1) {
         struct span *last = span_at(first + pages - 1);
         last->kind = SPAN_FREE_LAST;
@@ -40,21 +49,30 @@ void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty) {
     }
 }
 
+void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty) { hang(first, pages, dirty, false); }
+
+void bins_set_refused(uint32_t first) {
+    struct span *span = span_at(first);
+    bins_remove(first);
+    hang(first, span->pages, span->dirty, true);
+}
+
 void bins_remove(uint32_t first) {
     struct span *span = span_at(first);
+    struct set *set = set_of(span);
     if (span->next != 0) span_at(span->next)->prev = span->prev;
     if (span->prev != 0) {
         span_at(span->prev)->next = span->next;
     } else {
-        bins[span->bin] = span->next;
-        if (span->next == 0) filled[span->bin / 64] &= ~((uint64_t)1 << (span->bin % 64));
+        set->bins[span->bin] = span->next;
+        if (span->next == 0) set->filled[span->bin / 64] &= ~((uint64_t)1 << (span->bin % 64));
     }
 }
 
 /* The first filled bin from BIN on; BINS when there is none. */
-static unsigned next_filled(unsigned bin) {
+static unsigned next_filled(const struct set *set, unsigned bin) {
     for (unsigned word = bin / 64; word < BIN_WORDS; word++) {
-        uint64_t bits = filled[word];
+        uint64_t bits = set->filled[word];
         if (word == bin / 64) bits &= ~(uint64_t)0 << (bin % 64);
         if (bits != 0) return word * 64 + lowest_bit(bits);
     }
@@ -71,25 +89,27 @@ static bool is_better(uint32_t candidate, uint32_t best) {
     return candidate < best;
 }
 
-uint32_t bins_find(uint32_t pages) {
-    for (unsigned bin = next_filled(bin_of(pages)); bin < BINS; bin = next_filled(bin + 1)) {
+static uint32_t better_of(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && is_better(b, a)) ? b : a; }
+
+/* Every span that is looked at counts, whether it fits or not; every span of a higher bin fits. */
+static uint32_t find_in(const struct set *set, uint32_t pages) {
+    for (unsigned bin = next_filled(set, bin_of(pages)); bin < BINS; bin = next_filled(set, bin + 1)) {
         uint32_t best = 0;
         unsigned looked_at = 0;
-        for (uint32_t at = bins[bin]; at != 0 && looked_at < LOOKED_AT; at = span_at(at)->next) {
-            if (span_at(at)->pages < pages) continue;
-            looked_at++;
-            if (best == 0 || is_better(at, best)) best = at;
-        }
+        for (uint32_t at = set->bins[bin]; at != 0 && looked_at++ < LOOKED_AT; at = span_at(at)->next)
+            if (span_at(at)->pages >= pages) best = better_of(best, at);
         if (best != 0) return best;
     }
     return 0;
 }
 
+uint32_t bins_find(uint32_t pages) {
+    uint32_t dirty = better_of(find_in(&dirty_spans, pages), find_in(&refused_spans, pages));
+    return better_of(dirty, find_in(&clean_spans, pages));
+}
+
 uint32_t bins_find_dirty(void) {
-    for (unsigned bin = BINS; bin-- > 0;) {
-        if ((filled[bin / 64] >> (bin % 64) & 1) == 0) continue;
-        for (uint32_t at = bins[bin]; at != 0; at = span_at(at)->next)
-            if (span_at(at)->dirty != 0) return at;
-    }
+    for (unsigned word = BIN_WORDS; word-- > 0;)
+        if (dirty_spans.filled[word] != 0) return dirty_spans.bins[word * 64 + highest_bit(dirty_spans.filled[word])];
     return 0;
 }

@@ -1,5 +1,5 @@
-/* bins.h - free spans by length. Exact bins to 32 pages, then four to a doubling. The span lock is held
- * by every caller. */
+/* bins.h - free spans by length. Exact bins to 32 pages, then four to a doubling; dirty and clean
+ * spans apart. The span lock is held by every caller. */
 #ifndef HAK_SPAN_BINS_H
 #define HAK_SPAN_BINS_H
 
@@ -16,7 +16,10 @@ void bins_remove(uint32_t first);
  * dirty, then one in the fullest 2 MiB. 0 when none fits. */
 uint32_t bins_find(uint32_t pages);
 
-/* A free span with dirty pages, the longest bins first; 0 when there is none. */
+/* A free span with dirty pages that the kernel has not refused, of the longest bin; 0 when there is none. */
 uint32_t bins_find_dirty(void);
+
+/* The kernel would not take the free span at FIRST back: it is not offered again until it changes. */
+void bins_set_refused(uint32_t first);
 
 #endif

@@ -17,7 +17,6 @@ static struct {
     struct span_counts counts;
     uint64_t low_water_pages; /* fewest dirty pages since the last tick */
     uint64_t tick_ms;
-    bool purge_refused; /* the kernel keeps the data: asking again would only cost */
     _Atomic uint32_t operations;
 } spans = {.settings = {.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}};
 
@@ -36,7 +35,7 @@ void span_counts_read(struct span_counts *counts) {
 /* ---- cutting and merging (lock held) ------------------------------------------------------------ */
 
 /* Inserts a run of free pages, DIRTY of them dirty, merged with the free spans on both sides. */
-static void insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
+static uint32_t insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
     const struct span *before = span_at(first - 1);
     if (before->kind == SPAN_FREE || before->kind == SPAN_FREE_LAST) {
         uint32_t head = before->kind == SPAN_FREE ? first - 1 : before->head;
@@ -52,6 +51,7 @@ static void insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
         bins_remove(after);
     }
     bins_insert(first, pages, dirty);
+    return first;
 }
 
 static void label_used(uint32_t first, uint32_t pages) {
@@ -75,7 +75,7 @@ static void carve(uint32_t head, uint32_t first, uint32_t pages) {
     bins_remove(head);
     uint32_t dirty = pages_mark_used(first, pages);
     dirty_left -= dirty;
-    if (first != head) { /* only where an alignment above a page was asked for */
+    if (first != head) { /* only for alignments above a page, and for purging */
         uint32_t dirty_before = pages_count_dirty(head, first - head);
         bins_insert(head, first - head, dirty_before);
         dirty_left -= dirty_before;
@@ -98,11 +98,12 @@ static uint32_t take_free(size_t pages, size_t align_pages) {
     return first;
 }
 
-static void give_free(uint32_t first, uint32_t pages) {
+/* Returns the first page of the free span that the pages are now part of. */
+static uint32_t give_free(uint32_t first, uint32_t pages, uint32_t dirty) {
     pages_mark_free(first, pages);
     spans.counts.used_pages -= pages;
-    spans.counts.dirty_pages += pages;
-    insert_merged(first, pages, pages);
+    spans.counts.dirty_pages += dirty;
+    return insert_merged(first, pages, dirty);
 }
 
 /* ---- the floor's services ----------------------------------------------------------------------- */
@@ -137,7 +138,7 @@ void span_give(uint32_t first) {
     span_lock();
     HAK_ASSERT(span_at(first)->kind == SPAN_USED);
     spans.counts.given++;
-    give_free(first, span_at(first)->pages);
+    give_free(first, span_at(first)->pages, span_at(first)->pages);
     span_unlock();
 }
 
@@ -163,43 +164,31 @@ void span_trim(uint32_t first, size_t pages) {
     uint32_t surplus = span->pages - (uint32_t)pages;
     if (surplus != 0) {
         label_used(first, (uint32_t)pages);
-        give_free(first + (uint32_t)pages, surplus);
+        give_free(first + (uint32_t)pages, surplus, surplus);
     }
     span_unlock();
 }
 
 /* ---- decay -------------------------------------------------------------------------------------- */
 
-/* Gives the dirty pages of one free span back, at most LIMIT of them. The span is a used one while the
- * kernel works on it, so nobody takes or merges it. Returns how many pages were given back. */
+/* Gives one run of at most LIMIT dirty free pages back. The run is a used span while the kernel works on it, so nobody
+ * takes or merges it. Returns its length; 0 when there is none, or the kernel refused. */
 static uint32_t purge_one(uint32_t limit) {
     span_lock();
-    uint32_t first = spans.purge_refused ? 0 : bins_find_dirty();
-    if (first == 0) {
-        span_unlock();
-        return 0;
-    }
-    uint32_t pages = span_at(first)->pages, dirty = span_at(first)->dirty;
-    bins_remove(first);
-    label_used(first, pages);
-
-    uint32_t purged = 0;
-    bool zeroed = true;
-    for (uint32_t at = first, run; purged < limit && (run = pages_next_dirty(&at, first + pages)) != 0; at += run) {
-        run = min_u32(run, limit - purged);
-        span_unlock();
-        zeroed = os_purge(page_address(at), run * PAGE_BYTES);
-        span_lock();
-        if (!zeroed) break;
-        pages_mark_zero(at, run);
-        spans.counts.dirty_pages -= run;
-        purged += run;
-    }
-    if (!zeroed) spans.purge_refused = true;
-    if (spans.low_water_pages > spans.counts.dirty_pages) spans.low_water_pages = spans.counts.dirty_pages;
-    insert_merged(first, pages, dirty - purged);
+    uint32_t head = bins_find_dirty(), first = head, run = 0;
+    if (head != 0) run = min_u32(pages_next_dirty(&first, head + span_at(head)->pages), limit);
+    if (run != 0) carve(head, first, run);
     span_unlock();
-    return purged;
+    if (run == 0) return 0;
+
+    bool zeroed = os_purge(page_address(first), run * PAGE_BYTES);
+
+    span_lock();
+    if (zeroed) pages_mark_zero(first, run);
+    uint32_t free_span = give_free(first, run, zeroed ? 0 : run);
+    if (!zeroed) bins_set_refused(free_span);
+    span_unlock();
+    return zeroed ? run : 0;
 }
 
 /* How many pages are due now. Starts the next period. */

@@ -25,7 +25,10 @@ struct span {
     uint8_t kind;
     uint8_t class; /* of a slab's blocks; written by the slab floor, like head in slabs */
     uint8_t bin;   /* of a free span */
-    uint8_t zero;  /* of a span just taken: it reads as zero */
+    union {
+        uint8_t zero;    /* of a span just taken: it reads as zero */
+        uint8_t refused; /* of a free span: the kernel would not take it back */
+    };
     uint32_t pages;
     uint32_t head;
     uint32_t prev; /* list links are page indexes; 0 ends a list */

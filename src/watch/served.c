@@ -1,14 +1,13 @@
 /* served.c - who owns malloc in this process, told to the launcher. */
 #include "watch/served.h"
 
+#include "os/os.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/auxv.h>
 #include <unistd.h>
 
 /* Weak: a static program has no dynamic linker to ask, and should not be made to link one. */
@@ -26,7 +25,7 @@ static const char *other_owner(Dl_info *owner) {
 }
 
 void served_report(void) {
-    const char *path = getauxval(AT_SECURE) != 0 ? NULL : getenv("HAKMEM_PROOF");
+    const char *path = os_variable("HAKMEM_PROOF");
     if (path == NULL || *path == '\0') return;
     int saved = errno;
     int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);

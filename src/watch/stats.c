@@ -116,9 +116,13 @@ static bool print_classes(int fd, const struct sum *sum) {
     return done && os_print(fd, "  small blocks    live between %llu KiB and %llu KiB\n", kib(least), kib(most));
 }
 
+/* Keeps a second reader out. */
+static struct os_lock lock;
+
+void stats_lock_reset(void) { os_lock_reset(&lock); }
+
 bool stats_print(int fd) {
-    static struct sum sum; /* too large for a small stack; the lock keeps a second reader out */
-    static struct os_lock lock;
+    static struct sum sum; /* too large for a small stack */
     os_lock_take(&lock);
     memset(&sum, 0, sizeof sum);
     heap_visit_all(add_heap, &sum);

@@ -8,4 +8,7 @@
  * False with errno from write(2). Never allocates. */
 bool stats_print(int fd);
 
+/* For the child of a fork: nobody else prints there. */
+void stats_lock_reset(void);
+
 #endif
