@@ -83,13 +83,21 @@ void stack_reset_all(struct heap *heap) {
 
 /* ---- spilling ----------------------------------------------------------------------------------- */
 
+/* Moves COUNT pointers down, in pieces for which memmove uses vector moves: its string instruction for more starts
+ * slowly, and the pieces stay in the first-level cache. */
+static void move_down(void **to, void **from, size_t count) {
+    enum { PIECE = 128 };
+    for (; count > PIECE; count -= PIECE, to += PIECE, from += PIECE) memmove(to, from, PIECE * sizeof *to);
+    memmove(to, from, count * sizeof *to);
+}
+
 /* Gives the COUNT oldest blocks back and moves the others to the start. */
 static void give_oldest(struct heap *heap, unsigned class, size_t count) {
     struct bin *bin = &heap->bins[class];
     void **lo = stack_bottom(heap, class), **top = heap->front.top[class];
     bin_put(heap, lo, count);
     size_t left = (size_t)(top - lo) - count;
-    memmove(bin->stack, lo + count, left * sizeof *lo);
+    move_down(bin->stack, lo + count, left);
     stack_set(heap, class, bin->stack, bin->stack + left);
 }
 

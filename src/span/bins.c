@@ -14,6 +14,7 @@ enum {
 
 /* Spans with dirty pages, and spans that are known to be zero, each in bins of their own. */
 static struct set {
+    uint32_t spans;
     uint32_t bins[BINS];
     uint64_t filled[BIN_WORDS]; /* a bit for each bin that is not empty */
 } dirty_spans, clean_spans, refused_spans;
@@ -41,6 +42,7 @@ static void hang(uint32_t first, uint32_t pages, uint32_t dirty, bool refused) {
     span->next = set->bins[bin];
     if (span->next != 0) span_at(span->next)->prev = first;
     set->bins[bin] = first;
+    set->spans++;
     set->filled[bin / 64] |= (uint64_t)1 << (bin % 64);
     if (pages > 1) {
         struct span *last = span_at(first + pages - 1);
@@ -60,6 +62,7 @@ void bins_set_refused(uint32_t first) {
 void bins_remove(uint32_t first) {
     struct span *span = span_at(first);
     struct set *set = set_of(span);
+    set->spans--;
     if (span->next != 0) span_at(span->next)->prev = span->prev;
     if (span->prev != 0) {
         span_at(span->prev)->next = span->next;
@@ -93,6 +96,7 @@ static uint32_t better_of(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && 
 
 /* Every span that is looked at counts, whether it fits or not; every span of a higher bin fits. */
 static uint32_t find_in(const struct set *set, uint32_t pages) {
+    if (set->spans == 0) return 0;
     for (unsigned bin = next_filled(set, bin_of(pages)); bin < BINS; bin = next_filled(set, bin + 1)) {
         uint32_t best = 0;
         unsigned looked_at = 0;
