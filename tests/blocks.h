@@ -32,9 +32,7 @@ struct rng {
 
 static inline uint64_t rng_next(struct rng *rng) { return mix64(rng->state++); }
 
-static inline size_t rng_below(struct rng *rng, size_t limit) {
-    return (size_t)(rng_next(rng) % limit);
-}
+static inline size_t rng_below(struct rng *rng, size_t limit) { return (size_t)(rng_next(rng) % limit); }
 
 /* Sizes as programs ask for them: mostly small, some to 64 KiB, one in SPAN_ONE_IN up to 4 MiB. */
 static inline size_t rng_size(struct rng *rng, size_t span_one_in) {
@@ -127,14 +125,14 @@ CHECK_UNUSED static size_t address_space_bytes(void) { return statm_bytes(0); }
 CHECK_UNUSED static size_t resident_bytes(void) { return statm_bytes(1); }
 
 /* Resident memory must not have grown by more than SLACK bytes since it was BEFORE. */
-#define CHECK_RESIDENT(before, slack)                                                       \
-    do {                                                                                    \
-        size_t check_resident = resident_bytes();                                                \
-        if (!CHECK_SHADOWED && check_resident > (before) + (slack)) {                            \
-            check_say("FAIL %s: %s:%d resident memory grew from %zu to %zu KiB", check_now.name, \
-                      __FILE__, __LINE__, (size_t)(before) >> 10, check_resident >> 10);         \
-            check_leave(CHECK_FAILED);                                                      \
-        }                                                                                   \
+#define CHECK_RESIDENT(before, slack)                                                                        \
+    do {                                                                                                     \
+        size_t check_resident = resident_bytes();                                                            \
+        if (!CHECK_SHADOWED && check_resident > (before) + (slack)) {                                        \
+            check_say("FAIL %s: %s:%d resident memory grew from %zu to %zu KiB", check_now.name, __FILE__,   \
+                      __LINE__, (size_t)(before) >> 10, check_resident >> 10);                               \
+            check_leave(CHECK_FAILED);                                                                       \
+        }                                                                                                    \
     } while (0)
 
 #endif

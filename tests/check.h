@@ -9,7 +9,7 @@
  *
  * runs all its tests, or those named, and prints `ok name`, `skip name: reason` or
  * `FAIL name: file:line expression`. Exit status: 0 when none failed, 1 when one did, 2 when a name
- * is not known.
+ * is not known, 77 when all were skipped.
  *
  * A failed check ends its test. In the thread that runs the tests the next test follows; in another
  * thread or in a forked child the process ends with status 1, since nobody could wait for it.
@@ -110,49 +110,49 @@ CHECK_UNUSED __attribute__((noreturn)) static void check_leave(int how) {
     _exit(how == CHECK_SKIPPED ? 0 : 1);
 }
 
-#define CHECK(condition)                                                                    \
-    do {                                                                                    \
-        if (!(condition)) {                                                                 \
-            check_say("FAIL %s: %s:%d %s", check_now.name, __FILE__, __LINE__, #condition);     \
-            check_leave(CHECK_FAILED);                                                      \
-        }                                                                                   \
+#define CHECK(condition)                                                                                     \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            check_say("FAIL %s: %s:%d %s", check_now.name, __FILE__, __LINE__, #condition);                  \
+            check_leave(CHECK_FAILED);                                                                       \
+        }                                                                                                    \
     } while (0)
 
 /* For integers: says both values. */
-#define CHECK_EQ(left, right)                                                               \
-    do {                                                                                    \
-        long long check_left = (long long)(left), check_right = (long long)(right);         \
-        if (check_left != check_right) {                                                    \
-            check_say("FAIL %s: %s:%d %s == %s (%lld and %lld)", check_now.name, __FILE__,      \
-                      __LINE__, #left, #right, check_left, check_right);                    \
-            check_leave(CHECK_FAILED);                                                      \
-        }                                                                                   \
+#define CHECK_EQ(left, right)                                                                                \
+    do {                                                                                                     \
+        long long check_left = (long long)(left), check_right = (long long)(right);                          \
+        if (check_left != check_right) {                                                                     \
+            check_say("FAIL %s: %s:%d %s == %s (%lld and %lld)", check_now.name, __FILE__, __LINE__, #left,  \
+                      #right, check_left, check_right);                                                      \
+            check_leave(CHECK_FAILED);                                                                       \
+        }                                                                                                    \
     } while (0)
 
 /* A check inside a loop: the message says at which value it failed. */
-#define CHECK_AT(condition, value)                                                          \
-    do {                                                                                    \
-        if (!(condition)) {                                                                 \
-            check_say("FAIL %s: %s:%d %s at %s = %llu", check_now.name, __FILE__, __LINE__,     \
-                      #condition, #value, (unsigned long long)(value));                     \
-            check_leave(CHECK_FAILED);                                                      \
-        }                                                                                   \
+#define CHECK_AT(condition, value)                                                                           \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            check_say("FAIL %s: %s:%d %s at %s = %llu", check_now.name, __FILE__, __LINE__, #condition,      \
+                      #value, (unsigned long long)(value));                                                  \
+            check_leave(CHECK_FAILED);                                                                       \
+        }                                                                                                    \
     } while (0)
 
-#define SKIP(reason)                                                                        \
-    do {                                                                                    \
-        check_say("skip %s: %s", check_now.name, reason);                                       \
-        check_leave(CHECK_SKIPPED);                                                         \
+#define SKIP(reason)                                                                                         \
+    do {                                                                                                     \
+        check_say("skip %s: %s", check_now.name, reason);                                                    \
+        check_leave(CHECK_SKIPPED);                                                                          \
     } while (0)
 
-#define CHECK_REGISTER(title, is_helper)                                                    \
-    static void test_##title(void);                                                         \
-    __attribute__((constructor)) static void test_register_##title(void) {                  \
-        static struct check_test test = {#title, test_##title, is_helper, NULL};            \
-        if (check.last == NULL) check.last = &check.first;                                  \
-        *check.last = &test;                                                                \
-        check.last = &test.next;                                                            \
-    }                                                                                       \
+#define CHECK_REGISTER(title, is_helper)                                                                     \
+    static void test_##title(void);                                                                          \
+    __attribute__((constructor)) static void test_register_##title(void) {                                   \
+        static struct check_test test = {#title, test_##title, is_helper, NULL};                             \
+        if (check.last == NULL) check.last = &check.first;                                                   \
+        *check.last = &test;                                                                                 \
+        check.last = &test.next;                                                                             \
+    }                                                                                                        \
     static void test_##title(void)
 
 #define TEST(title) CHECK_REGISTER(title, false)
@@ -172,6 +172,7 @@ static void check_watchdog(int signal_number) {
     _exit(1);
 }
 
+/* 0, CHECK_FAILED or CHECK_SKIPPED. */
 static int check_run(struct check_test *test) {
     check_now.name = test->name;
     int how = setjmp(check.back);
@@ -183,7 +184,7 @@ static int check_run(struct check_test *test) {
     }
     check.running = false;
     alarm(0);
-    return how == CHECK_FAILED;
+    return how;
 }
 
 static bool check_option(const char *argument) {
@@ -199,7 +200,7 @@ static bool check_option(const char *argument) {
 }
 
 int main(int argc, char **argv) {
-    int named = 0, failed = 0;
+    int named = 0, results[3] = {0, 0, 0}; /* how many ended well, failed, were skipped */
     check.process = getpid();
     check.thread = pthread_self();
     struct sigaction watchdog;
@@ -222,11 +223,12 @@ int main(int argc, char **argv) {
             check_say("FAIL %s: no test of this name", argv[i]);
             return 2;
         }
-        failed += check_run(test);
+        results[check_run(test)]++;
     }
     for (struct check_test *test = check.first; test && named == 0; test = test->next)
-        if (!test->helper) failed += check_run(test);
-    return failed ? 1 : 0;
+        if (!test->helper) results[check_run(test)]++;
+    if (results[CHECK_FAILED] > 0) return 1;
+    return results[0] == 0 && results[CHECK_SKIPPED] > 0 ? 77 : 0;
 }
 
 #endif /* CHECK_NO_MAIN */

@@ -95,7 +95,8 @@ static char *search_path(const char *name) {
     for (const char *from = path != NULL ? path : "/bin:/usr/bin"; from != NULL;) {
         const char *end = strchr(from, ':');
         int length = end != NULL ? (int)(end - from) : (int)strlen(from);
-        int used = snprintf(candidate, sizeof candidate, "%.*s%s%s", length, from, length == 0 ? "./" : "/", name);
+        int used =
+            snprintf(candidate, sizeof candidate, "%.*s%s%s", length, from, length == 0 ? "./" : "/", name);
         if (used > 0 && (size_t)used < sizeof candidate) {
             if (is_file_to_execute(candidate)) return candidate;
             if (errno == EACCES) found_other = true;
@@ -134,7 +135,8 @@ static void unmap_file(struct image image) {
 
 /* COUNT items of ITEM bytes at OFFSET, or NULL if they do not lie inside the file or are not aligned. */
 static const void *image_at(struct image image, uint64_t offset, uint64_t count, size_t item) {
-    if (offset > image.size || offset % sizeof(ElfW(Addr)) != 0 || count > (image.size - offset) / item) return NULL;
+    if (offset > image.size || offset % sizeof(ElfW(Addr)) != 0 || count > (image.size - offset) / item)
+        return NULL;
     return image.bytes + offset;
 }
 
@@ -155,11 +157,12 @@ static bool names_an_interpreter(struct image image) {
     return segment == NULL; /* unreadable: let the kernel judge */
 }
 
-static bool symbols_define(struct image image, const ElfW(Shdr) *table, const ElfW(Shdr) *strings,
+static bool symbols_define(struct image image, const ElfW(Shdr) * table, const ElfW(Shdr) * strings,
                            const char *name) {
     size_t count = table->sh_size / sizeof(ElfW(Sym));
     const ElfW(Sym) *symbol = image_at(image, table->sh_offset, count, sizeof *symbol);
-    if (symbol == NULL || strings->sh_offset > image.size || strings->sh_size > image.size - strings->sh_offset)
+    if (symbol == NULL || strings->sh_offset > image.size ||
+        strings->sh_size > image.size - strings->sh_offset)
         return false;
     const char *text = (const char *)image.bytes + strings->sh_offset;
     size_t bytes = strlen(name) + 1;
@@ -194,9 +197,11 @@ static void refuse_gained_rights(const char *path) {
     struct stat file;
     if (stat(path, &file) != 0) return;
     bool other_user = (file.st_mode & S_ISUID) != 0 && file.st_uid != getuid();
-    bool other_group = (file.st_mode & S_ISGID) != 0 && (file.st_mode & S_IXGRP) != 0 && file.st_gid != getgid();
+    bool other_group =
+        (file.st_mode & S_ISGID) != 0 && (file.st_mode & S_IXGRP) != 0 && file.st_gid != getgid();
     if (other_user || other_group)
-        fail(EXIT_NOT_SERVED, "%s is set%s: the loader preloads nothing into it", path, other_user ? "uid" : "gid");
+        fail(EXIT_NOT_SERVED, "%s is set%s: the loader preloads nothing into it", path,
+             other_user ? "uid" : "gid");
     if (getuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0)
         fail(EXIT_NOT_SERVED, "%s has file capabilities: the loader preloads nothing into it", path);
 }
@@ -283,13 +288,15 @@ static void execute(const char *program, char **command) {
 
 /* Starts PROGRAM and returns its process id. The pipe closes by itself when exec succeeds; otherwise
  * it carries errno. */
-static pid_t start(const char *program, char **command, const sigset_t *old_mask, struct sigaction *old_child) {
+static pid_t start(const char *program, char **command, const sigset_t *old_mask,
+                   struct sigaction *old_child) {
     int result[2], error = 0;
     if (pipe2(result, O_CLOEXEC) != 0) fail(EXIT_NOT_SERVED, "pipe: %s", strerror(errno));
     pid_t child = fork();
     if (child < 0) fail(EXIT_NOT_SERVED, "fork: %s", strerror(errno));
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* SIGKILL cannot be passed on; whoever sends it means the program */
+        prctl(PR_SET_PDEATHSIG,
+              SIGKILL); /* SIGKILL cannot be passed on; whoever sends it means the program */
         sigaction(SIGCHLD, old_child, NULL);
         sigprocmask(SIG_SETMASK, old_mask, NULL);
         execute(program, command);
@@ -353,7 +360,8 @@ static void require_proof(pid_t child, const char *program) {
     if (proof != NULL) fclose(proof);
     free(line);
     if (served) return;
-    if (reason != NULL) fail(EXIT_NOT_SERVED, "%s was not served by hakmem: its malloc is that of %s", program, reason);
+    if (reason != NULL)
+        fail(EXIT_NOT_SERVED, "%s was not served by hakmem: its malloc is that of %s", program, reason);
     fail(EXIT_NOT_SERVED, "%s was not served by hakmem: the library was never loaded", program);
 }
 

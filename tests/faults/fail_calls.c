@@ -16,7 +16,8 @@
  *
  * Everything here may run inside malloc and before any constructor: it allocates nothing, takes no
  * lock, and asks the kernel directly. Under a sanitizer the calls go on to its interceptors, so that
- * its shadow follows the mappings.
+ * its shadow follows the mappings; but this file itself is built without -fsanitize, since the
+ * sanitizer's own start calls it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -116,9 +117,7 @@ static void read_environment(void) {
 
 /* Where the code of libhakmem.so lies. Looked up until found, since it may be opened late. */
 enum { RANGES = 4 };
-static struct {
-    atomic_uintptr_t from, to;
-} ranges[RANGES];
+static struct { atomic_uintptr_t from, to; } ranges[RANGES];
 static atomic_int ranges_state; /* 0: not found yet, 1: some thread is looking, 2: found */
 
 static void find_hakmem(void) {
@@ -145,8 +144,7 @@ static bool is_from_hakmem(const void *caller) {
     uintptr_t address = (uintptr_t)caller;
     if (atomic_load(&ranges_state) != 2) find_hakmem();
     for (size_t i = 0; i < RANGES; i++)
-        if (address >= atomic_load(&ranges[i].from) && address < atomic_load(&ranges[i].to))
-            return true;
+        if (address >= atomic_load(&ranges[i].from) && address < atomic_load(&ranges[i].to)) return true;
     return false;
 }
 
@@ -154,8 +152,7 @@ static bool is_from_hakmem(const void *caller) {
 static int count_call(enum fail_kind kind, const void *caller) {
     int saved = errno;
     if (atomic_load(&environment) != 2) read_environment();
-    bool counts = atomic_load(&environment) == 2 &&
-                  (!atomic_load(&only_hakmem) || is_from_hakmem(caller));
+    bool counts = atomic_load(&environment) == 2 && (!atomic_load(&only_hakmem) || is_from_hakmem(caller));
     errno = saved;
     if (!counts) return 0;
     unsigned long number = atomic_fetch_add(&counted[kind], 1) + 1;
@@ -190,8 +187,7 @@ unsigned long fail_failed(void) { return atomic_load(&failed); }
 
 /* The interposed functions. */
 static void *map(void *hint, size_t bytes, int protection, int flags, int file, off_t offset) {
-    if (__interceptor_mmap)
-        return __interceptor_mmap(hint, bytes, protection, flags, file, offset);
+    if (__interceptor_mmap) return __interceptor_mmap(hint, bytes, protection, flags, file, offset);
     return (void *)syscall(SYS_mmap, hint, bytes, protection, flags, file, offset);
 }
 
@@ -201,6 +197,9 @@ void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t 
     errno = error;
     return MAP_FAILED;
 }
+
+/* glibc's name for the same under _FILE_OFFSET_BITS=64; musl does not declare it. */
+void *mmap64(void *hint, size_t bytes, int protection, int flags, int file, off_t offset);
 
 void *mmap64(void *hint, size_t bytes, int protection, int flags, int file, off_t offset) {
     int error = count_call(FAIL_MMAP, __builtin_return_address(0));
@@ -260,12 +259,10 @@ __attribute__((constructor)) static void find_create(void) {
     atomic_store(&real_create, next.function);
 }
 
-int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, thread_body *body,
-                   void *argument) {
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, thread_body *body, void *argument) {
     int error = count_call(FAIL_PTHREAD_CREATE, __builtin_return_address(0));
     if (error) return error;
-    if (__interceptor_pthread_create)
-        return __interceptor_pthread_create(thread, attributes, body, argument);
+    if (__interceptor_pthread_create) return __interceptor_pthread_create(thread, attributes, body, argument);
     if (atomic_load(&real_create) == NULL) find_create();
     return atomic_load(&real_create)(thread, attributes, body, argument);
 }
@@ -276,8 +273,7 @@ __attribute__((destructor)) static void print_report(void) {
     if (!atomic_load(&report)) return;
     for (int kind = 0; kind < FAIL_KINDS; kind++)
         length += snprintf(line + length, sizeof line - (size_t)length, "%s%s %lu",
-                           kind ? " " : "fail_calls: ", fail_names[kind],
-                           fail_counted((enum fail_kind)kind));
+                           kind ? " " : "fail_calls: ", fail_names[kind], fail_counted((enum fail_kind)kind));
     length += snprintf(line + length, sizeof line - (size_t)length, " failed %lu\n", fail_failed());
     syscall(SYS_write, 2, line, (size_t)length);
 }

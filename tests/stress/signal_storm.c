@@ -73,6 +73,9 @@ int main(int argc, char **argv) {
     while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
     bool hung = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
     check_say("signal_storm: the child %s, status %#x",
-              hung ? "hung" : status == 0 ? "ended well" : "was ended", (unsigned)status);
+              hung          ? "hung"
+              : status == 0 ? "ended well"
+                            : "was ended",
+              (unsigned)status);
     return hung ? 1 : 0;
 }

@@ -33,8 +33,7 @@ static sem_t ends;
 static bool is_over(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec > deadline.tv_sec ||
-           (now.tv_sec == deadline.tv_sec && now.tv_nsec >= deadline.tv_nsec);
+    return now.tv_sec > deadline.tv_sec || (now.tv_sec == deadline.tv_sec && now.tv_nsec >= deadline.tv_nsec);
 }
 
 /* Up to BURST blocks of one size at once, freed in either order. */
@@ -52,12 +51,20 @@ static void step(struct rng *rng, struct mark **stash) {
     case 0: /* another thread's block, resized and passed on */
         free_marked(swap_slot(rng_below(rng, SHARED_SLOTS), resize_marked(rng, swap_slot(slot, NULL))));
         break;
-    case 1: stash[own] = resize_marked(rng, stash[own]); break;
-    case 2: stash[own] = swap_slot(slot, stash[own]); break;
+    case 1:
+        stash[own] = resize_marked(rng, stash[own]);
+        break;
+    case 2:
+        stash[own] = swap_slot(slot, stash[own]);
+        break;
     case 3:
         if (rng_below(rng, 16) == 0) allocate_burst(rng);
         break;
-    case 4: case 5: case 6: case 7: case 8: /* own blocks */
+    case 4:
+    case 5:
+    case 6:
+    case 7:
+    case 8: /* own blocks */
         free_marked(stash[own]);
         stash[own] = make_marked(rng, marked_size(rng));
         break;
@@ -124,7 +131,7 @@ int main(int argc, char **argv) {
     getrusage(RUSAGE_SELF, &usage);
     check_say("stress: %zu threads, %zu s, seed %llu: %llu operations, %zu threads begun, peak RSS "
               "%ld MiB, no error",
-              count, seconds, (unsigned long long)mark_seed,
-              (unsigned long long)atomic_load(&operations), begun, usage.ru_maxrss >> 10);
+              count, seconds, (unsigned long long)mark_seed, (unsigned long long)atomic_load(&operations),
+              begun, usage.ru_maxrss >> 10);
     return 0;
 }

@@ -96,7 +96,9 @@ class FastPath:
                 text = f"{instruction.mnemonic} {label}"
             text = re.sub(r"\[rip[+-]0x[0-9a-f]+\]", "[rip]", " ".join(text.split()))
             if instruction.symbol is not None:
-                text = f"{text}  # {instruction.symbol}"
+                # Where an entry lies in the table depends on everything else in it.
+                symbol = re.sub(r"_GLOBAL_OFFSET_TABLE_\+0x[0-9a-f]+", "GOT", instruction.symbol)
+                text = f"{text}  # {symbol}"
             lines.append(f"    {text}")
         return "\n".join(lines) + "\n"
 

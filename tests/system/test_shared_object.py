@@ -83,6 +83,7 @@ def test_exports_exactly_the_reviewed_names(build: Build, update: bool) -> None:
     assert exported == reviewed_symbols()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["asan", "tsan", "ubsan"])
 def test_sanitizer_builds_export_own_names_only(preset: str) -> None:
     library = ROOT / f"build-{preset}" / "libhakmem.so"

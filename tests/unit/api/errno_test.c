@@ -12,11 +12,11 @@
 
 enum { SENTINEL = 4711 };
 
-#define KEEPS_ERRNO(operation)                                                              \
-    do {                                                                                    \
-        errno = SENTINEL;                                                                   \
-        operation;                                                                          \
-        CHECK_EQ(errno, SENTINEL);                                                          \
+#define KEEPS_ERRNO(operation)                                                                               \
+    do {                                                                                                     \
+        errno = SENTINEL;                                                                                    \
+        operation;                                                                                           \
+        CHECK_EQ(errno, SENTINEL);                                                                           \
     } while (0)
 
 TEST(success_keeps_errno) {
@@ -70,9 +70,17 @@ TEST(a_million_operations_keep_errno) {
             continue;
         }
         switch (rng_below(&rng, 8)) {
-        case 0: hak_free(slots[i]); KEEPS_ERRNO(slots[i] = hak_calloc(1, size)); break;
-        case 1: hak_free(slots[i]); KEEPS_ERRNO(slots[i] = hak_memalign(128, size)); break;
-        default: KEEPS_ERRNO(slots[i] = hak_realloc(slots[i], size)); break;
+        case 0:
+            hak_free(slots[i]);
+            KEEPS_ERRNO(slots[i] = hak_calloc(1, size));
+            break;
+        case 1:
+            hak_free(slots[i]);
+            KEEPS_ERRNO(slots[i] = hak_memalign(128, size));
+            break;
+        default:
+            KEEPS_ERRNO(slots[i] = hak_realloc(slots[i], size));
+            break;
         }
         CHECK_AT(slots[i] != NULL, size);
         *(char *)slots[i] = 1;

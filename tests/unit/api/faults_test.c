@@ -163,16 +163,17 @@ static int run_child(void (*body)(void)) {
 static void sweep(void (*body)(void), unsigned long last) {
     for (at = 1; at <= last;) {
         if (run_child(body) != 0) return;
-        at += check_now.scale > 1 || at < 24 / (CHECK_SHADOWED ? 8 : 1) ? 1 : at / (CHECK_SHADOWED ? 2 : 6) + 1;
+        at +=
+            check_now.scale > 1 || at < 24 / (CHECK_SHADOWED ? 8 : 1) ? 1 : at / (CHECK_SHADOWED ? 2 : 6) + 1;
     }
 }
 
-#define SWEEP(title, which, how_long)                                                       \
-    TEST(the_kth_##title) {                                                                 \
-        kind = which;                                                                       \
-        ever = how_long;                                                                    \
-        error = 0;                                                                          \
-        sweep(run_with_fault, 200);                                                         \
+#define SWEEP(title, which, how_long)                                                                        \
+    TEST(the_kth_##title) {                                                                                  \
+        kind = which;                                                                                        \
+        ever = how_long;                                                                                     \
+        error = 0;                                                                                           \
+        sweep(run_with_fault, 200);                                                                          \
     }
 SWEEP(mmap_fails_once, FAIL_MMAP, false)
 SWEEP(mmap_fails_for_ever, FAIL_MMAP, true)
@@ -226,8 +227,8 @@ static void execute_fresh(void) {
 }
 
 static void sweep_fresh(bool for_ever) {
-    static const enum fail_kind kinds[] = {FAIL_MMAP, FAIL_MPROTECT, FAIL_MADVISE,
-                                           FAIL_PTHREAD_CREATE, FAIL_ANY};
+    static const enum fail_kind kinds[] = {FAIL_MMAP, FAIL_MPROTECT, FAIL_MADVISE, FAIL_PTHREAD_CREATE,
+                                           FAIL_ANY};
     if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");
     ever = for_ever;
     error = 0;
@@ -264,8 +265,7 @@ static void churn_without_returns(void) {
 }
 
 TEST(refused_returns_lose_no_memory) {
-    static const enum fail_kind kinds[] = {FAIL_MUNMAP, FAIL_MADVISE, FAIL_MREMAP,
-                                           FAIL_PTHREAD_CREATE};
+    static const enum fail_kind kinds[] = {FAIL_MUNMAP, FAIL_MADVISE, FAIL_MREMAP, FAIL_PTHREAD_CREATE};
     at = 1;
     ever = true;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

@@ -69,14 +69,13 @@ static void use_every_class(void) {
     }
 }
 
-static void *use_every_class_in_thread(void *unused) {
+CHECK_UNUSED static void *use_every_class_in_thread(void *unused) {
     use_every_class();
     return unused;
 }
 
-/* TSan refuses threads in the child of a threaded process. */
 static void start_a_thread(void) {
-#ifndef CHECK_TSAN
+#ifndef CHECK_TSAN /* which refuses threads in the child of a threaded process */
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, use_every_class_in_thread, NULL), 0);
     pthread_join(thread, NULL);
@@ -170,8 +169,7 @@ TEST(fork_while_another_thread_allocates) {
     atomic_store(&stop, false);
     for (size_t i = 0; i < 2; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, allocate_until_stopped, (void *)i), 0);
-    for (size_t i = 0; i < check_count(100); i++)
-        run_child(i % 10 ? free_shared : child_that_does_all);
+    for (size_t i = 0; i < check_count(100); i++) run_child(i % 10 ? free_shared : child_that_does_all);
     atomic_store(&stop, true);
     for (size_t i = 0; i < 2; i++) pthread_join(threads[i], NULL);
     free_shared();
@@ -256,13 +254,16 @@ TEST(early_atfork_handlers_may_allocate) {
     fork_with_handlers();
 }
 
-/* vfork: the child lives in the parent's memory until it executes something. */
+HELPER(use_every_class_alone) { use_every_class(); }
+
+/* The child of vfork lives in the parent's memory until it executes something. */
 TEST(vfork_and_exec) {
+    if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");
     make_shared();
     for (size_t i = 0; i < check_count(50); i++) {
         pid_t child = vfork();
         if (child == 0) {
-            execl("/bin/true", "true", (char *)NULL);
+            execl("/proc/self/exe", "fork_test", "use_every_class_alone", (char *)NULL);
             _exit(127);
         }
         CHECK(child > 0);

@@ -34,9 +34,7 @@ static void fill_side_by_side(size_t request, size_t count) {
         block_fill(blocks[i], hak_usable_size(blocks[i]), block_key(blocks[i], request));
     }
     for (size_t i = 0; i < count; i++)
-        CHECK_AT(
-            block_holds(blocks[i], hak_usable_size(blocks[i]), block_key(blocks[i], request)),
-            request);
+        CHECK_AT(block_holds(blocks[i], hak_usable_size(blocks[i]), block_key(blocks[i], request)), request);
     for (size_t i = 0; i < count; i += 2) hak_free(blocks[i]);
     for (size_t i = 1; i < count; i += 2) hak_free(blocks[i]);
 }
@@ -167,9 +165,9 @@ static void must_fail(size_t size) {
 }
 
 TEST(impossible_sizes_fail_with_enomem) {
-    static const size_t steps[] = {0,     1,     7,      15,     16,     17,      63,
-                                   64,    4095,  4096,   4097,   8192,   65535,   65536,
-                                   65537, 69632, 131072, 262144, 524288, MIB(2),  MIB(2) + 1,
+    static const size_t steps[] = {0,      1,       7,      15,     16,       17,     63,
+                                   64,     4095,    4096,   4097,   8192,     65535,  65536,
+                                   65537,  69632,   131072, 262144, 524288,   MIB(2), MIB(2) + 1,
                                    MIB(4), MIB(32), GIB(1), GIB(4), GIB(1024)};
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         must_fail(SIZE_MAX - steps[i]);

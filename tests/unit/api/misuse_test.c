@@ -62,8 +62,8 @@ static void must_abort(void (*misuse)(void), uintptr_t value) {
     argument = value;
     int status = run_misuse(misuse);
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !last_line_is_ours()) {
-        check_say("     argument %#lx, status %#x, stderr: %s", (unsigned long)value,
-                  (unsigned)status, stderr_text);
+        check_say("     argument %#lx, status %#x, stderr: %s", (unsigned long)value, (unsigned)status,
+                  stderr_text);
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
         CHECK(last_line_is_ours());
     }
@@ -89,7 +89,7 @@ static void must_abort_everywhere(uintptr_t value) {
 }
 
 #ifdef TEST_AGAINST_LIBC
-#define NEEDS_HAKMEM() \
+#define NEEDS_HAKMEM()                                                                                       \
     if (getenv("EXPECT_HAKMEM") == NULL) SKIP("glibc says it otherwise")
 #else
 #define NEEDS_HAKMEM() (void)0
@@ -119,9 +119,21 @@ TEST(wild_pointers_to_foreign_mappings) {
 }
 
 TEST(wild_pointers_that_are_small_or_no_address) {
-    static const uintptr_t values[] = {1, 8, 16, 24, 4095, 4096, 65536, 0x7fffffff, (uintptr_t)-1,
-                                       (uintptr_t)-16, (uintptr_t)-4096, (uintptr_t)1 << 47,
-                                       (uintptr_t)1 << 48, (uintptr_t)1 << 56, (uintptr_t)1 << 63,
+    static const uintptr_t values[] = {1,
+                                       8,
+                                       16,
+                                       24,
+                                       4095,
+                                       4096,
+                                       65536,
+                                       0x7fffffff,
+                                       (uintptr_t)-1,
+                                       (uintptr_t)-16,
+                                       (uintptr_t)-4096,
+                                       (uintptr_t)1 << 47,
+                                       (uintptr_t)1 << 48,
+                                       (uintptr_t)1 << 56,
+                                       (uintptr_t)1 << 63,
                                        0xdeadbeefdeadbee0u};
     NEEDS_HAKMEM();
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) must_abort_everywhere(values[i]);
@@ -263,13 +275,13 @@ static void free_elsewhere_and_here(void) {
     run_all_blocks_through(argument, 5);
 }
 
-#define DOUBLE_FREE(title, misuse)                                                          \
-    TEST(double_free_##title) {                                                             \
-        NEEDS_HAKMEM();                                                                     \
-        for (size_t i = 0; i < sizeof class_examples / sizeof class_examples[0]; i++)       \
-            must_abort(misuse, class_examples[i]);                                          \
-        must_abort(misuse, MIB(1));                                                         \
-        must_abort(misuse, KIB(200));                                                       \
+#define DOUBLE_FREE(title, misuse)                                                                           \
+    TEST(double_free_##title) {                                                                              \
+        NEEDS_HAKMEM();                                                                                      \
+        for (size_t i = 0; i < sizeof class_examples / sizeof class_examples[0]; i++)                        \
+            must_abort(misuse, class_examples[i]);                                                           \
+        must_abort(misuse, MIB(1));                                                                          \
+        must_abort(misuse, KIB(200));                                                                        \
     }
 DOUBLE_FREE(at_once, free_twice_at_once)
 DOUBLE_FREE(with_others_between, free_twice_with_others_between)

@@ -173,8 +173,7 @@ static void *make_batches(void *unused) {
     for (size_t round = 0; round < batch_rounds; round++) {
         struct item *batch = batches[round % BATCHES];
         await(&batch_full[round % BATCHES], 0);
-        for (size_t i = 0; i < BATCH; i++)
-            batch[i] = make_item(rng_below(&rng, round % 4 ? 300 : 5000), i);
+        for (size_t i = 0; i < BATCH; i++) batch[i] = make_item(rng_below(&rng, round % 4 ? 300 : 5000), i);
         atomic_store_explicit(&batch_full[round % BATCHES], 1, memory_order_release);
     }
     return unused;
@@ -269,9 +268,9 @@ static void *first_impossible(void *block) {
 }
 
 TEST(the_first_operation_may_be_any) {
-    static void *(*const bodies[])(void *) = {first_free,    first_usable, first_malloc,
-                                              first_calloc,  first_aligned, first_shrink,
-                                              first_grow,    first_free_null, first_impossible};
+    static void *(*const bodies[])(void *) = {first_free,   first_usable,    first_malloc,
+                                              first_calloc, first_aligned,   first_shrink,
+                                              first_grow,   first_free_null, first_impossible};
     for (size_t round = 0; round < check_count(20); round++) {
         for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
             for (size_t size = 10; size < MIB(4); size *= 20) {

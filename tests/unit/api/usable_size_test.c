@@ -48,8 +48,7 @@ static struct {
 } watched[WATCHED];
 
 static void check_watched(void) {
-    for (size_t i = 0; i < WATCHED; i++)
-        CHECK_AT(hak_usable_size(watched[i].block) == watched[i].usable, i);
+    for (size_t i = 0; i < WATCHED; i++) CHECK_AT(hak_usable_size(watched[i].block) == watched[i].usable, i);
 }
 
 static void *check_from_elsewhere(void *unused) {

@@ -3,7 +3,7 @@
  *
  * Planted defects it was seen to catch:
  *   a lookup row that begins one too early       a_request_gets_the_smallest_class_that_holds_it
- *   a class of 176 bytes made 168                blocks_are_naturally_aligned, others
+ *   a class of 176 bytes made 168                blocks_are_naturally_aligned, classes_rise
  *   one block too many in a slab                 slabs_hold_their_blocks
  */
 #include "base/size_classes.h"

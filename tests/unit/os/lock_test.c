@@ -1,9 +1,9 @@
 /* lock_test.c - mutual exclusion, and no wake-up lost.
  *
  * Planted defects it was seen to catch:
- *   a waiter that gets the lock leaves state 1   a_crowd_sleeps_and_wakes: watchdog
+ *   a waiter sleeps on state 1                   a_sleeper_is_woken: watchdog
  *   drop never wakes                             a_sleeper_is_woken: watchdog
- *   try always succeeds                          counting_is_exclusive, a_held_lock_cannot_be_had
+ *   try always succeeds                          a_held_lock_cannot_be_had
  *   the wait changes errno                       a_sleeper_is_woken
  */
 #include "blocks.h"

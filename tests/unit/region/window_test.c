@@ -8,30 +8,41 @@
  *   the last page of a full window is lost       a_small_window_is_used_up_to_the_end
  *   a foreign mapping is reserved over           something_lies_in_the_way
  *   a refused commit loses its address space     a_refused_commit_loses_nothing
- *   the books of a refused window stay           a_refused_window_leaves_nothing
+ *   words, regions of a refused window stay      large_mappings_are_refused
  *   the limit of the address space is ignored    under_a_limit
+ *   spans are aligned by page number only        a_window_where_the_kernel_puts_it
  *   the lock is not taken                        threads_extend_in_turn
  */
 #include "blocks.h"
 #include "os/os.h"
 #include "region/window.h"
-#include "span/span.h"
+#include "span/bins.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+/* What is refused; nothing by default. */
+static bool refuse_hints, refuse_all_maps;
+static size_t refuse_maps_from = SIZE_MAX, refuse_readable_from = SIZE_MAX;
+static size_t refuse_fixed_from = SIZE_MAX, refuse_protect_from = SIZE_MAX;
+
+/* ThreadSanitizer calls some of these before it can run instrumented code: there they stay libc's, and what
+ * needs a kernel that says no is skipped. */
+#ifdef CHECK_TSAN
+#define NEED_A_STUBBORN_KERNEL() SKIP("ThreadSanitizer needs the calls itself")
+#else
+#define NEED_A_STUBBORN_KERNEL() ((void)0)
+
 extern void *__interceptor_mmap(void *, size_t, int, int, int, off_t) __attribute__((weak));
 extern int __interceptor_mprotect(void *, size_t, int) __attribute__((weak));
 
-/* What is refused; nothing by default. */
-static bool refuse_hints, refuse_all_maps, refuse_fixed, refuse_protect;
-static size_t refuse_maps_from = SIZE_MAX;
-
 void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset) {
-    if ((refuse_hints && hint != NULL && !(flags & MAP_FIXED)) || (refuse_fixed && flags & MAP_FIXED) ||
-        refuse_all_maps || bytes >= refuse_maps_from) {
+    bool fixed = (flags & MAP_FIXED) != 0;
+    if ((refuse_hints && hint != NULL && !fixed) || (fixed && bytes >= refuse_fixed_from) || refuse_all_maps ||
+        bytes >= refuse_maps_from || (protection == PROT_READ && bytes >= refuse_readable_from)) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
@@ -40,13 +51,14 @@ void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t 
 }
 
 int mprotect(void *address, size_t bytes, int protection) {
-    if (refuse_protect) {
-        errno = ENOMEM;
+    if (bytes >= refuse_protect_from) {
+        errno = EACCES;
         return -1;
     }
     if (__interceptor_mprotect) return __interceptor_mprotect(address, bytes, protection);
     return (int)syscall(SYS_mprotect, address, bytes, protection);
 }
+#endif
 
 static void in_child(void (*body)(void)) {
     pid_t child = fork();
@@ -59,6 +71,14 @@ static void in_child(void (*body)(void)) {
     int status = -1;
     while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
     CHECK_EQ(status, 0);
+}
+
+/* The old one's place must be free: both windows begin where the process's seed says. */
+static bool start_window(size_t bytes) {
+    char *start = window.spans, *end = page_address(window.pages);
+    if (window.pages != 0) CHECK_EQ(syscall(SYS_munmap, start, (size_t)(end - start)), 0);
+    window = (struct window){.base = (uintptr_t)1 << 63};
+    return window_start(bytes);
 }
 
 static size_t page_after_last; /* of the runs so far */
@@ -119,7 +139,7 @@ static void check_outside_pointers(void) {
 static size_t asked_bytes;
 
 static void start_and_use(void) {
-    CHECK(window_start(asked_bytes));
+    CHECK(start_window(asked_bytes));
     CHECK(window.pages * PAGE_BYTES <= (asked_bytes != 0 ? asked_bytes : GIB(1024)));
     CHECK(window.pages * PAGE_BYTES >= MIB(8));
     check_outside_pointers();
@@ -136,7 +156,7 @@ TEST(every_run_is_new_zero_and_usable) {
 }
 
 static void start_small_and_use_up(void) {
-    CHECK(window_start(asked_bytes));
+    CHECK(start_window(asked_bytes));
     CHECK_EQ(window.pages * PAGE_BYTES, asked_bytes);
     CHECK_EQ(window_extend(window.pages).pages, 0);
     CHECK_EQ(window_extend(SIZE_MAX).pages, 0);
@@ -155,46 +175,83 @@ TEST(a_small_window_is_used_up_to_the_end) {
 
 static void start_without_hints(void) {
     refuse_hints = true;
-    CHECK(window_start(asked_bytes));
+    CHECK(start_window(asked_bytes));
     check_outside_pointers();
     size_t most = window.pages < 3000 ? window.pages : 3000;
     CHECK(use_up(33, most - CHUNK_PAGES) + 64 >= most - CHUNK_PAGES);
 }
 
+/* Its base is aligned to 2 MiB and, by chance, to more: an aligned page number is no aligned address. */
+static void align_without_hints(void) {
+    for (uint32_t first; (first = bins_find(1)) != 0;) bins_remove(first); /* of the window before */
+    refuse_hints = true;
+    CHECK(start_window(asked_bytes));
+    for (size_t align = 1; align <= 256; align *= 2) {
+        uint32_t first = span_take(1, align);
+        CHECK_AT(first != 0 && is_aligned(page_address(first), align * PAGE_BYTES), align);
+    }
+}
+
 TEST(a_window_where_the_kernel_puts_it) {
+    NEED_A_STUBBORN_KERNEL();
     asked_bytes = 0;
     in_child(start_without_hints);
     asked_bytes = MIB(64);
     in_child(start_without_hints);
+    for (asked_bytes = MIB(64); asked_bytes < MIB(80); asked_bytes += MIB(2)) in_child(align_without_hints);
 }
 
 static uint64_t mapped_bytes(void) {
     return atomic_load(&os_counters.reserved_bytes) - atomic_load(&os_counters.unmapped_bytes);
 }
 
-static void start_with_small_books(void) {
+/* Starts as large a window as may be: what is mapped then is its own, and nothing of larger ones. */
+static void check_start_and_mappings(void) {
     uint64_t before = mapped_bytes();
-    refuse_maps_from = MIB(16);
-    CHECK(window_start(0));
+    CHECK(start_window(0));
     CHECK(window.pages * PAGE_BYTES >= MIB(8));
-    CHECK(mapped_bytes() - before < MIB(200));
-    refuse_maps_from = SIZE_MAX;
+    size_t books = window.pages * (4 + 2 * RECORD_BYTES) + window.pages / CHUNK_PAGES * sizeof(struct chunk);
+    size_t reserved = refuse_hints || window.pages * PAGE_BYTES < MIB(128) ? window.pages * PAGE_BYTES : MIB(64);
+    CHECK(mapped_bytes() - before <= reserved + books + MIB(5));
+    refuse_maps_from = refuse_readable_from = SIZE_MAX;
     check_outside_pointers();
     CHECK(use_up(1, 64) != 0);
 }
 
-TEST(large_mappings_are_refused) { in_child(start_with_small_books); }
+static void start_with_small_regions(void) {
+    refuse_maps_from = MIB(16);
+    check_start_and_mappings();
+}
+static void start_with_small_records(void) {
+    refuse_maps_from = GIB(1);
+    check_start_and_mappings();
+}
+static void start_with_few_words(void) {
+    refuse_readable_from = MIB(1);
+    check_start_and_mappings();
+}
+static void start_with_few_words_without_hints(void) {
+    refuse_hints = true;
+    start_with_few_words();
+}
+
+TEST(large_mappings_are_refused) {
+    NEED_A_STUBBORN_KERNEL();
+    in_child(start_with_small_regions);
+    in_child(start_with_small_records);
+    in_child(start_with_few_words);
+    in_child(start_with_few_words_without_hints);
+}
 
 static void start_refused(void) {
-    window = (struct window){.base = (uintptr_t)1 << 63};
     uint64_t before = mapped_bytes();
     errno = 4711;
     refuse_all_maps = true;
-    CHECK(!window_start(0));
+    CHECK(!start_window(0));
     CHECK_EQ(mapped_bytes(), before);
     refuse_all_maps = false;
     refuse_maps_from = KIB(128); /* books may be had, regions may not */
-    CHECK(!window_start(0));
+    CHECK(!start_window(0));
     CHECK_EQ(mapped_bytes(), before);
     CHECK_EQ(errno, 4711);
     CHECK_EQ(window.pages, 0);
@@ -202,10 +259,13 @@ static void start_refused(void) {
     CHECK(!page_is_inside(page_index(NULL)) && !page_is_inside(page_index(&before)));
 }
 
-TEST(a_refused_window_leaves_nothing) { in_child(start_refused); }
+TEST(a_refused_window_leaves_nothing) {
+    NEED_A_STUBBORN_KERNEL();
+    in_child(start_refused);
+}
 
 static void extend_around_others(void) {
-    CHECK(window_start(GIB(256)));
+    CHECK(start_window(GIB(256)));
     char *others[3];
     for (size_t i = 0; i < 3; i++) { /* beyond the first region, and beyond the gap that follows */
         others[i] = (char *)page_address(CHUNK_PAGES) + MIB(64) + i * (GIB(1) + MIB(30));
@@ -220,21 +280,40 @@ static void extend_around_others(void) {
 
 TEST(something_lies_in_the_way) { in_child(extend_around_others); }
 
+/* What is left of the region before does not count when the next one has to leave a gap. */
+static void extend_much_around_others(void) {
+    CHECK(start_window(GIB(256)));
+    char *other = (char *)page_address(CHUNK_PAGES) + MIB(64);
+    if (mmap(other, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != other) return;
+    struct page_run run = window_extend(MIB(100) / PAGE_BYTES);
+    CHECK(run.pages >= MIB(100) / PAGE_BYTES);
+    check_usable(run);
+}
+
+TEST(one_large_run_behind_something) { in_child(extend_much_around_others); }
+
 static void extend_refused(void) {
-    CHECK(window_start(asked_bytes));
+    CHECK(start_window(asked_bytes));
     check_usable(window_extend(1));
     errno = 4711;
-    refuse_protect = true;
+    refuse_protect_from = 0;
     check_usable(window_extend(1)); /* by mmap */
-    refuse_fixed = true;
+    refuse_fixed_from = 0;
     for (int i = 0; i < 100; i++) CHECK_EQ(window_extend(CHUNK_PAGES).pages, 0);
-    refuse_protect = refuse_fixed = false;
+    refuse_protect_from = refuse_fixed_from = MIB(2); /* the books may be had, the pages may not */
+    for (int i = 0; i < 100; i++) CHECK_EQ(window_extend(CHUNK_PAGES).pages, 0);
+    refuse_protect_from = refuse_fixed_from = MIB(2) + 1; /* what is more than needed is */
+    struct page_run run = window_extend(CHUNK_PAGES);
+    CHECK_EQ(run.pages, CHUNK_PAGES);
+    check_usable(run);
+    refuse_protect_from = refuse_fixed_from = SIZE_MAX;
     CHECK_EQ(errno, 4711);
     size_t left = window.pages - page_after_last;
     CHECK_EQ(use_up(1, SIZE_MAX), left);
 }
 
 TEST(a_refused_commit_loses_nothing) {
+    NEED_A_STUBBORN_KERNEL();
     asked_bytes = MIB(128);
     in_child(extend_refused);
 }
@@ -269,28 +348,40 @@ TEST(under_a_limit) {
     }
 }
 
-/* In this process's own window, which is in use. */
-enum { THREADS = 4, RUNS = 12 };
-static struct page_run of_threads[THREADS * RUNS];
+/* The threads are there before the window is replaced, and never end: both would call malloc. */
+enum { THREADS = 4, RUNS = 20 };
+static struct page_run runs[THREADS][RUNS];
+static _Atomic size_t ready, done;
 
-static void *extend_often(void *argument) {
-    struct page_run *runs = argument;
-    for (size_t i = 0; i < RUNS; i++) {
-        runs[i] = window_extend(1 + i * 20);
-        CHECK(runs[i].pages >= 1 + i * 20);
-        for (size_t page = runs[i].first; page < runs[i].first + runs[i].pages; page++)
-            *(volatile char *)page_address(page) = 1;
-    }
+static void *extend_to_the_end(void *argument) {
+    struct page_run *mine = argument;
+    atomic_fetch_add(&ready, 1);
+    while (atomic_load(&ready) <= THREADS) sched_yield();
+    for (size_t i = 0; i < RUNS && (mine[i] = window_extend(1)).pages != 0; i++)
+        *(volatile char *)page_address(mine[i].first + mine[i].pages - 1) = 1;
+    atomic_fetch_add(&done, 1);
+    for (;;) pause();
     return NULL;
 }
 
+static void extend_in_threads(void) {
+    pthread_t thread;
+    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&thread, NULL, extend_to_the_end, runs[i]), 0);
+    while (atomic_load(&ready) < THREADS) sched_yield();
+    CHECK(window_start(window.pages * PAGE_BYTES)); /* beside the old one, whose place is taken */
+    atomic_fetch_add(&ready, 1);
+    while (atomic_load(&done) < THREADS) sched_yield();
+    static uint8_t given[GIB(64) / 65536];
+    size_t pages = 0;
+    CHECK(runs[0][0].pages != 0);
+    for (size_t i = 0; i < THREADS * RUNS; i++) {
+        struct page_run run = runs[i / RUNS][i % RUNS];
+        for (size_t page = run.first; page < run.first + run.pages; page++) CHECK_AT(given[page]++ == 0, page);
+        pages += run.pages;
+    }
+    for (size_t page = CHUNK_PAGES; page < CHUNK_PAGES + pages; page++) CHECK_AT(given[page] == 1, page);
+}
+
 TEST(threads_extend_in_turn) {
-    pthread_t threads[THREADS];
-    for (int i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, extend_often, &of_threads[i * RUNS]), 0);
-    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
-    for (size_t i = 0; i < THREADS * RUNS; i++)
-        for (size_t j = 0; j < i; j++)
-            CHECK(of_threads[i].first + of_threads[i].pages <= of_threads[j].first ||
-                  of_threads[j].first + of_threads[j].pages <= of_threads[i].first);
+    for (size_t i = 0; i < check_count(40); i++) in_child(extend_in_threads);
 }

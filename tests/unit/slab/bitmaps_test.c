@@ -13,6 +13,8 @@
 #include "region/books.h"
 #include "slab/bitmaps.h"
 
+#include <stdatomic.h>
+
 enum { PAIRS = 500, THREADS = 4 };
 
 struct pair {

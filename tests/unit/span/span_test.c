@@ -8,10 +8,11 @@
  *   no merging with the span before, or after    random_work_keeps_the_books
  *   dirty pages are not counted when taken       random_work_keeps_the_books
  *   every span claims to be zero                 random_work_keeps_the_books
- *   alignment by page number only                aligned_spans
+ *   pages of one dirty run are counted twice     random_work_keeps_the_books
  *   a refused purge is tried again               a_refusal_is_remembered
  *   decay ignores what is used again             what_was_used_meanwhile_stays
  *   a tick has no upper bound                    a_tick_is_bounded
+ *   the last few pages are given back too        a_little_is_kept
  */
 #include "ace/decay.h"
 #include "blocks.h"
@@ -277,6 +278,22 @@ static void decay_of_much(void) {
 
 TEST(a_tick_is_bounded) { in_child(decay_of_much); }
 
+static void decay_of_little(void) {
+    make_dirty(100, 100);
+    for (int i = 0; i < 10; i++) pass(1000000);
+    struct mine mine = {span_take(KEPT_PAGES, 1), KEPT_PAGES, 1};
+    write_pages(&mine, 0);
+    span_give(mine.first);
+    uint64_t dirty = counts_now().dirty_pages;
+    uint64_t purges = atomic_load(&os_counters.calls[OS_CALL_MADVISE_FREE]);
+    CHECK(dirty > 0 && dirty <= KEPT_PAGES);
+    for (int i = 0; i < 10; i++) pass(1000000);
+    CHECK_EQ(counts_now().dirty_pages, dirty);
+    CHECK_EQ(atomic_load(&os_counters.calls[OS_CALL_MADVISE_FREE]), purges);
+}
+
+TEST(a_little_is_kept) { in_child(decay_of_little); }
+
 static void decay_at_once_and_never(void) {
     uint64_t dirty = make_dirty(0, 300);
     configure(ACE_NEVER);
@@ -288,13 +305,20 @@ static void decay_at_once_and_never(void) {
     uint32_t first = span_take(300, 1);
     CHECK(span_at(first)->zero);
     span_give(first);
-    uint64_t purges = atomic_load(&os_counters.calls[OS_CALL_MADVISE_FREE]);
-    atomic_fetch_sub(&clock_ms, 5000); /* a clock that goes back begins a new period */
-    pass(0);
-    CHECK_EQ(atomic_load(&os_counters.calls[OS_CALL_MADVISE_FREE]), purges);
 }
 
 TEST(at_once_and_never) { in_child(decay_at_once_and_never); }
+
+static void decay_backwards(void) {
+    uint64_t dirty = make_dirty(1000, 400);
+    atomic_fetch_sub(&clock_ms, 500000); /* a new period begins */
+    pass(0);
+    CHECK_EQ(counts_now().dirty_pages, dirty);
+    pass(1000);
+    CHECK_EQ(dirty - counts_now().dirty_pages, ace_decay_pages(dirty, 1000, 1000));
+}
+
+TEST(a_clock_that_goes_back) { in_child(decay_backwards); }
 
 static void decay_refused(void) {
     uint64_t dirty = make_dirty(100, 300);
@@ -304,12 +328,15 @@ static void decay_refused(void) {
     CHECK_EQ(counts_now().dirty_pages, dirty);
     fail_disarm();
     for (int i = 0; i < 10; i++) pass(1000000);
-    CHECK_EQ(fail_counted(FAIL_MADVISE), 1);
+    CHECK_EQ(fail_counted(FAIL_MADVISE), 1); /* what was refused is not asked for again */
     CHECK_EQ(counts_now().dirty_pages, dirty);
     check_books();
     uint32_t first = span_take(300, 1); /* and the span is free as before, but not known to be zero */
     CHECK(first != 0 && !span_at(first)->zero);
-    span_give(first);
+    span_give(first); /* until it changes */
+    for (int i = 0; i < 10; i++) pass(1000000);
+    CHECK(counts_now().dirty_pages <= KEPT_PAGES);
+    check_books();
 }
 
 TEST(a_refusal_is_remembered) { in_child(decay_refused); }

@@ -1,0 +1,148 @@
+"""The class table as text: generated, and right. What must hold is computed here from the sizes alone;
+tests/unit/base/size_classes_test.c looks at what the compiler made of it."""
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from toolbox import ROOT, run, run_well
+
+HEADER = ROOT / "src/base/size_classes.h"
+GENERATOR = ROOT / "tools/size_classes.py"
+
+PAGE_BYTES = 64 * 1024
+QUANTUM = 16
+MOST_PAGES = 8
+
+ROW = re.compile(
+    r"X\( *(?P<index>\d+), *(?P<size>\d+), *(?P<pages>\d+), *(?P<blocks>\d+), "
+    r"0x(?P<inverse>[0-9a-f]+)u, *(?P<shift>\d+)\) /\* *(?P<inside>[\d.]+) % *(?P<tail>[\d.]+) % \*/"
+)
+LOOKUP = re.compile(r"^    \[(?P<first>\d+)(?: \.\.\. (?P<last>\d+))?\] = (?P<index>\d+),", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Row:
+    index: int
+    size: int
+    pages: int
+    blocks: int
+    inverse: int
+    shift: int
+    inside_percent: float
+    tail_percent: float
+
+    @property
+    def slab_bytes(self) -> int:
+        return self.pages * PAGE_BYTES
+
+
+def table(text: str) -> list[Row]:
+    return [
+        Row(
+            *(int(found[name]) for name in ("index", "size", "pages", "blocks")),
+            int(found["inverse"], 16),
+            int(found["shift"]),
+            float(found["inside"]),
+            float(found["tail"]),
+        )
+        for found in ROW.finditer(text)
+    ]
+
+
+def defined(text: str, name: str) -> int:
+    found = re.search(rf"^#define {name} (\d+)", text, re.MULTILINE)
+    assert found, name
+    return int(found[1])
+
+
+TEXT = HEADER.read_text()
+ROWS = table(TEXT)
+SIZES = [row.size for row in ROWS]
+
+
+def smallest_class(n: int) -> int:
+    return next(index for index, size in enumerate(SIZES) if size >= n)
+
+
+def test_the_header_is_what_the_generator_prints() -> None:
+    run_well(sys.executable, GENERATOR, "--check")
+    assert run_well(sys.executable, GENERATOR) == TEXT
+
+
+def test_the_check_can_fail(tmp_path: Path) -> None:
+    """A copy of the tree with one digit changed."""
+    tree = tmp_path / "tree"
+    (tree / "tools").mkdir(parents=True)
+    (tree / "src/base").mkdir(parents=True)
+    (tree / "tools/size_classes.py").write_text(GENERATOR.read_text())
+    (tree / "src/base/size_classes.h").write_text(TEXT.replace("  4096,", "  4112,", 1))
+    result = run(sys.executable, tree / "tools/size_classes.py", "--check")
+    assert result.returncode == 1
+    assert "size_classes.h" in result.stderr
+
+
+def test_the_table_is_complete() -> None:
+    assert len(ROWS) == defined(TEXT, "SIZE_CLASSES") == TEXT.count("    X(")
+    assert [row.index for row in ROWS] == list(range(len(ROWS)))
+    assert sorted(set(SIZES)) == SIZES
+    assert SIZES[0] == defined(TEXT, "SMALLEST_BLOCK_BYTES") == QUANTUM
+    assert SIZES[-1] == defined(TEXT, "SMALL_MAX_BYTES")
+    assert max(row.pages for row in ROWS) == defined(TEXT, "SLAB_MAX_PAGES") <= MOST_PAGES
+    assert max(-(-row.blocks // 64) for row in ROWS) == defined(TEXT, "SLAB_MAX_WORDS")
+
+
+def test_the_lookup_gives_the_smallest_class() -> None:
+    classes: dict[int, int] = {}
+    for found in LOOKUP.finditer(TEXT):
+        first = int(found["first"])
+        for at in range(first, int(found["last"] or first) + 1):
+            assert at not in classes
+            classes[at] = int(found["index"])
+    assert classes == {at: smallest_class(at * QUANTUM) for at in range(SIZES[-1] // QUANTUM + 1)}
+
+
+def test_blocks_are_naturally_aligned() -> None:
+    """For every power of two a, each multiple of a lands in a class whose size is one too."""
+    for alignment in (1 << log for log in range(SIZES[-1].bit_length())):
+        for n in range(alignment, SIZES[-1] + 1, max(alignment, QUANTUM)):
+            assert SIZES[smallest_class(n)] % alignment == 0, (n, alignment)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.size))
+def test_a_slab(row: Row) -> None:
+    assert row.blocks == row.slab_bytes // row.size
+    assert row.blocks >= 8
+    assert row.slab_bytes - row.blocks * row.size < 0.016 * row.slab_bytes
+    # No shorter slab would have done as well.
+    for pages in range(1, row.pages):
+        blocks, tail = divmod(pages * PAGE_BYTES, row.size)
+        assert blocks < min(row.blocks, 16) or tail >= 0.016 * pages * PAGE_BYTES, pages
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.size))
+def test_the_waste_columns(row: Row) -> None:
+    before = SIZES[row.index - 1] if row.index else 0
+    smallest = max(before + 1, 1)
+    assert row.inside_percent == pytest.approx(100 * (row.size - smallest) / row.size, abs=0.06)
+    tail = row.slab_bytes - row.blocks * row.size
+    assert row.tail_percent == pytest.approx(100 * tail / row.slab_bytes, abs=0.006)
+    if row.size > 128:
+        assert row.inside_percent <= (12.5 if row.size <= 4096 else 20.0)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.size))
+def test_the_inverse_divides_exactly(row: Row) -> None:
+    """The number of a block is its offset times the inverse, rotated; everything else lies beyond."""
+    modulus = 1 << 64
+    assert row.size % (1 << row.shift) == 0
+    assert (row.size >> row.shift) * row.inverse % modulus == 1
+    offsets = {block * row.size + off for block in (0, 1, 7, row.blocks - 1) for off in (-8, -1, 0, 1, 8)}
+    offsets |= {row.blocks * row.size, row.slab_bytes, -row.size, row.size // 2}
+    for offset in offsets:
+        product = offset * row.inverse % modulus
+        number = product >> row.shift | product << (64 - row.shift) & (modulus - 1)
+        block, rest = divmod(offset, row.size)
+        assert (number == block) if rest == 0 <= block < row.blocks else (number >= row.blocks), offset

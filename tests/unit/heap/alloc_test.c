@@ -1,0 +1,184 @@
+/* alloc_test.c - the slow side of malloc: every size and alignment, refills, zeroes, threads without a
+ * heap, signal handlers, and no memory.
+ *
+ * Planted defects it was seen to catch:
+ *   a refill takes all that the stack holds      a_refill_fills_half_a_stack
+ *   an aligned request is not rounded up         every_size_and_alignment
+ *   a small block is said to be zero             zero_means_zero
+ *   a busy thread takes its lock again           a_handler_gets_blocks_outside: watchdog
+ *   without memory the lock stays taken          without_memory: watchdog
+ */
+#include "blocks.h"
+#include "faults/fail_calls.h"
+#include "heap/alloc.h"
+#include "heap/heap.h"
+#include "heap/thread.h"
+#include "region/outside.h"
+
+TEST(every_size_and_alignment) {
+    for (size_t bytes = 0; bytes <= 3 * SMALL_MAX_BYTES; bytes += bytes < 1200 ? 1 : 331) {
+        char *block = heap_alloc(bytes);
+        CHECK_AT(block != NULL && is_aligned(block, 16), bytes);
+        size_t usable = heap_usable_bytes(block);
+        CHECK_AT(usable >= bytes && usable <= bytes + bytes / 4 + 64 + (bytes > SMALL_MAX_BYTES) * PAGE_BYTES, bytes);
+        if (bytes <= SMALL_MAX_BYTES) CHECK_EQ(usable, slab_classes[size_class_of(bytes)].block_bytes);
+        memset(block, 'x', usable);
+        heap_free(block);
+    }
+    for (size_t alignment = 1; alignment <= GIB(1); alignment *= 2) {
+        for (size_t bytes = 0; bytes <= 3 * SMALL_MAX_BYTES; bytes = bytes * 3 / 2 + 1) {
+            char *blocks[3];
+            for (size_t i = 0; i < 3; i++) {
+                blocks[i] = heap_alloc_aligned(bytes, alignment);
+                if (blocks[i] == NULL && alignment >= MIB(64)) continue; /* little address space */
+                CHECK_AT(blocks[i] != NULL && is_aligned(blocks[i], alignment), alignment);
+                CHECK_AT(heap_usable_bytes(blocks[i]) >= bytes, bytes);
+                blocks[i][0] = 'x';
+                if (bytes > 0) blocks[i][bytes - 1] = 'x';
+            }
+            for (size_t i = 0; i < 3; i++) heap_free(blocks[i]);
+        }
+    }
+    CHECK(heap_alloc(SIZE_MAX) == NULL && heap_alloc((size_t)PTRDIFF_MAX + 1) == NULL);
+    CHECK(heap_alloc_aligned(SIZE_MAX, 16) == NULL && heap_alloc_aligned(SIZE_MAX - 15, 4096) == NULL);
+}
+
+/* A thread that has done nothing yet; malloc of other parts of libc may have used any class before. */
+static void *refill_in_a_fresh_heap(void *unused) {
+    for (unsigned class = 3; class < SIZE_CLASSES; class += 4) {
+        size_t bytes = slab_classes[class].block_bytes;
+        void *block = heap_alloc(bytes);
+        struct heap *heap = thread_heap();
+        CHECK(block != NULL && heap != NULL);
+        const struct bin *bin = &heap->bins[class];
+        CHECK_EQ(page_word(page_index(block)), heap_word(heap, class));
+        uint32_t half = bin->depth / 2;
+        CHECK_EQ(stack_held(heap, class), half - 1);
+        uint64_t refills = bin->refills;
+        void *blocks[8192];
+        for (uint32_t i = 0; i + 1 < half; i++) CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+        CHECK_EQ(bin->refills, refills); /* they were there */
+        for (uint32_t i = 1; i + 1 < half; i++) CHECK_AT(blocks[i] > blocks[i - 1], class); /* lowest first */
+        for (uint32_t i = 0; i + 1 < half; i++) heap_free(blocks[i]);
+        heap_free(block);
+        CHECK_EQ(stack_held(heap, class), half);
+    }
+    return unused;
+}
+
+TEST(a_refill_fills_half_a_stack) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, refill_in_a_fresh_heap, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+TEST(zero_means_zero) {
+    struct rng rng = {check_now.seed};
+    static char *blocks[200];
+    size_t zeroes = 0;
+    for (size_t i = 0; i < check_count(4000); i++) {
+        size_t at = rng_below(&rng, 200), bytes = rng_size(&rng, 8);
+        bool zero = true;
+        heap_free(blocks[at]);
+        blocks[at] = heap_alloc_zero(bytes, &zero);
+        CHECK(blocks[at] != NULL);
+        zeroes += zero;
+        if (zero) CHECK_AT(block_is_zero(blocks[at], heap_usable_bytes(blocks[at])), i);
+        memset(blocks[at], 0xee, heap_usable_bytes(blocks[at]));
+    }
+    CHECK(zeroes > 0);
+    for (size_t at = 0; at < 200; at++) heap_free(blocks[at]);
+}
+
+/* As after the thread's last destructor: everything comes from the commons and goes there. */
+TEST(a_thread_without_a_heap) {
+    struct front *front = thread_state.front;
+    thread_state.front = (struct front *)(uintptr_t)&front_gone;
+    void *blocks[300], *large = heap_alloc(MIB(1));
+    for (size_t i = 0; i < 300; i++) {
+        blocks[i] = heap_alloc(208);
+        CHECK(blocks[i] != NULL);
+        CHECK_EQ(page_word(page_index(blocks[i])), heap_word(&commons, size_class_of(208)));
+        block_fill(blocks[i], 208, i);
+    }
+    CHECK(large != NULL);
+    heap_free(large);
+    for (size_t i = 0; i < 300; i++) {
+        CHECK(block_holds(blocks[i], 208, i));
+        heap_free(blocks[i]);
+    }
+    CHECK_EQ(commons.bins[size_class_of(208)].slab_count, 0); /* given back as they came */
+    CHECK_EQ(atomic_load(&commons.inbox), 0);
+    thread_state.front = front;
+}
+
+static char *of_handler[3];
+static void *for_handler[3];
+
+static void allocate_in_handler(int number) {
+    (void)number;
+    of_handler[0] = heap_alloc(3000);
+    of_handler[1] = heap_alloc_aligned(100, 4096);
+    bool zero = false;
+    of_handler[2] = heap_alloc_zero(MIB(1), &zero);
+    for (size_t i = 0; i < 3; i++) heap_free(for_handler[i]);
+}
+
+/* The handler runs while this thread is in a slow path and holds its heap's lock. */
+TEST(a_handler_gets_blocks_outside) {
+    struct span_counts before, after;
+    unsigned class = size_class_of(24000);
+    void *stay = heap_alloc(24000); /* so that its slab stays */
+    for_handler[0] = heap_alloc(24000);
+    for_handler[1] = heap_alloc(MIB(1));
+    for_handler[2] = NULL;
+    struct heap *heap = thread_heap();
+    CHECK(heap != NULL && stay != NULL && for_handler[0] != NULL && for_handler[1] != NULL);
+    signal(SIGUSR1, allocate_in_handler);
+    span_counts_read(&before);
+    CHECK(slow_enter());
+    os_lock_take(&heap->lock);
+    /* As a full stack would: the front must not serve the handler. */
+    atomic_store_explicit(&heap->front.hi[class], heap->front.top[class], memory_order_relaxed);
+    unsigned asked = size_class_of(3000), aligned = size_class_of(4096);
+    atomic_store_explicit(&heap->front.lo[asked], heap->front.top[asked], memory_order_relaxed);
+    atomic_store_explicit(&heap->front.lo[aligned], heap->front.top[aligned], memory_order_relaxed);
+    raise(SIGUSR1);
+    atomic_store_explicit(&heap->front.hi[class], heap->bins[class].stack + heap->bins[class].depth,
+                          memory_order_relaxed);
+    os_lock_drop(&heap->lock);
+    slow_leave();
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_AT(of_handler[i] != NULL && !page_is_inside(page_index(of_handler[i])), i);
+        CHECK_AT(outside_bytes(of_handler[i]) == heap_usable_bytes(of_handler[i]), i);
+    }
+    CHECK(is_aligned(of_handler[1], 4096) && outside_bytes(of_handler[2]) >= MIB(1));
+    for (size_t i = 0; i < 3; i++) heap_free(of_handler[i]);
+    CHECK_EQ(outside_bytes(of_handler[0]), 0);
+    /* What it freed is taken in by the next slow paths: the large block, and the small one by a drain. */
+    heap_free(heap_alloc(MIB(3)));
+    span_counts_read(&after);
+    CHECK(after.given >= before.given + 2);
+    CHECK_EQ(atomic_load(&heap->inbox), slab_head(page_index(for_handler[0])));
+    heap_free(stay);
+}
+
+TEST(without_memory) {
+    enum { MOST = 200000 };
+    static void *blocks[MOST];
+    size_t count = 0;
+    /* Earlier tests left some GiB of free pages; none is touched here. */
+    fail_arm(FAIL_ANY, 1, true, 0);
+    while (count < MOST && (blocks[count] = heap_alloc(65536)) != NULL) count++;
+    CHECK(count < MOST);
+    CHECK(heap_alloc(GIB(1)) == NULL && heap_alloc_aligned(100, MIB(64)) == NULL);
+    for (int i = 0; i < 100; i++) CHECK(heap_alloc(65536) == NULL);
+    CHECK(count > 0);
+    heap_free(blocks[--count]);
+    CHECK(heap_alloc(65536) == blocks[count]); /* what is there can be had */
+    fail_disarm();
+    void *block = heap_alloc(65536);
+    CHECK(block != NULL);
+    heap_free(block);
+    for (size_t i = 0; i <= count; i++) heap_free(blocks[i]);
+}

@@ -1,0 +1,162 @@
+/* bin_test.c - the slabs of a heap of the test's own: lists by fullness, filling, putting back, handing
+ * over, adopting. After every step all lists are walked.
+ *
+ * Planted defects it was seen to catch:
+ *   the emptiest slab is filled from first       random_filling_and_putting
+ *   an empty slab is kept                        random_filling_and_putting
+ *   prev is not mended when a slab is unlinked   random_filling_and_putting
+ *   hand-over forgets the full slabs             handing_over_and_adopting
+ *   adoption leaves the old word                 handing_over_and_adopting
+ */
+#include "blocks.h"
+#include "heap/heap.h"
+#include "region/books.h"
+
+enum { MOST_HELD = 6000 };
+
+static struct heap *make_heap(void) {
+    char *memory = books_take(sizeof(struct heap) + stack_first_slots() * sizeof(void *) + 256);
+    CHECK(memory != NULL);
+    struct heap *heap = (struct heap *)(((uintptr_t)memory + 255) & ~(uintptr_t)255);
+    stack_reset_all(heap);
+    return heap;
+}
+
+static enum bucket bucket_of(uint32_t first) {
+    double share = (double)slab_at(first)->free / slab_classes[slab_at(first)->span.class].blocks;
+    return share <= 0 ? BUCKET_FULL : share <= 0.25 ? BUCKET_QUARTER : share <= 0.5 ? BUCKET_HALF : BUCKET_MORE;
+}
+
+/* Walks the lists of CLASS; returns how many blocks are out of its slabs. */
+static size_t check_lists(const struct heap *heap, unsigned class) {
+    const struct bin *bin = &heap->bins[class];
+    size_t out = 0, slabs = 0;
+    for (unsigned bucket = 0; bucket < BUCKETS; bucket++) {
+        uint32_t before = 0;
+        for (uint32_t first = bin->slabs[bucket]; first != 0; first = slab_at(first)->span.next) {
+            const struct slab *slab = slab_at(first);
+            CHECK_EQ(slab->span.prev, before);
+            CHECK_EQ(slab->span.class, class);
+            CHECK_EQ(slab->bucket, bucket);
+            CHECK_EQ(bucket_of(first), bucket);
+            CHECK(atomic_load(&slab->owner) == heap);
+            for (uint32_t page = first; page < first + slab_classes[class].pages; page++)
+                CHECK_EQ(page_word(page), heap_word(heap, class));
+            out += slab_classes[class].blocks - slab->free;
+            before = first;
+            CHECK_AT(++slabs <= bin->slab_count, class);
+        }
+    }
+    CHECK_EQ(slabs, bin->slab_count);
+    return out;
+}
+
+static void add_slab(struct heap *heap, unsigned class) {
+    uint32_t first = slab_create(class);
+    CHECK(first != 0);
+    slab_set_owner(first, heap, heap_word(heap, class));
+    bin_place(heap, first);
+}
+
+static void *held[MOST_HELD];
+static size_t held_count;
+
+static void fill(struct heap *heap, unsigned class, uint32_t want) {
+    void *blocks[600], **end = blocks + want;
+    unsigned fullest = BUCKET_QUARTER;
+    while (fullest < BUCKETS && heap->bins[class].slabs[fullest] == 0) fullest++;
+    uint32_t expected = fullest < BUCKETS ? heap->bins[class].slabs[fullest] : 0;
+    uint32_t got = bin_fill(heap, class, end, want);
+    CHECK(got <= want);
+    if (expected == 0) CHECK_EQ(got, 0);
+    else CHECK_EQ(slab_head(page_index(end[-1])), expected);
+    for (uint32_t i = 0; i < got; i++) held[held_count++] = end[-1 - (long)i];
+    /* Less than wanted only when no slab of the class has a free block. */
+    if (got < want)
+        for (unsigned bucket = BUCKET_QUARTER; bucket < BUCKETS; bucket++)
+            CHECK_EQ(heap->bins[class].slabs[bucket], 0);
+}
+
+static void put(struct heap *heap, struct rng *rng, size_t count) {
+    void *blocks[600];
+    for (size_t i = 0; i < count; i++) {
+        size_t at = rng_below(rng, held_count);
+        blocks[i] = held[at];
+        held[at] = held[--held_count];
+    }
+    bin_put(heap, blocks, count);
+}
+
+TEST(random_filling_and_putting) {
+    const unsigned classes[] = {0, 15, 31, 47, 63};
+    struct heap *heap = make_heap();
+    struct span_counts before, after;
+    span_counts_read(&before);
+    for (size_t c = 0; c < sizeof classes / sizeof classes[0]; c++) {
+        struct rng rng = {check_now.seed + c};
+        unsigned class = classes[c];
+        held_count = 0;
+        for (size_t i = 0; i < check_count(4000); i++) {
+            bool growing = i / 300 % 2 == 0;
+            size_t count = 1 + rng_below(&rng, rng_below(&rng, 8) ? 20 : 600);
+            if (rng_below(&rng, 3) < (growing ? 2 : 1)) {
+                if (held_count + count > MOST_HELD) continue;
+                size_t had = held_count;
+                fill(heap, class, (uint32_t)count);
+                if (held_count == had) add_slab(heap, class);
+            } else if (held_count != 0) {
+                put(heap, &rng, count < held_count ? count : held_count);
+                /* The one that was added and not yet used aside, no slab stays without a use. */
+                for (uint32_t at = heap->bins[class].slabs[BUCKET_MORE]; at != 0; at = slab_at(at)->span.next)
+                    CHECK(slab_at(at)->free < slab_classes[class].blocks || slab_at(at)->carved == 0);
+            }
+            CHECK_EQ(check_lists(heap, class), held_count);
+        }
+        fill(heap, class, 1); /* uses the one that was added, if any */
+        while (held_count != 0) put(heap, &rng, held_count < 500 ? held_count : 500);
+        CHECK_EQ(heap->bins[class].slab_count, 0);
+    }
+    span_counts_read(&after);
+    CHECK_EQ(after.used_pages, before.used_pages);
+}
+
+TEST(handing_over_and_adopting) {
+    struct heap *from = make_heap(), *to = make_heap();
+    const unsigned classes[] = {15, 47};
+    struct rng rng = {check_now.seed};
+    for (size_t c = 0; c < 2; c++) {
+        unsigned class = classes[c];
+        uint32_t blocks = slab_classes[class].blocks, full = 0, partial = 0;
+        held_count = 0;
+        CHECK_EQ(commons.bins[class].slab_count, 0);
+        for (int i = 0; i < 6; i++) add_slab(from, class);
+        while (held_count + 300 < 5 * (size_t)blocks + 300) fill(from, class, 1);
+        put(from, &rng, blocks / 2);
+        for (uint32_t at = from->bins[class].slabs[BUCKET_FULL]; at != 0; at = slab_at(at)->span.next) full++;
+        partial = from->bins[class].slab_count - full;
+        CHECK(partial >= 2);
+
+        os_lock_take(&from->lock);
+        bin_hand_over(from);
+        os_lock_drop(&from->lock);
+        CHECK_EQ(check_lists(from, class), 0);
+        CHECK_EQ(from->bins[class].slab_count, 0);
+        CHECK_EQ(check_lists(&commons, class), held_count);
+        CHECK_EQ(commons.bins[class].slab_count, full + partial);
+
+        unsigned before = BUCKET_FULL;
+        for (uint32_t adopted = 1; adopted <= partial; adopted++) {
+            CHECK(bin_adopt(to, class));
+            CHECK_EQ(to->bins[class].slab_count, adopted);
+            CHECK_EQ(check_lists(to, class) + check_lists(&commons, class), held_count);
+            unsigned bucket = BUCKET_FULL; /* the emptiest so far came last: the fullest are taken first */
+            for (unsigned b = 0; b < BUCKETS; b++)
+                if (to->bins[class].slabs[b] != 0) bucket = b;
+            CHECK(bucket >= before);
+            before = bucket;
+        }
+        CHECK(!bin_adopt(to, class)); /* the others have nothing to give */
+        CHECK_EQ(to->bins[class].adopted_slabs, partial);
+        CHECK_EQ(commons.bins[class].slab_count, full);
+    }
+}

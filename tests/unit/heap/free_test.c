@@ -1,0 +1,219 @@
+/* free_test.c - the slow side of free: spills, the buffer of other heaps' blocks, pointers that are none of
+ * ours, and resizing in place. The other heap is one of the test's own.
+ *
+ * Planted defects it was seen to catch:
+ *   the buffer is bounded by count only          other_heaps_blocks_go_home_together
+ *   a full buffer loses its last block           other_heaps_blocks_go_home_together
+ *   a full stack is not spilled                  a_full_stack_spills
+ *   interior pointers of large blocks are taken  pointers_that_are_none_of_ours
+ *   half-empty blocks are kept by resize         resizing_in_place
+ */
+#include "blocks.h"
+#include "heap/alloc.h"
+#include "heap/heap.h"
+#include "heap/thread.h"
+#include "region/books.h"
+#include "region/outside.h"
+
+#include <sys/wait.h>
+
+static struct heap *make_heap(void) {
+    char *memory = books_take(sizeof(struct heap) + stack_first_slots() * sizeof(void *) + 256);
+    CHECK(memory != NULL);
+    struct heap *heap = (struct heap *)(((uintptr_t)memory + 255) & ~(uintptr_t)255);
+    stack_reset_all(heap);
+    atomic_store(&heap->state, HEAP_LIVE);
+    return heap;
+}
+
+/* COUNT blocks of OTHER's, in as many slabs as they need. */
+static void take_of(struct heap *other, unsigned class, void **blocks, uint32_t count) {
+    for (uint32_t got = 0; got < count;) {
+        uint32_t first = slab_create(class);
+        CHECK(first != 0);
+        slab_set_owner(first, other, heap_word(other, class));
+        bin_place(other, first);
+        got += bin_fill(other, class, blocks + count - got, count - got);
+    }
+}
+
+static uint32_t waiting_in(struct heap *heap) { return atomic_load(&heap->remote_count); }
+
+static uint32_t drain(struct heap *heap) {
+    os_lock_take(&heap->lock);
+    uint32_t blocks = remote_drain(heap);
+    os_lock_drop(&heap->lock);
+    return blocks;
+}
+
+TEST(other_heaps_blocks_go_home_together) {
+    static void *blocks[3 * REMOTE_BLOCKS];
+    struct heap *other = make_heap(), *mine;
+    heap_free(heap_alloc(100));
+    mine = thread_heap();
+    CHECK(mine != NULL);
+    CHECK_EQ(waiting_in(mine), 0);
+    take_of(other, 2, blocks, 3 * REMOTE_BLOCKS); /* small ones: by count */
+    for (uint32_t i = 0; i < 3 * REMOTE_BLOCKS; i++) {
+        heap_free(blocks[i]);
+        CHECK_EQ(waiting_in(mine), (i + 1) % REMOTE_BLOCKS);
+        CHECK_EQ(atomic_load(&other->inbox) != 0, i + 1 >= REMOTE_BLOCKS);
+    }
+    CHECK_EQ(drain(other), 3 * REMOTE_BLOCKS);
+    CHECK_EQ(other->bins[2].slab_count, 0);
+
+    const unsigned class = 55; /* large ones: by bytes */
+    uint32_t bytes = slab_classes[class].block_bytes, most = REMOTE_BYTES / bytes;
+    take_of(other, class, blocks, 3 * most);
+    for (uint32_t i = 0; i < 3 * most; i++) {
+        heap_free(blocks[i]);
+        CHECK_EQ(waiting_in(mine), (i + 1) % most);
+    }
+    CHECK_EQ(drain(other), 3 * most);
+}
+
+TEST(a_full_stack_spills) {
+    const unsigned class = size_class_of(6000);
+    static void *blocks[4000];
+    heap_free(heap_alloc(6000));
+    struct heap *heap = thread_heap();
+    struct bin *bin = &heap->bins[class];
+    for (size_t i = 0; i < 4000; i++) CHECK((blocks[i] = heap_alloc(6000)) != NULL);
+    uint64_t spills = bin->spills, slabs = bin->slab_count;
+    for (size_t i = 0; i < 4000; i++) {
+        heap_free(blocks[i]);
+        CHECK_AT(stack_held(heap, class) <= bin->depth, i);
+        CHECK_AT(heap->front.top[class][-1] == blocks[i], i); /* the newest is on top */
+    }
+    CHECK(bin->spills > spills);
+    CHECK(bin->slab_count < slabs / 4); /* slabs that emptied went back */
+    CHECK(heap_alloc(6000) == blocks[3999]);
+    heap_free(blocks[3999]);
+}
+
+TEST(errno_is_kept) {
+    void *small = heap_alloc(100), *large = heap_alloc(MIB(1)), *outside = outside_map(100, 16);
+    errno = 4711;
+    heap_free(small);
+    heap_free(large);
+    heap_free(outside);
+    heap_free(NULL);
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(heap_usable_bytes(NULL), 0);
+}
+
+TEST(resizing_in_place) {
+    for (size_t bytes = 1; bytes <= SMALL_MAX_BYTES; bytes += bytes / 5 + 1) {
+        void *block = heap_alloc(bytes);
+        size_t usable = heap_usable_bytes(block);
+        CHECK(heap_resize(block, usable));
+        CHECK(!heap_resize(block, usable + 1));
+        CHECK(heap_resize(block, usable / 2));
+        /* Less than half: a smaller block is worth the copy, if there is one. */
+        CHECK_AT(heap_resize(block, usable / 2 - 1) == (usable == SMALLEST_BLOCK_BYTES), usable);
+        heap_free(block);
+    }
+    void *large = heap_alloc(MIB(4)), *outside = outside_map(MIB(1), 16);
+    CHECK(heap_resize(large, MIB(3)));
+    CHECK_EQ(heap_usable_bytes(large), MIB(3));
+    CHECK(!heap_resize(large, 100));
+    CHECK(heap_resize(outside, MIB(1) / 2) && !heap_resize(outside, MIB(1) / 2 - 1));
+    CHECK(!heap_resize(outside, MIB(1) + 1));
+    heap_free(large);
+    heap_free(outside);
+}
+
+/* ---- in children --------------------------------------------------------------------------------- */
+
+static int status_of(void (*body)(void)) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        int quiet = open("/dev/null", O_WRONLY);
+        alarm(60);
+        dup2(quiet, STDERR_FILENO); /* what is said is tested elsewhere */
+        body();
+        _exit(0);
+    }
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+    return status;
+}
+
+static const void *seen;
+static size_t seen_count;
+
+static void see(const void *block) {
+    seen = block;
+    seen_count++;
+}
+
+static void free_foreign(void) {
+    static char of_program[64];
+    char local[64], *large = heap_alloc(MIB(1)), *outside = outside_map(KIB(64), 16);
+    void *const foreign[] = {local,
+                             of_program,
+                             large + 16,
+                             large + PAGE_BYTES,
+                             large + MIB(1) - 16,
+                             outside + 16,
+                             outside + 4096,
+                             page_address(0),
+                             page_address(CHUNK_PAGES - 1),
+                             page_address(window.pages - 1),
+                             page_address(window.pages),
+                             (void *)(uintptr_t)16,
+                             (void *)(uintptr_t)-16};
+    heap_start(&(struct heap_options){.thread_cache_bytes = MIB(2), .foreign = see});
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
+        heap_free(foreign[i]);
+        CHECK_AT(seen == foreign[i] && seen_count == 2 * i + 1, i);
+        CHECK_EQ(heap_usable_bytes(foreign[i]), 0);
+        CHECK_AT(seen_count == 2 * i + 2, i);
+    }
+    seen_count = 0;
+    heap_free(large);
+    heap_free(outside);
+    CHECK_EQ(seen_count, 0);
+    heap_free(large);
+    heap_free(outside);
+    CHECK_EQ(seen_count, 2);
+}
+
+TEST(pointers_that_are_none_of_ours) { CHECK_EQ(status_of(free_foreign), 0); }
+
+/* Found when the stack spills, at the latest at the thread's end. */
+static void free_and_spill(char *first, char *second) {
+    static void *blocks[400];
+    for (size_t i = 0; i < 400; i++) blocks[i] = heap_alloc(10000);
+    heap_free(first);
+    heap_free(second);
+    for (size_t i = 0; i < 400; i++) heap_free(blocks[i]);
+}
+
+static void free_twice(void) {
+    char *block = heap_alloc(10000);
+    free_and_spill(block, block);
+}
+
+static void free_misaligned(void) {
+    char *block = heap_alloc(10000);
+    free_and_spill(block, block + 16);
+}
+
+static void free_twice_what_is_anothers(void) {
+    struct heap *other = make_heap();
+    void *blocks[REMOTE_BLOCKS];
+    heap_free(heap_alloc(100));
+    take_of(other, 2, blocks, REMOTE_BLOCKS);
+    blocks[7] = blocks[200];
+    for (size_t i = 0; i < REMOTE_BLOCKS; i++) heap_free(blocks[i]);
+}
+
+TEST(misuse_ends_the_process) {
+    void (*const misuses[])(void) = {free_twice, free_misaligned, free_twice_what_is_anothers};
+    for (size_t i = 0; i < 3; i++) {
+        int status = status_of(misuses[i]);
+        CHECK_AT(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, i);
+    }
+}

@@ -1,0 +1,214 @@
+/* large_test.c - blocks that are spans of their own: sizes, alignment, zeroes, resizing in place, frees by
+ * signal handlers.
+ *
+ * Planted defects it was seen to catch:
+ *   the zero flag is taken for granted           random_blocks
+ *   growing in place takes a used neighbour      growing_and_shrinking
+ *   a block that shrank keeps its tail           growing_and_shrinking
+ *   delayed frees are forgotten                  frees_that_had_to_wait
+ *   one page too few                             sizes_and_alignments
+ */
+#include "blocks.h"
+#include "heap/enter.h"
+#include "heap/large.h"
+#include "os/os.h"
+#include "region/outside.h"
+#include "span/span.h"
+
+#include <sys/wait.h>
+
+static uint64_t used_pages(void) {
+    struct span_counts counts;
+    span_counts_read(&counts);
+    return counts.used_pages;
+}
+
+static bool in_window(const void *block) { return page_is_inside(page_index(block)); }
+
+static size_t usable(const void *block) {
+    return in_window(block) ? large_usable_bytes(page_index(block)) : outside_bytes(block);
+}
+
+static void release(void *block) {
+    if (!in_window(block)) {
+        CHECK(outside_unmap(block));
+        return;
+    }
+    CHECK(large_claim(page_index(block)));
+    CHECK(!large_claim(page_index(block))); /* of two that free it one is told so */
+    large_free(page_index(block));
+}
+
+TEST(sizes_and_alignments) {
+    bool zero;
+    CHECK(slow_enter());
+    uint64_t before = used_pages();
+    for (size_t alignment = 16; alignment <= GIB(1); alignment *= 2) {
+        const size_t sizes[] = {0, 1, SMALL_MAX_BYTES + 1, 2 * PAGE_BYTES, 2 * PAGE_BYTES + 1, MIB(5) - 1};
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            char *block = large_alloc(sizes[i], alignment, &zero);
+            if (block == NULL && alignment >= MIB(64)) continue; /* little address space */
+            CHECK_AT(block != NULL && is_aligned(block, alignment), alignment);
+            size_t bytes = usable(block);
+            CHECK_AT(bytes >= sizes[i] && bytes >= 1 && bytes <= sizes[i] + PAGE_BYTES, sizes[i]);
+            if (in_window(block)) {
+                CHECK_EQ(page_word(page_index(block)), WORD_LARGE);
+                for (size_t at = PAGE_BYTES; at < bytes; at += PAGE_BYTES)
+                    CHECK_EQ(page_word(page_index(block + at)), WORD_NONE);
+            }
+            block[0] = block[bytes - 1] = 'x';
+            release(block);
+            if (in_window(block)) CHECK_EQ(page_word(page_index(block)), WORD_NONE);
+        }
+    }
+    CHECK_EQ(used_pages(), before);
+    slow_leave();
+}
+
+TEST(what_cannot_be) {
+    bool zero = true;
+    CHECK(slow_enter());
+    CHECK(large_alloc(SIZE_MAX, 16, &zero) == NULL && !zero);
+    CHECK(large_alloc((size_t)PTRDIFF_MAX + 1, 16, &zero) == NULL);
+    CHECK(large_alloc(PTRDIFF_MAX, 16, &zero) == NULL);
+    CHECK(large_alloc(1, (size_t)1 << 63, &zero) == NULL);
+    CHECK(large_alloc(GIB(200000), 16, &zero) == NULL);
+    slow_leave();
+}
+
+/* What does not fit in the window lies outside, and so does everything when it is full. */
+HELPER(in_a_small_window) {
+    bool zero = false;
+    size_t bytes = window.pages * PAGE_BYTES;
+    CHECK_EQ(bytes, MIB(64));
+    CHECK(slow_enter());
+    char *block = large_alloc(bytes, 16, &zero);
+    CHECK(block != NULL && !in_window(block) && zero);
+    CHECK_EQ(outside_bytes(block), bytes);
+    block[0] = block[bytes - 1] = 'x';
+    CHECK(outside_unmap(block));
+    size_t outside = 0;
+    for (size_t i = 0; i < 100; i++) {
+        CHECK((block = large_alloc(MIB(1), 4096, &zero)) != NULL);
+        CHECK(is_aligned(block, 4096) && (in_window(block) || zero));
+        block[0] = 'x';
+        outside += !in_window(block);
+    }
+    CHECK(outside >= 37 && outside < 60);
+    slow_leave();
+}
+
+TEST(larger_than_the_window) {
+    char setting[] = "HAKMEM_WINDOW=64M", *const environment[] = {setting, NULL};
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        execle("/proc/self/exe", "large_test", "in_a_small_window", (char *)NULL, environment);
+        _exit(127);
+    }
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+    CHECK_EQ(status, 0);
+}
+
+TEST(random_blocks) {
+    enum { SLOTS = 40 };
+    static struct {
+        char *block;
+        size_t bytes;
+        uint64_t key;
+    } slots[SLOTS];
+    struct rng rng = {check_now.seed};
+    size_t zeroes = 0, dirty = 0;
+    CHECK(slow_enter());
+    for (size_t i = 0; i < check_count(4000); i++) {
+        size_t at = rng_below(&rng, SLOTS);
+        if (slots[at].block != NULL) {
+            CHECK_AT(block_holds(slots[at].block, slots[at].bytes, slots[at].key), i);
+            CHECK_EQ(large_usable_bytes(page_index(slots[at].block)), slots[at].bytes);
+            release(slots[at].block);
+            slots[at].block = NULL;
+            continue;
+        }
+        bool zero;
+        size_t alignment = (size_t)16 << rng_below(&rng, 16);
+        slots[at].block = large_alloc(KIB(64) + 1 + rng_below(&rng, KIB(600)), alignment, &zero);
+        CHECK(slots[at].block != NULL && in_window(slots[at].block));
+        slots[at].bytes = usable(slots[at].block);
+        slots[at].key = rng_next(&rng);
+        if (zero) CHECK_AT(block_is_zero(slots[at].block, slots[at].bytes), i);
+        zeroes += zero;
+        dirty += !zero;
+        block_fill(slots[at].block, slots[at].bytes, slots[at].key);
+    }
+    for (size_t at = 0; at < SLOTS; at++)
+        if (slots[at].block != NULL) release(slots[at].block);
+    slow_leave();
+    CHECK(zeroes > 0 && dirty > zeroes);
+}
+
+TEST(growing_and_shrinking) {
+    bool zero;
+    CHECK(slow_enter());
+    uint64_t before = used_pages();
+    char *room = large_alloc(MIB(8), 16, &zero); /* room that is free behind the block, and free alone */
+    size_t page = page_index(room);
+    release(page_address(page));
+    char *block = large_alloc(MIB(1), 16, &zero);
+    while (!large_resize(page_index(block), MIB(2))) block = large_alloc(MIB(1), 16, &zero);
+    page = page_index(block);
+    CHECK_EQ(large_usable_bytes(page), MIB(2));
+    block_fill(block, MIB(2), 7);
+    CHECK(large_resize(page, MIB(2) - PAGE_BYTES)); /* too little to be worth cutting off */
+    CHECK_EQ(large_usable_bytes(page), MIB(2));
+    CHECK(large_resize(page, MIB(1)));
+    CHECK_EQ(large_usable_bytes(page), MIB(1));
+    CHECK(large_resize(page, MIB(1) + 1));
+    CHECK_EQ(large_usable_bytes(page), MIB(1) + PAGE_BYTES);
+    CHECK(!large_resize(page, SMALL_MAX_BYTES)); /* a small block holds it in less */
+    CHECK(!large_resize(page, SIZE_MAX));
+    CHECK(!large_resize(page, (size_t)PTRDIFF_MAX));
+    CHECK(!large_resize(page, window.pages * PAGE_BYTES));
+    char *next = block + MIB(1) + PAGE_BYTES, *neighbour = NULL;
+    void *taken[64];
+    size_t count = 0;
+    while (neighbour != next && count < 64) /* until the page behind is in use */
+        taken[count++] = neighbour = large_alloc(PAGE_BYTES + 1 - PAGE_BYTES, 16, &zero);
+    if (neighbour == next) {
+        *neighbour = 'n';
+        CHECK(!large_resize(page, MIB(2)));
+        CHECK_EQ(large_usable_bytes(page), MIB(1) + PAGE_BYTES);
+        CHECK_EQ(*neighbour, 'n');
+    }
+    block_fill(block, large_usable_bytes(page), 8);
+    if (neighbour == next) CHECK_EQ(*neighbour, 'n');
+    while (count != 0) release(taken[--count]);
+    release(page_address(page));
+    CHECK(used_pages() <= before + 64 * 16); /* blocks that found no room to grow were left */
+    slow_leave();
+}
+
+TEST(frees_that_had_to_wait) {
+    void *blocks[5];
+    bool zero;
+    CHECK(slow_enter());
+    uint64_t before = used_pages();
+    for (size_t i = 0; i < 5; i++) CHECK((blocks[i] = large_alloc(KIB(200), 16, &zero)) != NULL);
+    void *last = large_alloc(KIB(200), 16, &zero);
+    CHECK_EQ(used_pages(), before + 6 * 4);
+    for (size_t i = 0; i < 5; i++) {
+        CHECK(large_claim(page_index(blocks[i])));
+        large_free_later(page_index(blocks[i]));
+        CHECK_EQ(page_word(page_index(blocks[i])), WORD_NONE);
+    }
+    CHECK_EQ(used_pages(), before + 6 * 4);
+    release(last);
+    CHECK_EQ(used_pages(), before);
+    blocks[0] = large_alloc(KIB(200), 16, &zero);
+    CHECK(large_claim(page_index(blocks[0])));
+    large_free_later(page_index(blocks[0]));
+    CHECK(large_alloc(KIB(200), 16, &zero) == blocks[0]); /* what waited is there for the next */
+    release(blocks[0]);
+    CHECK_EQ(used_pages(), before);
+    slow_leave();
+}

@@ -1,0 +1,191 @@
+/* stack_test.c - the stacks of a heap of the test's own: what a spill keeps, how deep they get, and what
+ * bounds them.
+ *
+ * Planted defects it was seen to catch:
+ *   a spill gives the newest half                a_spill_gives_the_older_half
+ *   growing loses the blocks                     swings_deepen_a_stack
+ *   the budget is not looked at                  a_thread_keeps_to_its_budget
+ *   a bin that shrinks keeps its blocks          a_thread_keeps_to_its_budget
+ *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
+ */
+#include "ace/depth.h"
+#include "blocks.h"
+#include "heap/heap.h"
+#include "region/books.h"
+
+static struct heap *make_heap(void) {
+    char *memory = books_take(sizeof(struct heap) + stack_first_slots() * sizeof(void *) + 256);
+    CHECK(memory != NULL);
+    struct heap *heap = (struct heap *)(((uintptr_t)memory + 255) & ~(uintptr_t)255);
+    stack_reset_all(heap);
+    return heap;
+}
+
+static size_t bytes_of(unsigned class) { return slab_classes[class].block_bytes; }
+
+static void **limit_of(const struct heap *heap, unsigned class) {
+    return atomic_load_explicit(&heap->front.hi[class], memory_order_relaxed);
+}
+
+static void check_stack(const struct heap *heap, unsigned class) {
+    const struct bin *bin = &heap->bins[class];
+    void **lo = stack_bottom(heap, class), **top = heap->front.top[class], **hi = limit_of(heap, class);
+    CHECK_AT(bin->stack <= lo && lo <= top && top <= hi, class);
+    CHECK_AT(hi == bin->stack + bin->depth && bin->depth <= bin->capacity, class);
+    CHECK_AT(bin->depth >= 1 && bin->depth <= bin->most, class);
+    CHECK_EQ(stack_has_room(heap, class), top < hi);
+}
+
+/* Puts COUNT blocks into the stack, the oldest at the bottom. */
+static void push(struct heap *heap, unsigned class, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        void *block;
+        CHECK(stack_has_room(heap, class));
+        while (bin_fill(heap, class, &block + 1, 1) == 0) {
+            uint32_t first = slab_create(class);
+            CHECK(first != 0);
+            slab_set_owner(first, heap, heap_word(heap, class));
+            bin_place(heap, first);
+        }
+        *heap->front.top[class]++ = block;
+    }
+}
+
+static size_t blocks_out(const struct heap *heap, unsigned class) {
+    size_t out = 0;
+    for (unsigned bucket = 0; bucket < BUCKETS; bucket++)
+        for (uint32_t at = heap->bins[class].slabs[bucket]; at != 0; at = slab_at(at)->span.next)
+            out += slab_classes[class].blocks - slab_at(at)->free;
+    return out;
+}
+
+static void adapt(struct heap *heap, unsigned class, uint32_t refills, uint32_t spills) {
+    heap->bins[class].missed = true;
+    heap->bins[class].recent_refills += refills;
+    heap->bins[class].recent_spills += spills;
+    if (heap->bins[class].depth != heap->bins[class].most) stack_adapt(heap, class);
+    check_stack(heap, class);
+}
+
+TEST(a_new_heap_has_empty_stacks) {
+    struct heap *heap = make_heap();
+    size_t slots = 0;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        check_stack(heap, class);
+        CHECK_EQ(stack_held(heap, class), 0);
+        CHECK_EQ(heap->bins[class].depth, ace_depth_first(bytes_of(class)));
+        CHECK(heap->bins[class].stack == heap->first_stacks + slots); /* none lies over another */
+        slots += heap->bins[class].capacity;
+    }
+    CHECK_EQ(slots, stack_first_slots());
+}
+
+TEST(a_spill_gives_the_older_half) {
+    struct heap *heap = make_heap();
+    for (unsigned class = 0; class < SIZE_CLASSES; class += 3) {
+        for (size_t count = 1; count <= heap->bins[class].depth; count++) {
+            void *blocks[32];
+            push(heap, class, count);
+            memcpy(blocks, stack_bottom(heap, class), count * sizeof *blocks);
+            stack_spill(heap, class);
+            check_stack(heap, class);
+            size_t kept = count / 2;
+            CHECK_EQ(stack_held(heap, class), kept);
+            CHECK(stack_has_room(heap, class));
+            CHECK(memcmp(stack_bottom(heap, class), blocks + count - kept, kept * sizeof *blocks) == 0);
+            CHECK(stack_bottom(heap, class) == heap->bins[class].stack);
+            CHECK_EQ(blocks_out(heap, class), kept);
+            stack_empty(heap, class);
+            CHECK_EQ(stack_held(heap, class), 0);
+            CHECK_EQ(blocks_out(heap, class), 0);
+        }
+    }
+}
+
+TEST(swings_deepen_a_stack) {
+    struct heap *heap = make_heap();
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        struct bin *bin = &heap->bins[class];
+        uint32_t most = ace_depth_most(bytes_of(class));
+        heap_settings.thread_cache_bytes = GIB(1);
+        for (uint32_t misses = 0; bin->depth < most; misses++) {
+            CHECK_AT(misses < 20, class);
+            uint32_t depth = bin->depth;
+            push(heap, class, depth - stack_held(heap, class));
+            void *oldest = *stack_bottom(heap, class), *newest = heap->front.top[class][-1];
+            adapt(heap, class, 1, 0);
+            CHECK_EQ(bin->depth, depth); /* one refill says nothing */
+            adapt(heap, class, 0, 1);
+            CHECK_EQ(bin->depth, depth * 2 < most ? depth * 2 : most);
+            CHECK_EQ(bin->recent_refills + bin->recent_spills, 0);
+            CHECK_EQ(stack_held(heap, class), depth);
+            CHECK(*stack_bottom(heap, class) == oldest && heap->front.top[class][-1] == newest);
+        }
+        stack_empty(heap, class);
+        check_stack(heap, class);
+    }
+}
+
+static size_t counted_bytes(const struct heap *heap) {
+    size_t sum = 0;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+        if (heap->bins[class].counted) sum += heap->bins[class].depth * bytes_of(class);
+    return sum;
+}
+
+TEST(a_thread_keeps_to_its_budget) {
+    const size_t budgets[] = {KIB(64), KIB(512), MIB(2)};
+    for (size_t b = 0; b < 3; b++) {
+        struct heap *heap = make_heap();
+        struct rng rng = {check_now.seed + b};
+        heap_settings.thread_cache_bytes = budgets[b];
+        uint32_t grown = 0, shrunk = 0;
+        for (size_t i = 0; i < check_count(20000); i++) {
+            unsigned class = (unsigned)rng_below(&rng, 12) + (unsigned)(i / 2000 % 5) * 12;
+            uint32_t depth[SIZE_CLASSES];
+            for (unsigned c = 0; c < SIZE_CLASSES; c++) depth[c] = heap->bins[c].depth;
+            if (stack_has_room(heap, class)) push(heap, class, 1);
+            adapt(heap, class, 1, 1);
+            CHECK_EQ(heap->depth_bytes, counted_bytes(heap));
+            bool grew = heap->bins[class].depth > depth[class];
+            grown += grew;
+            CHECK(!grew || heap->depth_bytes <= budgets[b]);
+            for (unsigned c = 0; c < SIZE_CLASSES; c++) {
+                if (c != class) CHECK_AT(heap->bins[c].depth <= depth[c], c);
+                shrunk += heap->bins[c].depth < depth[c];
+                CHECK_AT(heap->bins[c].depth >= ace_depth_first(bytes_of(c)), c);
+                check_stack(heap, c);
+                if (i % 64 == 0) CHECK_AT(blocks_out(heap, c) == stack_held(heap, c), c);
+            }
+        }
+        CHECK(grown > 20 && shrunk > 10); /* it was the budget that decided */
+    }
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+TEST(outgrown_stacks_are_used_again) {
+    struct heap *heap = make_heap();
+    uint64_t before = 0;
+    heap_settings.thread_cache_bytes = GIB(1);
+    for (int round = 0; round < 10; round++) {
+        for (unsigned class = 0; class < SIZE_CLASSES; class++)
+            for (int i = 0; i < 12; i++) adapt(heap, class, 1, 1);
+        stack_reset_all(heap);
+        if (round == 0) before = books_bytes();
+        CHECK_EQ(books_bytes(), before);
+        CHECK_EQ(heap->depth_bytes, 0);
+    }
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+TEST(a_fixed_depth_is_bounded) {
+    heap_settings.bin_depth = 1000;
+    struct heap *heap = make_heap();
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        uint32_t most = ace_depth_most(bytes_of(class));
+        CHECK_EQ(heap->bins[class].depth, most < 1000 ? most : 1000);
+        for (int i = 0; i < 12; i++) adapt(heap, class, 1, 1);
+        CHECK_EQ(heap->bins[class].depth, most < 1000 ? most : 1000);
+    }
+    heap_settings.bin_depth = 0;
+}
