@@ -1,7 +1,8 @@
 # hak_compile(TARGET): the language, warnings and instrumentation that every target of the tree shares.
 
 set(hak_warnings
-    -Wall -Wextra -Wshadow -Wundef -Wvla -Wpointer-arith -Wwrite-strings -Wformat=2)
+    -Wall -Wextra -Wshadow -Wundef -Wvla -Wpointer-arith -Wwrite-strings -Wformat=2
+    -Wno-format-nonliteral)
 set(hak_c_warnings
     -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition)
 

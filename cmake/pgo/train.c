@@ -8,7 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 4096, MIX_ROUNDS = 2000000, BURSTS = 200, BURST_BLOCKS = 4000, QUEUE = 1024, MESSAGES = 400000 };
+enum {
+    SLOTS = 4096,
+    MIX_ROUNDS = 2000000,
+    BURSTS = 200,
+    BURST_BLOCKS = 4000,
+    QUEUE = 1024,
+    MESSAGES = 400000
+};
 
 static uint64_t next_random(uint64_t *state) {
     *state ^= *state << 13;

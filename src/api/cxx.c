@@ -1,5 +1,8 @@
-/* cxx.c - operator new and delete in every form, by their mangled names (Itanium C++ ABI), without
- * depending on a C++ library: what it must do on failure is looked up in the one that is loaded.
+/* cxx.c - operator new and delete, by their mangled names (Itanium C++ ABI), without depending on a C++
+ * library: what new must do on failure is looked up in the one that is loaded.
+ *
+ * The nothrow forms of new are left to that library, whose own call the plain forms, and so these, and catch what
+ * they or a new handler throw: C cannot.
  *
  * Compiled with -fexceptions: std::bad_alloc passes through these frames. */
 #include "api/start.h"
@@ -55,51 +58,29 @@ static _Noreturn HAK_COLD void fail(size_t bytes) {
 
 /* ALIGNMENT is a power of two. */
 static HAK_NOINLINE void *new_slow(size_t bytes, size_t alignment) {
+    start_once();
     for (;;) {
-        start_once();
         void *block = heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
-        if (block != NULL || !call_new_handler()) return block;
+        if (HAK_LIKELY(block != NULL)) return block;
+        if (!call_new_handler()) fail(bytes);
     }
-}
-
-static HAK_NOINLINE void *new_or_throw(size_t bytes, size_t alignment) {
-    void *block = new_slow(bytes, alignment);
-    if (HAK_UNLIKELY(block == NULL)) fail(bytes);
-    return block;
 }
 
 /* operator new(size_t) */
 HAK_EXPORT void *_Znwm(size_t bytes) {
     void *block;
     if (HAK_LIKELY(front_pop(bytes, &block))) return block;
-    return new_or_throw(bytes, 1);
-}
-
-/* operator new(size_t, std::nothrow_t const&): a handler that throws means failure, and C cannot catch; it is
- * called like the throwing form's, whose exception then leaves this function as well. */
-HAK_EXPORT void *_ZnwmRKSt9nothrow_t(size_t bytes, const void *nothrow) {
-    (void)nothrow;
-    void *block;
-    if (HAK_LIKELY(front_pop(bytes, &block))) return block;
     return new_slow(bytes, 1);
 }
 
-/* operator new(size_t, std::align_val_t) and its nothrow form */
-HAK_EXPORT void *_ZnwmSt11align_val_t(size_t bytes, size_t alignment) { return new_or_throw(bytes, alignment); }
-
-HAK_EXPORT void *_ZnwmSt11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *nothrow) {
-    (void)nothrow;
-    return new_slow(bytes, alignment);
-}
+/* operator new(size_t, std::align_val_t) */
+HAK_EXPORT void *_ZnwmSt11align_val_t(size_t bytes, size_t alignment) { return new_slow(bytes, alignment); }
 
 /* The array forms are the same. */
 #define SAME(name, parameters, as) HAK_EXPORT void *name parameters HAK_ALIAS(as);
 
 SAME(_Znam, (size_t bytes), _Znwm)
-SAME(_ZnamRKSt9nothrow_t, (size_t bytes, const void *nothrow), _ZnwmRKSt9nothrow_t)
 SAME(_ZnamSt11align_val_t, (size_t bytes, size_t alignment), _ZnwmSt11align_val_t)
-SAME(_ZnamSt11align_val_tRKSt9nothrow_t, (size_t bytes, size_t alignment, const void *nothrow),
-     _ZnwmSt11align_val_tRKSt9nothrow_t)
 
 static HAK_NOINLINE void delete_slow(void *block) {
     start_once();

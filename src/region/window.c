@@ -44,9 +44,12 @@ static uintptr_t random_base(uint64_t seed, unsigned attempt) {
     return lowest + round_down((size_t)(mixed % span), HAK_GIB(4));
 }
 
+/* Each array has kernel pages of its own. */
+static size_t records_bytes_for(size_t pages) { return round_up(pages * RECORD_BYTES, os_page_bytes()); }
+
 /* Address space that the books of PAGES pages take, the words apart. */
 static size_t books_bytes_for(size_t pages) {
-    return round_up(2 * pages * RECORD_BYTES + (pages / CHUNK_PAGES + 1) * sizeof(struct chunk), CHUNK_BYTES);
+    return round_up(2 * records_bytes_for(pages) + (pages / CHUNK_PAGES + 1) * sizeof(struct chunk), CHUNK_BYTES);
 }
 
 /* The first chunk is left out, so that no page of the window has index 0: lists end with it. */
@@ -54,8 +57,8 @@ static void settle(bool sparse, uintptr_t base, size_t pages, uintptr_t books, v
     window.base = base;
     window.words = words;
     window.spans = (char *)books;
-    window.remotes = (char *)books + pages * RECORD_BYTES;
-    window.chunks = (struct chunk *)(books + 2 * pages * RECORD_BYTES);
+    window.remotes = window.spans + records_bytes_for(pages);
+    window.chunks = (struct chunk *)(books + 2 * records_bytes_for(pages));
     grow.words_end = (uintptr_t)words;
     grow.spans_end = books;
     grow.remotes_end = (uintptr_t)window.remotes;

@@ -1,4 +1,4 @@
-/* early_start.c - malloc before main: from an IFUNC resolver, .preinit_array and constructors, and
+/* early_start.c - malloc before main: from .preinit_array and constructors, and
  * dlsym on the way. The blocks are checked, resized and freed in main.
  *
  * To be run also with an empty environment (env -i LD_PRELOAD=... EXPECT_HAKMEM=1).
@@ -10,13 +10,12 @@
 
 #include <malloc.h>
 
-enum { STAGES = 4, BLOCKS = 40 };
-static const char *const stages[STAGES] = {"resolver", "preinit", "constructor 101", "constructor"};
+enum { STAGES = 3, BLOCKS = 40 };
+static const char *const stages[STAGES] = {"preinit", "constructor 101", "constructor"};
 static void *early[STAGES][BLOCKS];
 
 static size_t size_of(size_t i) { return (size_t)10 << (i % 14); }
 
-/* No library function here but the tested ones: in a resolver few others work. */
 static void allocate_early(size_t stage) {
     for (size_t i = 0; i < BLOCKS; i++) {
         size_t size = size_of(i);
@@ -28,44 +27,26 @@ static void allocate_early(size_t stage) {
     }
 }
 
-#if defined(__GLIBC__) && !defined(STATIC_PROGRAM)
-#define HAS_RESOLVER 1
-static int answer(void) { return 42; }
-
-/* Called while the program is relocated. */
-__attribute__((used)) static int (*resolve(void))(void) {
-    allocate_early(0);
-    return answer;
-}
-
-int resolved(void) __attribute__((ifunc("resolve")));
-#else
-#define HAS_RESOLVER 0
-#endif
-
 #ifdef __GLIBC__ /* musl does not run .preinit_array */
 #define HAS_PREINIT 1
 #else
 #define HAS_PREINIT 0
 #endif
 
-static void allocate_in_preinit(void) { allocate_early(1); }
+static void allocate_in_preinit(void) { allocate_early(0); }
 __attribute__((section(".preinit_array"), used)) static void (*const preinit)(void) = allocate_in_preinit;
 
-__attribute__((constructor(101))) static void allocate_in_first_constructor(void) { allocate_early(2); }
+__attribute__((constructor(101))) static void allocate_in_first_constructor(void) { allocate_early(1); }
 
 __attribute__((constructor)) static void allocate_in_constructor(void) {
-    allocate_early(3);
+    allocate_early(2);
     dlsym(RTLD_DEFAULT, "no such symbol"); /* dlerror's text is allocated */
     dlerror();
 }
 
 TEST(blocks_of_all_stages_are_sound) {
-#if HAS_RESOLVER
-    CHECK_EQ(resolved(), 42);
-#endif
     for (size_t stage = 0; stage < STAGES; stage++) {
-        if ((stage == 0 && !HAS_RESOLVER) || (stage == 1 && !HAS_PREINIT)) continue;
+        if (stage == 0 && !HAS_PREINIT) continue;
         for (size_t i = 0; i < BLOCKS; i++) {
             unsigned char *block = early[stage][i];
             if (block == NULL) check_say("     stage %s", stages[stage]);

@@ -261,20 +261,6 @@ static void free_twice_elsewhere(void) {
     run_all_blocks_through(argument, 5);
 }
 
-static void free_here_and_elsewhere(void) {
-    make_crowd(argument);
-    hak_free(crowd[5]);
-    free_in_a_thread(crowd[5]);
-    run_all_blocks_through(argument, 5);
-}
-
-static void free_elsewhere_and_here(void) {
-    make_crowd(argument);
-    free_in_a_thread(crowd[5]);
-    hak_free(crowd[5]);
-    run_all_blocks_through(argument, 5);
-}
-
 #define DOUBLE_FREE(title, misuse)                                                                           \
     TEST(double_free_##title) {                                                                              \
         NEEDS_HAKMEM();                                                                                      \
@@ -286,8 +272,8 @@ static void free_elsewhere_and_here(void) {
 DOUBLE_FREE(at_once, free_twice_at_once)
 DOUBLE_FREE(with_others_between, free_twice_with_others_between)
 DOUBLE_FREE(twice_elsewhere, free_twice_elsewhere)
-DOUBLE_FREE(here_then_elsewhere, free_here_and_elsewhere)
-DOUBLE_FREE(elsewhere_then_here, free_elsewhere_and_here)
+/* Once by the owner and once by another thread is found when both reach the slab; while one of them waits in the
+ * owner's stack the block may be handed out again first. */
 
 /* realloc moved the block: its old address was freed. */
 static void free_after_a_move(void) {

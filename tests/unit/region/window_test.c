@@ -8,7 +8,9 @@
  *   the last page of a full window is lost       a_small_window_is_used_up_to_the_end
  *   a foreign mapping is reserved over           something_lies_in_the_way
  *   a refused commit loses its address space     a_refused_commit_loses_nothing
- *   words, regions of a refused window stay      large_mappings_are_refused
+ *   words of a refused window stay mapped        a_refused_window_leaves_nothing
+ *   books that share a kernel's page             a_small_window_..., every_run_...
+ *   left-over pages counted across a gap         one_large_run_behind_something
  *   the limit of the address space is ignored    under_a_limit
  *   spans are aligned by page number only        a_window_where_the_kernel_puts_it
  *   the lock is not taken                        threads_extend_in_turn
