@@ -5,7 +5,6 @@
  *   find looks at the first table only           more_than_the_first_table_holds
  *   a block that cannot be remembered is kept    refusals_lose_nothing
  *   the alignment is dropped                     every_alignment
- *   a slot is filled address first, then size    threads_keep_theirs_apart (TSan)
  */
 #include "blocks.h"
 #include "faults/fail_calls.h"
