@@ -165,13 +165,7 @@ void remote_settle(void);
 /* Tells what was set at start what to do with a pointer that is none of ours. */
 void heap_foreign(const void *block);
 
-/* A heap that is marked undrained; NULL when there is none. No lock held. */
-struct heap *thread_find_undrained(void);
-
 /* Slabs of heaps whose threads did not survive a fork go to the commons. No lock held. */
 void thread_reap_forsaken(void);
-
-/* Calls VISIT for each heap, the commons first, with its lock held. */
-void heap_visit_all(void (*visit)(struct heap *heap, void *context), void *context);
 
 #endif

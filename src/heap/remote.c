@@ -12,6 +12,7 @@
  * sequentially consistent, so one of the two sees the other. */
 #include "base/bits.h"
 #include "heap/heap.h"
+#include "heap/registry.h"
 #include "os/assert.h"
 
 static void push(struct heap *heap, uint32_t first) {
@@ -69,7 +70,7 @@ uint32_t remote_drain(struct heap *heap) {
 
 HAK_NOINLINE static void settle_all(void) {
     struct heap *heap;
-    while ((heap = thread_find_undrained()) != NULL) {
+    while ((heap = registry_find_undrained()) != NULL) {
         /* acquire: pairs with mark_undrained. */
         if (!atomic_exchange_explicit(&heap->undrained, false, memory_order_acq_rel)) continue;
         atomic_fetch_sub_explicit(&undrained_heaps, 1, memory_order_relaxed);

@@ -1,8 +1,8 @@
 /* thread.c - heaps come and go with threads: start, exit, fork. */
 #include "heap/thread.h"
 
-#include "base/bits.h"
 #include "heap/alloc.h"
+#include "heap/registry.h"
 #include "region/books.h"
 #include "slab/bitmaps.h"
 
@@ -17,7 +17,6 @@ const struct front front_none, front_gone;
 
 _Thread_local struct thread_state thread_state = {.front = FRONT_WITHOUT_HEAP(front_none)};
 
-struct heap commons;
 struct heap_settings heap_settings;
 
 static void report_foreign(const void *block) { os_panic("%p is not the start of a block of hakmem", block); }
@@ -26,51 +25,9 @@ static heap_foreign_handler *foreign_handler = report_foreign;
 static pthread_key_t exit_key;
 static bool have_exit_key;
 
-/* All heaps, and those without a thread. The lock is held for a few instructions only. */
-static struct {
-    struct os_lock lock;
-    struct heap *all;
-    struct heap *idle;
-    _Atomic uint32_t forsaken; /* heaps that wait for thread_reap_forsaken */
-} registry;
-
 void heap_foreign(const void *block) { foreign_handler(block); }
 
 /* ---- start and exit ----------------------------------------------------------------------------- */
-
-static struct heap *create_heap(void) {
-    struct heap *heap;
-    size_t slots = stack_first_slots();
-    do { /* page words tell heaps apart by the low half of their address, and 0 means none */
-        char *memory = books_take(sizeof(struct heap) + (slots + REMOTE_BLOCKS) * sizeof(void *) + 256);
-        if (memory == NULL) return NULL;
-        heap = (struct heap *)(void *)round_up((uintptr_t)memory, 256);
-    } while ((uint32_t)(uintptr_t)heap == 0);
-    /* All that the first operations of all classes touch, in one go. */
-    os_populate(heap, sizeof(struct heap) + slots * sizeof(void *));
-    heap->remote = heap->first_stacks + slots;
-    stack_reset_all(heap);
-    os_lock_take(&registry.lock);
-    heap->next = registry.all;
-    registry.all = heap;
-    os_lock_drop(&registry.lock);
-    return heap;
-}
-
-static struct heap *take_idle(void) {
-    os_lock_take(&registry.lock);
-    struct heap *heap = registry.idle;
-    if (heap != NULL) registry.idle = heap->next_idle;
-    os_lock_drop(&registry.lock);
-    return heap;
-}
-
-static void give_idle(struct heap *heap) {
-    os_lock_take(&registry.lock);
-    heap->next_idle = registry.idle;
-    registry.idle = heap;
-    os_lock_drop(&registry.lock);
-}
 
 /* What HEAP holds goes where others find it. Without STACKS its stacks are not looked at: their thread may
  * have been anywhere. */
@@ -86,7 +43,7 @@ static void retire(struct heap *heap, bool stacks) {
     remote_give(heap->remote, atomic_load_explicit(&heap->remote_count, memory_order_acquire));
     heap->remote_bytes = 0;
     atomic_store_explicit(&heap->remote_count, 0, memory_order_relaxed); /* own by now */
-    give_idle(heap);
+    registry_give(heap);
     remote_settle();
 }
 
@@ -105,8 +62,7 @@ static void end_heap(void *value) {
 HAK_COLD void thread_start_heap(void) {
     if (!have_exit_key || !slow_enter()) return;
     int saved = errno;
-    struct heap *heap = take_idle();
-    if (heap == NULL) heap = create_heap();
+    struct heap *heap = registry_take();
     if (heap != NULL) {
         atomic_store_explicit(&heap->state, HEAP_LIVE, memory_order_seq_cst); /* see remote.c */
         thread_state.front = &heap->front;
@@ -138,9 +94,7 @@ void heap_fork_prepare(void) {
     thread_state.fork_inside = thread_state.busy;
     if (thread_state.fork_inside) return;
     thread_state.busy = true;
-    os_lock_take(&registry.lock);
-    for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) os_lock_take(&heap->lock);
-    os_lock_take(&commons.lock);
+    registry_lock_all();
     bitmaps_lock();
     stack_pool_lock();
     books_lock();
@@ -155,9 +109,7 @@ void heap_fork_parent(void) {
     books_unlock();
     stack_pool_unlock();
     bitmaps_unlock();
-    os_lock_drop(&commons.lock);
-    for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) os_lock_drop(&heap->lock);
-    os_lock_drop(&registry.lock);
+    registry_unlock_all();
     thread_state.busy = false;
 }
 
@@ -170,64 +122,10 @@ void heap_fork_child(void) {
     books_lock_reset();
     stack_pool_lock_reset();
     bitmaps_lock_reset();
-    os_lock_reset(&commons.lock);
-    uint32_t forsaken = 0;
-    for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) {
-        os_lock_reset(&heap->lock);
-        if (&heap->front == thread_state.front) continue;
-        /* relaxed, both: the only thread there is. */
-        if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE) heap->forsaken = true;
-        atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_relaxed);
-        forsaken += heap->forsaken;
-    }
-    atomic_store_explicit(&registry.forsaken, forsaken, memory_order_relaxed);
-    os_lock_reset(&registry.lock);
+    registry_forsake_others(thread_state.front);
     thread_state.busy = false;
 }
 
-static struct heap *take_forsaken(void) {
-    os_lock_take(&registry.lock);
-    struct heap *heap = registry.all;
-    while (heap != NULL && !heap->forsaken) heap = heap->next;
-    if (heap != NULL) {
-        heap->forsaken = false;
-        atomic_fetch_sub_explicit(&registry.forsaken, 1, memory_order_relaxed); /* under the lock */
-    }
-    os_lock_drop(&registry.lock);
-    return heap;
-}
-
 void thread_reap_forsaken(void) {
-    struct heap *heap;
-    /* relaxed: a hint; the list is read under the lock. */
-    while (atomic_load_explicit(&registry.forsaken, memory_order_relaxed) != 0 && (heap = take_forsaken()) != NULL)
-        retire(heap, false);
-}
-
-/* ---- looking at all ----------------------------------------------------------------------------- */
-
-struct heap *thread_find_undrained(void) {
-    /* relaxed: whoever clears the flag looks again. */
-    if (atomic_load_explicit(&commons.undrained, memory_order_relaxed)) return &commons;
-    os_lock_take(&registry.lock);
-    struct heap *heap = registry.all;
-    os_lock_drop(&registry.lock);
-    while (heap != NULL && !atomic_load_explicit(&heap->undrained, memory_order_relaxed)) heap = heap->next;
-    return heap;
-}
-
-static void visit_one(struct heap *heap, void (*visit)(struct heap *heap, void *context), void *context) {
-    os_lock_take(&heap->lock);
-    visit(heap, context);
-    os_lock_drop(&heap->lock);
-}
-
-void heap_visit_all(void (*visit)(struct heap *heap, void *context), void *context) {
-    if (!slow_enter()) return;
-    visit_one(&commons, visit, context);
-    os_lock_take(&registry.lock);
-    struct heap *heap = registry.all; /* the list only grows, at this end */
-    os_lock_drop(&registry.lock);
-    for (; heap != NULL; heap = heap->next) visit_one(heap, visit, context);
-    slow_leave();
+    for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) retire(heap, false);
 }

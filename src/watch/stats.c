@@ -2,7 +2,7 @@
  * paths, so blocks in use are known up to what the threads' stacks hold. */
 #include "watch/stats.h"
 
-#include "heap/heap.h"
+#include "heap/registry.h"
 #include "os/os.h"
 #include "region/books.h"
 
@@ -125,7 +125,7 @@ bool stats_print(int fd) {
     static struct sum sum; /* too large for a small stack */
     os_lock_take(&lock);
     memset(&sum, 0, sizeof sum);
-    heap_visit_all(add_heap, &sum);
+    registry_visit(add_heap, &sum);
     bool done = print_process(fd) && print_kernel(fd) && print_spans(fd, &sum) && print_classes(fd, &sum);
     int saved = errno;
     os_lock_drop(&lock);

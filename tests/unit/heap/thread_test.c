@@ -9,7 +9,7 @@
  */
 #include "blocks.h"
 #include "heap/alloc.h"
-#include "heap/heap.h"
+#include "heap/registry.h"
 #include "heap/thread.h"
 #include "region/books.h"
 
@@ -39,7 +39,7 @@ static void add_heap(struct heap *heap, void *context) {
 
 static struct sum all_heaps(void) {
     struct sum sum = {0};
-    heap_visit_all(add_heap, &sum);
+    registry_visit(add_heap, &sum);
     return sum;
 }
 

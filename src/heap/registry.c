@@ -1,0 +1,122 @@
+/* registry.c - all heaps there ever were: the commons, those of living threads, and those that wait for one. */
+#include "heap/registry.h"
+
+#include "base/bits.h"
+#include "heap/enter.h"
+#include "region/books.h"
+
+struct heap commons;
+
+/* The lock is held for a few instructions, and from fork's prepare to its end. The list of all heaps only grows, at its
+ * head, so whoever read the head under the lock may follow it without. */
+static struct {
+    struct os_lock lock;
+    struct heap *all;
+    struct heap *idle;
+    _Atomic uint32_t forsaken;
+} registry;
+
+static struct heap *create_heap(void) {
+    struct heap *heap;
+    size_t slots = stack_first_slots();
+    do { /* page words tell heaps apart by the low half of their address, and 0 means none */
+        char *memory = books_take(sizeof(struct heap) + (slots + REMOTE_BLOCKS) * sizeof(void *) + 256);
+        if (memory == NULL) return NULL;
+        heap = (struct heap *)(void *)round_up((uintptr_t)memory, 256);
+    } while ((uint32_t)(uintptr_t)heap == 0);
+    /* All that the first operations of all classes touch, in one go. */
+    os_populate(heap, sizeof(struct heap) + slots * sizeof(void *));
+    heap->remote = heap->first_stacks + slots;
+    stack_reset_all(heap);
+    os_lock_take(&registry.lock);
+    heap->next = registry.all;
+    registry.all = heap;
+    os_lock_drop(&registry.lock);
+    return heap;
+}
+
+struct heap *registry_take(void) {
+    os_lock_take(&registry.lock);
+    struct heap *heap = registry.idle;
+    if (heap != NULL) registry.idle = heap->next_idle;
+    os_lock_drop(&registry.lock);
+    return heap != NULL ? heap : create_heap();
+}
+
+void registry_give(struct heap *heap) {
+    os_lock_take(&registry.lock);
+    heap->next_idle = registry.idle;
+    registry.idle = heap;
+    os_lock_drop(&registry.lock);
+}
+
+static struct heap *first_heap(void) {
+    os_lock_take(&registry.lock);
+    struct heap *heap = registry.all;
+    os_lock_drop(&registry.lock);
+    return heap;
+}
+
+struct heap *registry_find_undrained(void) {
+    /* relaxed: whoever clears the flag looks again. */
+    if (atomic_load_explicit(&commons.undrained, memory_order_relaxed)) return &commons;
+    struct heap *heap = first_heap();
+    while (heap != NULL && !atomic_load_explicit(&heap->undrained, memory_order_relaxed)) heap = heap->next;
+    return heap;
+}
+
+static void visit_one(struct heap *heap, void (*visit)(struct heap *heap, void *context), void *context) {
+    os_lock_take(&heap->lock);
+    visit(heap, context);
+    os_lock_drop(&heap->lock);
+}
+
+void registry_visit(void (*visit)(struct heap *heap, void *context), void *context) {
+    if (!slow_enter()) return;
+    visit_one(&commons, visit, context);
+    for (struct heap *heap = first_heap(); heap != NULL; heap = heap->next) visit_one(heap, visit, context);
+    slow_leave();
+}
+
+/* ---- fork --------------------------------------------------------------------------------------- */
+
+void registry_lock_all(void) {
+    os_lock_take(&registry.lock);
+    for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) os_lock_take(&heap->lock);
+    os_lock_take(&commons.lock);
+}
+
+void registry_unlock_all(void) {
+    os_lock_drop(&commons.lock);
+    for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) os_lock_drop(&heap->lock);
+    os_lock_drop(&registry.lock);
+}
+
+void registry_forsake_others(const struct front *survivor) {
+    os_lock_reset(&commons.lock);
+    uint32_t forsaken = 0;
+    for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) {
+        os_lock_reset(&heap->lock);
+        if (&heap->front == survivor) continue;
+        /* relaxed, both: the only thread there is. */
+        if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE) heap->forsaken = true;
+        atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_relaxed);
+        forsaken += heap->forsaken;
+    }
+    atomic_store_explicit(&registry.forsaken, forsaken, memory_order_relaxed);
+    os_lock_reset(&registry.lock);
+}
+
+struct heap *registry_take_forsaken(void) {
+    /* relaxed: a hint; the list is read under the lock. */
+    if (HAK_LIKELY(atomic_load_explicit(&registry.forsaken, memory_order_relaxed) == 0)) return NULL;
+    os_lock_take(&registry.lock);
+    struct heap *heap = registry.all;
+    while (heap != NULL && !heap->forsaken) heap = heap->next;
+    if (heap != NULL) {
+        heap->forsaken = false;
+        atomic_fetch_sub_explicit(&registry.forsaken, 1, memory_order_relaxed); /* under the lock */
+    }
+    os_lock_drop(&registry.lock);
+    return heap;
+}

@@ -1,0 +1,29 @@
+/* registry.h - all heaps there ever were. No heap's lock is held by a caller, unless said otherwise. */
+#ifndef HAK_HEAP_REGISTRY_H
+#define HAK_HEAP_REGISTRY_H
+
+#include "heap/heap.h"
+
+/* A heap without a thread, not live, its stacks empty; NULL when there is no memory for a new one. */
+struct heap *registry_take(void);
+
+/* Keeps such a heap for the next thread. */
+void registry_give(struct heap *heap);
+
+/* A heap that is marked undrained; NULL when there is none. */
+struct heap *registry_find_undrained(void);
+
+/* Calls VISIT for each heap, the commons first, with its lock held. */
+void registry_visit(void (*visit)(struct heap *heap, void *context), void *context);
+
+/* For fork: every heap locked, and unlocked in the parent. */
+void registry_lock_all(void);
+void registry_unlock_all(void);
+
+/* In the child: unlocks all, and marks the heaps of the threads that are gone, all but SURVIVOR's, dead and forsaken. */
+void registry_forsake_others(const struct front *survivor);
+
+/* A forsaken heap, no longer marked; NULL when there is none. */
+struct heap *registry_take_forsaken(void);
+
+#endif
