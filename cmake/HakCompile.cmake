@@ -8,7 +8,8 @@ set(hak_c_warnings
 
 # For code in which malloc must be what it says: compilers rewrite and remove what they know of it.
 set(hak_unknown_malloc
-    -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free)
+    -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free
+    -fno-builtin-aligned_alloc -fno-builtin-memalign -fno-builtin-posix_memalign)
 
 function(hak_compile target)
     set_target_properties(${target} PROPERTIES

@@ -35,6 +35,9 @@ void heap_free(void *block);
 /* Usable bytes; 0 for NULL. A pointer that is not a block goes to the foreign handler and counts 0. */
 size_t heap_usable_bytes(const void *block);
 
+/* Whether a block of hakmem starts at BLOCK, as far as its page tells. */
+bool heap_owns(const void *block);
+
 /* Resizes BLOCK where it lies; false when it must move. */
 bool heap_resize(void *block, size_t bytes);
 

@@ -98,6 +98,10 @@ HAK_NOINLINE void heap_free(void *block) {
     slow_leave();
 }
 
+bool heap_owns(const void *block) {
+    return word_of(block, page_index(block)) != WORD_NONE || outside_bytes(block) != 0;
+}
+
 size_t heap_usable_bytes(const void *block) {
     if (block == NULL) return 0;
     size_t page = page_index(block);

@@ -1,6 +1,7 @@
 /* served.c - who owns malloc in this process, told to the launcher. */
 #include "watch/served.h"
 
+#include "heap/alloc.h"
 #include "os/os.h"
 
 #include <dlfcn.h>
@@ -14,14 +15,17 @@
 #pragma weak dlsym
 #pragma weak dladdr
 
-/* The object that `malloc` means in this process; NULL when it is this one. */
+/* The object that `malloc` means in this process; NULL when it is this one. Asked by a block: a program that takes the
+ * address of malloc has a stub for it that passes for the function. */
 static const char *other_owner(Dl_info *owner) {
-    Dl_info self;
     if (dlsym == NULL || dladdr == NULL) return NULL;
-    void *symbol = dlsym(RTLD_DEFAULT, "malloc");
-    if (symbol == NULL || dladdr(symbol, owner) == 0) return "an object without a name";
-    if (dladdr((void *)(size_t)served_report, &self) == 0 || self.dli_fbase == owner->dli_fbase) return NULL;
-    return owner->dli_fname;
+    void *(*allocate)(size_t) = (void *(*)(size_t))dlsym(RTLD_DEFAULT, "malloc");
+    void (*release)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "free");
+    void *block = allocate == NULL || release == NULL ? NULL : allocate(1);
+    bool own = block != NULL && heap_owns(block);
+    if (block != NULL) release(block);
+    if (own) return NULL;
+    return allocate == NULL || dladdr((void *)(size_t)allocate, owner) == 0 ? "an object without a name" : owner->dli_fname;
 }
 
 void served_report(void) {

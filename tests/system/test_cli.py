@@ -327,7 +327,11 @@ def started() -> Iterator[list[subprocess.Popen[str]]]:
 
 def start(build: Build, started: list[subprocess.Popen[str]], *command: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [COMMAND, "run", "--", *command], env=build.environment(), stdout=subprocess.PIPE, text=True
+        [COMMAND, "run", "--", *command],
+        env=build.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,  # the kernel stops no process of a group that nobody could continue
     )
     started.append(process)
     assert process.stdout is not None

@@ -62,7 +62,7 @@ def printer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.write_text(PRINTER)
     compiler = shlex.split(os.environ.get("CC", "cc"))
     flags = ["-std=gnu11", "-D_GNU_SOURCE", f"-I{ROOT / 'src'}", "-o", program]
-    used = ["api/options.c", "api/option_values.c", "os/message.c"]
+    used = ["api/options.c", "api/option_values.c", "os/environment.c", "os/message.c"]
     subprocess.run([*compiler, *flags, source, *(ROOT / "src" / file for file in used)], check=True)
     return program
 
