@@ -221,14 +221,17 @@ HELPER(purge_that_keeps_the_data) {
 HELPER(populate_by_an_old_kernel) {
     page = os_page_bytes();
     char *memory = os_map(4 * page, page);
+    /* Where libc allocates before main, the library has started and asked before. */
+    uint64_t calls = counted(&os_counters.calls[OS_CALL_MADVISE_POPULATE]);
+    uint64_t refusals = counted(&os_counters.refusals[OS_CALL_MADVISE_POPULATE]);
     madvise_answer = REFUSE;
     errno = 4711;
     os_populate(memory, 4 * page);
     madvise_answer = ASK_THE_KERNEL;
     os_populate(memory, 4 * page);
     CHECK_EQ(errno, 4711);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MADVISE_POPULATE]),
-             counted(&os_counters.refusals[OS_CALL_MADVISE_POPULATE]));
+    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MADVISE_POPULATE]), calls + 1);
+    CHECK_EQ(counted(&os_counters.refusals[OS_CALL_MADVISE_POPULATE]), refusals + 1);
     CHECK(block_is_zero(memory, 4 * page));
 }
 

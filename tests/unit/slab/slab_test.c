@@ -272,7 +272,8 @@ static void check_dies(size_t number, void (*misuse)(void), const char *words) {
     CHECK_AT(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, number);
     CHECK(strncmp(text, "hakmem: free of 0x", 18) == 0);
     CHECK_AT(strstr(text, words) != NULL, number);
-    CHECK(length > 0 && strchr(text, '\n') == text + length - 1);
+    const char *end = strchr(text, '\n');
+    CHECK(end != NULL && strstr(end, "hakmem:") == NULL); /* one line; an emulator may add its own */
 }
 
 TEST(misuse_ends_the_process) {
