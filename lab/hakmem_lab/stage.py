@@ -6,6 +6,7 @@ copy of the same library under another name.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,13 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.peers import Peer
 
 
+def copy_to_disk(source: Path, copy: Path) -> None:
+    """Until a new file is written to disk, the kernel counts its pages as dirtied by whoever maps them."""
+    shutil.copy(source, copy)
+    with copy.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
 @dataclass(frozen=True)
 class Stage:
     folder: Path
@@ -26,7 +34,7 @@ class Stage:
         copy = self.folder / "bench" / name
         if not copy.exists():
             copy.parent.mkdir(exist_ok=True)
-            shutil.copy(self.checkout.program(name), copy)
+            copy_to_disk(self.checkout.program(name), copy)
         return copy
 
     def peer(self, peer: Peer, name: str | None = None) -> Peer:
@@ -36,7 +44,7 @@ class Stage:
         name = name or peer.name
         copy = self.folder / name / peer.library.name
         copy.parent.mkdir()
-        shutil.copy(peer.library, copy)
+        copy_to_disk(peer.library, copy)
         return replace(peer, name=name, library=copy)
 
 
