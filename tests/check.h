@@ -62,11 +62,6 @@
 #define CHECK_SHADOWED 0
 #endif
 
-/* The processor is emulated. */
-#ifndef CHECK_EMULATED
-#define CHECK_EMULATED 0
-#endif
-
 #define CHECK_UNUSED __attribute__((unused))
 
 struct check_test {

@@ -77,7 +77,7 @@ static void *live_shortly(void *argument) {
 }
 
 TEST(a_hundred_thousand_short_threads_leave_memory_flat) {
-    size_t before = 0, count = CHECK_SHADOWED || CHECK_EMULATED ? 3000 : check_count(100000);
+    size_t before = 0, count = CHECK_SHADOWED ? 3000 : check_count(100000);
     for (size_t i = 0; i < count; i++) {
         if (i == 200) before = resident_bytes();
         run_thread(live_shortly, (void *)(uintptr_t)i);
