@@ -20,6 +20,7 @@ CELL = Cell("cell", "program", (COUNT_PLACE, SEED_PLACE), first_count=1000)
 COMPARISONS = [Comparison("glibc", HAKMEM, GLIBC), Comparison("again", HAKMEM, HAKMEM)]
 
 
+# The stand-ins below have only what the code under test uses: hence the ignored argument types.
 class FakeStage:
     def program(self, name: str) -> Path:
         return Path(name)
