@@ -12,14 +12,17 @@
 #define CHECK_NO_MAIN
 #include "marked.h"
 
+#include <sched.h>
 #include <sys/wait.h>
 
 enum { MOST_THREADS = 64, CHILD_SECONDS = CHECK_SHADOWED ? 120 : 30 };
 
 static atomic_bool stop;
+static atomic_size_t running;
 
 static void *allocate_until_stopped(void *argument) {
     struct rng rng = {mix64((uintptr_t)argument ^ mark_seed)};
+    atomic_fetch_add(&running, 1);
     while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
         size_t slot = rng_below(&rng, SHARED_SLOTS), size = marked_size(&rng);
         if (rng_below(&rng, 16)) size &= 4095; /* keeps what a fork must copy small */
@@ -90,6 +93,8 @@ int main(int argc, char **argv) {
     if (count > MOST_THREADS) return 2;
     for (size_t i = 0; i < count; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, allocate_until_stopped, (void *)i), 0);
+    /* A thread that AddressSanitizer is still starting holds locks of its runtime, which a child inherits. */
+    while (atomic_load(&running) < count) sched_yield();
     CHECK_EQ(pthread_create(&forker, NULL, fork_many, NULL), 0);
     pthread_join(forker, NULL);
     atomic_store(&stop, true);
