@@ -1,5 +1,7 @@
 /* vm_mixed OPS SLOTS SEED - one thread replaces the block in a random slot by one of 512 KiB to 2 MiB and
- * touches every 4 KiB of it: what counts is whether large memory is reused or asked for and faulted anew. */
+ * touches every 4 KiB of it: what counts is whether large memory is reused or asked for and faulted anew. One
+ * operation is one block replaced. `steady_faults` are the page faults of the second half, `steady_ops` operations,
+ * when the slots have long filled if OPS is several times SLOTS. */
 #include "replace.h"
 
 #define BLOCK_MIN (UINT64_C(512) << 10)
@@ -14,13 +16,20 @@ int main(int argc, char **argv) {
     struct workload workload;
     workload_open(&workload, "vm_mixed", arguments, WORKLOAD_COUNT(arguments), argc, argv);
     const uint64_t *value = workload.value;
+    uint64_t steady_ops = value[OPS] / 2;
     struct replace replace;
-    replace_open(&replace, value[SLOTS], BLOCK_MIN, BLOCK_MAX, value[SEED], 0, value[OPS]);
+    replace_open(&replace, value[SLOTS], BLOCK_MIN, BLOCK_MAX, value[SEED], 0, value[OPS] - steady_ops);
 
     workload_start(&workload);
     replace_run(&replace, TOUCH_BYTES);
-    workload_stop(&workload, replace.ops);
+    uint64_t faults_before = workload_faults_read();
+    replace.ops = steady_ops;
+    replace_run(&replace, TOUCH_BYTES);
+    uint64_t faults = workload_faults_read() - faults_before;
+    workload_stop(&workload, value[OPS]);
 
+    workload_figure_add(&workload, "steady_ops", steady_ops);
+    workload_figure_add(&workload, "steady_faults", faults);
     replace_close(&replace);
     return workload_finish(&workload, &replace.ledger);
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -161,6 +162,14 @@ void workload_spin(unsigned *spins) {
 #endif
 }
 
+/* ---- random numbers -------------------------------------------------------------------------------- */
+
+uint64_t random_log(uint64_t draw, uint64_t minimum, uint64_t maximum) {
+    double share = (double)(draw >> 32) / 4294967296.0;
+    uint64_t number = (uint64_t)((double)minimum * exp2(share * log2((double)maximum / (double)minimum)));
+    return number < maximum ? number : maximum;
+}
+
 /* ---- measuring -------------------------------------------------------------------------------------- */
 
 static uint64_t clock_ns(clockid_t clock) {
@@ -177,6 +186,12 @@ static void usage_read(struct workload_usage *usage) {
     usage->involuntary_switches = (uint64_t)kernel.ru_nivcsw;
     usage->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     usage->wall_ns = clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t workload_faults_read(void) {
+    struct rusage kernel;
+    getrusage(RUSAGE_SELF, &kernel);
+    return (uint64_t)kernel.ru_minflt + (uint64_t)kernel.ru_majflt;
 }
 
 /* VmHWM and not ru_maxrss: the latter is inherited from the process that started this one. */
@@ -210,9 +225,10 @@ void workload_start(struct workload *workload) {
 void workload_stop(struct workload *workload, uint64_t ops) {
     double slowdown = slowdown_share_read();
     if (slowdown > 0) {
-        uint64_t elapsed = clock_ns(CLOCK_MONOTONIC) - workload->started.wall_ns;
-        uint64_t end = workload->started.wall_ns + (uint64_t)((double)elapsed * (1 + slowdown));
-        while (clock_ns(CLOCK_MONOTONIC) < end) {}
+        clockid_t clock = workload->paced ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
+        uint64_t started = workload->paced ? workload->started.cpu_ns : workload->started.wall_ns;
+        uint64_t end = started + (uint64_t)((double)(clock_ns(clock) - started) * (1 + slowdown));
+        while (clock_ns(clock) < end) {}
     }
     usage_read(&workload->stopped);
     workload->ops = ops;

@@ -62,6 +62,7 @@ struct workload {
     uint64_t value[WORKLOAD_ARGUMENTS_MAX]; /* in the order of ARGUMENTS */
     unsigned figure_count;
     struct workload_figure figures[WORKLOAD_FIGURES_MAX];
+    bool paced; /* waits by the clock: its measure is processor time, and WORKLOAD_SLOWDOWN is a share of that */
     uint64_t ops;
     uint64_t peak_rss_kib;
     struct workload_usage started;
@@ -80,6 +81,9 @@ void workload_start(struct workload *workload);
 /* OPS is what the workload did since its start. When WORKLOAD_SLOWDOWN=PERCENT is set, the clock runs on
  * for that share of the time: the known slowdown that a laboratory must be able to see. */
 void workload_stop(struct workload *workload, uint64_t ops);
+
+/* Page faults of the process so far, minor and major: what happened between two moments inside a run. */
+uint64_t workload_faults_read(void);
 
 /* One more number for the JSON line. */
 void workload_figure_add(struct workload *workload, const char *name, uint64_t value);
@@ -112,6 +116,9 @@ static inline uint64_t random_low(uint64_t draw, uint64_t limit) {
 static inline uint64_t random_high(uint64_t draw, uint64_t limit) {
     return ((draw >> 32) * limit) >> 32;
 }
+
+/* From MINIMUM to MAXIMUM, evenly on a logarithmic scale, from the high half of DRAW. */
+uint64_t random_log(uint64_t draw, uint64_t minimum, uint64_t maximum);
 
 /* An independent stream for each thread. */
 static inline uint64_t random_stream(uint64_t seed, unsigned thread) {

@@ -7,11 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from hakmem_lab.runner import PRELOAD_PLACE
 
 COUNT_PLACE = "{count}"
 SEED_PLACE = "{seed}"
+
+
+class Measure(Enum):
+    """What a speed is: operations per second of this."""
+
+    TIME = "time"
+    CPU = "processor time"
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,11 @@ class Cell:
     """Allocates nothing: any difference is the laboratory's fault."""
     switches_are_noise: bool = True
     """False where the program itself makes the scheduler switch."""
+    measure: Measure = Measure.TIME
+    count_min: int = 1
+    """A program that runs by the clock needs this much of it, whatever the calibration says."""
+    ends_slowly: bool = False
+    """It gives back much memory after its clock has stopped: that is not the cost of a start."""
 
     def command(self, count: int, seed: int) -> list[str]:
         places = {COUNT_PLACE: str(count), SEED_PLACE: str(seed)}
@@ -51,7 +64,7 @@ class Cell:
 
 
 def _faster(against_glibc: Target) -> dict[str, Target]:
-    return {"glibc": against_glibc, "mimalloc3": NOT_BEHIND}
+    return {"glibc": against_glibc, "mimalloc3": NOT_BEHIND, "jemalloc": NOT_BEHIND}
 
 
 _FASTER = _faster(Target(at_least=1.2))
@@ -75,6 +88,19 @@ def _lifo_burst(blocks: int, size: int) -> Cell:
         arguments=(str(blocks), str(size), COUNT_PLACE, SEED_PLACE),
         first_count=max(1, 200_000 // blocks),
         targets=_FASTER,
+    )
+
+
+def _realloc_growth(blocks: int, step: int) -> Cell:
+    what = "1 block" if blocks == 1 else f"{blocks} blocks"
+    by = f"{step >> 10} KiB" if step else "a quarter"
+    return Cell(
+        name=f"growth by realloc, {what}, by {by}",
+        program="realloc_growth",
+        arguments=(COUNT_PLACE, str(blocks), str(step), SEED_PLACE),
+        first_count=1,
+        targets=_faster(NOT_BEHIND),
+        ends_slowly=True,
     )
 
 
@@ -107,12 +133,34 @@ FIRST_FIGURES = (
         targets=_faster(NOT_BEHIND),
     ),
     Cell(
+        name="512 KiB-2 MiB, 256 slots",
+        program="vm_mixed",
+        arguments=(COUNT_PLACE, "256", SEED_PLACE),
+        first_count=2_000,
+        targets=_faster(NOT_BEHIND),
+        ends_slowly=True,
+    ),
+    _realloc_growth(1, 0),
+    _realloc_growth(8, 0),
+    _realloc_growth(1, 256 << 10),
+    Cell(
         name="no allocation (control)",
         program="no_alloc",
         arguments=(COUNT_PLACE, SEED_PLACE),
         first_count=2_000_000,
         control=True,
     ),
+)
+
+SERVER_PEAKS = Cell(
+    name="server with peaks",
+    program="server_peaks",
+    arguments=(COUNT_PLACE, SEED_PLACE),
+    first_count=1,
+    threads=2,
+    switches_are_noise=False,
+    measure=Measure.CPU,
+    count_min=4,
 )
 
 PROCESS_START = Cell(

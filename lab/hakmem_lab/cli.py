@@ -7,10 +7,12 @@ Exit status: 0 when every target and limit was met or left open, 1 when one was 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,18 +20,32 @@ import typer
 from rich.console import Console
 
 from hakmem_lab import provenance
-from hakmem_lab.cells import FIRST_FIGURES, PROCESS_START, Cell
+from hakmem_lab.cells import FIRST_FIGURES, PROCESS_START, SERVER_PEAKS, Cell
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.checks import Check, checks_grid
 from hakmem_lab.errors import LabError
 from hakmem_lab.faults import faults_checks, faults_grid, faults_measure
 from hakmem_lab.figures import Figures, Settings
+from hakmem_lab.footprint import (
+    COLUMNS,
+    Sample,
+    arm_of,
+    footprint_grids,
+    footprint_lines,
+    footprint_reading,
+    prepare,
+    rounds_run,
+    rows_make,
+    tools_check,
+)
+from hakmem_lab.footprint_inputs import programs_chosen
 from hakmem_lab.instructions import (
     SIZES,
     instructions_checks,
     instructions_grid,
     instructions_measure,
 )
+from hakmem_lab.options import options_check, options_peer
 from hakmem_lab.pairs import Budget, cpus_allowed
 from hakmem_lab.peers import PeerStore
 from hakmem_lab.report import (
@@ -43,6 +59,7 @@ from hakmem_lab.report import (
     warning_lines,
 )
 from hakmem_lab.runner import Arm, Conditions, json_run
+from hakmem_lab.samples import RowWriter
 from hakmem_lab.stage import staged
 from hakmem_lab.study import Study, progress_make, study_open
 
@@ -86,7 +103,7 @@ def figures(
     budget: BudgetOption = 5.0,
     margin: MarginOption = 3.0,
     confidence: ConfidenceOption = 99.0,
-    peers: PeersOption = "glibc,mimalloc3",
+    peers: PeersOption = "glibc,mimalloc3,jemalloc",
     only: OnlyOption = "",
     seed: SeedOption = None,
     report: ReportOption = None,
@@ -94,7 +111,7 @@ def figures(
     build: BuildOption = None,
 ) -> None:
     """The first figures: hakmem against its peers in interleaved pairs, losses first."""
-    cells = _cells_chosen(only)
+    cells = _cells_chosen(FIRST_FIGURES, only)
     checkout = Checkout.find(build)
     seed = secrets.randbits(32) if seed is None else seed
     settings = _settings(budget, margin, confidence)
@@ -105,17 +122,7 @@ def figures(
         hakmem, *others = study.peers(["hakmem", *_words(peers)])
         source = provenance.collect(checkout, command, cells[0].program, [hakmem, *others])
         measured = study.cells_measure(cells, hakmem, others, settings)
-    grids = figures_grids(measured)
-    means = [*warning_lines(measured, len(cpus_allowed())), *suite_lines(measured, seed)]
-    _print(grids, [*means, _samples_text(study)])
-    if report is not None:
-        notes = [*means, *reading_lines(measured)]
-        report_write(report, "First figures", source, notes, grids, study.samples.path)
-    if json_file is not None:
-        content = {"provenance": asdict(source)} | _figures_content(measured)
-        text_write(json_file, json.dumps(content, indent=2, default=str) + "\n")
-    if measured.missed:
-        raise typer.Exit(1)
+    _figures_show(study, source, measured, "First figures", seed, report, json_file)
 
 
 @app.command()
@@ -152,6 +159,83 @@ def faults(
         title = "Page faults and process start"
         report_write(report, title, source, notes, grids, study.samples.path)
     if any(check.state == "missed" for check in checks):
+        raise typer.Exit(1)
+
+
+@app.command()
+def options(
+    against: Annotated[
+        list[str],
+        typer.Argument(metavar="OPTIONS...", help="As HAKMEM_CONF has them; each is one arm: decay:never"),
+    ],
+    only: OnlyOption = SERVER_PEAKS.name,
+    budget: BudgetOption = 120.0,
+    margin: MarginOption = 2.0,
+    confidence: ConfidenceOption = 99.0,
+    seed: SeedOption = None,
+    report: ReportOption = None,
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+) -> None:
+    """hakmem with its defaults against hakmem with other options, in interleaved pairs."""
+    cells = [replace(cell, targets={}) for cell in _cells_chosen((SERVER_PEAKS, *FIRST_FIGURES), only)]
+    checkout = Checkout.find(build)
+    seed = secrets.randbits(32) if seed is None else seed
+    settings = _settings(budget, margin, confidence)
+    command = f"./hakmem options {' '.join(against)} --only '{only}' {_settings_text(settings)} --seed {seed}"
+    with study_open(checkout, "options", seed) as study:
+        hakmem = study.peers(["hakmem"])[0]
+        arms = [options_peer(hakmem, text) for text in against]
+        for arm in arms:
+            options_check(study.stage, arm)
+        source = provenance.collect(checkout, command, cells[0].program, [hakmem, *arms])
+        measured = study.cells_measure(cells, hakmem, arms, settings)
+    _figures_show(study, source, measured, "The defaults against other options", seed, report, json_file)
+
+
+@app.command()
+def footprint(
+    rounds: Annotated[int, typer.Option(min=1, help="How often each program runs under each peer.")] = 5,
+    peers: PeersOption = "glibc,mimalloc3,mimalloc3-nothp,jemalloc",
+    only: Annotated[
+        str, typer.Option(help="Only programs whose name contains one of these, separated by commas.")
+    ] = "",
+    seed: SeedOption = None,
+    report: ReportOption = None,
+    build: BuildOption = None,
+) -> None:
+    """The peak memory of real programs and of the random mixes, in interleaved rounds."""
+    programs = programs_chosen(_words(only))
+    checkout = Checkout.find(build)
+    tools_check(checkout, programs, os.defpath)
+    seed = secrets.randbits(32) if seed is None else seed
+    command = f"./hakmem footprint --rounds {rounds} --peers {peers} --seed {seed}"
+    if only:
+        command += f" --only '{only}'"
+    with (
+        study_open(checkout, "footprint", seed) as study,
+        closing(RowWriter(study.samples.path, COLUMNS)) as writer,
+    ):
+        measured = study.peers(["hakmem", *_words(peers)])
+        source = provenance.collect(checkout, command, "peak_memory", measured)
+        inputs = prepare(study.stage, programs, seed)
+        task = study.progress.add_task("footprint", total=len(programs) * len(measured) * (rounds + 1))
+
+        def keep(sample: Sample | None) -> None:
+            if sample is not None:
+                writer.write(sample.row())
+            study.progress.advance(task)
+
+        arms = [arm_of(peer) for peer in measured]
+        samples = rounds_run(study.stage, inputs, programs, arms, rounds, study.rng, keep)
+    rows = rows_make(samples)
+    grids = footprint_grids(rows)
+    lines = footprint_lines(rows)
+    _print(grids, [*lines, _samples_text(study)])
+    if report is not None:
+        notes = [*lines, *footprint_reading(rounds)]
+        report_write(report, "Footprint", source, notes, grids, study.samples.path)
+    if any(row.marked for row in rows):
         raise typer.Exit(1)
 
 
@@ -208,17 +292,15 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _cells_chosen(only: str) -> list[Cell]:
+def _cells_chosen(cells: Sequence[Cell], only: str) -> list[Cell]:
     words = [word.lower() for word in _words(only)]
     if not words:
-        return list(FIRST_FIGURES)
+        return list(cells)
     chosen = [
-        cell
-        for cell in FIRST_FIGURES
-        if any(word in cell.name.lower() or word == cell.program for word in words)
+        cell for cell in cells if any(word in cell.name.lower() or word == cell.program for word in words)
     ]
     if not chosen:
-        names = "; ".join(cell.name for cell in FIRST_FIGURES)
+        names = "; ".join(cell.name for cell in cells)
         raise LabError(f"no cell is named like '{only}'; there are: {names}")
     return chosen
 
@@ -233,6 +315,29 @@ def _settings_text(settings: Settings) -> str:
         f"--budget {budget.seconds_per_comparison:g} --margin {100 * settings.margin:g}"
         f" --confidence {100 * budget.confidence:g}"
     )
+
+
+def _figures_show(
+    study: Study,
+    source: provenance.Provenance,
+    measured: Figures,
+    title: str,
+    seed: int,
+    report: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Prints, writes what was asked for, and ends with the status of the targets."""
+    grids = figures_grids(measured)
+    means = [*warning_lines(measured, len(cpus_allowed())), *suite_lines(measured, seed)]
+    _print(grids, [*means, _samples_text(study)])
+    if report is not None:
+        notes = [*means, *reading_lines(measured)]
+        report_write(report, title, source, notes, grids, study.samples.path)
+    if json_file is not None:
+        content = {"provenance": asdict(source)} | _figures_content(measured)
+        text_write(json_file, json.dumps(content, indent=2, default=str) + "\n")
+    if measured.missed:
+        raise typer.Exit(1)
 
 
 def _samples_text(study: Study) -> str:

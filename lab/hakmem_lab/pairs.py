@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hakmem_lab.cells import Cell
+from hakmem_lab.cells import Cell, Measure
 from hakmem_lab.errors import LabError
 from hakmem_lab.estimate import pairs_needed
 from hakmem_lab.runner import Arm, Conditions, Measured, workload_run
@@ -28,6 +28,9 @@ CALIBRATION_SECONDS = 0.05
 """A run this long tells the speed well enough to choose the count."""
 CALIBRATION_RESERVE = 1.2
 """Runs are made this much longer than required, since the machine may be faster later."""
+SLOWEST_RUN_SECONDS = 10.0
+"""Where arms are far apart, the slowest runs about this long at most, even if the fastest is then shorter than asked
+for: the report says so, and such a difference needs no precision."""
 STARTS_PER_RUN = 50
 """A run lasts at least this many times the cost of starting its process."""
 
@@ -56,10 +59,16 @@ class Pair:
     other: Measured
     disturbed: str
     """Why this pair was marked; empty when it was not."""
+    measure: Measure = Measure.TIME
 
     @property
     def log_ratio(self) -> float:
-        return math.log(self.subject.ops_per_second / self.other.ops_per_second)
+        subject, other = (_speed(run, self.measure) for run in (self.subject, self.other))
+        return math.log(subject / other)
+
+
+def _speed(run: Measured, measure: Measure) -> float:
+    return run.ops / (run.cpu_seconds if measure is Measure.CPU else run.seconds)
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,7 @@ def pair_run(
         )
     marks = (disturbance(cell, run, conditions.cpus) for run in (subject, other))
     disturbed = ", ".join(sorted({mark for mark in marks if mark}))
-    return Pair(comparison, number, conditions, subject_first, subject, other, disturbed)
+    return Pair(comparison, number, conditions, subject_first, subject, other, disturbed, cell.measure)
 
 
 def cell_plan(
@@ -159,9 +168,12 @@ def cell_plan(
         count = math.ceil(count * min(20.0, 1.5 * CALIBRATION_SECONDS / fastest))
         runs = {arm: run(arm, count) for arm in arms}
     start = max(measured.wall_seconds - measured.seconds for measured in runs.values())
-    wanted = max(budget.run_seconds_min, STARTS_PER_RUN * start if cell.switches_are_noise else 0)
+    starts = STARTS_PER_RUN if cell.switches_are_noise and not cell.ends_slowly else 0
+    wanted = max(budget.run_seconds_min, starts * start)
     fastest = min(measured.seconds for measured in runs.values())
-    scale = CALIBRATION_RESERVE * wanted / fastest
+    slowest = max(measured.seconds for measured in runs.values())
+    scale = min(CALIBRATION_RESERVE * wanted / fastest, max(1.0, SLOWEST_RUN_SECONDS / slowest))
+    scale = max(scale, cell.count_min / count)
     walls = {
         arm: measured.wall_seconds - measured.seconds + measured.seconds * scale
         for arm, measured in runs.items()

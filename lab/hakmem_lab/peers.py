@@ -1,7 +1,8 @@
 """The allocators that can be measured, and how each is obtained.
 
 hakmem is the build's own library, glibc is the absence of one, and the others come from package
-registries at the versions and hashes of peers.toml. A peer that cannot be had is an error, never
+registries at the versions and hashes of peers.toml: as a library inside a Python package, or built from the
+sources inside a crate. A peer that cannot be had is an error, never
 another allocator in its place.
 """
 
@@ -19,6 +20,7 @@ from tempfile import TemporaryDirectory
 
 from hakmem_lab import elf
 from hakmem_lab.checkout import Checkout, machine
+from hakmem_lab.crates import crate_obtain, crate_pinned_read
 from hakmem_lab.errors import LabError
 
 LOCK = Path(__file__).with_name("peers.toml")
@@ -114,6 +116,7 @@ class PeerStore:
             "glibc": self._glibc,
             "mimalloc3": lambda: self._mimalloc3("mimalloc3"),
             "mimalloc3-nothp": lambda: self._mimalloc3("mimalloc3-nothp", ("MIMALLOC_ALLOW_THP", "0")),
+            "jemalloc": self._jemalloc,
         }
 
     @property
@@ -138,6 +141,11 @@ class PeerStore:
         pinned = pinned_read("mimalloc3")
         library = pinned_obtain(pinned, self._checkout.tools)
         return Peer(name, pinned.version, library, elf.build_id(library), environment)
+
+    def _jemalloc(self) -> Peer:
+        pinned = crate_pinned_read("jemalloc", LOCK)
+        library = crate_obtain(pinned, self._checkout.tools)
+        return Peer("jemalloc", pinned.short_version, library, elf.build_id(library))
 
 
 def _hakmem_version(checkout: Checkout) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from hakmem_lab.cells import Measure
 from hakmem_lab.errors import LabError
 from hakmem_lab.estimate import Estimate
 from hakmem_lab.figures import RSS_MARGIN, Control, Figures, Memory, Result
@@ -185,7 +186,10 @@ def reading_lines(figures: Figures) -> list[str]:
     settings = figures.settings
     budget = settings.budget
     shortest = min(result.shortest_run for result in figures.results)
+    by_cpu = dict.fromkeys(one.cell.name for one in figures.results if one.cell.measure is Measure.CPU)
+    paced = [f"Measured in processor time, not by the clock: {', '.join(by_cpu)}."] if by_cpu else []
     return [
+        *paced,
         "Each figure is the Hodges-Lehmann estimate of hakmem's speed over the peer's (operations per"
         " second), from interleaved pairs of fresh processes in random order with the same seed,"
         " processors and environment size, with the interval that inverts the Wilcoxon signed rank"

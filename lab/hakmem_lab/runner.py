@@ -69,10 +69,6 @@ class Measured:
     steal_ticks: int
     checksum: str | None
 
-    @property
-    def ops_per_second(self) -> float:
-        return self.ops / self.seconds
-
 
 def environment_make(arm: Arm, padding: int, preload: bool) -> dict[str, str]:
     """Nothing of the user's environment gets in: no other preload, no allocator's options."""

@@ -38,16 +38,35 @@ COLUMNS = (
 )
 
 
-class SampleWriter:
-    """Opens its file with the first sample, so that a study that never began leaves nothing behind."""
+class RowWriter:
+    """Opens its file with the first row, so that a study that never began leaves nothing behind."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
         self.path = path
+        self._columns = columns
         self._file: TextIO | None = None
 
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+    def write(self, row: Sequence[object]) -> None:
+        try:
+            if self._file is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = self.path.open("w", newline="")
+                csv.writer(self._file, lineterminator="\n").writerow(self._columns)
+            csv.writer(self._file, lineterminator="\n").writerow(row)
+            self._file.flush()
+        except OSError as error:
+            raise LabError(f"cannot write {self.path.name}: {error.strerror}") from error
+
+
+class SampleWriter(RowWriter):
+    """Of pairs."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, COLUMNS)
 
     def keep(self, cell: str, pair: Pair) -> None:
         comparison = pair.comparison
@@ -56,7 +75,7 @@ class SampleWriter:
 
     def _row(self, cell: str, pair: Pair, arm: Arm, run: Measured, first: bool) -> None:
         conditions = pair.conditions
-        self._write(
+        self.write(
             (
                 cell,
                 pair.comparison.name,
@@ -81,17 +100,6 @@ class SampleWriter:
                 run.checksum or "",
             )
         )
-
-    def _write(self, row: Sequence[object]) -> None:
-        try:
-            if self._file is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self.path.open("w", newline="")
-                csv.writer(self._file, lineterminator="\n").writerow(COLUMNS)
-            csv.writer(self._file, lineterminator="\n").writerow(row)
-            self._file.flush()
-        except OSError as error:
-            raise LabError(f"cannot write {self.path.name}: {error.strerror}") from error
 
 
 @contextmanager

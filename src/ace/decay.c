@@ -1,6 +1,12 @@
 /* decay.c - exponential decay in whole numbers: a halving for each full half-life, a straight line
- * between halvings (at most 6 % off the exponential). */
+ * between halvings (at most 6 % off the exponential); and the half-life. */
 #include "ace/decay.h"
+
+enum {
+    RETAKEN_LEAST = 128, /* 8 MiB: less is not worth a change */
+    GROW = 4,
+    QUIET_HALF_LIVES = 4,
+};
 
 uint64_t ace_decay_pages(uint64_t unused, uint64_t elapsed_ms, uint64_t half_life_ms) {
     if (half_life_ms == ACE_NEVER) return 0;
@@ -12,4 +18,20 @@ uint64_t ace_decay_pages(uint64_t unused, uint64_t elapsed_ms, uint64_t half_lif
     /* Rounded down, so that the last page goes too. */
     kept = kept * (2 * half_life_ms - rest_ms) / (2 * half_life_ms);
     return unused - kept;
+}
+
+struct ace_half_life_decision ace_half_life_next(struct ace_half_life_input input) {
+    struct ace_half_life_decision keep = {input.half_life_ms, ACE_HALF_LIFE_KEEP};
+    if (input.configured_ms == 0 || input.configured_ms == ACE_NEVER) return keep;
+    uint64_t longest = input.configured_ms * ACE_HALF_LIFE_GROWTH;
+    if (input.retaken >= RETAKEN_LEAST && input.retaken * 2 >= input.returned && input.half_life_ms < longest) {
+        uint64_t longer = input.half_life_ms * GROW;
+        return (struct ace_half_life_decision){longer < longest ? longer : longest, ACE_HALF_LIFE_RETAKEN};
+    }
+    if (input.half_life_ms > input.configured_ms && input.quiet_ms / QUIET_HALF_LIVES >= input.half_life_ms) {
+        uint64_t shorter = input.half_life_ms / GROW;
+        return (struct ace_half_life_decision){shorter > input.configured_ms ? shorter : input.configured_ms,
+                                               ACE_HALF_LIFE_QUIET};
+    }
+    return keep;
 }

@@ -84,7 +84,7 @@ SAME(_ZnamSt11align_val_t, (size_t bytes, size_t alignment), _ZnwmSt11align_val_
 
 static HAK_NOINLINE void delete_slow(void *block) {
     start_once();
-    heap_free(block);
+    heap_free(block, NULL); /* libc does not come by here */
 }
 
 /* The sized, aligned, nothrow and array forms need nothing of what they are told besides the block. */

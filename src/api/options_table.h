@@ -37,7 +37,7 @@
 
 #define OPTION_HUGE_PAGES(X)                                                                                \
     X(HUGE_PAGES_AUTO, "auto",                                                                              \
-      "for memory that is added once 16 MiB are in use")                      \
+      "once 16 MiB are in use, for memory that will be filled")                      \
     X(HUGE_PAGES_NEVER, "never", "never asked for")                                                         \
     X(HUGE_PAGES_ALWAYS, "always", "asked for from the first byte")
 
@@ -61,9 +61,14 @@
     NUMBER(decay, MILLISECONDS, 0, 3600000, "never", OPTION_NEVER, 500,                                     \
            "longer: more resident memory; shorter: more page faults and system calls",                      \
            "Half-life of free memory before it goes back to the kernel; `never` keeps it.")                 \
+    BOOL(purge_thread, true,                                                                                \
+         "on: a thread of hakmem's own, while there is something to give back",                             \
+         "Whether a thread may be started that gives free memory back while the program sleeps.")           \
     CHOICE(huge_pages, OPTION_HUGE_PAGES, HUGE_PAGES_AUTO,                                                  \
            "`always`: up to 2 MiB resident for any block in use; `never`: more page faults and TLB misses", \
            "When the kernel is asked for huge pages.")                                                      \
+    BOOL(populate, false, "on: memory that may never be used",                                              \
+         "Brings in the first pages of new slabs of busy classes at once, not one page fault at a time.")   \
     NUMBER(window, BYTES, HAK_MIB(64), HAK_GIB(65536), "auto", OPTION_AUTO, OPTION_AUTO,                    \
            "address space for the books: 2.1 GiB per TiB; no memory until used",                           \
            "Address space served on the fast path; `auto` fits it to the limits of the process.")           \

@@ -45,6 +45,9 @@ static void configure(void) {
     heap_start(&(struct heap_options){
         .thread_cache_bytes = (size_t)options.thread_cache,
         .bin_depth = (uint32_t)options.bin_depth,
+        .populate = options.populate,
+        .decay = options.decay,
+        .purge_thread = options.purge_thread,
         .foreign = report_foreign,
     });
 }
@@ -73,6 +76,7 @@ static void fork_child(void) {
  * libraries are registered later, so they are prepared before ours and find an allocator that works. */
 __attribute__((constructor(101))) static void start_process(void) {
     start_once();
+    os_find_libc();
     pthread_atfork(heap_fork_prepare, heap_fork_parent, fork_child);
     if (options.stats) os_message_keep();
     served_report();

@@ -5,29 +5,47 @@
 #include "heap/enter.h"
 #include "heap/heap.h"
 #include "heap/large.h"
+#include "heap/purger.h"
 #include "heap/thread.h"
 #include "region/outside.h"
 
+#include <string.h>
+
+/* From so many bytes on calloc has the kernel clear what is dirty. */
+#define RENEW_BYTES HAK_MIB(8)
+
 /* Slabs with free blocks, from near to far: the heap's own, what other threads gave back, the commons. Stores
  * up to WANT blocks downward from END. Heap's lock held. */
-static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t want) {
+static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
     /* relaxed: what comes in a moment later is seen the next time. Blocks of any class, even where this one has
      * plenty: nobody else takes them in. */
     if (atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0) remote_drain(heap);
-    uint32_t got = bin_fill(heap, class, end, want);
-    if (got == 0 && heap != &commons && bin_adopt(heap, class)) got = bin_fill(heap, class, end, want);
+    uint32_t got = bin_fill(heap, class, end, want, zero);
+    if (got == 0 && heap != &commons && bin_adopt(heap, class)) got = bin_fill(heap, class, end, want, zero);
     return got;
 }
 
+/* A class with so many slabs fills the next one, too, soon. */
+enum { SLABS_WHEN_DENSE = 3 };
+
+/* Brings in the first pages of a slab at once: the more, the more slabs its class has already. */
+static void populate(uint32_t fresh, uint32_t slabs) {
+    if (slabs == 0 || !slab_at(fresh)->span.zero) return;
+    size_t bytes = slab_classes[slab_at(fresh)->span.class].pages * PAGE_BYTES;
+    os_populate(page_address(fresh), min_size(bytes, os_page_bytes() << min_u32(slabs, 8)));
+}
+
 /* The same, and a new slab when there is nothing else. Heap's lock held; dropped meanwhile. 0: no memory. */
-static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, uint32_t want) {
+static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
     for (;;) {
-        uint32_t got = gather(heap, class, end, want);
+        uint32_t got = gather(heap, class, end, want, zero);
         if (got != 0) return got;
+        uint32_t slabs = heap->bins[class].slab_count;
         os_lock_drop(&heap->lock);
         thread_reap_forsaken();
         remote_settle();
-        uint32_t fresh = slab_create(class);
+        uint32_t fresh = slab_create(class, slabs >= SLABS_WHEN_DENSE);
+        if (heap_settings.populate && fresh != 0) populate(fresh, slabs);
         os_lock_take(&heap->lock);
         if (fresh == 0) return 0;
         slab_set_owner(fresh, heap, heap_word(heap, class));
@@ -36,7 +54,7 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
 }
 
 /* Fills half of an empty stack and takes one block. Lock held; dropped meanwhile. */
-static void *refill(struct heap *heap, unsigned class) {
+static void *refill(struct heap *heap, unsigned class, bool *zero) {
     struct bin *bin = &heap->bins[class];
     bin->recent_refills++;
     bin->refills++;
@@ -44,7 +62,7 @@ static void *refill(struct heap *heap, unsigned class) {
     if (bin->depth != bin->most) stack_adapt(heap, class);
     uint32_t want = max_u32(bin->depth / 2, 1);
     void **end = bin->stack + want;
-    uint32_t got = gather_or_create(heap, class, end, want);
+    uint32_t got = gather_or_create(heap, class, end, want, zero);
     if (got == 0) return NULL;
     bin->refilled_blocks += got;
     stack_set(heap, class, end - got, end - 1);
@@ -52,17 +70,17 @@ static void *refill(struct heap *heap, unsigned class) {
 }
 
 /* One block for a thread that has no heap. */
-static void *alloc_from_commons(unsigned class) {
+static void *alloc_from_commons(unsigned class, bool *zero) {
     void *block = NULL;
     os_lock_take(&commons.lock);
-    if (gather_or_create(&commons, class, &block + 1, 1) == 0) block = NULL;
+    if (gather_or_create(&commons, class, &block + 1, 1, zero) == 0) block = NULL;
     os_lock_drop(&commons.lock);
     return block;
 }
 
-static void *alloc_small(unsigned class) {
+static void *alloc_small(unsigned class, bool *zero) {
     struct heap *heap = thread_heap();
-    if (heap == NULL) return alloc_from_commons(class);
+    if (heap == NULL) return alloc_from_commons(class, zero);
     os_lock_take(&heap->lock);
     void **top = heap->front.top[class];
     void *block;
@@ -70,11 +88,9 @@ static void *alloc_small(unsigned class) {
         block = top[-1];
         heap->front.top[class] = top - 1;
     } else {
-        block = refill(heap, class);
+        block = refill(heap, class, zero);
     }
-    bool due = heap->ticks++ % TICKS_PER_DECAY == 0;
     os_lock_drop(&heap->lock);
-    if (due) span_decay();
     return block;
 }
 
@@ -92,10 +108,11 @@ static void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
     void *block = NULL;
     if (bytes <= SMALL_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
-        block = alloc_small(size_class_of(bytes));
+        block = alloc_small(size_class_of(bytes), zero);
     /* Where there is no room for a slab there may be some for a block. */
     if (block == NULL) block = large_alloc(bytes, alignment, zero);
     slow_leave();
+    purger_tick(NULL);
     return block;
 }
 
@@ -104,11 +121,18 @@ HAK_NOINLINE void *heap_alloc(size_t bytes) {
     return alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero);
 }
 
-void *heap_alloc_zero(size_t bytes, bool *zero) {
+void *heap_alloc_zero(size_t bytes) {
     void *block;
-    *zero = false;
-    if (front_pop(bytes, &block)) return block;
-    return alloc_any(bytes, SMALLEST_BLOCK_BYTES, zero);
+    bool zero = false;
+    if (!front_pop(bytes, &block)) block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero);
+    if (block == NULL || zero) return block;
+    /* To clear very much costs more than to have it replaced. */
+    if (bytes >= RENEW_BYTES && os_purge(block, round_down(bytes, os_page_bytes()))) {
+        size_t done = round_down(bytes, os_page_bytes());
+        memset((char *)block + done, 0, bytes - done);
+        return block;
+    }
+    return memset(block, 0, bytes);
 }
 
 /* Rounded up to a multiple of the alignment a request falls into a class of aligned blocks: that is what the

@@ -13,6 +13,9 @@ typedef void heap_foreign_handler(const void *block);
 struct heap_options {
     size_t thread_cache_bytes;
     uint32_t bin_depth; /* 0: adaptive */
+    bool populate;      /* bring in the pages of hot classes before they are touched */
+    uint64_t decay;     /* half-life in milliseconds, ACE_NEVER for none: whether memory is given back at all */
+    bool purge_thread;  /* a thread may be started that gives memory back */
     heap_foreign_handler *foreign;
 };
 
@@ -26,11 +29,12 @@ void *heap_alloc(size_t bytes);
 /* The same, aligned to ALIGNMENT, a power of two. */
 void *heap_alloc_aligned(size_t bytes, size_t alignment);
 
-/* The same as heap_alloc; *ZERO tells whether the block is known to be zero. */
-void *heap_alloc_zero(size_t bytes, bool *zero);
+/* The same as heap_alloc, with BYTES bytes that are zero. */
+void *heap_alloc_zero(size_t bytes);
 
-/* Gives a block back, from any thread. NULL is ignored. */
-void heap_free(void *block);
+/* Gives a block back, from any thread. NULL is ignored. CALLER is where free was called from, NULL if not from libc: see
+ * purger.h. */
+void heap_free(void *block, const void *caller);
 
 /* Usable bytes; 0 for NULL. A pointer that is not a block goes to the foreign handler and counts 0. */
 size_t heap_usable_bytes(const void *block);
@@ -38,8 +42,13 @@ size_t heap_usable_bytes(const void *block);
 /* Whether a block of hakmem starts at BLOCK, as far as its page tells. */
 bool heap_owns(const void *block);
 
-/* Resizes BLOCK where it lies; false when it must move. */
-bool heap_resize(void *block, size_t bytes);
+/* Resizes BLOCK where it lies, or moves it without a copy. Returns where it is now; NULL when it must be copied, and
+ * is as it was. */
+void *heap_resize(void *block, size_t bytes);
+
+/* Gives back to the kernel whatever can be given back, of all threads: at once, and without waiting for anyone. Returns
+ * how many bytes. */
+uint64_t heap_collect(void);
 
 /* Around fork: everything is locked from prepare to one of the others. */
 void heap_fork_prepare(void);

@@ -65,12 +65,14 @@ static uint32_t fullest(const struct bin *bin) {
     return 0;
 }
 
-uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want) {
+uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
     uint32_t got = 0, first;
     while (got < want && (first = fullest(&heap->bins[class])) != 0) {
+        if (got == 0) *zero = slab_next_is_zero(first);
         got += slab_take(first, end - got, want - got);
         bin_settle(heap, first);
     }
+    heap->in_use_change += (int64_t)got * slab_classes[class].block_bytes;
     return got;
 }
 
@@ -90,6 +92,7 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count) {
         if (HAK_LIKELY(atomic_load_explicit(&slab_at(first)->owner, memory_order_relaxed) == heap)) {
             put = slab_put(first, blocks, count);
             heap->bins[class].spilled_blocks += put;
+            heap->in_use_change -= (int64_t)put * slab_classes[class].block_bytes;
             bin_settle(heap, first);
         } else { /* another heap's whose address has the same low half */
             remote_give(blocks, 1);

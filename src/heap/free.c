@@ -2,27 +2,12 @@
 #include "base/bits.h"
 #include "heap/alloc.h"
 #include "heap/enter.h"
+#include "heap/footprint.h"
 #include "heap/heap.h"
 #include "heap/large.h"
+#include "heap/purger.h"
 #include "heap/thread.h"
 #include "region/outside.h"
-
-/* Keeps a block of another heap until there are enough to give back together. Only the owner touches its
- * buffer: no lock. */
-static void keep_remote(struct heap *heap, void *block, uint32_t block_bytes) {
-    uint32_t count = atomic_load_explicit(&heap->remote_count, memory_order_relaxed); /* own */
-    heap->remote[count++] = block;
-    heap->remote_bytes += block_bytes;
-    bool full = count == REMOTE_BLOCKS || heap->remote_bytes >= REMOTE_BYTES;
-    /* release: the child of a fork in another thread finds the blocks that the count promises. Nor may it find any that
-     * are being given back: the count drops first, and the bits are set with release. */
-    atomic_store_explicit(&heap->remote_count, full ? 0 : count, memory_order_release);
-    if (HAK_LIKELY(!full)) return;
-    heap->remote_bytes = 0;
-    remote_give(heap->remote, count);
-    remote_settle();
-    span_decay();
-}
 
 static void push_own(struct heap *heap, void *block, unsigned class) {
     os_lock_take(&heap->lock);
@@ -34,19 +19,19 @@ static void push_own(struct heap *heap, void *block, unsigned class) {
         if (!stack_has_room(heap, class)) stack_spill(heap, class);
     }
     *heap->front.top[class]++ = block;
-    bool due = heap->ticks++ % TICKS_PER_DECAY == 0;
     os_lock_drop(&heap->lock);
-    if (due) span_decay();
 }
 
 static void free_small(void *block, uint32_t word) {
     unsigned class = word & WORD_CLASS_MASK;
     struct heap *heap = thread_heap();
     if (heap == NULL) {
+        footprint_add(-(int64_t)slab_classes[class].block_bytes);
         remote_give(&block, 1);
         remote_settle();
     } else if ((word ^ class) != heap_word(heap, 0)) {
-        keep_remote(heap, block, slab_classes[class].block_bytes);
+        buffer_keep(heap, block, slab_classes[class].block_bytes);
+        remote_settle();
     } else {
         push_own(heap, block, class);
     }
@@ -76,7 +61,7 @@ static uint32_t word_of(const void *block, size_t page) {
     return word == WORD_LARGE && block != page_address(page) ? WORD_NONE : word;
 }
 
-HAK_NOINLINE void heap_free(void *block) {
+HAK_NOINLINE void heap_free(void *block, const void *caller) {
     if (block == NULL) return;
     size_t page = page_index(block);
     uint32_t word = word_of(block, page);
@@ -96,6 +81,7 @@ HAK_NOINLINE void heap_free(void *block) {
     else
         heap_foreign(block); /* another thread freed it at the same time */
     slow_leave();
+    purger_tick(caller);
 }
 
 bool heap_owns(const void *block) {
@@ -113,16 +99,17 @@ size_t heap_usable_bytes(const void *block) {
     return bytes;
 }
 
-bool heap_resize(void *block, size_t bytes) {
+void *heap_resize(void *block, size_t bytes) {
     size_t page = page_index(block);
     uint32_t word = word_of(block, page);
     if (word == WORD_LARGE) {
-        if (!slow_enter()) return bytes <= large_usable_bytes(page);
-        bool done = large_resize(page, bytes);
+        if (!slow_enter()) return bytes <= large_usable_bytes(page) ? block : NULL;
+        block = large_resize(page, bytes);
         slow_leave();
-        return done;
+        purger_tick(NULL);
+        return block;
     }
     /* Less than half of it in use: a smaller block is worth the copy. */
     size_t usable = heap_usable_bytes(block);
-    return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES);
+    return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES) ? block : NULL;
 }

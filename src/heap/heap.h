@@ -35,9 +35,6 @@ struct bin {
 
 enum heap_state { HEAP_DEAD, HEAP_LIVE };
 
-/* Slow paths of a heap between two looks at what decays. */
-enum { TICKS_PER_DECAY = 64 };
-
 enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 
 struct heap {
@@ -46,7 +43,10 @@ struct heap {
     struct os_lock lock;
     _Atomic uint32_t slab_total; /* of all bins; written under the lock */
     bool forsaken;            /* its thread did not survive a fork: slabs wait for the commons */
-    uint32_t ticks;           /* slow paths taken: what decay is paced by */
+    _Atomic uint32_t ticks;   /* slow paths taken: only the owner writes it */
+    uint32_t ticks_seen;      /* this and the next two: purge.c's, guarded by the purging lock */
+    bool visited, robbed;
+    int64_t in_use_change;    /* not yet told to footprint.c */
     uint32_t budget_hand;     /* next bin to be asked for depth */
     size_t depth_bytes;       /* of all bins that were used */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
@@ -58,11 +58,12 @@ struct heap {
     _Atomic uint32_t state;
     _Atomic bool undrained; /* dead, and the inbox may not be empty */
 
-    /* Blocks of other heaps, given back together. Only the owner thread touches them, without the lock; and
-     * who outlives it. */
+    /* Blocks of other heaps, given back together: see buffer.c. */
     HAK_ALIGNED(128) _Atomic uint32_t remote_count;
-    uint32_t remote_bytes;
-    void **remote; /* REMOTE_BLOCKS of them, behind the stacks */
+    _Atomic uint32_t remote_bytes;
+    _Atomic bool remote_busy;   /* the owner is at it, without the lock */
+    _Atomic bool remote_wanted; /* someone else may be at it, with the lock */
+    _Atomic(void *) *remote;    /* REMOTE_BLOCKS of them, behind the stacks */
 
     void *first_stacks[]; /* stacks of the first depths */
 } HAK_ALIGNED(256);
@@ -77,6 +78,7 @@ HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
 struct heap_settings {
     size_t thread_cache_bytes; /* bound of depth_bytes */
     uint32_t bin_depth;        /* 0: adaptive */
+    bool populate;             /* bring in the pages of hot classes before they are touched */
 };
 extern struct heap_settings heap_settings;
 
@@ -91,8 +93,9 @@ void bin_unlink(struct heap *heap, uint32_t first);
 /* After its count of free blocks changed: moves it to the right list; releases it when all are free. */
 void bin_settle(struct heap *heap, uint32_t first);
 
-/* Up to WANT blocks of CLASS from the heap's slabs, stored downward from END; returns how many. */
-uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want);
+/* Up to WANT blocks of CLASS from the heap's slabs, stored downward from END; returns how many. *ZERO: the first of
+ * them, at END[-1], is known to read as zero; not written when there is none. */
+uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero);
 
 /* Puts blocks of the heap's own slabs back. */
 void bin_put(struct heap *heap, void *const *blocks, size_t count);
@@ -142,6 +145,9 @@ void stack_empty(struct heap *heap, unsigned class);
 /* Adapts the depth of a bin that may get deeper, after a miss. */
 void stack_adapt(struct heap *heap, unsigned class);
 
+/* Makes bins shallower while the heap's stacks are deeper than its share allows. */
+void stack_fit_budget(struct heap *heap);
+
 /* For fork. */
 void stack_pool_lock(void);
 void stack_pool_unlock(void);
@@ -159,6 +165,19 @@ uint32_t remote_drain(struct heap *heap);
 
 /* Drains dead heaps that were given something. No lock held. Cheap when there is nothing to do. */
 void remote_settle(void);
+
+/* ---- buffer.c: blocks of other heaps, kept until there are enough to give back together ------------- */
+
+/* Keeps a block of another heap. Owner only; no lock held. */
+void buffer_keep(struct heap *heap, void *block, uint32_t block_bytes);
+
+/* Gives back what a heap has that nobody uses any more. Whoever holds the heap's lock, or is alone. */
+void buffer_give_all(struct heap *heap);
+
+/* Asks the owner to stay out; buffer_take then gives back what the buffer of a sleeping owner holds, after
+ * os_barrier_others, and lets it in again. Each takes the heap's lock. */
+void buffer_want(struct heap *heap);
+void buffer_take(struct heap *heap, bool barrier_passed);
 
 /* ---- thread.c ----------------------------------------------------------------------------------- */
 

@@ -3,13 +3,14 @@
 #include "heap/large.h"
 
 #include "base/bits.h"
+#include "heap/footprint.h"
 #include "region/outside.h"
 #include "slab/slab.h"
 
 /* A span whose tail is worth less than this share of it stays whole when its block shrinks. */
 enum { TRIM_SHARE = 8 };
 
-/* Spans that signal handlers freed while their thread was busy: linked by later_next. */
+/* Spans that signal handlers freed while their thread was busy: linked by inline_bits. */
 static _Atomic uint32_t later;
 
 bool large_claim(size_t page) {
@@ -21,7 +22,7 @@ void large_free_later(size_t page) {
     struct slab_remote *remote = slab_remote_at((uint32_t)page);
     uint32_t head = atomic_load_explicit(&later, memory_order_relaxed); /* checked by the exchange */
     do {
-        atomic_store_explicit(&remote->later_next, head, memory_order_relaxed); /* published below */
+        atomic_store_explicit(&remote->inline_bits, head, memory_order_relaxed); /* published below */
     } while (!atomic_compare_exchange_weak_explicit(&later, &head, (uint32_t)page, memory_order_release,
                                                     memory_order_relaxed));
 }
@@ -31,7 +32,8 @@ static void free_delayed(void) {
     /* acquire: pairs with the release above; the list is taken as a whole. */
     uint32_t first = atomic_exchange_explicit(&later, 0, memory_order_acquire);
     while (first != 0) {
-        uint32_t next = atomic_load_explicit(&slab_remote_at(first)->later_next, memory_order_relaxed);
+        uint32_t next = (uint32_t)atomic_exchange_explicit(&slab_remote_at(first)->inline_bits, 0, memory_order_relaxed);
+        footprint_add(-(int64_t)large_usable_bytes(first));
         span_give(first);
         first = next;
     }
@@ -39,18 +41,21 @@ static void free_delayed(void) {
 
 static size_t pages_for(size_t bytes) { return (max_size(bytes, 1) + PAGE_BYTES - 1) >> PAGE_SHIFT; }
 
+/* Whether little of the last page is left over: a huge page would bring that in, too. */
+static bool fills(size_t pages, size_t bytes) { return pages * PAGE_BYTES - bytes <= bytes / 8; }
+
 void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
     if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return NULL;
     free_delayed();
-    span_decay();
     uint32_t first = 0;
     size_t pages = pages_for(bytes), align_pages = pages_for(alignment);
     bool fits = pages < window.pages && align_pages < window.pages && pages + align_pages < window.pages;
-    if (fits) first = span_take(pages, align_pages);
+    if (fits) first = span_take(pages, align_pages, fills(pages, bytes));
     if (first != 0) {
-        page_word_set(first, WORD_LARGE);
+        footprint_add((int64_t)(pages * PAGE_BYTES));
         *zero = span_at(first)->zero;
+        page_word_set(first, WORD_LARGE);
         return page_address(first);
     }
     /* A kernel that has no memory for the window has none outside; a full window is another matter. */
@@ -61,18 +66,41 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
 
 void large_free(size_t page) {
     free_delayed();
+    footprint_add(-(int64_t)large_usable_bytes(page));
     span_give((uint32_t)page);
-    span_decay();
 }
 
 size_t large_usable_bytes(size_t page) { return span_at(page)->pages * PAGE_BYTES; }
 
-bool large_resize(size_t page, size_t bytes) {
+/* From so many pages on the contents are moved by span_move. */
+enum { MOVE_LEAST_PAGES = 8 };
+
+/* Lengthens the block where it lies, or moves it; NULL when it must be copied. */
+static void *grow(uint32_t page, size_t pages) {
     size_t have = span_at(page)->pages;
-    if (bytes > PTRDIFF_MAX) return false;
-    size_t want = pages_for(bytes);
-    if (want > have) return span_extend((uint32_t)page, want);
-    if (bytes <= SMALL_MAX_BYTES) return false; /* a small block holds it in less */
-    if (have - want > have / TRIM_SHARE) span_trim((uint32_t)page, want);
-    return true;
+    footprint_add((int64_t)((pages - have) * PAGE_BYTES));
+    if (span_extend(page, pages)) return page_address(page);
+    if (have >= MOVE_LEAST_PAGES && pages < window.pages) {
+        page_word_set(page, WORD_NONE); /* soon someone else's */
+        uint32_t to = span_move(page, pages);
+        page_word_set(to != 0 ? to : page, WORD_LARGE);
+        if (to != 0) return page_address(to);
+    }
+    footprint_add(-(int64_t)((pages - have) * PAGE_BYTES));
+    return NULL;
+}
+
+static void *shrink(uint32_t page, size_t pages) {
+    size_t have = span_at(page)->pages;
+    if (have - pages > have / TRIM_SHARE) {
+        span_trim(page, pages);
+        footprint_add(-(int64_t)((have - pages) * PAGE_BYTES));
+    }
+    return page_address(page);
+}
+
+void *large_resize(size_t page, size_t bytes) {
+    if (bytes > PTRDIFF_MAX || bytes <= SMALL_MAX_BYTES) return NULL; /* a small block holds it in less */
+    size_t pages = pages_for(bytes);
+    return pages > span_at(page)->pages ? grow((uint32_t)page, pages) : shrink((uint32_t)page, pages);
 }

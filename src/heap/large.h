@@ -20,7 +20,8 @@ void large_free_later(size_t page);
 /* Usable bytes of the block that starts at PAGE. At any time. */
 size_t large_usable_bytes(size_t page);
 
-/* Resizes it where it lies to BYTES bytes; false when it must move. */
-bool large_resize(size_t page, size_t bytes);
+/* Resizes it to BYTES bytes where it lies, or moves its pages. Returns where it is now; NULL when it must be copied, and
+ * is as it was. */
+void *large_resize(size_t page, size_t bytes);
 
 #endif

@@ -14,6 +14,7 @@ static struct {
     struct heap *all;
     struct heap *idle;
     _Atomic uint32_t forsaken;
+    _Atomic uint32_t live; /* heaps of living threads */
 } registry;
 
 static struct heap *create_heap(void) {
@@ -26,7 +27,7 @@ static struct heap *create_heap(void) {
     } while ((uint32_t)(uintptr_t)heap == 0);
     /* All that the first operations of all classes touch, in one go. */
     os_populate(heap, sizeof(struct heap) + slots * sizeof(void *));
-    heap->remote = heap->first_stacks + slots;
+    heap->remote = (_Atomic(void *) *)(void *)(heap->first_stacks + slots);
     stack_reset_all(heap);
     os_lock_take(&registry.lock);
     heap->next = registry.all;
@@ -40,17 +41,22 @@ struct heap *registry_take(void) {
     struct heap *heap = registry.idle;
     if (heap != NULL) registry.idle = heap->next_idle;
     os_lock_drop(&registry.lock);
-    return heap != NULL ? heap : create_heap();
+    if (heap == NULL) heap = create_heap();
+    if (heap != NULL) atomic_fetch_add_explicit(&registry.live, 1, memory_order_relaxed); /* a number by itself */
+    return heap;
 }
 
+uint32_t registry_live(void) { return atomic_load_explicit(&registry.live, memory_order_relaxed); }
+
 void registry_give(struct heap *heap) {
+    atomic_fetch_sub_explicit(&registry.live, 1, memory_order_relaxed); /* a number by itself */
     os_lock_take(&registry.lock);
     heap->next_idle = registry.idle;
     registry.idle = heap;
     os_lock_drop(&registry.lock);
 }
 
-static struct heap *first_heap(void) {
+struct heap *registry_first(void) {
     os_lock_take(&registry.lock);
     struct heap *heap = registry.all;
     os_lock_drop(&registry.lock);
@@ -60,7 +66,7 @@ static struct heap *first_heap(void) {
 struct heap *registry_find_undrained(void) {
     /* relaxed: whoever clears the flag looks again. */
     if (atomic_load_explicit(&commons.undrained, memory_order_relaxed)) return &commons;
-    struct heap *heap = first_heap();
+    struct heap *heap = registry_first();
     while (heap != NULL && !atomic_load_explicit(&heap->undrained, memory_order_relaxed)) heap = heap->next;
     return heap;
 }
@@ -74,7 +80,7 @@ static void visit_one(struct heap *heap, void (*visit)(struct heap *heap, void *
 void registry_visit(void (*visit)(struct heap *heap, void *context), void *context) {
     if (!slow_enter()) return;
     visit_one(&commons, visit, context);
-    for (struct heap *heap = first_heap(); heap != NULL; heap = heap->next) visit_one(heap, visit, context);
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) visit_one(heap, visit, context);
     slow_leave();
 }
 
@@ -94,9 +100,10 @@ void registry_unlock_all(void) {
 
 void registry_forsake_others(const struct front *survivor) {
     os_lock_reset(&commons.lock);
-    uint32_t forsaken = 0;
+    uint32_t forsaken = 0, live = 0;
     for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) {
         os_lock_reset(&heap->lock);
+        live += &heap->front == survivor;
         if (&heap->front == survivor) continue;
         /* relaxed, both: the only thread there is. */
         if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE) heap->forsaken = true;
@@ -104,6 +111,7 @@ void registry_forsake_others(const struct front *survivor) {
         forsaken += heap->forsaken;
     }
     atomic_store_explicit(&registry.forsaken, forsaken, memory_order_relaxed);
+    atomic_store_explicit(&registry.live, live, memory_order_relaxed);
     os_lock_reset(&registry.lock);
 }
 
@@ -115,6 +123,7 @@ struct heap *registry_take_forsaken(void) {
     while (heap != NULL && !heap->forsaken) heap = heap->next;
     if (heap != NULL) {
         heap->forsaken = false;
+        atomic_fetch_add_explicit(&registry.live, 1, memory_order_relaxed); /* until it is given: registry_give */
         atomic_fetch_sub_explicit(&registry.forsaken, 1, memory_order_relaxed); /* under the lock */
     }
     os_lock_drop(&registry.lock);

@@ -13,6 +13,12 @@ void registry_give(struct heap *heap);
 /* A heap that is marked undrained; NULL when there is none. */
 struct heap *registry_find_undrained(void);
 
+/* How many heaps have a living thread. */
+uint32_t registry_live(void);
+
+/* The newest heap; the others follow by next. The list only grows at this end. */
+struct heap *registry_first(void);
+
 /* Calls VISIT for each heap, the commons first, with its lock held. */
 void registry_visit(void (*visit)(struct heap *heap, void *context), void *context);
 

@@ -9,7 +9,9 @@
  * A refill stores downward, so lo may lie above stack; a spill moves what stays to the start. */
 #include "ace/depth.h"
 #include "base/bits.h"
+#include "heap/footprint.h"
 #include "heap/heap.h"
+#include "heap/registry.h"
 #include "region/books.h"
 
 #include <string.h>
@@ -130,10 +132,19 @@ static bool deepen(struct heap *heap, unsigned class, uint32_t depth) {
     return true;
 }
 
+/* What the stacks of one thread may be sized for: its share of what those of all threads may, since nobody can take
+ * blocks out of another thread's stack. */
+static size_t budget_bytes(void) {
+    size_t all = max_size(HAK_MIB(4), footprint_in_use() / 16);
+    size_t share = max_size(all / max_u32(registry_live(), 1), HAK_KIB(64));
+    return min_size(share, heap_settings.thread_cache_bytes);
+}
+
 /* Halves the depth of a bin that did not miss since it was last asked, until WANTED bytes are found. */
 static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
+    const size_t budget = budget_bytes();
     for (unsigned asked = 0; asked < 2 * SIZE_CLASSES; asked++) {
-        if (heap->depth_bytes + wanted <= heap_settings.thread_cache_bytes) return true;
+        if (heap->depth_bytes + wanted <= budget) return true;
         unsigned class = heap->budget_hand++ % SIZE_CLASSES;
         struct bin *bin = &heap->bins[class];
         if (class == for_class || !bin->counted || bin->depth <= first_depth(class)) continue;
@@ -148,6 +159,10 @@ static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
         give_oldest(heap, class, held > depth ? held - depth : 0);
     }
     return false;
+}
+
+void stack_fit_budget(struct heap *heap) {
+    if (HAK_UNLIKELY(heap->depth_bytes > budget_bytes())) find_budget(heap, SIZE_CLASSES, 0);
 }
 
 void stack_adapt(struct heap *heap, unsigned class) {

@@ -2,6 +2,8 @@
 #include "heap/thread.h"
 
 #include "heap/alloc.h"
+#include "heap/footprint.h"
+#include "heap/purger.h"
 #include "heap/registry.h"
 #include "region/books.h"
 #include "slab/bitmaps.h"
@@ -38,11 +40,10 @@ static void retire(struct heap *heap, bool stacks) {
     stack_reset_all(heap);
     bin_hand_over(heap);
     remote_drain(heap);
+    buffer_give_all(heap);
+    footprint_add(heap->in_use_change);
+    heap->in_use_change = 0;
     os_lock_drop(&heap->lock);
-    /* acquire: pairs with the release in free.c when this is the child of a fork. */
-    remote_give(heap->remote, atomic_load_explicit(&heap->remote_count, memory_order_acquire));
-    heap->remote_bytes = 0;
-    atomic_store_explicit(&heap->remote_count, 0, memory_order_relaxed); /* own by now */
     registry_give(heap);
     remote_settle();
 }
@@ -77,6 +78,8 @@ HAK_COLD void thread_start_heap(void) {
 bool heap_start(const struct heap_options *options) {
     heap_settings.thread_cache_bytes = options->thread_cache_bytes;
     heap_settings.bin_depth = options->bin_depth;
+    heap_settings.populate = options->populate;
+    purger_configure(options->decay, options->purge_thread);
     foreign_handler = options->foreign;
     /* Every new slab comes after a look at the commons: the page fault of the first look comes now. */
     os_lock_take(&commons.lock);
@@ -94,6 +97,7 @@ void heap_fork_prepare(void) {
     thread_state.fork_inside = thread_state.busy;
     if (thread_state.fork_inside) return;
     thread_state.busy = true;
+    span_purging_lock();
     registry_lock_all();
     bitmaps_lock();
     stack_pool_lock();
@@ -110,12 +114,16 @@ void heap_fork_parent(void) {
     stack_pool_unlock();
     bitmaps_unlock();
     registry_unlock_all();
+    span_purging_unlock();
     thread_state.busy = false;
 }
 
 /* The other threads are gone. Their slabs are handed to the commons only when this process needs
  * memory: most children call exec soon, and would pay for copies of the books. */
 void heap_fork_child(void) {
+    /* The purge thread is gone, even where the fork came from inside a slow path. */
+    purger_forget();
+    span_purging_reset();
     if (thread_state.fork_inside) return;
     window_lock_reset();
     span_lock_reset();
@@ -125,6 +133,8 @@ void heap_fork_child(void) {
     registry_forsake_others(thread_state.front);
     thread_state.busy = false;
 }
+
+void thread_forgo_heap(void) { thread_state.front = FRONT_WITHOUT_HEAP(front_gone); }
 
 void thread_reap_forsaken(void) {
     for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) retire(heap, false);

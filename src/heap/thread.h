@@ -11,6 +11,9 @@ extern HAK_HIDDEN const struct front front_none, front_gone;
 /* Gives the thread a heap if it has none yet and may have one. Not between slow_enter and slow_leave. */
 void thread_start_heap(void);
 
+/* This thread never gets one. */
+void thread_forgo_heap(void);
+
 HAK_INLINE void thread_ensure_heap(void) {
     if (HAK_UNLIKELY(thread_state.front == &front_none) && !thread_state.busy) thread_start_heap();
 }

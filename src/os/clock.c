@@ -1,6 +1,7 @@
 /* clock.c - the time that decay goes by. */
 #include "os/os.h"
 
+#include <errno.h>
 #include <time.h>
 
 uint64_t os_clock_ms(void) {
@@ -12,4 +13,11 @@ uint64_t os_clock_ms(void) {
 #endif
         return 0;
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void os_sleep_ms(uint64_t ms) {
+    int saved = errno;
+    struct timespec time = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+    nanosleep(&time, NULL);
+    errno = saved;
 }

@@ -18,6 +18,9 @@ static const char *const call_names[OS_CALL_KINDS] = {
     [OS_CALL_MADVISE_FREE] = "madvise (give back)",
     [OS_CALL_MADVISE_HUGE] = "madvise (huge pages)",
     [OS_CALL_MADVISE_POPULATE] = "madvise (populate)",
+    [OS_CALL_MREMAP] = "mremap",
+    [OS_CALL_THREAD] = "pthread_create",
+    [OS_CALL_MEMBARRIER] = "membarrier",
 };
 
 const char *os_call_name(enum os_call call) { return call_names[call]; }
@@ -27,8 +30,7 @@ static void count(_Atomic uint64_t *counter, uint64_t amount) {
     atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
 }
 
-/* Counts one call and its refusal, and restores errno: a refusal is reported by the result alone. */
-static bool counted(enum os_call call, bool succeeded, int saved_errno) {
+bool os_counted(enum os_call call, bool succeeded, int saved_errno) {
     count(&os_counters.calls[call], 1);
     if (!succeeded) count(&os_counters.refusals[call], 1);
     errno = saved_errno;
@@ -40,7 +42,7 @@ size_t os_page_bytes(void) { return getauxval(AT_PAGESZ); }
 static void *map_pages(void *hint, size_t bytes, int protection, int flags) {
     int saved = errno;
     void *address = mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-    if (!counted(OS_CALL_MMAP, address != MAP_FAILED, saved)) return NULL;
+    if (!os_counted(OS_CALL_MMAP, address != MAP_FAILED, saved)) return NULL;
     count(&os_counters.reserved_bytes, bytes);
     return address;
 }
@@ -70,13 +72,13 @@ bool os_commit(void *address, size_t bytes) {
     int saved = errno;
     bool done = mprotect(address, bytes, PROT_READ | PROT_WRITE) == 0;
     bool no_memory = !done && errno == ENOMEM;
-    counted(OS_CALL_MPROTECT, done, saved);
+    os_counted(OS_CALL_MPROTECT, done, saved);
     if (!done && !no_memory) {
         /* A sandbox may refuse mprotect and allow mmap. The range holds nothing yet. Not for want of memory: old
          * kernels unmap the range before they refuse it. */
         void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                          -1, 0);
-        done = counted(OS_CALL_MMAP, got == address, saved);
+        done = os_counted(OS_CALL_MMAP, got == address, saved);
     }
     if (done) count(&os_counters.committed_bytes, bytes);
     return done;
@@ -104,7 +106,7 @@ bool os_purge(void *address, size_t bytes) {
     int saved = errno;
     bool zeroes = purge_zeroes();
     errno = saved;
-    bool done = counted(OS_CALL_MADVISE_FREE, madvise(address, bytes, MADV_DONTNEED) == 0, saved);
+    bool done = os_counted(OS_CALL_MADVISE_FREE, madvise(address, bytes, MADV_DONTNEED) == 0, saved);
     if (done) count(&os_counters.purged_bytes, bytes);
     return done && zeroes;
 }
@@ -120,12 +122,64 @@ void os_populate(void *address, size_t bytes) {
     size_t page = os_page_bytes();
     uintptr_t start = round_down((uintptr_t)address, page), end = round_up((uintptr_t)address + bytes, page);
     bool done = madvise((void *)start, end - start, MADV_POPULATE_WRITE) == 0;
-    if (!counted(OS_CALL_MADVISE_POPULATE, done, saved)) atomic_store_explicit(&refused, true, memory_order_relaxed);
+    if (!os_counted(OS_CALL_MADVISE_POPULATE, done, saved)) atomic_store_explicit(&refused, true, memory_order_relaxed);
 }
 
-bool os_prefer_huge(void *address, size_t bytes) {
+bool os_renew(void *address, size_t bytes) {
     int saved = errno;
-    return counted(OS_CALL_MADVISE_HUGE, madvise(address, bytes, MADV_HUGEPAGE) == 0, saved);
+    void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    bool done = os_counted(OS_CALL_MMAP, got == address, saved);
+    if (done) count(&os_counters.purged_bytes, bytes);
+    return done;
+}
+
+/* Kernels without huge pages answer EINVAL, always: they are asked once. */
+static bool advise_huge(void *address, size_t bytes, int advice) {
+    static _Atomic bool unsupported;
+    if (atomic_load_explicit(&unsupported, memory_order_relaxed)) return false; /* asking twice is harmless */
+    int saved = errno;
+    bool done = madvise(address, bytes, advice) == 0;
+    if (!done && errno == EINVAL) atomic_store_explicit(&unsupported, true, memory_order_relaxed);
+    return os_counted(OS_CALL_MADVISE_HUGE, done, saved);
+}
+
+bool os_prefer_huge(void *address, size_t bytes) { return advise_huge(address, bytes, MADV_HUGEPAGE); }
+bool os_avoid_huge(void *address, size_t bytes) { return advise_huge(address, bytes, MADV_NOHUGEPAGE); }
+
+#ifndef MADV_COLD /* Linux 5.4 */
+#define MADV_COLD 20
+#endif
+
+/* MADV_DONTNEED of a part only marks a huge page to be broken some day; MADV_COLD of a part breaks it at once. */
+void os_split_huge(void *address, size_t bytes) {
+    int saved = errno;
+    os_counted(OS_CALL_MADVISE_HUGE, madvise(address, bytes, MADV_COLD) == 0, saved);
+}
+
+#ifndef MREMAP_DONTUNMAP /* Linux 5.7 */
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef MAP_FIXED_NOREPLACE /* Linux 4.17 */
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+/* The kernel refuses for want of support before it touches anything; for want of memory perhaps only after it has
+ * unmapped the destination. Then the place is mapped anew, unless something lies there: perhaps the old mapping still,
+ * perhaps another thread's. It cannot be told, so the place is given up, and nothing is moved ever after. */
+enum os_moved os_move(void *from, void *to, size_t bytes) {
+    static _Atomic bool unsupported;
+    if (atomic_load_explicit(&unsupported, memory_order_relaxed)) return OS_NOT_MOVED; /* asking twice is harmless */
+    int saved = errno;
+    void *got = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    bool done = got == to, out_of_memory = errno == ENOMEM || errno == EAGAIN || errno == EFAULT;
+    if (os_counted(OS_CALL_MREMAP, done, saved)) return OS_MOVED;
+    if (out_of_memory) {
+        got = mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+        if (os_counted(OS_CALL_MMAP, got == to, saved)) return OS_NOT_MOVED;
+        if (got != MAP_FAILED) os_unmap(got, bytes);
+    }
+    atomic_store_explicit(&unsupported, true, memory_order_relaxed);
+    return out_of_memory ? OS_MOVE_LOST : OS_NOT_MOVED;
 }
 
 void *os_map(size_t bytes, size_t alignment) {
@@ -144,7 +198,7 @@ void *os_map(size_t bytes, size_t alignment) {
 
 void os_unmap(void *address, size_t bytes) {
     int saved = errno;
-    if (counted(OS_CALL_MUNMAP, munmap(address, bytes) == 0, saved))
+    if (os_counted(OS_CALL_MUNMAP, munmap(address, bytes) == 0, saved))
         count(&os_counters.unmapped_bytes, bytes);
 }
 

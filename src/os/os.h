@@ -44,8 +44,24 @@ bool os_purge(void *address, size_t bytes);
  * Any range: it is widened to whole pages. */
 void os_populate(void *address, size_t bytes);
 
-/* Asks for huge pages in a committed range; false if refused. */
+/* As os_purge, by a fresh mapping in place of the old one, which also makes one mapping of ranges that were
+ * moved apart. False if refused: then the range is as it was. */
+bool os_renew(void *address, size_t bytes);
+
+/* Asks for huge pages in a committed range, or asks for none; false if refused. What was refused once for want of
+ * support is not asked for again. */
 bool os_prefer_huge(void *address, size_t bytes);
+bool os_avoid_huge(void *address, size_t bytes);
+
+/* Breaks the huge page, if there is one, that a committed range lies in, so that parts of it can be given back. */
+void os_split_huge(void *address, size_t bytes);
+
+enum os_moved { OS_MOVED, OS_NOT_MOVED, OS_MOVE_LOST };
+
+/* Moves the memory behind a committed range to another of the same length, whose contents are lost, by its page
+ * tables alone; FROM reads as zero afterwards. OS_NOT_MOVED: FROM is as it was and TO reads as zero. OS_MOVE_LOST: the
+ * same, but TO is mapped no longer and must not be used. */
+enum os_moved os_move(void *from, void *to, size_t bytes);
 
 /* Readable, writable, zeroed memory anywhere, aligned to ALIGNMENT (a power of two); NULL if refused. */
 void *os_map(size_t bytes, size_t alignment);
@@ -72,6 +88,26 @@ const char *os_variable(const char *name);
 /* Milliseconds since an arbitrary start; never goes back. Coarse (a few ms) and cheap (no system
  * call where the vDSO serves). */
 uint64_t os_clock_ms(void);
+
+/* Sleeps. A signal may cut it short. */
+void os_sleep_ms(uint64_t ms);
+
+/* ---- threads (thread.c) ------------------------------------------------------------------------- */
+
+/* Starts a detached thread that runs BODY with all signals blocked, called NAME (at most 15 bytes). False if
+ * refused. */
+bool os_thread_start(void *(*body)(void *), const char *name);
+
+/* Finds where libc and the dynamic loader lie; once, from a constructor. */
+void os_find_libc(void);
+
+/* Whether ADDRESS may be code of libc or the dynamic loader. True before os_find_libc, and for the code of a program
+ * that holds libc itself. */
+bool os_is_libc(const void *address);
+
+/* After it every other running thread of the process has passed a full barrier, too: the expensive half of a
+ * barrier whose cheap half is a compiler's. False where the kernel has no such thing. */
+bool os_barrier_others(void);
 
 /* ---- locks (lock.c): three states and a futex; usable when all bits are zero -------------------- */
 
@@ -130,8 +166,11 @@ enum os_call {
     OS_CALL_MUNMAP,
     OS_CALL_MPROTECT,
     OS_CALL_MADVISE_FREE, /* gives memory back */
-    OS_CALL_MADVISE_HUGE,
+    OS_CALL_MADVISE_HUGE, /* asks for huge pages, for none, or breaks one */
     OS_CALL_MADVISE_POPULATE,
+    OS_CALL_MREMAP,
+    OS_CALL_THREAD,
+    OS_CALL_MEMBARRIER,
     OS_CALL_KINDS
 };
 
@@ -145,6 +184,10 @@ struct os_counters {
 };
 
 extern struct os_counters os_counters;
+
+/* Counts one call and its refusal, and restores errno: a refusal is reported by the result alone. Returns SUCCEEDED. */
+bool os_counted(enum os_call call, bool succeeded, int saved_errno);
+
 const char *os_call_name(enum os_call call);
 
 /* What the kernel says of this process; zero where it does not say. */

@@ -45,11 +45,13 @@ static uintptr_t random_base(uint64_t seed, unsigned attempt) {
 }
 
 /* Each array has kernel pages of its own. */
-static size_t records_bytes_for(size_t pages) { return round_up(pages * RECORD_BYTES, os_page_bytes()); }
+static size_t spans_bytes_for(size_t pages) { return round_up(pages * SPAN_RECORD_BYTES, os_page_bytes()); }
+static size_t remotes_bytes_for(size_t pages) { return round_up(pages * REMOTE_RECORD_BYTES, os_page_bytes()); }
 
 /* Address space that the books of PAGES pages take, the words apart. */
 static size_t books_bytes_for(size_t pages) {
-    return round_up(2 * records_bytes_for(pages) + (pages / CHUNK_PAGES + 1) * sizeof(struct chunk), CHUNK_BYTES);
+    return round_up(spans_bytes_for(pages) + remotes_bytes_for(pages) + (pages / CHUNK_PAGES + 1) * sizeof(struct chunk),
+                    CHUNK_BYTES);
 }
 
 /* The first chunk is left out, so that no page of the window has index 0: lists end with it. */
@@ -57,8 +59,8 @@ static void settle(bool sparse, uintptr_t base, size_t pages, uintptr_t books, v
     window.base = base;
     window.words = words;
     window.spans = (char *)books;
-    window.remotes = window.spans + records_bytes_for(pages);
-    window.chunks = (struct chunk *)(books + 2 * records_bytes_for(pages));
+    window.remotes = window.spans + spans_bytes_for(pages);
+    window.chunks = (struct chunk *)(void *)(window.remotes + remotes_bytes_for(pages));
     grow.words_end = (uintptr_t)words;
     grow.spans_end = books;
     grow.remotes_end = (uintptr_t)window.remotes;
@@ -149,8 +151,8 @@ static bool provide_books(size_t first, size_t last) {
     size_t end = min_size(last + 1, window.pages);
     bool reserved = !grow.sparse;
     return provide_part((uintptr_t)window.words, sizeof *window.words, first, last, true, &grow.words_end) &&
-           provide_part((uintptr_t)window.spans, RECORD_BYTES, first - 1, end, reserved, &grow.spans_end) &&
-           provide_part((uintptr_t)window.remotes, RECORD_BYTES, first - 1, end, reserved, &grow.remotes_end) &&
+           provide_part((uintptr_t)window.spans, SPAN_RECORD_BYTES, first - 1, end, reserved, &grow.spans_end) &&
+           provide_part((uintptr_t)window.remotes, REMOTE_RECORD_BYTES, first - 1, end, reserved, &grow.remotes_end) &&
            provide_part((uintptr_t)window.chunks, sizeof(struct chunk), first / CHUNK_PAGES, last / CHUNK_PAGES + 1,
                         reserved, &grow.chunks_end);
 }
@@ -180,8 +182,8 @@ static bool reserve_region(size_t pages) {
 /* The records of the first slab of each class come in together with the first memory. */
 static void populate_first_records(void) {
     if (grow.next_page != CHUNK_PAGES) return;
-    uintptr_t from = (uintptr_t)window.spans + CHUNK_PAGES * RECORD_BYTES;
-    uintptr_t to = min_size(from + SLABS_OF_ALL_CLASSES_PAGES * RECORD_BYTES, grow.spans_end);
+    uintptr_t from = (uintptr_t)window.spans + CHUNK_PAGES * SPAN_RECORD_BYTES;
+    uintptr_t to = min_size(from + SLABS_OF_ALL_CLASSES_PAGES * SPAN_RECORD_BYTES, grow.spans_end);
     os_populate((void *)from, to - from);
 }
 

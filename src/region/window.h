@@ -5,8 +5,8 @@
  *
  *   words     owner and class, 4 bytes; read by every free; readable over the whole window
  *   spans     64 bytes for the span or slab that starts or lies here; written under its owner's lock
- *   remotes   64 bytes that other threads write; a line of their own, untouched until one does
- *   chunks    8 bytes per 2 MiB: which pages are used, which were ever touched
+ *   remotes   16 bytes that other threads write; on lines of their own, untouched until one does
+ *   chunks    20 bytes per 2 MiB: which pages are used, which were ever touched
  *
  * Only words may be read for any page of the window. The others exist for pages below
  * window_limit(), that is for every page whose word is not 0, and for their neighbours.
@@ -28,12 +28,19 @@ _Static_assert(sizeof(void *) == 8, "hakmem is written for 64-bit address spaces
 #define PAGE_SHIFT 16
 #define PAGE_BYTES ((size_t)1 << PAGE_SHIFT)
 #define CHUNK_PAGES 32u /* 2 MiB: what a huge page covers */
-#define RECORD_BYTES 64
+#define SPAN_RECORD_BYTES 64
+#define REMOTE_RECORD_BYTES 16
 
-/* One bit per page of a 2 MiB chunk. Guarded by the span floor's lock. */
+/* What is known of a 2 MiB chunk: one bit per page, and what the kernel was advised. Guarded by the span floor's
+ * lock. */
 struct chunk {
-    uint32_t used;    /* handed out */
-    uint32_t touched; /* handed out since the kernel last gave it as zero */
+    uint32_t used;     /* handed out */
+    uint32_t touched;  /* handed out since the kernel last gave it as zero */
+    uint32_t returned; /* given back to the kernel after use, and not used since */
+    uint32_t moved;    /* mapped by a move: not of one mapping with its neighbours */
+    uint8_t zone;      /* an enum span_zone; settled before the span floor gets it */
+    uint8_t no_huge;   /* of the zone of huge pages, but the kernel was asked for none here */
+    uint8_t broken;    /* and the huge page that there was is broken */
 };
 
 struct window {
@@ -66,9 +73,11 @@ HAK_INLINE void page_word_set(size_t index, uint32_t word) {
     atomic_store_explicit(&window.words[index], word, memory_order_relaxed); /* as above */
 }
 
-HAK_INLINE void *page_span(size_t index) { return window.spans + index * RECORD_BYTES; }
+HAK_INLINE void *page_span(size_t index) { return window.spans + index * SPAN_RECORD_BYTES; }
 
-HAK_INLINE void *page_remote(size_t index) { return window.remotes + index * RECORD_BYTES; }
+HAK_INLINE void *page_remote(size_t index) { return window.remotes + index * REMOTE_RECORD_BYTES; }
+
+HAK_INLINE struct chunk *page_chunk(size_t index) { return &window.chunks[index / CHUNK_PAGES]; }
 
 /* A run of pages; PAGES is 0 where there is none. */
 struct page_run {

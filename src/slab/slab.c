@@ -6,8 +6,8 @@
 #include "os/os.h"
 #include "slab/bitmaps.h"
 
-_Static_assert(sizeof(struct slab) <= RECORD_BYTES, "a slab's record is one line");
-_Static_assert(sizeof(struct slab_remote) <= RECORD_BYTES, "so is its remote record");
+_Static_assert(sizeof(struct slab) <= SPAN_RECORD_BYTES, "a slab's record is one line");
+_Static_assert(sizeof(struct slab_remote) <= REMOTE_RECORD_BYTES, "a remote record is as long as the window says");
 
 #define CLASS_ROW(index, bytes, page_count, block_count, multiplier, shift)                          \
     [index] = {.block_bytes = bytes,                                                               \
@@ -29,16 +29,21 @@ static HAK_COLD _Noreturn void report_double_free(const void *block, uint32_t bl
 
 static unsigned words_of(const struct slab_class *class) { return (class->blocks + 63u) / 64; }
 
+/* relaxed: whoever looks for holes looks again. */
+HAK_INLINE void mark_changed(struct slab *slab) {
+    atomic_store_explicit(&slab->age, SLAB_CHANGED, memory_order_relaxed);
+}
+
 /* ---- life of a slab ----------------------------------------------------------------------------- */
 
-uint32_t slab_create(unsigned class) {
+uint32_t slab_create(unsigned class, bool dense) {
     const struct slab_class *shape = &slab_classes[class];
     uint64_t *bits = NULL;
     if (shape->blocks > 64) {
         bits = bitmap_take(words_of(shape));
         if (bits == NULL) return 0;
     }
-    uint32_t first = span_take(shape->pages, 1);
+    uint32_t first = span_take(shape->pages, 1, dense);
     if (first == 0) {
         if (bits != NULL) bitmap_give(bits, words_of(shape));
         return 0;
@@ -48,6 +53,7 @@ uint32_t slab_create(unsigned class) {
     slab->free = shape->blocks;
     slab->carved = 0;
     slab->low_word = 0;
+    mark_changed(slab);
     slab->inline_bits = 0;
     slab->bits = bits != NULL ? bits : &slab->inline_bits;
     for (uint32_t page = first; page < first + shape->pages; page++) span_at(page)->head = first;
@@ -109,7 +115,14 @@ uint32_t slab_take(uint32_t first, void **end, uint32_t want) {
     for (; left != 0; left--, block += block_bytes) *--end = block;
 
     slab->free -= taken;
+    mark_changed(slab);
     return taken;
+}
+
+bool slab_next_is_zero(uint32_t first) {
+    const struct slab *slab = slab_at(first);
+    bool from_bits = slab->free != slab_classes[slab->span.class].blocks - slab->carved;
+    return slab->span.zero && !from_bits;
 }
 
 /* The number of the block at OFFSET in a slab. When OFFSET is not a multiple of the block size, or lies outside
@@ -154,6 +167,7 @@ size_t slab_put(uint32_t first, void *const *blocks, size_t count) {
     words[word] = bits;
     slab->low_word = low_word;
     slab->free += (uint32_t)(at - blocks);
+    mark_changed(slab);
     return (size_t)(at - blocks);
 }
 
@@ -216,5 +230,6 @@ uint32_t slab_drain(uint32_t first) {
         if (word < slab->low_word) slab->low_word = word;
     }
     slab->free += drained;
+    mark_changed(slab);
     return drained;
 }

@@ -29,14 +29,22 @@ struct slab {
     uint64_t *bits;
     uint64_t inline_bits; /* serves slabs of at most 64 blocks */
     uint8_t bucket;       /* the owner's list that holds it */
+    _Atomic uint8_t age;  /* an enum slab_age */
     uint32_t low_word;    /* no bit is set below this word of bits */
+};
+
+/* What has become of a slab since whoever looks for holes came by. */
+enum slab_age {
+    SLAB_CHANGED,
+    SLAB_QUIET,    /* unchanged since the last visit */
+    SLAB_SEARCHED, /* and its holes were given back */
 };
 
 struct slab_remote {
     _Atomic uint32_t queued;
     _Atomic uint32_t inbox_next; /* written by whoever set queued */
-    _Atomic uint32_t later_next; /* of a large block whose free waits: large.c */
-    _Atomic uint64_t inline_bits; /* serves slabs of at most 64 blocks; others: bitmap_remote(bits) */
+    _Atomic uint64_t inline_bits; /* serves slabs of at most 64 blocks; others: bitmap_remote(bits). 0 in large blocks,
+                                   * or the next whose free waits: large.c */
 };
 
 /* What a class means, from base/size_classes.h. */
@@ -57,9 +65,9 @@ HAK_INLINE struct slab_remote *slab_remote_at(uint32_t first) { return page_remo
 /* First page of the slab that PAGE, whose word is not 0, belongs to. */
 HAK_INLINE uint32_t slab_head(size_t page) { return span_at(page)->head; }
 
-/* A slab for blocks of CLASS with every block free, or 0 when there is no memory. It has no owner yet, its
- * words are 0. May make system calls: call it without locks. */
-uint32_t slab_create(unsigned class);
+/* A slab for blocks of CLASS with every block free, or 0 when there is no memory. DENSE as in span_take. It has no
+ * owner yet, its words are 0. May make system calls: call it without locks. */
+uint32_t slab_create(unsigned class, bool dense);
 
 /* Names OWNER and writes WORD to each page. Under the locks of the owner before, if any, and the new one. */
 void slab_set_owner(uint32_t first, struct heap *owner, uint32_t word);
@@ -70,6 +78,9 @@ void slab_release(uint32_t first);
 /* Takes up to WANT free blocks, lowest address first, and stores them downward from END: the lowest
  * ends up nearest to END. Returns how many. Owner's lock. */
 uint32_t slab_take(uint32_t first, void **end, uint32_t want);
+
+/* Whether the block that slab_take would return first reads as zero. Owner's lock. */
+bool slab_next_is_zero(uint32_t first);
 
 /* Puts blocks back: the leading ones of BLOCKS, of which the first lies in this slab, as far as they do. Returns
  * how many these were. A block
@@ -82,5 +93,20 @@ size_t slab_put_remote(uint32_t first, void *const *blocks, size_t count);
 
 /* Moves what other threads gave back into bits; returns how many blocks. Owner's lock. */
 uint32_t slab_drain(uint32_t first);
+
+/* ---- holes (holes.c): kernel pages that no block in use or in a stack lies on ------------------------ */
+
+struct slab_hole {
+    char *start; /* whole kernel pages */
+    size_t bytes;
+    uint32_t block, blocks; /* the blocks that are held back meanwhile, as far as they were carved */
+    uint32_t carved;        /* as it was; UINT32_MAX: what was never carved is no part of the hole */
+};
+
+/* The next hole at or after block *FROM, whose blocks are then taken; false when there is none. Owner's lock. */
+bool slab_hole_take(uint32_t first, uint32_t *from, struct slab_hole *hole);
+
+/* Frees the blocks of a hole again. ZEROED: its pages were given back. Owner's lock. */
+void slab_hole_give(uint32_t first, const struct slab_hole *hole, bool zeroed);
 
 #endif

@@ -12,15 +12,20 @@ enum {
     LOOKED_AT = 8, /* spans of one bin: enough to find a good one, few enough for bounded work */
 };
 
-/* Spans with dirty pages, and spans that are known to be zero, each in bins of their own. */
+/* Spans with dirty pages, spans that are known to be zero, and spans that the kernel would not take back, each in
+ * bins of their own. */
+enum state { DIRTY, CLEAN, REFUSED, STATES };
+
 static struct set {
     uint32_t spans;
     uint32_t bins[BINS];
     uint64_t filled[BIN_WORDS]; /* a bit for each bin that is not empty */
-} dirty_spans, clean_spans, refused_spans;
+} sets[ZONES][STATES];
 
-static struct set *set_of(const struct span *span) {
-    return span->dirty == 0 ? &clean_spans : span->refused ? &refused_spans : &dirty_spans;
+static struct set *set_of(uint32_t first) {
+    const struct span *span = span_at(first);
+    enum state state = span->dirty == 0 ? CLEAN : span->refused ? REFUSED : DIRTY;
+    return &sets[page_chunk(first)->zone][state];
 }
 
 static unsigned bin_of(uint32_t pages) {
@@ -38,7 +43,7 @@ static void hang(uint32_t first, uint32_t pages, uint32_t dirty, bool refused) {
     span->dirty = dirty;
     span->refused = refused;
     span->prev = 0;
-    struct set *set = set_of(span);
+    struct set *set = set_of(first);
     span->next = set->bins[bin];
     if (span->next != 0) span_at(span->next)->prev = first;
     set->bins[bin] = first;
@@ -61,7 +66,7 @@ void bins_set_refused(uint32_t first) {
 
 void bins_remove(uint32_t first) {
     struct span *span = span_at(first);
-    struct set *set = set_of(span);
+    struct set *set = set_of(first);
     set->spans--;
     if (span->next != 0) span_at(span->next)->prev = span->prev;
     if (span->prev != 0) {
@@ -107,13 +112,28 @@ static uint32_t find_in(const struct set *set, uint32_t pages) {
     return 0;
 }
 
-uint32_t bins_find(uint32_t pages) {
-    uint32_t dirty = better_of(find_in(&dirty_spans, pages), find_in(&refused_spans, pages));
-    return better_of(dirty, find_in(&clean_spans, pages));
+static uint32_t find_dirty_in(enum span_zone zone, uint32_t pages) {
+    return better_of(find_in(&sets[zone][DIRTY], pages), find_in(&sets[zone][REFUSED], pages));
+}
+
+uint32_t bins_find(uint32_t pages, enum span_zone zone) {
+    enum span_zone other = zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN;
+    uint32_t own = better_of(find_dirty_in(zone, pages), find_in(&sets[zone][CLEAN], pages));
+    if (own != 0 && span_at(own)->dirty != 0) return own;
+    uint32_t dirty = find_dirty_in(other, pages);
+    if (dirty != 0) return dirty;
+    return own != 0 || zone == ZONE_PLAIN ? own : find_in(&sets[other][CLEAN], pages);
+}
+
+static int longest_bin(const struct set *set) {
+    for (unsigned word = BIN_WORDS; word-- > 0;)
+        if (set->filled[word] != 0) return (int)(word * 64 + highest_bit(set->filled[word]));
+    return -1;
 }
 
 uint32_t bins_find_dirty(void) {
-    for (unsigned word = BIN_WORDS; word-- > 0;)
-        if (dirty_spans.filled[word] != 0) return dirty_spans.bins[word * 64 + highest_bit(dirty_spans.filled[word])];
-    return 0;
+    const struct set *plain = &sets[ZONE_PLAIN][DIRTY], *huge = &sets[ZONE_HUGE][DIRTY];
+    int in_plain = longest_bin(plain), in_huge = longest_bin(huge);
+    if (in_plain < 0 && in_huge < 0) return 0;
+    return in_huge >= in_plain ? huge->bins[in_huge] : plain->bins[in_plain];
 }

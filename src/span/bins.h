@@ -1,5 +1,5 @@
 /* bins.h - free spans by length. Exact bins to 32 pages, then four to a doubling; dirty and clean
- * spans apart. The span lock is held by every caller. */
+ * spans apart, and so are the zones. The span lock is held by every caller. */
 #ifndef HAK_SPAN_BINS_H
 #define HAK_SPAN_BINS_H
 
@@ -12,9 +12,10 @@ void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty);
 /* Takes the free span at FIRST out of its bin. Its records still say that it is free. */
 void bins_remove(uint32_t first);
 
-/* The free span that should serve a request of PAGES pages: the shortest that fits; of equals one that is
- * dirty, then one in the fullest 2 MiB. 0 when none fits. */
-uint32_t bins_find(uint32_t pages);
+/* The free span that should serve a request of PAGES pages in ZONE: the shortest that fits; of equals one that is
+ * dirty, then one in the fullest 2 MiB. A dirty one of the other zone is better than a clean one. 0 when none fits:
+ * a clean one of huge pages does not serve a request for plain memory, of which it would bring in too much. */
+uint32_t bins_find(uint32_t pages, enum span_zone zone);
 
 /* A free span with dirty pages that the kernel has not refused, of the longest bin; 0 when there is none. */
 uint32_t bins_find_dirty(void);

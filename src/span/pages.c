@@ -14,19 +14,21 @@ struct share {
 static struct share share_at(uint32_t first, uint32_t end) {
     uint32_t within = first % CHUNK_PAGES;
     uint32_t pages = min_u32(end - first, CHUNK_PAGES - within);
-    return (struct share){&window.chunks[first / CHUNK_PAGES], bit_range(within, pages), pages};
+    return (struct share){page_chunk(first), bit_range(within, pages), pages};
 }
 
-uint32_t pages_mark_used(uint32_t first, uint32_t pages) {
-    uint32_t dirty = 0;
+struct pages_before pages_mark_used(uint32_t first, uint32_t pages) {
+    struct pages_before before = {0, 0};
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
-        dirty += count_bits(share.chunk->touched & share.mask);
+        before.dirty += count_bits(share.chunk->touched & share.mask);
+        before.returned += count_bits(share.chunk->returned & share.mask);
         share.chunk->used |= share.mask;
         share.chunk->touched |= share.mask;
+        share.chunk->returned &= ~share.mask;
         at += share.pages;
     }
-    return dirty;
+    return before;
 }
 
 void pages_mark_free(uint32_t first, uint32_t pages) {
@@ -37,10 +39,29 @@ void pages_mark_free(uint32_t first, uint32_t pages) {
     }
 }
 
-void pages_mark_zero(uint32_t first, uint32_t pages) {
+void pages_mark_returned(uint32_t first, uint32_t pages) {
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
         share.chunk->touched &= ~share.mask;
+        share.chunk->returned |= share.mask;
+        at += share.pages;
+    }
+}
+
+bool pages_any_moved(uint32_t first, uint32_t pages) {
+    uint32_t any = 0;
+    for (uint32_t at = first, end = first + pages; at < end;) {
+        struct share share = share_at(at, end);
+        any |= share.chunk->moved & share.mask;
+        at += share.pages;
+    }
+    return any != 0;
+}
+
+void pages_mark_moved(uint32_t first, uint32_t pages, bool moved) {
+    for (uint32_t at = first, end = first + pages; at < end;) {
+        struct share share = share_at(at, end);
+        share.chunk->moved = moved ? share.chunk->moved | share.mask : share.chunk->moved & ~share.mask;
         at += share.pages;
     }
 }
@@ -56,7 +77,7 @@ uint32_t pages_count_dirty(uint32_t first, uint32_t pages) {
 }
 
 unsigned pages_used_in_chunk(uint32_t page) {
-    return count_bits(window.chunks[page / CHUNK_PAGES].used);
+    return count_bits(page_chunk(page)->used);
 }
 
 uint32_t pages_next_dirty(uint32_t *first, uint32_t end) {

@@ -5,14 +5,24 @@
 
 #include "span/span.h"
 
-/* Marks PAGES pages from FIRST used, and with that touched. Returns how many were dirty before. */
-uint32_t pages_mark_used(uint32_t first, uint32_t pages);
+/* What a run of pages was before it was marked used. */
+struct pages_before {
+    uint32_t dirty;    /* pages not known to be zero */
+    uint32_t returned; /* pages given back to the kernel after an earlier use */
+};
+
+/* Marks PAGES pages from FIRST used, and with that touched. */
+struct pages_before pages_mark_used(uint32_t first, uint32_t pages);
 
 /* Marks them free. They stay dirty. */
 void pages_mark_free(uint32_t first, uint32_t pages);
 
-/* Marks them known to be zero. */
-void pages_mark_zero(uint32_t first, uint32_t pages);
+/* Marks them given back to the kernel: known to be zero. */
+void pages_mark_returned(uint32_t first, uint32_t pages);
+
+/* Whether some of them are mapped by a move; and marks that they are, or no longer are. */
+bool pages_any_moved(uint32_t first, uint32_t pages);
+void pages_mark_moved(uint32_t first, uint32_t pages, bool moved);
 
 /* How many of them are not known to be zero. */
 uint32_t pages_count_dirty(uint32_t first, uint32_t pages);

@@ -1,30 +1,25 @@
-/* span.c - taking, giving back and merging spans; decay. */
+/* span.c - taking, giving back, lengthening, shortening and moving spans. */
 #include "span/span.h"
 
 #include "ace/decay.h"
 #include "base/bits.h"
 #include "os/assert.h"
-#include "os/os.h"
 #include "span/bins.h"
 #include "span/pages.h"
+#include "span/state.h"
 
-/* Decay looks at the clock at most so often, and never bothers with less than KEPT_PAGES. */
-enum { OPERATIONS_PER_LOOK = 16, LEAST_TICK_MS = 20, KEPT_PAGES = 16, PURGE_PAGES_A_TICK = 512 };
+#include <string.h>
 
-static struct {
-    struct os_lock lock; /* guards everything of this floor */
-    struct span_settings settings;
-    struct span_counts counts;
-    uint64_t low_water_pages; /* fewest dirty pages since the last tick */
-    uint64_t tick_ms;
-    _Atomic uint32_t operations;
-} spans = {.settings = {.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}};
+struct span_state spans = {.settings = {.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}};
 
 void span_lock(void) { os_lock_take(&spans.lock); }
 void span_unlock(void) { os_lock_drop(&spans.lock); }
 void span_lock_reset(void) { os_lock_reset(&spans.lock); }
 
-void span_configure(const struct span_settings *settings) { spans.settings = *settings; }
+void span_configure(const struct span_settings *settings) {
+    spans.settings = *settings;
+    spans.counts.half_life_ms = settings->decay_half_life_ms;
+}
 
 void span_counts_read(struct span_counts *counts) {
     span_lock();
@@ -32,20 +27,29 @@ void span_counts_read(struct span_counts *counts) {
     span_unlock();
 }
 
+size_t span_end_page(void) {
+    span_lock();
+    size_t end = spans.end_page;
+    span_unlock();
+    return end;
+}
+
 /* ---- cutting and merging (lock held) ------------------------------------------------------------ */
 
-/* Inserts a run of free pages, DIRTY of them dirty, merged with the free spans on both sides. */
+static bool same_zone(uint32_t a, uint32_t b) { return page_chunk(a)->zone == page_chunk(b)->zone; }
+
+/* Inserts a run of free pages of one zone, DIRTY of them dirty, merged with the free spans on both sides. */
 static uint32_t insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
     const struct span *before = span_at(first - 1);
-    if (before->kind == SPAN_FREE || before->kind == SPAN_FREE_LAST) {
+    if ((before->kind == SPAN_FREE || before->kind == SPAN_FREE_LAST) && same_zone(first - 1, first)) {
         uint32_t head = before->kind == SPAN_FREE ? first - 1 : before->head;
         pages += span_at(head)->pages;
         dirty += span_at(head)->dirty;
         bins_remove(head);
         first = head;
     }
-    if (page_is_inside(first + pages) && span_at(first + pages)->kind == SPAN_FREE) {
-        uint32_t after = first + pages;
+    uint32_t after = first + pages;
+    if (page_is_inside(after) && span_at(after)->kind == SPAN_FREE && same_zone(after - 1, after)) {
         pages += span_at(after)->pages;
         dirty += span_at(after)->dirty;
         bins_remove(after);
@@ -61,20 +65,13 @@ static void label_used(uint32_t first, uint32_t pages) {
     span_at(first + pages - 1)->kind = SPAN_USED;
 }
 
-static void account_taken(uint32_t dirty, uint32_t pages) {
-    spans.counts.used_pages += pages;
-    spans.counts.dirty_pages -= dirty;
-    if (spans.counts.dirty_pages < spans.low_water_pages) spans.low_water_pages = spans.counts.dirty_pages;
-}
-
-/* Cuts PAGES pages at FIRST out of the free span at HEAD, which holds them. */
-static void carve(uint32_t head, uint32_t first, uint32_t pages) {
+void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
     uint32_t end = head + span_at(head)->pages;
     HAK_ASSERT(head <= first && first + pages <= end);
     uint32_t dirty_left = span_at(head)->dirty;
     bins_remove(head);
-    uint32_t dirty = pages_mark_used(first, pages);
-    dirty_left -= dirty;
+    struct pages_before before = pages_mark_used(first, pages);
+    dirty_left -= before.dirty;
     if (first != head) { /* only for alignments above a page, and for purging */
         uint32_t dirty_before = pages_count_dirty(head, first - head);
         bins_insert(head, first - head, dirty_before);
@@ -82,80 +79,138 @@ static void carve(uint32_t head, uint32_t first, uint32_t pages) {
     }
     if (first + pages != end) bins_insert(first + pages, end - (first + pages), dirty_left);
     label_used(first, pages);
-    span_at(first)->zero = dirty == 0;
-    account_taken(dirty, pages);
+    span_at(first)->zero = before.dirty == 0;
+    spans.counts.used_pages += pages;
+    spans.counts.dirty_pages -= before.dirty;
+    purge_note_taken(before.returned);
 }
 
-static uint32_t take_free(size_t pages, size_t align_pages) {
-    uint32_t head = bins_find((uint32_t)(pages + align_pages - 1));
+/* ROOM more pages than it takes are free behind it. */
+static uint32_t take_free(size_t pages, size_t align_pages, size_t room, enum span_zone zone) {
+    uint32_t head = bins_find((uint32_t)(pages + align_pages - 1 + room), zone);
     if (head == 0) return 0;
     /* Aligned as an address: the window's base is aligned to 2 MiB only. */
     uintptr_t address = (uintptr_t)page_address(head);
     uintptr_t aligned = round_up(address, align_pages * PAGE_BYTES);
     uint32_t first = head + (uint32_t)((aligned - address) / PAGE_BYTES);
-    carve(head, first, (uint32_t)pages);
+    span_carve(head, first, (uint32_t)pages);
     spans.counts.taken++;
     return first;
 }
 
-/* Returns the first page of the free span that the pages are now part of. */
-static uint32_t give_free(uint32_t first, uint32_t pages, uint32_t dirty) {
-    pages_mark_free(first, pages);
-    spans.counts.used_pages -= pages;
-    spans.counts.dirty_pages += dirty;
-    return insert_merged(first, pages, dirty);
+/* How many pages from FIRST on are of one zone. */
+static uint32_t pages_of_zone(uint32_t first, uint32_t pages) {
+    uint32_t end = first + pages, at = first;
+    while (at < end && same_zone(first, at)) at = at - at % CHUNK_PAGES + CHUNK_PAGES;
+    return min_u32(at, end) - first;
 }
 
-/* ---- the floor's services ----------------------------------------------------------------------- */
+uint32_t span_free(uint32_t first, uint32_t pages) {
+    pages_mark_free(first, pages);
+    uint32_t head = 0;
+    while (pages != 0) { /* a span that was lengthened may reach into the other zone */
+        uint32_t run = pages_of_zone(first, pages), dirty = pages_count_dirty(first, run);
+        spans.counts.used_pages -= run;
+        spans.counts.dirty_pages += dirty;
+        uint32_t part_of = insert_merged(first, run, dirty);
+        if (head == 0) head = part_of;
+        first += run;
+        pages -= run;
+    }
+    return head;
+}
+
+/* ---- taking and giving ---------------------------------------------------------------------------- */
 
 /* Brings fresh memory from the window; false when there is none. No lock held. */
-static bool add_fresh(size_t pages) {
+static bool add_fresh(size_t pages, enum span_zone zone) {
     struct page_run run = window_extend(pages);
     if (run.pages == 0) return false;
-    span_lock();
-    bool huge = spans.counts.used_pages + pages >= spans.settings.huge_from_pages;
-    span_unlock();
-    if (huge) os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
+    huge_settle(run, zone);
     span_lock();
     spans.counts.fresh_pages += run.pages;
+    spans.end_page = max_size(spans.end_page, run.first + run.pages);
     insert_merged((uint32_t)run.first, (uint32_t)run.pages, 0);
     span_unlock();
     return true;
 }
 
-uint32_t span_take(size_t pages, size_t align_pages) {
-    if (pages > window.pages || align_pages > window.pages) return 0;
+/* ROOM more pages should be free behind the span. */
+static uint32_t take(size_t pages, size_t align_pages, bool dense, size_t room) {
+    if (pages > window.pages || align_pages > window.pages || room > window.pages) return 0;
     for (;;) {
         span_lock();
-        uint32_t first = take_free(pages, align_pages);
+        enum span_zone zone = huge_zone_for(dense, (uint32_t)pages);
+        uint32_t first = take_free(pages, align_pages, room, zone);
+        if (first == 0 && room != 0) first = take_free(pages, align_pages, 0, zone);
         span_unlock();
+        if (first != 0) {
+            if (zone == ZONE_HUGE) huge_mend(first, (uint32_t)pages);
+            return first;
+        }
         /* Someone else may take what was brought: then bring more. */
-        if (first != 0 || !add_fresh(pages + align_pages - 1)) return first;
+        if (add_fresh(pages + align_pages - 1 + room, zone)) continue;
+        if (room != 0) {
+            room = 0;
+            continue;
+        }
+        span_lock();
+        first = take_free(pages, align_pages, 0, ZONE_HUGE); /* of which a plain request takes clean memory at last */
+        span_unlock();
+        return first;
     }
 }
+
+uint32_t span_take(size_t pages, size_t align_pages, bool dense) { return take(pages, align_pages, dense, 0); }
 
 void span_give(uint32_t first) {
     span_lock();
     HAK_ASSERT(span_at(first)->kind == SPAN_USED);
     spans.counts.given++;
-    give_free(first, span_at(first)->pages, span_at(first)->pages);
+    span_free(first, span_at(first)->pages);
     span_unlock();
+}
+
+/* ---- changing the length -------------------------------------------------------------------------- */
+
+/* Lengthens the span into what is free behind it. Returns how many pages are missing; 0: it is done. */
+static size_t extend_into_free(uint32_t first, size_t pages) {
+    struct span *span = span_at(first);
+    span_lock();
+    size_t missing = pages - span->pages;
+    for (;;) { /* behind a free span there may be another, of the other zone */
+        uint32_t after = first + span->pages;
+        bool at_end = after == spans.end_page;
+        bool is_free = !at_end && page_is_inside(after) && span_at(after)->kind == SPAN_FREE;
+        if (missing == 0) break;
+        if (!is_free) {
+            if (!at_end) missing = SIZE_MAX;
+            break;
+        }
+        uint32_t more = min_u32((uint32_t)missing, span_at(after)->pages);
+        span_carve(after, after, more);
+        label_used(first, span->pages + more);
+        missing -= more;
+    }
+    span_unlock();
+    return missing;
 }
 
 bool span_extend(uint32_t first, size_t pages) {
     struct span *span = span_at(first);
+    uint32_t before = span->pages;
     if (pages > window.pages) return false;
-    bool done = false;
-    span_lock();
-    uint32_t after = first + span->pages;
-    uint32_t more = (uint32_t)pages - span->pages;
-    if (page_is_inside(after) && span_at(after)->kind == SPAN_FREE && span_at(after)->pages >= more) {
-        carve(after, after, more);
-        label_used(first, (uint32_t)pages);
-        done = true;
+    for (;;) {
+        size_t missing = extend_into_free(first, pages);
+        if (missing == 0) return true;
+        if (missing == SIZE_MAX) break; /* someone lies in the way */
+        span_lock();
+        enum span_zone zone = huge_zone_for(true, (uint32_t)missing);
+        span_unlock();
+        if (!add_fresh(missing, zone)) break;
     }
-    span_unlock();
-    return done;
+    if (span->pages != before) span_trim(first, before);
+    return false;
 }
 
 void span_trim(uint32_t first, size_t pages) {
@@ -164,61 +219,75 @@ void span_trim(uint32_t first, size_t pages) {
     uint32_t surplus = span->pages - (uint32_t)pages;
     if (surplus != 0) {
         label_used(first, (uint32_t)pages);
-        give_free(first + (uint32_t)pages, surplus, surplus);
+        label_used(first + (uint32_t)pages, surplus);
+        span_free(first + (uint32_t)pages, surplus);
     }
     span_unlock();
 }
 
-/* ---- decay -------------------------------------------------------------------------------------- */
+/* ---- moving --------------------------------------------------------------------------------------- */
 
-/* Gives one run of at most LIMIT dirty free pages back. The run is a used span while the kernel works on it, so nobody
- * takes or merges it. Returns its length; 0 when there is none, or the kernel refused. */
-static uint32_t purge_one(uint32_t limit) {
+enum {
+    COPY_PIECE_BYTES = 2 << 20,
+    MOVED_RUNS = 256, /* mappings that moves may leave */
+};
+
+/* The contents of FROM are nobody's any more, and read as zero. */
+static void give_returned(uint32_t from, bool returned) {
     span_lock();
-    uint32_t head = bins_find_dirty(), first = head, run = 0;
-    if (head != 0) run = min_u32(pages_next_dirty(&first, head + span_at(head)->pages), limit);
-    if (run != 0) carve(head, first, run);
+    if (returned) pages_mark_returned(from, span_at(from)->pages);
+    spans.counts.given++;
+    span_free(from, span_at(from)->pages);
     span_unlock();
-    if (run == 0) return 0;
-
-    bool zeroed = os_purge(page_address(first), run * PAGE_BYTES);
-
-    span_lock();
-    if (zeroed) pages_mark_zero(first, run);
-    uint32_t free_span = give_free(first, run, zeroed ? 0 : run);
-    if (!zeroed) bins_set_refused(free_span);
-    span_unlock();
-    return zeroed ? run : 0;
 }
 
-/* How many pages are due now. Starts the next period. */
-static uint64_t pages_due(void) {
-    uint64_t due = 0;
-    uint64_t now_ms = os_clock_ms();
+/* One mapping can be moved, and only so many are. */
+static bool may_move(uint32_t from) {
     span_lock();
-    uint64_t elapsed_ms = now_ms - spans.tick_ms;
-    if (spans.tick_ms == 0 || now_ms < spans.tick_ms) {
-        spans.tick_ms = now_ms;
-    } else if (elapsed_ms >= LEAST_TICK_MS && elapsed_ms >= spans.settings.decay_half_life_ms / 8) {
-        due = ace_decay_pages(spans.low_water_pages, elapsed_ms, spans.settings.decay_half_life_ms);
-        spans.tick_ms = now_ms;
-        spans.low_water_pages = spans.counts.dirty_pages;
-        if (spans.counts.dirty_pages <= KEPT_PAGES) due = 0;
-    }
+    bool may = spans.moved_runs < MOVED_RUNS && !pages_any_moved(from, span_at(from)->pages);
     span_unlock();
-    return due;
+    return may;
 }
 
-void span_decay(void) {
-    if (spans.settings.decay_half_life_ms == ACE_NEVER) return;
-    /* relaxed: only paces the looks at the clock. */
-    uint32_t operations = atomic_fetch_add_explicit(&spans.operations, 1, memory_order_relaxed);
-    if (operations % OPERATIONS_PER_LOOK != 0) return;
-    uint64_t due = pages_due();
-    due = min_size(due, PURGE_PAGES_A_TICK);
-    while (due != 0) {
-        uint32_t purged = purge_one((uint32_t)due);
-        if (purged == 0) return;
-        due -= min_size(due, purged);
+static enum os_moved move_tables(uint32_t from, uint32_t to) {
+    uint32_t pages = span_at(from)->pages;
+    if (!may_move(from)) return OS_NOT_MOVED;
+    enum os_moved moved = os_move(page_address(from), page_address(to), pages * PAGE_BYTES);
+    span_lock();
+    if (moved == OS_MOVED) {
+        pages_mark_moved(to, pages, true);
+        spans.moved_runs++;
+        spans.counts.moves++;
     }
+    span_unlock();
+    return moved;
+}
+
+/* Copies piece by piece; each piece goes back to the kernel once it is copied. False: some would not go. */
+static bool copy_and_return(uint32_t from, uint32_t to) {
+    char *source = page_address(from), *target = page_address(to);
+    size_t bytes = span_at(from)->pages * PAGE_BYTES;
+    bool returned = true;
+    for (size_t at = 0; at < bytes; at += COPY_PIECE_BYTES) {
+        size_t piece = min_size(bytes - at, COPY_PIECE_BYTES);
+        memcpy(target + at, source + at, piece);
+        returned &= os_purge(source + at, piece);
+    }
+    span_lock();
+    spans.counts.copies++;
+    span_unlock();
+    return returned;
+}
+
+uint32_t span_move(uint32_t from, size_t pages) {
+    uint32_t to = take(pages, 1, true, pages / 2);
+    if (to == 0) return 0;
+    bool returned = true;
+    switch (move_tables(from, to)) {
+    case OS_MOVED: break;
+    case OS_NOT_MOVED: returned = copy_and_return(from, to); break;
+    case OS_MOVE_LOST: return 0; /* TO stays a used span for ever: nothing lies there */
+    }
+    give_returned(from, returned);
+    return to;
 }

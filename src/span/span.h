@@ -1,11 +1,12 @@
-/* span.h - runs of 64 KiB pages: taken, given back, merged with their neighbours, and returned to the
- * kernel when nobody wanted them for a while.
+/* span.h - runs of 64 KiB pages: taken, given back, merged with their neighbours, lengthened, moved, and returned to
+ * the kernel when nobody wanted them for a while.
  *
  * Each page of the window belongs to exactly one span, used or free. The records of a span's first and
  * last page say so; records between them may be stale. Free spans hang in bins by length.
  *
  * All of it is guarded by one lock, a leaf: it is never held across a system call, and nothing else is
- * taken under it. */
+ * taken under it. Whoever gives memory back holds another, the purging lock, which comes before all locks of this and
+ * the higher floors: it is held across the system calls. */
 #ifndef HAK_SPAN_SPAN_H
 #define HAK_SPAN_SPAN_H
 
@@ -26,7 +27,7 @@ struct span {
     uint8_t class; /* of a slab's blocks; written by the slab floor, like head in slabs */
     uint8_t bin;   /* of a free span */
     union {
-        uint8_t zero;    /* of a span just taken: it reads as zero */
+        uint8_t zero;    /* of a span just taken: it reads as zero; the slab floor keeps it up */
         uint8_t refused; /* of a free span: the kernel would not take it back */
     };
     uint32_t pages;
@@ -38,37 +39,73 @@ struct span {
 
 HAK_INLINE struct span *span_at(size_t page) { return page_span(page); }
 
+/* Where huge pages are asked for: huge.c. */
+enum span_zone { ZONE_PLAIN, ZONE_HUGE, ZONES };
+
 struct span_settings {
     uint64_t decay_half_life_ms; /* 0: give back at once; ACE_NEVER: keep */
-    uint64_t huge_from_pages;    /* ask for huge pages once so many pages are in use */
+    uint64_t huge_from_pages;    /* ask for huge pages once so many pages are in use; UINT64_MAX: never */
 };
 
 /* Called once at start. */
 void span_configure(const struct span_settings *settings);
 
-/* A used span of PAGES pages whose first is a multiple of ALIGN_PAGES, a power of two.
- * Returns its first page, or 0 when there is no memory. May make system calls: call it without locks. */
-uint32_t span_take(size_t pages, size_t align_pages);
+/* A used span of PAGES pages whose first is a multiple of ALIGN_PAGES, a power of two. DENSE: it will be filled, so
+ * huge pages suit it. Returns its first page, or 0 when there is no memory. May make system calls: call it without
+ * locks. */
+uint32_t span_take(size_t pages, size_t align_pages, bool dense);
 
 /* Gives back the used span that starts at FIRST. No system calls: may be called under a heap's lock. */
 void span_give(uint32_t first);
 
-/* Lengthens the used span at FIRST to PAGES pages by taking from a free neighbour; false if it cannot. */
+/* Lengthens the used span at FIRST to PAGES pages, of which there is a free neighbour, or fresh memory behind it;
+ * false if it cannot. May make system calls. */
 bool span_extend(uint32_t first, size_t pages);
 
 /* Shortens the used span at FIRST to PAGES pages, at least one. */
 void span_trim(uint32_t first, size_t pages);
 
-/* Returns to the kernel what has been free for long enough. Makes system calls: call it without
- * locks. Cheap when nothing is due. */
-void span_decay(void);
+/* Moves what the span at FROM holds to a new span of PAGES pages, more than it has, with room behind it where that
+ * can be had, and gives the old one back. The contents move with their page tables, or are copied in pieces each of
+ * which is given back before the next: never are there twice as much. Returns the new span; 0 when there is no memory,
+ * and the old one stays. Makes system calls. */
+uint32_t span_move(uint32_t from, size_t pages);
+
+/* ---- giving back to the kernel (purge.c). The purging lock is held, and no other. ------------------------ */
+
+bool span_purging_try(void);
+void span_purging_lock(void);
+void span_purging_unlock(void);
+void span_purging_reset(void); /* in the child of a fork */
+
+/* Returns what has been free for long enough, at most MOST_PAGES. */
+void span_decay(uint64_t most_pages);
+
+/* Returns everything that is free. */
+void span_purge_all(void);
+
+/* Gives BYTES bytes at ADDRESS back, whole kernel pages of one used span. True when they now read as zero. */
+bool span_purge_part(void *address, size_t bytes);
+
+/* Dirty pages that decay has still to do with. Any locks. */
+uint64_t span_dirty_left(void);
+
+/* Beyond the last page that this floor was ever given. Any locks. */
+size_t span_end_page(void);
 
 struct span_counts {
     uint64_t used_pages;
-    uint64_t dirty_pages; /* free and not given back */
-    uint64_t fresh_pages; /* asked of the window so far */
-    uint64_t taken;       /* spans, in all */
+    uint64_t dirty_pages;    /* free and not given back */
+    uint64_t fresh_pages;    /* asked of the window so far */
+    uint64_t huge_pages;     /* of these, with huge pages */
+    uint64_t taken;          /* spans, in all */
     uint64_t given;
+    uint64_t returned_pages; /* given back to the kernel, in all */
+    uint64_t retaken_pages;  /* of these, used again later: each costs faults */
+    uint64_t part_bytes;     /* given back inside used spans, in all */
+    uint64_t moves;          /* spans moved by their page tables, in all */
+    uint64_t copies;         /* and by copying */
+    uint64_t half_life_ms;   /* now */
 };
 void span_counts_read(struct span_counts *counts);
 

@@ -2,6 +2,8 @@
  * paths, so blocks in use are known up to what the threads' stacks hold. */
 #include "watch/stats.h"
 
+#include "ace/decay.h"
+#include "heap/purger.h"
 #include "heap/registry.h"
 #include "os/os.h"
 #include "region/books.h"
@@ -18,7 +20,8 @@ struct class_sum {
 struct sum {
     struct class_sum classes[SIZE_CLASSES];
     uint32_t live_heaps, heaps;
-    uint64_t remote_waiting;
+    uint64_t remote_waiting, remote_bytes;
+    uint64_t stack_bytes, stack_bytes_most; /* in all, and of the one thread with the most */
 };
 
 /* Blocks that are out of their slab: in use, or cached by some thread. Heap's lock held. */
@@ -37,6 +40,9 @@ static void add_heap(struct heap *heap, void *context) {
     sum->heaps++;
     sum->live_heaps += live;
     sum->remote_waiting += atomic_load_explicit(&heap->remote_count, memory_order_relaxed);
+    sum->remote_bytes += atomic_load_explicit(&heap->remote_bytes, memory_order_relaxed);
+    if (live) sum->stack_bytes += heap->depth_bytes;
+    if (live && heap->depth_bytes > sum->stack_bytes_most) sum->stack_bytes_most = heap->depth_bytes;
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         const struct bin *bin = &heap->bins[class];
         struct class_sum *into = &sum->classes[class];
@@ -83,12 +89,29 @@ static bool print_kernel(int fd) {
     return done;
 }
 
+static bool print_decay(int fd, uint64_t half_life_ms) {
+    if (half_life_ms == ACE_NEVER) return os_print(fd, "  decay           never\n");
+    return os_print(fd, "  decay           half-life %llu ms; purge thread %s, started %llu times\n",
+                    (unsigned long long)half_life_ms, purger_is_running() ? "running" : "not running",
+                    (unsigned long long)purger_starts());
+}
+
 static bool print_spans(int fd, const struct sum *sum) {
     struct span_counts counts;
     span_counts_read(&counts);
     return os_print(fd, "  spans           used %llu KiB, free and dirty %llu KiB, taken %llu, given back %llu\n",
                     kib(counts.used_pages * PAGE_BYTES), kib(counts.dirty_pages * PAGE_BYTES),
                     (unsigned long long)counts.taken, (unsigned long long)counts.given) &&
+           os_print(fd, "  moved           %llu spans by their page tables, %llu by copying\n",
+                    (unsigned long long)counts.moves, (unsigned long long)counts.copies) &&
+           os_print(fd, "  to the kernel   free spans %llu KiB, of these used again %llu KiB; inside slabs %llu KiB\n",
+                    kib(counts.returned_pages * PAGE_BYTES), kib(counts.retaken_pages * PAGE_BYTES),
+                    kib(counts.part_bytes)) &&
+           print_decay(fd, counts.half_life_ms) &&
+           os_print(fd, "  huge pages      asked for in %llu KiB of %llu KiB\n", kib(counts.huge_pages * PAGE_BYTES),
+                    kib(counts.fresh_pages * PAGE_BYTES)) &&
+           os_print(fd, "  thread stacks   hide at most %llu KiB, %llu KiB of one thread; on the way to other heaps %llu KiB\n",
+                    kib(sum->stack_bytes), kib(sum->stack_bytes_most), kib(sum->remote_bytes)) &&
            os_print(fd, "  books           %llu KiB\n", kib(books_bytes())) &&
            os_print(fd, "  heaps           %u, of living threads %u; blocks on the way to other heaps %llu\n",
                     sum->heaps - 1, sum->live_heaps, (unsigned long long)sum->remote_waiting);

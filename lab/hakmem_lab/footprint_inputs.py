@@ -1,0 +1,240 @@
+"""The programs whose memory is compared, and what they work on: made anew for each study from its seed.
+
+Each is a command, run under bench/peak_memory; the largest of its processes is the one that counts, and must be
+the one that is meant. Everything a program does is decided by its input, so that every allocator serves the same
+requests.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem_lab.cells import SEED_PLACE
+from hakmem_lab.errors import LabError
+
+INPUTS_PLACE = "{inputs}"
+BENCH_PLACE = "{bench}"
+"""Inside an argument: the folder of the inputs, and that of the programs of bench/."""
+
+PEAK = "peak_rss_kib"
+AT_EXIT = "rss_kib"
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    command: tuple[str, ...]
+    process: str
+    """The process that must turn out to be the largest."""
+    tools: tuple[str, ...] = ()
+    """Commands that must be installed."""
+    at_exit: bool = False
+    """What it holds when it exits is a row of its own."""
+
+    def filled(self, inputs: Path, bench: Path, seed: int) -> list[str]:
+        places = {INPUTS_PLACE: str(inputs), BENCH_PLACE: str(bench), SEED_PLACE: str(seed)}
+        return [_fill(argument, places) for argument in self.command]
+
+
+def _fill(argument: str, places: dict[str, str]) -> str:
+    for place, text in places.items():
+        argument = argument.replace(place, text)
+    return argument
+
+
+def _python(name: str, items: int) -> Program:
+    environment = ("env", "PYTHONMALLOC=malloc", "PYTHONHASHSEED=0")
+    script = (f"{INPUTS_PLACE}/objects.py", str(items), SEED_PLACE)
+    return Program(name, (*environment, "python3", "-I", *script), "python3", ("python3",))
+
+
+def _git(name: str, *arguments: str) -> Program:
+    return Program(name, ("git", "-C", f"{INPUTS_PLACE}/repository", *arguments), "git", ("git",))
+
+
+def _random_mix(slots: int) -> Program:
+    arguments = ("2000000", str(slots), SEED_PLACE, "16", "1024")
+    return Program(f"random mix, {slots} slots", (f"{BENCH_PLACE}/random_mixed", *arguments), "random_mixed")
+
+
+PROGRAMS = (
+    _python("python3, large", 300_000),
+    _python("python3, small", 20_000),
+    Program(
+        "g++",
+        ("g++", "-std=c++17", "-O1", "-S", "-o", f"{INPUTS_PLACE}/out.s", f"{INPUTS_PLACE}/heavy.cpp"),
+        "cc1plus",
+        ("g++",),
+    ),
+    _git("git repack", "repack", "-a", "-d", "-f", "-q", "--window=50", "--depth=50"),
+    _git("git log -p", "log", "-p", "--stat"),
+    Program(
+        "sqlite3",
+        ("sqlite3", "-batch", "-init", "/dev/null", ":memory:", f".read '{INPUTS_PLACE}/database.sql'"),
+        "sqlite3",
+        ("sqlite3",),
+    ),
+    Program(
+        "redis-server",
+        ("sh", f"{INPUTS_PLACE}/redis.sh", f"{INPUTS_PLACE}/redis.commands"),
+        "redis-server",
+        ("redis-server", "redis-cli"),
+        at_exit=True,
+    ),
+    _random_mix(256),
+    _random_mix(8192),
+)
+
+
+def programs_chosen(words: list[str]) -> list[Program]:
+    chosen = [one for one in PROGRAMS if not words or any(word.lower() in one.name.lower() for word in words)]
+    if not chosen:
+        names = "; ".join(one.name for one in PROGRAMS)
+        raise LabError(f"no program is named like '{', '.join(words)}'; there are: {names}")
+    return chosen
+
+
+# ---- inputs -----------------------------------------------------------------------------------------------
+
+OBJECTS = """\
+import random
+import sys
+
+count, seed = int(sys.argv[1]), int(sys.argv[2])
+rng = random.Random(seed)
+
+
+def record(number):
+    words = ["%x" % rng.getrandbits(40) for _ in range(rng.randrange(1, 5))]
+    return {"id": number, "name": "n" * rng.randrange(4, 80), "words": words, "at": float(number)}
+
+
+records = {"key-%d" % number: record(number) for number in range(count)}
+for key in rng.sample(sorted(records), count // 2):
+    del records[key]
+records.update(("new-%d" % number, [record(number)]) for number in range(count // 3))
+assert len(sorted(records, key=lambda key: key[::-1])) == count - count // 2 + count // 3
+"""
+
+HEAVY = """\
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <regex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+template <int N> struct Table {
+    std::map<std::string, std::vector<std::function<int(int)>>> map;
+    int run(const std::string &text) {
+        static const std::regex word("([a-z]+)-([0-9]{1,4})");
+        std::smatch match;
+        if (std::regex_search(text, match, word)) map[match[1]].push_back([](int value) { return value * N; });
+        int sum = N;
+        for (auto &[key, calls] : map)
+            for (auto &call : calls) sum += call(static_cast<int>(key.size()));
+        return sum;
+    }
+};
+template <int N> int all(const std::string &text) {
+    if constexpr (N == 0) return 0;
+    else return Table<N>().run(text) + all<N - 1>(text);
+}
+int main(int argc, char **argv) {
+    std::cout << all<24>(argc > 1 ? argv[1] : "some-12") << std::endl;
+}
+"""
+
+DATABASE = """\
+CREATE TABLE item (id INTEGER PRIMARY KEY, number INTEGER, name TEXT, body TEXT);
+WITH RECURSIVE row(n, r) AS (
+  SELECT 1, {seed} UNION ALL SELECT n + 1, (r * 1103515245 + 12345) % 2147483648 FROM row WHERE n < 150000)
+INSERT INTO item SELECT n, r % 100000, printf('name-%d', r), printf('%.*c', 20 + r % 400, 'x') FROM row;
+CREATE INDEX item_name ON item (name);
+CREATE INDEX item_number ON item (number, name);
+SELECT count(*), sum(length(body)) FROM item WHERE number BETWEEN 1000 AND 5000;
+SELECT number % 1000 AS class, group_concat(name) FROM item GROUP BY class ORDER BY class LIMIT 1;
+DELETE FROM item WHERE id % 3 = 0;
+UPDATE item SET body = body || body WHERE id % 7 = 0;
+SELECT count(DISTINCT a.number) FROM item AS a JOIN item AS b ON a.name = b.name;
+"""
+
+REDIS = """\
+# The server and its client both run on the allocator; the server is by far the larger.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+redis-server --port 0 --unixsocket "$folder/s" --dir "$folder" --save "" --appendonly no >"$folder/log" 2>&1 &
+server=$!
+tries=0
+until redis-cli -s "$folder/s" ping >"$folder/pong" 2>&1; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 200 ] || { tail -n 1 "$folder/log" >&2; exit 1; }
+    sleep 0.05
+done
+redis-cli -s "$folder/s" --pipe <"$1" >"$folder/reply" || { tail -n 1 "$folder/reply" >&2; exit 1; }
+sleep 1
+redis-cli -s "$folder/s" shutdown nosave
+wait "$server"
+"""
+
+
+def inputs_make(folder: Path, seed: int) -> None:
+    """All inputs into an empty FOLDER, except the repository, which git has to make."""
+    folder.mkdir()
+    rng = random.Random(seed)
+    (folder / "objects.py").write_text(OBJECTS)
+    (folder / "heavy.cpp").write_text(HEAVY)
+    (folder / "database.sql").write_text(DATABASE.replace("{seed}", str(rng.randrange(1 << 31))))
+    (folder / "redis.sh").write_text(REDIS)
+    (folder / "redis.commands").write_bytes(redis_commands(rng, keys=120_000))
+
+
+def redis_commands(rng: random.Random, keys: int) -> bytes:
+    """Values of 16 B to 2 KiB under many keys; then every other key goes and values of other sizes come."""
+    filler = b"v" * 2048
+
+    def size() -> int:
+        return int(16 * 128 ** rng.random())
+
+    def command(*words: bytes) -> bytes:
+        return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+
+    parts = [command(b"SET", b"key:%d" % number, filler[: size()]) for number in range(keys)]
+    gone = rng.sample(range(keys), keys // 2)
+    parts += [command(b"DEL", b"key:%d" % number) for number in gone]
+    parts += [command(b"SET", b"new:%d" % number, filler[: size() // 2 + 16]) for number in range(keys // 2)]
+    parts += [
+        command(b"HSET", b"hash:%d" % (number % 2000), b"field:%d" % number, filler[: number % 100 + 1])
+        for number in range(keys // 2)
+    ]
+    return b"".join(parts)
+
+
+def repository_stream(rng: random.Random, commits: int = 400, files: int = 60) -> bytes:
+    """What `git fast-import` reads: files of some hundred lines, of which each commit changes a few."""
+    words = [f"{rng.getrandbits(48):x}" for _ in range(5000)]
+
+    def line() -> str:
+        return " ".join(rng.choice(words) for _ in range(rng.randrange(2, 12)))
+
+    contents = [[line() for _ in range(rng.randrange(50, 1500))] for _ in range(files)]
+    parts: list[bytes] = []
+    for number in range(commits):
+        head = f"commit refs/heads/main\nmark :{number + 1}\n"
+        who = f"committer Some One <some@one> {1_600_000_000 + 3600 * number} +0000\n"
+        message = f"Change {number}\n"
+        parts.append(f"{head}{who}data {len(message)}\n{message}".encode())
+        if number:
+            parts.append(f"from :{number}\n".encode())
+        for index in range(files) if number == 0 else rng.sample(range(files), 4):
+            lines = contents[index]
+            for _ in range(rng.randrange(1, 20)):
+                lines[rng.randrange(len(lines))] = line()
+            data = "\n".join(lines).encode()
+            parts.append(f"M 100644 inline file-{index}.txt\ndata {len(data)}\n".encode() + data + b"\n")
+    return b"".join(parts)

@@ -1,0 +1,29 @@
+/* footprint.c - two numbers. relaxed throughout: each is an estimate, and decides only when to look. */
+#include "heap/footprint.h"
+
+#include <stdatomic.h>
+
+static _Atomic int64_t in_use, peak;
+
+static int64_t get(const _Atomic int64_t *number) { return atomic_load_explicit(number, memory_order_relaxed); }
+
+static void set(_Atomic int64_t *number, int64_t value) { atomic_store_explicit(number, value, memory_order_relaxed); }
+
+void footprint_add(int64_t bytes) {
+    int64_t now = atomic_fetch_add_explicit(&in_use, bytes, memory_order_relaxed) + bytes;
+    if (now > get(&peak)) set(&peak, now);
+}
+
+void footprint_returned(uint64_t bytes) {
+    int64_t lower = get(&peak) - (int64_t)bytes, now = get(&in_use);
+    set(&peak, lower > now ? lower : now);
+}
+
+void footprint_settled(void) { set(&peak, get(&in_use)); }
+
+uint64_t footprint_in_use(void) { return get(&in_use) > 0 ? (uint64_t)get(&in_use) : 0; }
+
+uint64_t footprint_returnable(void) {
+    int64_t above = get(&peak) - get(&in_use);
+    return above > 0 ? (uint64_t)above : 0;
+}

@@ -1,0 +1,134 @@
+/* purger.c - the looks of slow paths, and the life of the purge thread. */
+#include "heap/purger.h"
+
+#include "ace/decay.h"
+#include "heap/enter.h"
+#include "heap/footprint.h"
+#include "heap/purge.h"
+#include "heap/registry.h"
+
+#define NAME "hakmem-purge"
+
+enum {
+    LOOK_MS = 50,          /* between looks that do something */
+    TICK_MS = 50,          /* between steps of the thread */
+    QUIET_TICKS = 12,      /* with nothing left: then it ends */
+    ASLEEP_MS = 1000,      /* without a look: the process slept */
+    RETRY_MS = 10 * 1000,  /* after a thread was refused */
+};
+
+/* How much must be worth giving back before a thread is started. A process of one thread becomes another kind of
+ * process by it: more must be at stake. */
+#define MARK_BYTES HAK_MIB(1)
+#define MARK_ALONE_BYTES HAK_MIB(32)
+
+static struct {
+    bool off; /* nothing is ever given back */
+    bool allowed;
+    _Atomic bool running;
+    _Atomic uint64_t look_ms, retry_ms, starts;
+} purger;
+
+void purger_configure(uint64_t half_life_ms, bool allowed) {
+    purger.off = half_life_ms == ACE_NEVER;
+    purger.allowed = allowed;
+}
+
+void purger_forget(void) { atomic_store_explicit(&purger.running, false, memory_order_relaxed); }
+
+bool purger_is_running(void) { return atomic_load_explicit(&purger.running, memory_order_relaxed); }
+
+uint64_t purger_starts(void) { return atomic_load_explicit(&purger.starts, memory_order_relaxed); }
+
+static bool is_alone(void) { return registry_live() <= 1; }
+
+static uint64_t mark_bytes(void) { return is_alone() ? MARK_ALONE_BYTES : MARK_BYTES; }
+
+/* ---- the thread -------------------------------------------------------------------------------------- */
+
+static bool step(enum purge_pace pace) {
+    span_purging_lock();
+    bool left = purge_step(pace);
+    span_purging_unlock();
+    return left;
+}
+
+/* In a process of one thread it does not stay for a little: slow paths see to it, or it goes at once. */
+static bool is_too_little(void) {
+    if (!is_alone() || footprint_returnable() >= MARK_ALONE_BYTES) return false;
+    if (!purge_saw_work()) step(PURGE_ALL);
+    return true;
+}
+
+/* False when there is more to do, after all. */
+static bool end(void) {
+    atomic_store_explicit(&purger.running, false, memory_order_seq_cst);
+    if (footprint_returnable() < mark_bytes()) return true;
+    return atomic_exchange_explicit(&purger.running, true, memory_order_seq_cst); /* another was started */
+}
+
+static void *run(void *unused) {
+    thread_forgo_heap();
+    unsigned quiet_ticks = 0;
+    do {
+        os_sleep_ms(TICK_MS);
+        quiet_ticks = step(PURGE_DUE) ? 0 : quiet_ticks + 1;
+    } while ((quiet_ticks < QUIET_TICKS && !is_too_little()) || !end());
+    return unused;
+}
+
+/* Not from here when libc is in the middle of something. */
+static bool try_to_start(const void *caller, uint64_t now_ms) {
+    if (!purger.allowed || now_ms < atomic_load_explicit(&purger.retry_ms, memory_order_relaxed)) return false;
+    if (caller != NULL && os_is_libc(caller)) return false;
+    if (atomic_exchange_explicit(&purger.running, true, memory_order_seq_cst)) return true;
+    if (os_thread_start(run, NAME)) {
+        atomic_fetch_add_explicit(&purger.starts, 1, memory_order_relaxed); /* a statistic */
+        return true;
+    }
+    atomic_store_explicit(&purger.retry_ms, now_ms + RETRY_MS, memory_order_relaxed);
+    purger_forget();
+    return false;
+}
+
+/* ---- the looks of slow paths --------------------------------------------------------------------------- */
+
+/* What this thread has not yet told, and what its stacks hold too much. */
+static void settle_heap(struct heap *heap) {
+    os_lock_take(&heap->lock);
+    footprint_add(heap->in_use_change);
+    heap->in_use_change = 0;
+    stack_fit_budget(heap);
+    os_lock_drop(&heap->lock);
+}
+
+/* Milliseconds since the last look that did something; 0: too soon for another. */
+static uint64_t ms_since_look(uint64_t now_ms) {
+    /* relaxed: two threads may both look. */
+    uint64_t last_ms = atomic_load_explicit(&purger.look_ms, memory_order_relaxed);
+    if (now_ms - last_ms < LOOK_MS) return 0;
+    atomic_store_explicit(&purger.look_ms, now_ms, memory_order_relaxed);
+    return now_ms - last_ms;
+}
+
+/* Without a thread, a process that slept makes up for it: what was free all the time goes at once. */
+static void give_in_passing(uint64_t asleep_ms) {
+    bool much = footprint_returnable() >= mark_bytes();
+    if (!span_purging_try()) return;
+    purge_step(much && asleep_ms >= ASLEEP_MS ? PURGE_ALL : PURGE_SHORT);
+    span_purging_unlock();
+}
+
+HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
+    if (!slow_enter()) return;
+    settle_heap(heap);
+    slow_leave();
+    if (purger.off || purger_is_running()) return;
+    uint64_t now_ms = os_clock_ms();
+    /* Outside the slow paths: starting a thread allocates. At any time: there may be no later look. */
+    if (footprint_returnable() >= mark_bytes() && try_to_start(caller, now_ms)) return;
+    uint64_t since_ms = ms_since_look(now_ms);
+    if (since_ms == 0 || !slow_enter()) return;
+    give_in_passing(since_ms);
+    slow_leave();
+}

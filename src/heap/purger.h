@@ -1,0 +1,39 @@
+/* purger.h - when memory is given back, and by whom.
+ *
+ * Slow paths look every now and then. A little is given back in passing. For more, a thread is started that does it
+ * while the program works or sleeps, and that ends when nothing is left: so an idle process gives its memory back. */
+#ifndef HAK_HEAP_PURGER_H
+#define HAK_HEAP_PURGER_H
+
+#include "heap/heap.h"
+#include "heap/thread.h"
+
+/* Called once at start. HALF_LIFE_MS as in span_settings; ALLOWED: a thread may be started. */
+void purger_configure(uint64_t half_life_ms, bool allowed);
+
+/* In the child of a fork, where the thread is not. */
+void purger_forget(void);
+
+bool purger_is_running(void);
+
+/* How often the thread was started. */
+uint64_t purger_starts(void);
+
+/* Slow paths of a thread between two looks. */
+enum { TICKS_PER_LOOK = 4 };
+
+/* The look itself: by the owner of HEAP, outside the slow paths. CALLER: see purger_tick. */
+void purger_look(struct heap *heap, const void *caller);
+
+/* After each slow path, outside it. CALLER: the code that called free, NULL where libc does not call. libc frees what a
+ * dead thread left behind while it holds the lock that starting a thread needs. */
+HAK_INLINE void purger_tick(const void *caller) {
+    struct heap *heap = thread_heap();
+    if (HAK_UNLIKELY(heap == NULL || thread_state.busy)) return;
+    /* relaxed: the owner's own; to others a hint. */
+    uint32_t ticks = atomic_load_explicit(&heap->ticks, memory_order_relaxed) + 1;
+    atomic_store_explicit(&heap->ticks, ticks, memory_order_relaxed);
+    if (HAK_UNLIKELY(ticks % TICKS_PER_LOOK == 0)) purger_look(heap, caller);
+}
+
+#endif

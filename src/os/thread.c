@@ -1,0 +1,97 @@
+/* thread.c - the one thread that hakmem starts by itself, and a barrier for all others. */
+#include "base/bits.h"
+#include "os/os.h"
+
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* From the kernel's membarrier.h, which musl's headers do not bring. */
+enum { MEMBARRIER_PRIVATE = 1 << 3, MEMBARRIER_REGISTER_PRIVATE = 1 << 4 };
+
+/* Small, because it counts against ulimit -v; where thread-local storage wants more, what the system gives. */
+enum { STACK_BYTES = 128 * 1024 };
+
+static struct {
+    void *(*body)(void *);
+    const char *name;
+} starting; /* one at a time: see purger.c */
+
+static void *run(void *unused) {
+    prctl(PR_SET_NAME, starting.name);
+    return starting.body(unused);
+}
+
+static bool start_with_stack(size_t stack_bytes) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0) return false;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    bool done = (stack_bytes == 0 || pthread_attr_setstacksize(&attributes, stack_bytes) == 0) &&
+                pthread_create(&thread, &attributes, run, NULL) == 0;
+    pthread_attr_destroy(&attributes);
+    return done;
+}
+
+bool os_thread_start(void *(*body)(void *), const char *name) {
+    int saved = errno;
+    sigset_t all, before;
+    sigfillset(&all);
+    starting.body = body;
+    starting.name = name;
+    /* The new thread inherits the mask. */
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return os_counted(OS_CALL_THREAD, false, saved);
+    bool done = start_with_stack(STACK_BYTES) || start_with_stack(0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return os_counted(OS_CALL_THREAD, done, saved);
+}
+
+/* ---- whose code it is ------------------------------------------------------------------------------- */
+
+static struct range {
+    uintptr_t start, end;
+} libc_code, loader_code;
+
+/* What one object's segments span. */
+static struct range range_of(const struct dl_phdr_info *object) {
+    struct range range = {UINTPTR_MAX, 0};
+    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
+        if (object->dlpi_phdr[i].p_type != PT_LOAD) continue;
+        uintptr_t start = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr;
+        range.start = min_size(range.start, start);
+        range.end = max_size(range.end, start + object->dlpi_phdr[i].p_memsz);
+    }
+    return range;
+}
+
+static bool holds(struct range range, uintptr_t address) { return address >= range.start && address < range.end; }
+
+static int look_at(struct dl_phdr_info *object, size_t size, void *unused) {
+    (void)size;
+    (void)unused;
+    struct range range = range_of(object);
+    if (holds(range, (uintptr_t)pthread_create)) libc_code = range;
+    if (holds(range, getauxval(AT_BASE))) loader_code = range;
+    return 0;
+}
+
+void os_find_libc(void) { dl_iterate_phdr(look_at, NULL); }
+
+bool os_is_libc(const void *address) {
+    return libc_code.end == 0 || holds(libc_code, (uintptr_t)address) || holds(loader_code, (uintptr_t)address);
+}
+
+/* ---- a barrier --------------------------------------------------------------------------------------- */
+
+bool os_barrier_others(void) {
+    int saved = errno;
+    /* Each process registers once; to do so again costs nothing. The child of a fork is registered already. */
+    bool done = syscall(SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE, 0, 0) == 0 &&
+                syscall(SYS_membarrier, MEMBARRIER_PRIVATE, 0, 0) == 0;
+    return os_counted(OS_CALL_MEMBARRIER, done, saved);
+}

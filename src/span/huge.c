@@ -1,0 +1,98 @@
+/* huge.c - which memory is of huge pages.
+ *
+ * Memory comes in two zones, and spans of one are not merged with spans of the other. In the plain zone the kernel is
+ * asked for no huge pages, whatever the system's setting: a page that is touched is all that comes in, and what is given
+ * back stays away. Once a process uses some memory, spans that will be filled come from the other zone, where huge
+ * pages are asked for: few page faults, and no more memory than is filled anyway.
+ *
+ * When a part of a huge page is given back the page is broken. khugepaged would put it together again, bringing in all
+ * that was given back, so none are asked for in this chunk any more, until the chunk is taken as a whole. Each such
+ * chunk may be a mapping of its own: beyond some number whole stretches of chunks are treated at once. */
+#include "base/bits.h"
+#include "span/pages.h"
+#include "span/state.h"
+
+enum {
+    STRETCH_CHUNKS = 32, /* 64 MiB */
+    LONE_CHUNKS = 128,   /* that are treated one by one */
+};
+
+static uint32_t lone_chunks; /* of the zone of huge pages, without them; guarded by the span lock */
+
+enum span_zone huge_zone_for(bool dense, uint32_t pages) {
+    return dense && spans.counts.used_pages + pages >= spans.settings.huge_from_pages ? ZONE_HUGE : ZONE_PLAIN;
+}
+
+void huge_settle(struct page_run run, enum span_zone zone) {
+    void *start = page_address(run.first);
+    if (zone == ZONE_HUGE)
+        os_prefer_huge(start, run.pages * PAGE_BYTES);
+    else
+        os_avoid_huge(start, run.pages * PAGE_BYTES);
+    span_lock();
+    for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) page_chunk(page)->zone = (uint8_t)zone;
+    if (zone == ZONE_HUGE) spans.counts.huge_pages += run.pages;
+    span_unlock();
+}
+
+/* Marks the chunk of PAGE broken; false when it was. RUN is what the kernel is to be asked for no huge pages in. */
+static bool mark_broken(uint32_t page, struct page_run *run) {
+    *run = (struct page_run){0, 0};
+    span_lock();
+    bool fresh = !page_chunk(page)->broken;
+    page_chunk(page)->broken = true;
+    if (fresh && !page_chunk(page)->no_huge) {
+        size_t stretch = (lone_chunks < LONE_CHUNKS ? 1 : STRETCH_CHUNKS) * CHUNK_PAGES;
+        run->first = round_down(page, stretch);
+        /* No further than memory was brought so far. */
+        run->pages = min_size(run->first + stretch, spans.end_page) - run->first;
+        for (size_t at = run->first; at < run->first + run->pages; at += CHUNK_PAGES) {
+            lone_chunks += page_chunk(at)->zone == ZONE_HUGE && !page_chunk(at)->no_huge;
+            page_chunk(at)->no_huge = true;
+        }
+    }
+    span_unlock();
+    return fresh;
+}
+
+static void break_at(uint32_t page) {
+    struct page_run run;
+    if (page_chunk(page)->zone != ZONE_HUGE || !mark_broken(page, &run)) return;
+    if (run.pages != 0) os_avoid_huge(page_address(run.first), run.pages * PAGE_BYTES);
+    os_split_huge(page_address(page), os_page_bytes());
+}
+
+void huge_break(uint32_t first, uint32_t pages) {
+    uint32_t end = first + pages;
+    bool whole_start = first % CHUNK_PAGES == 0 && pages >= CHUNK_PAGES;
+    if (!whole_start) break_at(first);
+    if (end % CHUNK_PAGES != 0 && (whole_start || end / CHUNK_PAGES != first / CHUNK_PAGES)) break_at(end - 1);
+}
+
+/* The next run of broken chunks of which FIRST .. END holds every used page. Marks them whole. */
+static struct page_run mark_whole(uint32_t *first, uint32_t end) {
+    struct page_run run = {0, 0};
+    span_lock();
+    for (uint32_t at = *first; at < end; at += CHUNK_PAGES - at % CHUNK_PAGES) {
+        struct chunk *chunk = page_chunk(at);
+        uint32_t within = at % CHUNK_PAGES, pages = min_u32(end - at, CHUNK_PAGES - within);
+        bool whole = chunk->zone == ZONE_HUGE && chunk->no_huge && (chunk->used & ~bit_range(within, pages)) == 0;
+        if (whole) {
+            if (run.pages == 0) run.first = round_down(at, CHUNK_PAGES);
+            run.pages += CHUNK_PAGES;
+            chunk->no_huge = chunk->broken = false;
+            lone_chunks--;
+        }
+        *first = at + CHUNK_PAGES - within;
+        if (!whole && run.pages != 0) break;
+    }
+    span_unlock();
+    return run;
+}
+
+void huge_mend(uint32_t first, uint32_t pages) {
+    for (uint32_t end = first + pages; first < end;) {
+        struct page_run run = mark_whole(&first, end);
+        if (run.pages != 0) os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
+    }
+}
