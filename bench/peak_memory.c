@@ -19,6 +19,7 @@
 struct largest {
     unsigned long long peak_rss_kib;
     unsigned long long rss_kib;
+    unsigned long long anonymous_kib; /* of RSS_KIB: without code and mapped files */
     unsigned exits; /* seen, threads included */
     bool served;
     char name[64];
@@ -54,6 +55,7 @@ static void process_read(const struct child_command *command, pid_t pid, struct 
     if (peak <= largest->peak_rss_kib) return;
     largest->peak_rss_kib = peak;
     largest->rss_kib = field_read(text, "\nVmRSS:");
+    largest->anonymous_kib = field_read(text, "\nRssAnon:");
     largest->served = child_is_served(command, pid);
     process_name_read((pid_t)field_read(text, "\nTgid:"), largest);
 }
@@ -100,7 +102,9 @@ int main(int argc, char **argv) {
     if (WIFSIGNALED(status)) child_fail("%s was ended by signal %d", command.argv[0], WTERMSIG(status));
     if (WEXITSTATUS(status) != 0) child_fail("%s exited with %d", command.argv[0], WEXITSTATUS(status));
     if (largest.exits == 0) child_fail("%s ended unseen", command.argv[0]);
-    printf("{\"process\":\"%s\",\"peak_rss_kib\":%llu,\"rss_kib\":%llu,\"exits\":%u,\"served\":%s}\n", largest.name,
-           largest.peak_rss_kib, largest.rss_kib, largest.exits, largest.served ? "true" : "false");
+    printf("{\"process\":\"%s\",\"peak_rss_kib\":%llu,\"rss_kib\":%llu,\"anonymous_kib\":%llu,\"exits\":%u,"
+           "\"served\":%s}\n",
+           largest.name, largest.peak_rss_kib, largest.rss_kib, largest.anonymous_kib, largest.exits,
+           largest.served ? "true" : "false");
     return 0;
 }

@@ -5,7 +5,9 @@
 
 The ladder: steps of 16 bytes to 128, then STEPS sizes a doubling, with wider steps from WIDE_FROM up.
 A slab is the shortest run of at most MAX_SLAB_PAGES pages of 64 KiB that wastes less than
-MAX_TAIL_WASTE at its end and holds WANTED_BLOCKS blocks, or FEWEST_BLOCKS where that many do not fit.
+MAX_TAIL_WASTE at its end and holds WANTED_BLOCKS blocks, or FEWEST_BLOCKS where that many do not fit. Blocks of at
+most MANY_UP_TO bytes come in slabs of MANY_BLOCKS: making and releasing a slab costs as much as passing hundreds of
+blocks.
 """
 
 import sys
@@ -17,6 +19,8 @@ LARGEST = 64 * 1024
 FINE_STEPS = 8
 WIDE_STEPS = 4
 WIDE_FROM = 4096
+MANY_BLOCKS = 256
+MANY_UP_TO = 1024
 WANTED_BLOCKS = 16
 FEWEST_BLOCKS = 8
 MAX_TAIL_WASTE = 0.016
@@ -36,7 +40,7 @@ def block_sizes() -> list[int]:
 
 
 def slab_pages(size: int) -> int:
-    for fewest in (WANTED_BLOCKS, FEWEST_BLOCKS):
+    for fewest in (MANY_BLOCKS if size <= MANY_UP_TO else WANTED_BLOCKS, FEWEST_BLOCKS):
         for pages in range(1, MAX_SLAB_PAGES + 1):
             blocks, tail = divmod(pages * PAGE_BYTES, size)
             if blocks >= fewest and tail / (pages * PAGE_BYTES) < MAX_TAIL_WASTE:

@@ -228,7 +228,7 @@ def footprint(
 
         arms = [arm_of(peer) for peer in measured]
         samples = rounds_run(study.stage, inputs, programs, arms, rounds, study.rng, keep)
-    rows = rows_make(samples)
+    rows = rows_make(samples, [peer.name for peer in measured])
     grids = footprint_grids(rows)
     lines = footprint_lines(rows)
     _print(grids, [*lines, _samples_text(study)])

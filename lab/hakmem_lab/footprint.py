@@ -22,7 +22,7 @@ from pathlib import Path
 from hakmem_lab.bindings import bindings_complaint, linker_environment
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.footprint_inputs import AT_EXIT, PEAK, Program, inputs_make, repository_stream
+from hakmem_lab.footprint_inputs import ANONYMOUS, AT_EXIT, PEAK, Program, inputs_make, repository_stream
 from hakmem_lab.pairs import PADDING_MAX, SEED_BITS, cpus_allowed
 from hakmem_lab.peers import Peer
 from hakmem_lab.report import Grid
@@ -33,7 +33,19 @@ TOOL = "peak_memory"
 SUBJECT = "hakmem"
 LIMIT = 1.05
 """hakmem's median over the smallest of its row: above it the row is marked."""
-COLUMNS = ("program", "round", "order", "arm", "version", "identity", "seed", "padding", PEAK, AT_EXIT)
+COLUMNS = (
+    "program",
+    "round",
+    "order",
+    "arm",
+    "version",
+    "identity",
+    "seed",
+    "padding",
+    PEAK,
+    AT_EXIT,
+    ANONYMOUS,
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,7 @@ class Sample:
     conditions: Conditions
     peak_rss_kib: int
     rss_kib: int
+    anonymous_kib: int
 
     def row(self) -> tuple[object, ...]:
         run = (
@@ -56,7 +69,14 @@ class Sample:
             self.peer.version,
             self.peer.identity,
         )
-        return (*run, self.conditions.seed, self.conditions.padding, self.peak_rss_kib, self.rss_kib)
+        return (
+            *run,
+            self.conditions.seed,
+            self.conditions.padding,
+            self.peak_rss_kib,
+            self.rss_kib,
+            self.anonymous_kib,
+        )
 
 
 @dataclass(frozen=True)
@@ -205,7 +225,8 @@ def rounds_run(
         for order, (index, arm_index) in enumerate(round_order(len(programs), len(arms), rng)):
             arm = arms[arm_index]
             line = program_run(stage, inputs, programs[index], arm, drawn[index])
-            sample = Sample(programs[index], number, order, arm.peer, drawn[index], line[PEAK], line[AT_EXIT])
+            sizes = (line[PEAK], line[AT_EXIT], line[ANONYMOUS])
+            sample = Sample(programs[index], number, order, arm.peer, drawn[index], *sizes)
             samples.append(sample)
             keep(sample)
     return samples
@@ -214,20 +235,19 @@ def rounds_run(
 # ---- judging --------------------------------------------------------------------------------------------
 
 
-def rows_make(samples: Sequence[Sample]) -> list[Row]:
-    """Those where hakmem is worst come first."""
+def rows_make(samples: Sequence[Sample], peers: Sequence[str]) -> list[Row]:
+    """Those where hakmem is worst come first; the peers stay in their order."""
     rows = []
     for program in dict.fromkeys(sample.program for sample in samples):
         mine = [sample for sample in samples if sample.program == program]
-        peers = dict.fromkeys(sample.peer.name for sample in mine)
 
-        def row(name: str, field: str, mine: list[Sample] = mine, peers: Iterable[str] = peers) -> Row:
+        def row(name: str, field: str, mine: list[Sample] = mine) -> Row:
             values = {peer: [getattr(one, field) for one in mine if one.peer.name == peer] for peer in peers}
             return Row(name, {peer: Spread.of(kib) for peer, kib in values.items()})
 
         rows.append(row(program.name, PEAK))
         if program.at_exit:
-            rows.append(row(f"{program.name}, at its exit", AT_EXIT))
+            rows.append(row(f"{program.name}, {program.at_exit}", AT_EXIT))
     return sorted(rows, key=lambda row: -row.ratio(SUBJECT))
 
 
@@ -242,13 +262,13 @@ def footprint_grids(rows: Sequence[Row]) -> list[Grid]:
 
     return [
         Grid(
-            title="Peak memory over the smallest of the row, hakmem's largest ratio first",
+            title="Memory over the smallest of the row, hakmem's largest ratio first",
             columns=("program", f"hakmem, limit {LIMIT:g}", *peers),
             rows=tuple((row.name, "missed" if row.marked else "met", *ratios(row)) for row in rows),
             text_columns=2,
         ),
         Grid(
-            title="Peak memory in MiB: median (spread from least to most, of the median)",
+            title="Memory in MiB: median (spread from least to most, of the median)",
             columns=("program", *peers),
             rows=tuple((row.name, *sizes(row)) for row in rows),
         ),
@@ -268,10 +288,11 @@ def footprint_lines(rows: Sequence[Row]) -> list[str]:
 
 def footprint_reading(rounds: int) -> list[str]:
     return [
-        f"Each figure is the median of {rounds} rounds, in each of which every program ran once under every"
+        f"Each figure is the median of the rounds ({rounds}), in each of which every program ran once under every"
         " allocator, in random order, on the same input and with the same environment size within a round. The"
         " peak is the kernel's VmHWM of the command's largest process, read when it exits; code and"
-        " mapped files count. The smallest of a row is chosen from the same samples it is compared by.",
+        " mapped files count. redis-server also has a row for what it holds ten idle seconds after two thirds"
+        " of its keys were deleted. The smallest of a row is chosen from the same samples it is compared by.",
         "Before the first round, one run of every program under every allocator proved by the dynamic linker's"
         " own record that malloc and free of all its processes lead to the library; in every run the"
         " library was mapped in the largest process. glibc was preloaded like the others.",

@@ -20,6 +20,8 @@ BENCH_PLACE = "{bench}"
 
 PEAK = "peak_rss_kib"
 AT_EXIT = "rss_kib"
+ANONYMOUS = "anonymous_kib"
+"""Of what it held at its exit, that which no file backs."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class Program:
     """The process that must turn out to be the largest."""
     tools: tuple[str, ...] = ()
     """Commands that must be installed."""
-    at_exit: bool = False
-    """What it holds when it exits is a row of its own."""
+    at_exit: str = ""
+    """What it holds when it exits is a row of its own, if this says when that is."""
 
     def filled(self, inputs: Path, bench: Path, seed: int) -> list[str]:
         places = {INPUTS_PLACE: str(inputs), BENCH_PLACE: str(bench), SEED_PLACE: str(seed)}
@@ -81,7 +83,7 @@ PROGRAMS = (
         ("sh", f"{INPUTS_PLACE}/redis.sh", f"{INPUTS_PLACE}/redis.commands"),
         "redis-server",
         ("redis-server", "redis-cli"),
-        at_exit=True,
+        at_exit="10 s after its load",
     ),
     _random_mix(256),
     _random_mix(8192),
@@ -177,7 +179,7 @@ until redis-cli -s "$folder/s" ping >"$folder/pong" 2>&1; do
     sleep 0.05
 done
 redis-cli -s "$folder/s" --pipe <"$1" >"$folder/reply" || { tail -n 1 "$folder/reply" >&2; exit 1; }
-sleep 1
+sleep 10
 redis-cli -s "$folder/s" shutdown nosave
 wait "$server"
 """
@@ -195,7 +197,8 @@ def inputs_make(folder: Path, seed: int) -> None:
 
 
 def redis_commands(rng: random.Random, keys: int) -> bytes:
-    """Values of 16 B to 2 KiB under many keys; then every other key goes and values of other sizes come."""
+    """Values of 16 B to 2 KiB under many keys; then every other key goes and values of other sizes come; at last two
+    thirds of those that are left go, so that what the server then holds is another figure than its peak."""
     filler = b"v" * 2048
 
     def size() -> int:
@@ -212,6 +215,9 @@ def redis_commands(rng: random.Random, keys: int) -> bytes:
         command(b"HSET", b"hash:%d" % (number % 2000), b"field:%d" % number, filler[: number % 100 + 1])
         for number in range(keys // 2)
     ]
+    left = [b"key:%d" % number for number in sorted(set(range(keys)) - set(gone))]
+    left += [b"new:%d" % number for number in range(keys // 2)]
+    parts += [command(b"DEL", name) for name in rng.sample(left, len(left) * 2 // 3)]
     return b"".join(parts)
 
 

@@ -164,6 +164,8 @@ def cell_plan(
     count = cell.first_count
     runs = {arm: run(arm, count) for arm in arms}
     while min(measured.seconds for measured in runs.values()) < CALIBRATION_SECONDS:
+        if max(measured.seconds for measured in runs.values()) > SLOWEST_RUN_SECONDS:
+            break
         fastest = min(measured.seconds for measured in runs.values())
         count = math.ceil(count * min(20.0, 1.5 * CALIBRATION_SECONDS / fastest))
         runs = {arm: run(arm, count) for arm in arms}

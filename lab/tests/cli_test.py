@@ -29,6 +29,11 @@ def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         (["figures", "--only", "nosuch"], "hakmem: no cell is named like 'nosuch'; there are: "),
         (["figures", "--build", "/nowhere"], "hakmem: libhakmem.so is not there: run ./hakmem build first"),
+        (["footprint", "--only", "nosuch"], "hakmem: no program is named like 'nosuch'; there are: "),
+        (
+            ["options", "decay:never", "--only", "nosuch"],
+            "hakmem: no cell is named like 'nosuch'; there are: ",
+        ),
         (["instructions", "--build", "/nowhere"], "hakmem: libhakmem.so is not there"),
     ],
 )
@@ -56,6 +61,30 @@ def test_a_missing_peer_is_an_error(served: Path) -> None:
     done = lab("figures", "--build", str(served), "--peers", "glibc,nosuch")
     assert done.returncode == 2
     assert done.stderr.startswith("hakmem: there is no peer 'nosuch'; known: ")
+
+
+def test_options_that_the_library_does_not_know_are_an_error(served: Path) -> None:
+    done = lab("options", "decay:nevr", "--build", str(served))
+    assert done.returncode == 2
+    assert done.stderr.startswith("hakmem: hakmem decay:nevr: HAKMEM_CONF: decay:nevr is not understood")
+
+
+def test_footprint_from_beginning_to_end(served: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    options = ["--rounds", "2", "--peers", "glibc", "--only", "random mix", "--seed", "5"]
+    done = lab("footprint", "--build", str(served), *options, "--report", str(report))
+    assert done.returncode in (0, 1), done.stderr
+    text = report.read_text()
+    for part in ("--rounds 2 --peers glibc --seed 5", "| random mix, 256 slots |", "report.csv"):
+        assert part in text
+    assert str(tmp_path) not in text
+    with report.with_suffix(".csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 2
+    assert {row["arm"] for row in rows} == {"hakmem", "glibc"}
+    assert all(
+        int(row["peak_rss_kib"]) >= int(row["rss_kib"]) > int(row["anonymous_kib"]) > 100 for row in rows
+    )
 
 
 @pytest.mark.slow

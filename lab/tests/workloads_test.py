@@ -16,6 +16,8 @@ SMALL: dict[str, str] = {
     "random_mixed": "20000 100 {seed}",
     "fixed_size": "20000 64 100 {seed}",
     "vm_mixed": "20 4 {seed}",
+    "realloc_growth": "1 2 0 {seed}",
+    "server_peaks": "1 {seed}",
     "mid_mt_gap": "5000 50 {seed}",
     "mid_large_mt": "3 3000 50 {seed}",
     "lifo_burst": "100 0 50 {seed}",
@@ -93,6 +95,40 @@ def test_larson_runs_for_its_time_and_threads_follow_each_other(build: Path) -> 
     line = line_of(build / "bench/larson", "1 10 500 100 10 5 2")
     assert 1 <= line["seconds"] < 10
     assert line["thread_generations"] > 2
+
+
+def test_large_memory_tells_its_steady_faults(build: Path) -> None:
+    line = line_of(build / "bench/vm_mixed", "61 4 1")
+    assert line["steady_ops"] == 30
+    assert line["steady_faults"] <= line["minor_faults"] + line["major_faults"]
+
+
+@pytest.mark.parametrize(("step", "steps"), [(0, 28), (4 << 20, 16)])
+def test_growth_counts_its_steps(build: Path, step: int, steps: int) -> None:
+    assert line_of(build / "bench/realloc_growth", f"2 3 {step} 1")["ops"] == 2 * 3 * steps
+
+
+def test_a_server_serves_the_same_requests_whatever_time_they_take(build: Path) -> None:
+    line = line_of(build / "bench/server_peaks", "1 5")
+    # Two threads, 200 times a second 100 requests, and one peak.
+    assert 40_000 < line["ops"] < 45_000
+    assert line["cpu_ns_per_request"] == pytest.approx(line["cpu_seconds"] * 1e9 / line["ops"], rel=0.01)
+    assert line["peak_rss_kib"] > 256 << 10
+
+
+def test_a_paced_program_is_slowed_by_processor_time(build: Path) -> None:
+    line = line_of(build / "bench/server_peaks", "1 5", {"WORKLOAD_SLOWDOWN": "100"})
+    assert 1 + line["cpu_seconds"] / 3 < line["seconds"] < 1.3 + line["cpu_seconds"]
+
+
+@pytest.mark.slow
+def test_give_back_tells_what_stays(build: Path) -> None:
+    line = line_of(build / "bench/give_back", "16 1")
+    assert line["seconds"] >= 10
+    assert line["rss_kib_loaded"] - line["rss_kib_before"] > 16 << 10
+    assert 0 < line["live_pages_kib"] < 2 << 10
+    for second in (0, 1, 2, 5, 10):
+        assert line[f"rss_kib_after_{second}s"] >= line["live_pages_kib"]
 
 
 def test_process_start_is_silent(build: Path) -> None:
@@ -201,14 +237,39 @@ def test_start_loop_counts_starts(build: Path) -> None:
 
 
 def test_a_preload_that_is_not_there_is_refused(build: Path) -> None:
-    for program, first in (("exit_pages", ""), ("start_loop", "2 "), ("first_calls", "")):
+    for program, first in (
+        ("exit_pages", ""),
+        ("peak_memory", ""),
+        ("start_loop", "2 "),
+        ("first_calls", ""),
+    ):
         done = run(build / "bench" / program, f"{first}--preload /nowhere.so -- true")
         assert done.returncode == 1
         assert "cannot read /nowhere.so" in done.stderr
 
 
+def test_peak_memory_names_the_largest_process(build: Path) -> None:
+    program = build / "bench/peak_memory"
+    mix = f"{build}/bench/random_mixed 200000 8192 1"
+    done = subprocess.run(
+        [program, "--", "sh", "-c", f"true; {mix}; true"], capture_output=True, text=True, check=False
+    )
+    line = json.loads(done.stdout)
+    assert line["process"] == "random_mixed"
+    assert line["served"] is True
+    assert line["peak_rss_kib"] >= line["rss_kib"] > 4000
+    alone = line_of(build / "bench/random_mixed", "200000 8192 1")["peak_rss_kib"]
+    assert abs(line["peak_rss_kib"] - alone) < 1000
+
+
+def test_peak_memory_fails_when_the_command_does(build: Path) -> None:
+    done = run(build / "bench/peak_memory", "-- false")
+    assert done.returncode == 1
+    assert "false exited with 1" in done.stderr
+
+
 @pytest.mark.parametrize("cell", FIRST_FIGURES, ids=lambda cell: cell.name)
 def test_every_cell_runs_as_it_is_written(build: Path, cell: object) -> None:
     chosen = next(one for one in FIRST_FIGURES if one is cell)
-    line = line_of(build / "bench" / chosen.program, " ".join(chosen.command(50, 3)))
+    line = line_of(build / "bench" / chosen.program, " ".join(chosen.command(min(50, chosen.first_count), 3)))
     assert line["seed"] == "3"

@@ -10,7 +10,7 @@
 #define SMALLEST_BLOCK_BYTES 16
 #define SLAB_MAX_PAGES 8
 #define SLAB_MAX_WORDS 64 /* words of a slab's bitmap */
-#define SLABS_OF_ALL_CLASSES_PAGES 125
+#define SLABS_OF_ALL_CLASSES_PAGES 153
 
 /* class, block bytes, pages of a slab, blocks in it, and for exact division of an offset in a
  * slab by the block size: multiplier modulo 2^64, then rotation to the right.
@@ -32,22 +32,22 @@
     X(13,   224, 1,  292, 0x6db6db6db6db6db7u,  5) /*  6.7 % 0.20 % */ \
     X(14,   240, 1,  273, 0xeeeeeeeeeeeeeeefu,  4) /*  6.2 % 0.02 % */ \
     X(15,   256, 1,  256, 0x0000000000000001u,  8) /*  5.9 % 0.00 % */ \
-    X(16,   288, 1,  227, 0x8e38e38e38e38e39u,  5) /* 10.8 % 0.24 % */ \
-    X(17,   320, 1,  204, 0xcccccccccccccccdu,  6) /*  9.7 % 0.39 % */ \
-    X(18,   352, 1,  186, 0x2e8ba2e8ba2e8ba3u,  5) /*  8.8 % 0.10 % */ \
-    X(19,   384, 1,  170, 0xaaaaaaaaaaaaaaabu,  7) /*  8.1 % 0.39 % */ \
-    X(20,   416, 1,  157, 0x4ec4ec4ec4ec4ec5u,  5) /*  7.5 % 0.34 % */ \
-    X(21,   448, 1,  146, 0x6db6db6db6db6db7u,  6) /*  6.9 % 0.20 % */ \
-    X(22,   480, 1,  136, 0xeeeeeeeeeeeeeeefu,  5) /*  6.5 % 0.39 % */ \
-    X(23,   512, 1,  128, 0x0000000000000001u,  9) /*  6.1 % 0.00 % */ \
-    X(24,   576, 1,  113, 0x8e38e38e38e38e39u,  6) /* 10.9 % 0.68 % */ \
-    X(25,   640, 1,  102, 0xcccccccccccccccdu,  7) /*  9.8 % 0.39 % */ \
-    X(26,   704, 1,   93, 0x2e8ba2e8ba2e8ba3u,  6) /*  8.9 % 0.10 % */ \
-    X(27,   768, 1,   85, 0xaaaaaaaaaaaaaaabu,  8) /*  8.2 % 0.39 % */ \
-    X(28,   832, 1,   78, 0x4ec4ec4ec4ec4ec5u,  6) /*  7.6 % 0.98 % */ \
-    X(29,   896, 1,   73, 0x6db6db6db6db6db7u,  7) /*  7.0 % 0.20 % */ \
-    X(30,   960, 1,   68, 0xeeeeeeeeeeeeeeefu,  6) /*  6.6 % 0.39 % */ \
-    X(31,  1024, 1,   64, 0x0000000000000001u, 10) /*  6.2 % 0.00 % */ \
+    X(16,   288, 2,  455, 0x8e38e38e38e38e39u,  5) /* 10.8 % 0.02 % */ \
+    X(17,   320, 2,  409, 0xcccccccccccccccdu,  6) /*  9.7 % 0.15 % */ \
+    X(18,   352, 2,  372, 0x2e8ba2e8ba2e8ba3u,  5) /*  8.8 % 0.10 % */ \
+    X(19,   384, 2,  341, 0xaaaaaaaaaaaaaaabu,  7) /*  8.1 % 0.10 % */ \
+    X(20,   416, 2,  315, 0x4ec4ec4ec4ec4ec5u,  5) /*  7.5 % 0.02 % */ \
+    X(21,   448, 2,  292, 0x6db6db6db6db6db7u,  6) /*  6.9 % 0.20 % */ \
+    X(22,   480, 2,  273, 0xeeeeeeeeeeeeeeefu,  5) /*  6.5 % 0.02 % */ \
+    X(23,   512, 2,  256, 0x0000000000000001u,  9) /*  6.1 % 0.00 % */ \
+    X(24,   576, 3,  341, 0x8e38e38e38e38e39u,  6) /* 10.9 % 0.10 % */ \
+    X(25,   640, 3,  307, 0xcccccccccccccccdu,  7) /*  9.8 % 0.07 % */ \
+    X(26,   704, 3,  279, 0x2e8ba2e8ba2e8ba3u,  6) /*  8.9 % 0.10 % */ \
+    X(27,   768, 3,  256, 0xaaaaaaaaaaaaaaabu,  8) /*  8.2 % 0.00 % */ \
+    X(28,   832, 4,  315, 0x4ec4ec4ec4ec4ec5u,  6) /*  7.6 % 0.02 % */ \
+    X(29,   896, 4,  292, 0x6db6db6db6db6db7u,  7) /*  7.0 % 0.20 % */ \
+    X(30,   960, 4,  273, 0xeeeeeeeeeeeeeeefu,  6) /*  6.6 % 0.02 % */ \
+    X(31,  1024, 4,  256, 0x0000000000000001u, 10) /*  6.2 % 0.00 % */ \
     X(32,  1152, 1,   56, 0x8e38e38e38e38e39u,  7) /* 11.0 % 1.56 % */ \
     X(33,  1280, 1,   51, 0xcccccccccccccccdu,  8) /*  9.9 % 0.39 % */ \
     X(34,  1408, 1,   46, 0x2e8ba2e8ba2e8ba3u,  7) /*  9.0 % 1.17 % */ \

@@ -22,11 +22,11 @@ static struct set {
     uint64_t filled[BIN_WORDS]; /* a bit for each bin that is not empty */
 } sets[ZONES][STATES];
 
-static struct set *set_of(uint32_t first) {
-    const struct span *span = span_at(first);
-    enum state state = span->dirty == 0 ? CLEAN : span->refused ? REFUSED : DIRTY;
-    return &sets[page_chunk(first)->zone][state];
+static enum state state_of(const struct span *span) {
+    return span->dirty == 0 ? CLEAN : span->refused ? REFUSED : DIRTY;
 }
+
+static struct set *set_of(uint32_t first) { return &sets[page_chunk(first)->zone][state_of(span_at(first))]; }
 
 static unsigned bin_of(uint32_t pages) {
     if (pages <= EXACT_BINS) return pages - 1;
@@ -34,14 +34,24 @@ static unsigned bin_of(uint32_t pages) {
     return EXACT_BINS + (log - 5) * STEPS + ((pages >> (log - 2)) & (STEPS - 1));
 }
 
+static void label_free(uint32_t first, uint32_t pages, uint32_t dirty, bool refused) {
+    struct span *span = span_at(first);
+    span->kind = SPAN_FREE;
+    span->pages = pages;
+    span->dirty = dirty;
+    span->refused = refused;
+    if (pages > 1) {
+        struct span *last = span_at(first + pages - 1);
+        last->kind = SPAN_FREE_LAST;
+        last->head = first;
+    }
+}
+
 static void hang(uint32_t first, uint32_t pages, uint32_t dirty, bool refused) {
     struct span *span = span_at(first);
     unsigned bin = bin_of(pages);
-    span->kind = SPAN_FREE;
-    span->pages = pages;
+    label_free(first, pages, dirty, refused);
     span->bin = (uint8_t)bin;
-    span->dirty = dirty;
-    span->refused = refused;
     span->prev = 0;
     struct set *set = set_of(first);
     span->next = set->bins[bin];
@@ -49,11 +59,6 @@ static void hang(uint32_t first, uint32_t pages, uint32_t dirty, bool refused) {
     set->bins[bin] = first;
     set->spans++;
     set->filled[bin / 64] |= (uint64_t)1 << (bin % 64);
-    if (pages > 1) {
-        struct span *last = span_at(first + pages - 1);
-        last->kind = SPAN_FREE_LAST;
-        last->head = first;
-    }
 }
 
 void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty) { hang(first, pages, dirty, false); }
@@ -75,6 +80,27 @@ void bins_remove(uint32_t first) {
         set->bins[span->bin] = span->next;
         if (span->next == 0) set->filled[span->bin / 64] &= ~((uint64_t)1 << (span->bin % 64));
     }
+}
+
+/* Mostly the span stays in its bin, and only its place in the list takes another name. */
+void bins_change(uint32_t from, uint32_t first, uint32_t pages, uint32_t dirty) {
+    struct span *old = span_at(from), *span = span_at(first);
+    const unsigned bin = old->bin;
+    if (bin != bin_of(pages) || state_of(old) != (dirty == 0 ? CLEAN : DIRTY)) {
+        bins_remove(from);
+        hang(first, pages, dirty, false);
+        return;
+    }
+    const uint32_t prev = old->prev, next = old->next;
+    label_free(first, pages, dirty, false);
+    span->bin = (uint8_t)bin;
+    span->prev = prev;
+    span->next = next;
+    if (next != 0) span_at(next)->prev = first;
+    if (prev != 0)
+        span_at(prev)->next = first;
+    else
+        sets[page_chunk(first)->zone][state_of(span)].bins[bin] = first;
 }
 
 /* The first filled bin from BIN on; BINS when there is none. */

@@ -9,6 +9,9 @@
  * bin. */
 void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty);
 
+/* The free span at FROM is now one of PAGES pages from FIRST, in the same zone: FIRST may lie before FROM or inside. */
+void bins_change(uint32_t from, uint32_t first, uint32_t pages, uint32_t dirty);
+
 /* Takes the free span at FIRST out of its bin. Its records still say that it is free. */
 void bins_remove(uint32_t first);
 

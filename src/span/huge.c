@@ -17,7 +17,7 @@ enum {
     LONE_CHUNKS = 128,   /* that are treated one by one */
 };
 
-static uint32_t lone_chunks; /* of the zone of huge pages, without them; guarded by the span lock */
+static _Atomic uint32_t lone_chunks; /* of the zone of huge pages, without them; written under the span lock */
 
 enum span_zone huge_zone_for(bool dense, uint32_t pages) {
     return dense && spans.counts.used_pages + pages >= spans.settings.huge_from_pages ? ZONE_HUGE : ZONE_PLAIN;
@@ -91,6 +91,8 @@ static struct page_run mark_whole(uint32_t *first, uint32_t end) {
 }
 
 void huge_mend(uint32_t first, uint32_t pages) {
+    /* relaxed: whoever breaks a chunk of this span meanwhile does so for its neighbours, and it stays broken. */
+    if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0)) return;
     for (uint32_t end = first + pages; first < end;) {
         struct page_run run = mark_whole(&first, end);
         if (run.pages != 0) os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);

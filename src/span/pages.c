@@ -17,12 +17,18 @@ static struct share share_at(uint32_t first, uint32_t end) {
     return (struct share){page_chunk(first), bit_range(within, pages), pages};
 }
 
+/* How many of the share's bits are set in BITS: mostly all or none. */
+HAK_INLINE uint32_t count_in(uint32_t bits, struct share share) {
+    bits &= share.mask;
+    return bits == 0 ? 0 : bits == share.mask ? share.pages : count_bits(bits);
+}
+
 struct pages_before pages_mark_used(uint32_t first, uint32_t pages) {
     struct pages_before before = {0, 0};
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
-        before.dirty += count_bits(share.chunk->touched & share.mask);
-        before.returned += count_bits(share.chunk->returned & share.mask);
+        before.dirty += count_in(share.chunk->touched, share);
+        before.returned += count_in(share.chunk->returned, share);
         share.chunk->used |= share.mask;
         share.chunk->touched |= share.mask;
         share.chunk->returned &= ~share.mask;
@@ -70,7 +76,7 @@ uint32_t pages_count_dirty(uint32_t first, uint32_t pages) {
     uint32_t dirty = 0;
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
-        dirty += count_bits(share.chunk->touched & share.mask);
+        dirty += count_in(share.chunk->touched, share);
         at += share.pages;
     }
     return dirty;

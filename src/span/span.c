@@ -38,23 +38,35 @@ size_t span_end_page(void) {
 
 static bool same_zone(uint32_t a, uint32_t b) { return page_chunk(a)->zone == page_chunk(b)->zone; }
 
+/* The first page of the free span of the same zone that ends before FIRST; 0 when there is none. */
+static uint32_t free_before(uint32_t first) {
+    const struct span *before = span_at(first - 1);
+    if ((before->kind != SPAN_FREE && before->kind != SPAN_FREE_LAST) || !same_zone(first - 1, first)) return 0;
+    return before->kind == SPAN_FREE ? first - 1 : before->head;
+}
+
+/* The free span of the same zone that starts at AFTER; 0 when there is none. */
+static uint32_t free_after(uint32_t after) {
+    return page_is_inside(after) && span_at(after)->kind == SPAN_FREE && same_zone(after - 1, after) ? after : 0;
+}
+
 /* Inserts a run of free pages of one zone, DIRTY of them dirty, merged with the free spans on both sides. */
 static uint32_t insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
-    const struct span *before = span_at(first - 1);
-    if ((before->kind == SPAN_FREE || before->kind == SPAN_FREE_LAST) && same_zone(first - 1, first)) {
-        uint32_t head = before->kind == SPAN_FREE ? first - 1 : before->head;
-        pages += span_at(head)->pages;
-        dirty += span_at(head)->dirty;
-        bins_remove(head);
-        first = head;
-    }
-    uint32_t after = first + pages;
-    if (page_is_inside(after) && span_at(after)->kind == SPAN_FREE && same_zone(after - 1, after)) {
+    uint32_t before = free_before(first), after = free_after(first + pages);
+    if (after != 0) {
         pages += span_at(after)->pages;
         dirty += span_at(after)->dirty;
-        bins_remove(after);
+        if (before != 0) bins_remove(after);
     }
-    bins_insert(first, pages, dirty);
+    if (before != 0) {
+        pages += span_at(before)->pages;
+        dirty += span_at(before)->dirty;
+        first = before;
+    }
+    if (before == 0 && after == 0)
+        bins_insert(first, pages, dirty);
+    else
+        bins_change(before != 0 ? before : after, first, pages, dirty);
     return first;
 }
 
@@ -68,16 +80,17 @@ static void label_used(uint32_t first, uint32_t pages) {
 void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
     uint32_t end = head + span_at(head)->pages;
     HAK_ASSERT(head <= first && first + pages <= end);
-    uint32_t dirty_left = span_at(head)->dirty;
-    bins_remove(head);
     struct pages_before before = pages_mark_used(first, pages);
-    dirty_left -= before.dirty;
+    uint32_t rest = end - (first + pages), dirty_left = span_at(head)->dirty - before.dirty;
     if (first != head) { /* only for alignments above a page, and for purging */
         uint32_t dirty_before = pages_count_dirty(head, first - head);
-        bins_insert(head, first - head, dirty_before);
-        dirty_left -= dirty_before;
+        bins_change(head, head, first - head, dirty_before);
+        if (rest != 0) bins_insert(first + pages, rest, dirty_left - dirty_before);
+    } else if (rest != 0) {
+        bins_change(head, first + pages, rest, dirty_left);
+    } else {
+        bins_remove(head);
     }
-    if (first + pages != end) bins_insert(first + pages, end - (first + pages), dirty_left);
     label_used(first, pages);
     span_at(first)->zero = before.dirty == 0;
     spans.counts.used_pages += pages;

@@ -4,7 +4,7 @@
  * Planted defects it was seen to catch:
  *   a refill takes all that the stack holds      a_refill_fills_half_a_stack
  *   an aligned request is not rounded up         every_size_and_alignment
- *   a small block is said to be zero             zero_means_zero
+ *   every refilled block is said to be zero      zero_means_zero
  *   a busy thread takes its lock again           a_handler_gets_blocks_outside: watchdog
  *   without memory the lock stays taken          without_memory: watchdog
  */
@@ -23,7 +23,7 @@ TEST(every_size_and_alignment) {
         CHECK_AT(usable >= bytes && usable <= bytes + bytes / 4 + 64 + (bytes > SMALL_MAX_BYTES) * PAGE_BYTES, bytes);
         if (bytes <= SMALL_MAX_BYTES) CHECK_EQ(usable, slab_classes[size_class_of(bytes)].block_bytes);
         memset(block, 'x', usable);
-        heap_free(block);
+        heap_free(block, NULL);
     }
     for (size_t alignment = 1; alignment <= GIB(1); alignment *= 2) {
         for (size_t bytes = 0; bytes <= 3 * SMALL_MAX_BYTES; bytes = bytes * 3 / 2 + 1) {
@@ -36,7 +36,7 @@ TEST(every_size_and_alignment) {
                 blocks[i][0] = 'x';
                 if (bytes > 0) blocks[i][bytes - 1] = 'x';
             }
-            for (size_t i = 0; i < 3; i++) heap_free(blocks[i]);
+            for (size_t i = 0; i < 3; i++) heap_free(blocks[i], NULL);
         }
     }
     CHECK(heap_alloc(SIZE_MAX) == NULL && heap_alloc((size_t)PTRDIFF_MAX + 1) == NULL);
@@ -59,8 +59,8 @@ static void *refill_in_a_fresh_heap(void *unused) {
         for (uint32_t i = 0; i + 1 < half; i++) CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
         CHECK_EQ(bin->refills, refills); /* they were there */
         for (uint32_t i = 1; i + 1 < half; i++) CHECK_AT(blocks[i] > blocks[i - 1], class); /* lowest first */
-        for (uint32_t i = 0; i + 1 < half; i++) heap_free(blocks[i]);
-        heap_free(block);
+        for (uint32_t i = 0; i + 1 < half; i++) heap_free(blocks[i], NULL);
+        heap_free(block, NULL);
         CHECK_EQ(stack_held(heap, class), half);
     }
     return unused;
@@ -75,19 +75,16 @@ TEST(a_refill_fills_half_a_stack) {
 TEST(zero_means_zero) {
     struct rng rng = {check_now.seed};
     static char *blocks[200];
-    size_t zeroes = 0;
     for (size_t i = 0; i < check_count(4000); i++) {
         size_t at = rng_below(&rng, 200), bytes = rng_size(&rng, 8);
-        bool zero = true;
-        heap_free(blocks[at]);
-        blocks[at] = heap_alloc_zero(bytes, &zero);
+        if (i % 100 == 0) bytes = MIB(8) - 1 + rng_below(&rng, MIB(8)); /* some of it cleared by the kernel */
+        heap_free(blocks[at], NULL);
+        blocks[at] = heap_alloc_zero(bytes);
         CHECK(blocks[at] != NULL);
-        zeroes += zero;
-        if (zero) CHECK_AT(block_is_zero(blocks[at], heap_usable_bytes(blocks[at])), i);
+        CHECK_AT(block_is_zero(blocks[at], bytes), bytes);
         memset(blocks[at], 0xee, heap_usable_bytes(blocks[at]));
     }
-    CHECK(zeroes > 0);
-    for (size_t at = 0; at < 200; at++) heap_free(blocks[at]);
+    for (size_t at = 0; at < 200; at++) heap_free(blocks[at], NULL);
 }
 
 /* As after the thread's last destructor: everything comes from the commons and goes there. */
@@ -102,10 +99,10 @@ TEST(a_thread_without_a_heap) {
         block_fill(blocks[i], 208, i);
     }
     CHECK(large != NULL);
-    heap_free(large);
+    heap_free(large, NULL);
     for (size_t i = 0; i < 300; i++) {
         CHECK(block_holds(blocks[i], 208, i));
-        heap_free(blocks[i]);
+        heap_free(blocks[i], NULL);
     }
     CHECK_EQ(commons.bins[size_class_of(208)].slab_count, 0); /* given back as they came */
     CHECK_EQ(atomic_load(&commons.inbox), 0);
@@ -119,9 +116,8 @@ static void allocate_in_handler(int number) {
     (void)number;
     of_handler[0] = heap_alloc(3000);
     of_handler[1] = heap_alloc_aligned(100, 4096);
-    bool zero = false;
-    of_handler[2] = heap_alloc_zero(MIB(1), &zero);
-    for (size_t i = 0; i < 3; i++) heap_free(for_handler[i]);
+    of_handler[2] = heap_alloc_zero(MIB(1));
+    for (size_t i = 0; i < 3; i++) heap_free(for_handler[i], NULL);
 }
 
 /* The handler runs while this thread is in a slow path and holds its heap's lock. */
@@ -153,14 +149,14 @@ TEST(a_handler_gets_blocks_outside) {
         CHECK_AT(outside_bytes(of_handler[i]) == heap_usable_bytes(of_handler[i]), i);
     }
     CHECK(is_aligned(of_handler[1], 4096) && outside_bytes(of_handler[2]) >= MIB(1));
-    for (size_t i = 0; i < 3; i++) heap_free(of_handler[i]);
+    for (size_t i = 0; i < 3; i++) heap_free(of_handler[i], NULL);
     CHECK_EQ(outside_bytes(of_handler[0]), 0);
     /* What it freed is taken in by the next slow paths: the large block, and the small one by a drain. */
-    heap_free(heap_alloc(MIB(3)));
+    heap_free(heap_alloc(MIB(3)), NULL);
     span_counts_read(&after);
     CHECK(after.given >= before.given + 2);
     CHECK_EQ(atomic_load(&heap->inbox), slab_head(page_index(for_handler[0])));
-    heap_free(stay);
+    heap_free(stay, NULL);
 }
 
 TEST(without_memory) {
@@ -174,11 +170,11 @@ TEST(without_memory) {
     CHECK(heap_alloc(GIB(1)) == NULL && heap_alloc_aligned(100, MIB(64)) == NULL);
     for (int i = 0; i < 100; i++) CHECK(heap_alloc(65536) == NULL);
     CHECK(count > 0);
-    heap_free(blocks[--count]);
+    heap_free(blocks[--count], NULL);
     CHECK(heap_alloc(65536) == blocks[count]); /* what is there can be had */
     fail_disarm();
     void *block = heap_alloc(65536);
     CHECK(block != NULL);
-    heap_free(block);
-    for (size_t i = 0; i <= count; i++) heap_free(blocks[i]);
+    heap_free(block, NULL);
+    for (size_t i = 0; i <= count; i++) heap_free(blocks[i], NULL);
 }

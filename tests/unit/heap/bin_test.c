@@ -8,19 +8,9 @@
  *   hand-over forgets the full slabs             handing_over_and_adopting
  *   adoption leaves the old word                 handing_over_and_adopting
  */
-#include "blocks.h"
-#include "heap/heap.h"
-#include "region/books.h"
+#include "own_heap.h"
 
 enum { MOST_HELD = 6000 };
-
-static struct heap *make_heap(void) {
-    char *memory = books_take(sizeof(struct heap) + stack_first_slots() * sizeof(void *) + 256);
-    CHECK(memory != NULL);
-    struct heap *heap = (struct heap *)(((uintptr_t)memory + 255) & ~(uintptr_t)255);
-    stack_reset_all(heap);
-    return heap;
-}
 
 static enum bucket bucket_of(uint32_t first) {
     double share = (double)slab_at(first)->free / slab_classes[slab_at(first)->span.class].blocks;
@@ -51,13 +41,6 @@ static size_t check_lists(const struct heap *heap, unsigned class) {
     return out;
 }
 
-static void add_slab(struct heap *heap, unsigned class) {
-    uint32_t first = slab_create(class);
-    CHECK(first != 0);
-    slab_set_owner(first, heap, heap_word(heap, class));
-    bin_place(heap, first);
-}
-
 static void *held[MOST_HELD];
 static size_t held_count;
 
@@ -66,7 +49,10 @@ static void fill(struct heap *heap, unsigned class, uint32_t want) {
     unsigned fullest = BUCKET_QUARTER;
     while (fullest < BUCKETS && heap->bins[class].slabs[fullest] == 0) fullest++;
     uint32_t expected = fullest < BUCKETS ? heap->bins[class].slabs[fullest] : 0;
-    uint32_t got = bin_fill(heap, class, end, want);
+    bool zero = false;
+    uint32_t got = bin_fill(heap, class, end, want, &zero);
+    CHECK(got == 0 || !zero || block_is_zero(end[-1], slab_classes[class].block_bytes));
+    for (uint32_t i = 0; i < got; i++) *(char *)end[-1 - (long)i] = 'x';
     CHECK(got <= want);
     if (expected == 0) CHECK_EQ(got, 0);
     else CHECK_EQ(slab_head(page_index(end[-1])), expected);
@@ -89,7 +75,7 @@ static void put(struct heap *heap, struct rng *rng, size_t count) {
 
 TEST(random_filling_and_putting) {
     const unsigned classes[] = {0, 15, 31, 47, 63};
-    struct heap *heap = make_heap();
+    struct heap *heap = make_heap(HEAP_DEAD);
     struct span_counts before, after;
     span_counts_read(&before);
     for (size_t c = 0; c < sizeof classes / sizeof classes[0]; c++) {
@@ -121,7 +107,7 @@ TEST(random_filling_and_putting) {
 }
 
 TEST(handing_over_and_adopting) {
-    struct heap *from = make_heap(), *to = make_heap();
+    struct heap *from = make_heap(HEAP_DEAD), *to = make_heap(HEAP_DEAD);
     const unsigned classes[] = {15, 47};
     struct rng rng = {check_now.seed};
     for (size_t c = 0; c < 2; c++) {

@@ -8,54 +8,34 @@
  *   interior pointers of large blocks are taken  pointers_that_are_none_of_ours
  *   half-empty blocks are kept by resize         resizing_in_place
  */
-#include "blocks.h"
 #include "heap/alloc.h"
-#include "heap/heap.h"
 #include "heap/thread.h"
-#include "region/books.h"
+#include "own_heap.h"
 #include "region/outside.h"
 
 #include <sys/wait.h>
 
-static struct heap *make_heap(void) {
-    char *memory = books_take(sizeof(struct heap) + stack_first_slots() * sizeof(void *) + 256);
-    CHECK(memory != NULL);
-    struct heap *heap = (struct heap *)(((uintptr_t)memory + 255) & ~(uintptr_t)255);
-    stack_reset_all(heap);
-    atomic_store(&heap->state, HEAP_LIVE);
-    return heap;
-}
-
 /* COUNT blocks of OTHER's, in as many slabs as they need. */
 static void take_of(struct heap *other, unsigned class, void **blocks, uint32_t count) {
     for (uint32_t got = 0; got < count;) {
-        uint32_t first = slab_create(class);
-        CHECK(first != 0);
-        slab_set_owner(first, other, heap_word(other, class));
-        bin_place(other, first);
-        got += bin_fill(other, class, blocks + count - got, count - got);
+        bool zero;
+        add_slab(other, class);
+        got += bin_fill(other, class, blocks + count - got, count - got, &zero);
     }
 }
 
 static uint32_t waiting_in(struct heap *heap) { return atomic_load(&heap->remote_count); }
 
-static uint32_t drain(struct heap *heap) {
-    os_lock_take(&heap->lock);
-    uint32_t blocks = remote_drain(heap);
-    os_lock_drop(&heap->lock);
-    return blocks;
-}
-
 TEST(other_heaps_blocks_go_home_together) {
     static void *blocks[3 * REMOTE_BLOCKS];
-    struct heap *other = make_heap(), *mine;
-    heap_free(heap_alloc(100));
+    struct heap *other = make_heap(HEAP_LIVE), *mine;
+    heap_free(heap_alloc(100), NULL);
     mine = thread_heap();
     CHECK(mine != NULL);
     CHECK_EQ(waiting_in(mine), 0);
     take_of(other, 2, blocks, 3 * REMOTE_BLOCKS); /* small ones: by count */
     for (uint32_t i = 0; i < 3 * REMOTE_BLOCKS; i++) {
-        heap_free(blocks[i]);
+        heap_free(blocks[i], NULL);
         CHECK_EQ(waiting_in(mine), (i + 1) % REMOTE_BLOCKS);
         CHECK_EQ(atomic_load(&other->inbox) != 0, i + 1 >= REMOTE_BLOCKS);
     }
@@ -66,7 +46,7 @@ TEST(other_heaps_blocks_go_home_together) {
     uint32_t bytes = slab_classes[class].block_bytes, most = REMOTE_BYTES / bytes;
     take_of(other, class, blocks, 3 * most);
     for (uint32_t i = 0; i < 3 * most; i++) {
-        heap_free(blocks[i]);
+        heap_free(blocks[i], NULL);
         CHECK_EQ(waiting_in(mine), (i + 1) % most);
     }
     CHECK_EQ(drain(other), 3 * most);
@@ -75,29 +55,29 @@ TEST(other_heaps_blocks_go_home_together) {
 TEST(a_full_stack_spills) {
     const unsigned class = size_class_of(6000);
     static void *blocks[4000];
-    heap_free(heap_alloc(6000));
+    heap_free(heap_alloc(6000), NULL);
     struct heap *heap = thread_heap();
     struct bin *bin = &heap->bins[class];
     for (size_t i = 0; i < 4000; i++) CHECK((blocks[i] = heap_alloc(6000)) != NULL);
     uint64_t spills = bin->spills, slabs = bin->slab_count;
     for (size_t i = 0; i < 4000; i++) {
-        heap_free(blocks[i]);
+        heap_free(blocks[i], NULL);
         CHECK_AT(stack_held(heap, class) <= bin->depth, i);
         CHECK_AT(heap->front.top[class][-1] == blocks[i], i); /* the newest is on top */
     }
     CHECK(bin->spills > spills);
     CHECK(bin->slab_count < slabs / 4); /* slabs that emptied went back */
     CHECK(heap_alloc(6000) == blocks[3999]);
-    heap_free(blocks[3999]);
+    heap_free(blocks[3999], NULL);
 }
 
 TEST(errno_is_kept) {
     void *small = heap_alloc(100), *large = heap_alloc(MIB(1)), *outside = outside_map(100, 16);
     errno = 4711;
-    heap_free(small);
-    heap_free(large);
-    heap_free(outside);
-    heap_free(NULL);
+    heap_free(small, NULL);
+    heap_free(large, NULL);
+    heap_free(outside, NULL);
+    heap_free(NULL, NULL);
     CHECK_EQ(errno, 4711);
     CHECK_EQ(heap_usable_bytes(NULL), 0);
 }
@@ -111,7 +91,7 @@ TEST(resizing_in_place) {
         CHECK(heap_resize(block, usable / 2));
         /* Less than half: a smaller block is worth the copy, if there is one. */
         CHECK_AT(heap_resize(block, usable / 2 - 1) == (usable == SMALLEST_BLOCK_BYTES), usable);
-        heap_free(block);
+        heap_free(block, NULL);
     }
     void *large = heap_alloc(MIB(4)), *outside = outside_map(MIB(1), 16);
     CHECK(heap_resize(large, MIB(3)));
@@ -119,8 +99,8 @@ TEST(resizing_in_place) {
     CHECK(!heap_resize(large, 100));
     CHECK(heap_resize(outside, MIB(1) / 2) && !heap_resize(outside, MIB(1) / 2 - 1));
     CHECK(!heap_resize(outside, MIB(1) + 1));
-    heap_free(large);
-    heap_free(outside);
+    heap_free(large, NULL);
+    heap_free(outside, NULL);
 }
 
 /* ---- in children --------------------------------------------------------------------------------- */
@@ -164,19 +144,19 @@ static void free_foreign(void) {
                              page_address(window.pages),
                              (void *)(uintptr_t)16,
                              (void *)(uintptr_t)-16};
-    heap_start(&(struct heap_options){.thread_cache_bytes = MIB(2), .foreign = see});
+    heap_start(&(struct heap_options){.thread_cache_bytes = MIB(2), .decay = ACE_NEVER, .foreign = see});
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
-        heap_free(foreign[i]);
+        heap_free(foreign[i], NULL);
         CHECK_AT(seen == foreign[i] && seen_count == 2 * i + 1, i);
         CHECK_EQ(heap_usable_bytes(foreign[i]), 0);
         CHECK_AT(seen_count == 2 * i + 2, i);
     }
     seen_count = 0;
-    heap_free(large);
-    heap_free(outside);
+    heap_free(large, NULL);
+    heap_free(outside, NULL);
     CHECK_EQ(seen_count, 0);
-    heap_free(large);
-    heap_free(outside);
+    heap_free(large, NULL);
+    heap_free(outside, NULL);
     CHECK_EQ(seen_count, 2);
 }
 
@@ -186,9 +166,9 @@ TEST(pointers_that_are_none_of_ours) { CHECK_EQ(status_of(free_foreign), 0); }
 static void free_and_spill(char *first, char *second) {
     static void *blocks[400];
     for (size_t i = 0; i < 400; i++) blocks[i] = heap_alloc(10000);
-    heap_free(first);
-    heap_free(second);
-    for (size_t i = 0; i < 400; i++) heap_free(blocks[i]);
+    heap_free(first, NULL);
+    heap_free(second, NULL);
+    for (size_t i = 0; i < 400; i++) heap_free(blocks[i], NULL);
 }
 
 static void free_twice(void) {
@@ -202,12 +182,12 @@ static void free_misaligned(void) {
 }
 
 static void free_twice_what_is_anothers(void) {
-    struct heap *other = make_heap();
+    struct heap *other = make_heap(HEAP_LIVE);
     void *blocks[REMOTE_BLOCKS];
-    heap_free(heap_alloc(100));
+    heap_free(heap_alloc(100), NULL);
     take_of(other, 2, blocks, REMOTE_BLOCKS);
     blocks[7] = blocks[200];
-    for (size_t i = 0; i < REMOTE_BLOCKS; i++) heap_free(blocks[i]);
+    for (size_t i = 0; i < REMOTE_BLOCKS; i++) heap_free(blocks[i], NULL);
 }
 
 TEST(misuse_ends_the_process) {

@@ -9,38 +9,18 @@
  *   a slab is not queued while it has no owner   threads_give_to_one_owner: watchdog
  *   queued stays set                             a_slab_is_queued_once, others
  */
-#include "blocks.h"
 #include "heap/alloc.h"
-#include "heap/heap.h"
 #include "heap/thread.h"
-#include "region/books.h"
+#include "own_heap.h"
 
 #include <sched.h>
 
-static struct heap *make_heap(enum heap_state state) {
-    char *memory = books_take(sizeof(struct heap) + stack_first_slots() * sizeof(void *) + 256);
-    CHECK(memory != NULL);
-    struct heap *heap = (struct heap *)(((uintptr_t)memory + 255) & ~(uintptr_t)255);
-    stack_reset_all(heap);
-    atomic_store(&heap->state, state);
-    return heap;
-}
-
 /* COUNT blocks of one new slab, which nobody else has. */
 static uint32_t make_slab(struct heap *owner, unsigned class, void **blocks, uint32_t count) {
-    uint32_t first = slab_create(class);
-    CHECK(first != 0);
-    slab_set_owner(first, owner, heap_word(owner, class));
+    uint32_t first = add_slab(owner, class);
     CHECK_EQ(slab_take(first, blocks + count, count), count);
-    bin_place(owner, first);
+    bin_settle(owner, first);
     return first;
-}
-
-static uint32_t drain(struct heap *heap) {
-    os_lock_take(&heap->lock);
-    uint32_t blocks = remote_drain(heap);
-    os_lock_drop(&heap->lock);
-    return blocks;
 }
 
 static uint32_t inbox_of(struct heap *heap) { return atomic_load(&heap->inbox); }
@@ -153,7 +133,7 @@ TEST(a_late_queue_finds_a_released_slab) {
 static struct heap *heap_of_thread;
 
 static void *start_and_end(void *unused) {
-    heap_free(heap_alloc(100));
+    heap_free(heap_alloc(100), NULL);
     heap_of_thread = thread_heap();
     return unused;
 }

@@ -9,17 +9,7 @@
  *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
  */
 #include "ace/depth.h"
-#include "blocks.h"
-#include "heap/heap.h"
-#include "region/books.h"
-
-static struct heap *make_heap(void) {
-    char *memory = books_take(sizeof(struct heap) + stack_first_slots() * sizeof(void *) + 256);
-    CHECK(memory != NULL);
-    struct heap *heap = (struct heap *)(((uintptr_t)memory + 255) & ~(uintptr_t)255);
-    stack_reset_all(heap);
-    return heap;
-}
+#include "own_heap.h"
 
 static size_t bytes_of(unsigned class) { return slab_classes[class].block_bytes; }
 
@@ -41,12 +31,8 @@ static void push(struct heap *heap, unsigned class, size_t count) {
     for (size_t i = 0; i < count; i++) {
         void *block;
         CHECK(stack_has_room(heap, class));
-        while (bin_fill(heap, class, &block + 1, 1) == 0) {
-            uint32_t first = slab_create(class);
-            CHECK(first != 0);
-            slab_set_owner(first, heap, heap_word(heap, class));
-            bin_place(heap, first);
-        }
+        bool zero;
+        while (bin_fill(heap, class, &block + 1, 1, &zero) == 0) add_slab(heap, class);
         *heap->front.top[class]++ = block;
     }
 }
@@ -68,7 +54,7 @@ static void adapt(struct heap *heap, unsigned class, uint32_t refills, uint32_t 
 }
 
 TEST(a_new_heap_has_empty_stacks) {
-    struct heap *heap = make_heap();
+    struct heap *heap = make_heap(HEAP_DEAD);
     size_t slots = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         check_stack(heap, class);
@@ -81,7 +67,7 @@ TEST(a_new_heap_has_empty_stacks) {
 }
 
 TEST(a_spill_gives_the_older_half) {
-    struct heap *heap = make_heap();
+    struct heap *heap = make_heap(HEAP_DEAD);
     for (unsigned class = 0; class < SIZE_CLASSES; class += 3) {
         for (size_t count = 1; count <= heap->bins[class].depth; count++) {
             void *blocks[32];
@@ -103,7 +89,7 @@ TEST(a_spill_gives_the_older_half) {
 }
 
 TEST(swings_deepen_a_stack) {
-    struct heap *heap = make_heap();
+    struct heap *heap = make_heap(HEAP_DEAD);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
         uint32_t most = ace_depth_most(bytes_of(class));
@@ -136,7 +122,7 @@ static size_t counted_bytes(const struct heap *heap) {
 TEST(a_thread_keeps_to_its_budget) {
     const size_t budgets[] = {KIB(64), KIB(512), MIB(2)};
     for (size_t b = 0; b < 3; b++) {
-        struct heap *heap = make_heap();
+        struct heap *heap = make_heap(HEAP_DEAD);
         struct rng rng = {check_now.seed + b};
         heap_settings.thread_cache_bytes = budgets[b];
         uint32_t grown = 0, shrunk = 0;
@@ -164,7 +150,7 @@ TEST(a_thread_keeps_to_its_budget) {
 }
 
 TEST(outgrown_stacks_are_used_again) {
-    struct heap *heap = make_heap();
+    struct heap *heap = make_heap(HEAP_DEAD);
     uint64_t before = 0;
     heap_settings.thread_cache_bytes = GIB(1);
     for (int round = 0; round < 10; round++) {
@@ -180,7 +166,7 @@ TEST(outgrown_stacks_are_used_again) {
 
 TEST(a_fixed_depth_is_bounded) {
     heap_settings.bin_depth = 1000;
-    struct heap *heap = make_heap();
+    struct heap *heap = make_heap(HEAP_DEAD);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         uint32_t most = ace_depth_most(bytes_of(class));
         CHECK_EQ(heap->bins[class].depth, most < 1000 ? most : 1000);

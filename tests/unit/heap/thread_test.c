@@ -53,7 +53,7 @@ static void *use_many_classes(void *unused) {
     }
     heap_of_thread = thread_heap();
     CHECK(heap_of_thread != NULL && atomic_load(&heap_of_thread->state) == HEAP_LIVE);
-    for (unsigned class = 0; class < SIZE_CLASSES; class += 7) heap_free(blocks[class]);
+    for (unsigned class = 0; class < SIZE_CLASSES; class += 7) heap_free(blocks[class], NULL);
     return unused;
 }
 
@@ -82,8 +82,8 @@ static void *leave_blocks(void *unused) {
         block_fill(left[i], LEFT_BYTES, i);
     }
     for (size_t i = 0; i < LEFT; i++)
-        if (i % 3 != 0) heap_free(left[i]);
-    for (size_t i = 0; i < 100; i++) heap_free(given_away[i]);
+        if (i % 3 != 0) heap_free(left[i], NULL);
+    for (size_t i = 0; i < 100; i++) heap_free(given_away[i], NULL);
     CHECK_EQ(atomic_load(&thread_heap()->remote_count), 100);
     return unused;
 }
@@ -110,8 +110,8 @@ TEST(what_a_thread_leaves_is_adopted) {
     CHECK_EQ(after.taken, before.taken); /* no new slab while there are old ones */
     CHECK(mine->bins[class].adopted_slabs >= slabs / 2);
     for (size_t i = 0; i < LEFT; i += 3) CHECK_AT(block_holds(left[i], LEFT_BYTES, i), i);
-    for (size_t i = 0; i < LEFT; i += 3) heap_free(left[i]);
-    for (size_t i = 0; i < LEFT / 2; i++) heap_free(blocks[i]);
+    for (size_t i = 0; i < LEFT; i += 3) heap_free(left[i], NULL);
+    for (size_t i = 0; i < LEFT / 2; i++) heap_free(blocks[i], NULL);
 }
 
 /* ---- destructors --------------------------------------------------------------------------------- */
@@ -121,17 +121,17 @@ static int rounds_of_destructor, rounds_without_heap;
 
 /* Libc calls it again as long as it sets its value; the heap goes after the first round at the latest. */
 static void use_in_destructor(void *value) {
-    heap_free(value);
+    heap_free(value, NULL);
     void *block = heap_alloc(700), *large = heap_alloc(MIB(1));
     CHECK(block != NULL && large != NULL);
-    heap_free(large);
+    heap_free(large, NULL);
     if (thread_heap() == NULL) {
         rounds_without_heap++;
         CHECK(thread_state.front == &front_gone);
         CHECK_EQ(page_word(page_index(block)), heap_word(&commons, size_class_of(700)));
     }
     if (++rounds_of_destructor < 3) CHECK_EQ(pthread_setspecific(key, block), 0);
-    else heap_free(block);
+    else heap_free(block, NULL);
 }
 
 static void *end_with_destructor(void *unused) {
@@ -164,10 +164,10 @@ static void *hold_blocks(void *argument) {
     for (size_t i = 0; i < 200; i++) CHECK((blocks[i] = heap_alloc(5000)) != NULL);
     block_fill(blocks[0], 5000, which);
     atomic_store(&kept[which], blocks[0]);
-    for (size_t i = 1; i < 200; i += 2) heap_free(blocks[i]);
+    for (size_t i = 1; i < 200; i += 2) heap_free(blocks[i], NULL);
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier); /* the fork is in between */
-    for (size_t i = 0; i < 200; i += 2) heap_free(blocks[i]);
+    for (size_t i = 0; i < 200; i += 2) heap_free(blocks[i], NULL);
     return NULL;
 }
 
@@ -187,7 +187,7 @@ static void reap_and_use(const struct sum *before) {
     CHECK_EQ(books_bytes(), books);
     for (size_t i = 0; i < FORSAKEN; i++) {
         CHECK(block_holds(atomic_load(&kept[i]), 5000, i));
-        heap_free(atomic_load(&kept[i]));
+        heap_free(atomic_load(&kept[i]), NULL);
     }
     thread_reap_forsaken();
     CHECK_EQ(all_heaps().heaps, before->heaps);
@@ -201,7 +201,7 @@ static void wait_for(pid_t child) {
 
 TEST(a_child_reaps_what_was_forsaken) {
     pthread_t threads[FORSAKEN];
-    heap_free(heap_alloc(5000));
+    heap_free(heap_alloc(5000), NULL);
     CHECK_EQ(pthread_barrier_init(&barrier, NULL, FORSAKEN + 1), 0);
     for (size_t i = 0; i < FORSAKEN; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, hold_blocks, (void *)(uintptr_t)i), 0);
@@ -227,7 +227,7 @@ static atomic_bool ring_ends;
 
 static void *free_from_ring(void *unused) {
     while (!atomic_load(&ring_ends))
-        for (size_t i = 0; i < RING; i++) heap_free(atomic_exchange(&ring[i], NULL));
+        for (size_t i = 0; i < RING; i++) heap_free(atomic_exchange(&ring[i], NULL), NULL);
     return unused;
 }
 
@@ -250,5 +250,5 @@ TEST(forks_while_blocks_go_home) {
     }
     atomic_store(&ring_ends, true);
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    for (size_t i = 0; i < RING; i++) heap_free(atomic_exchange(&ring[i], NULL));
+    for (size_t i = 0; i < RING; i++) heap_free(atomic_exchange(&ring[i], NULL), NULL);
 }

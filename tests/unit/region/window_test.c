@@ -16,6 +16,7 @@
  *   the lock is not taken                        threads_extend_in_turn
  */
 #include "blocks.h"
+#include "child.h"
 #include "os/os.h"
 #include "region/window.h"
 #include "span/bins.h"
@@ -24,7 +25,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
 /* What is refused; nothing by default. */
 static bool refuse_hints, refuse_all_maps;
@@ -62,19 +62,6 @@ int mprotect(void *address, size_t bytes, int protection) {
 }
 #endif
 
-static void in_child(void (*body)(void)) {
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        alarm(CHECK_SHADOWED ? 300 : 60);
-        body();
-        _exit(0);
-    }
-    int status = -1;
-    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
-    CHECK_EQ(status, 0);
-}
-
 /* The old one's place must be free: both windows begin where the process's seed says. */
 static bool start_window(size_t bytes) {
     char *start = window.spans, *end = page_address(window.pages);
@@ -98,7 +85,7 @@ static void check_usable(struct page_run run) {
         *first = *last = UINT64_MAX;
         CHECK_AT(page_word(i) == 0, i);
         page_word_set(i, (uint32_t)i);
-        memset(page_remote(i), 0xff, RECORD_BYTES);
+        memset(page_remote(i), 0xff, REMOTE_RECORD_BYTES);
         ((struct span *)page_span(i))->head = (uint32_t)i;
         window.chunks[i / CHUNK_PAGES].used = UINT32_MAX;
     }
@@ -154,7 +141,7 @@ TEST(every_run_is_new_zero_and_usable) {
     const size_t sizes[] = {0, GIB(1024), GIB(64), GIB(1) + MIB(2), MIB(500) + 4096};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         asked_bytes = sizes[i];
-        in_child(start_and_use);
+        IN_CHILD(start_and_use);
     }
 }
 
@@ -172,7 +159,7 @@ TEST(a_small_window_is_used_up_to_the_end) {
     const size_t sizes[] = {MIB(8), MIB(10), MIB(64), MIB(198), MIB(256)};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         asked_bytes = sizes[i];
-        in_child(start_small_and_use_up);
+        IN_CHILD(start_small_and_use_up);
     }
 }
 
@@ -186,11 +173,11 @@ static void start_without_hints(void) {
 
 /* Its base is aligned to 2 MiB and, by chance, to more: an aligned page number is no aligned address. */
 static void align_without_hints(void) {
-    for (uint32_t first; (first = bins_find(1)) != 0;) bins_remove(first); /* of the window before */
+    for (uint32_t first; (first = bins_find(1, ZONE_HUGE)) != 0;) bins_remove(first); /* of the window before */
     refuse_hints = true;
     CHECK(start_window(asked_bytes));
     for (size_t align = 1; align <= 256; align *= 2) {
-        uint32_t first = span_take(1, align);
+        uint32_t first = span_take(1, align, false);
         CHECK_AT(first != 0 && is_aligned(page_address(first), align * PAGE_BYTES), align);
     }
 }
@@ -198,10 +185,10 @@ static void align_without_hints(void) {
 TEST(a_window_where_the_kernel_puts_it) {
     NEED_A_STUBBORN_KERNEL();
     asked_bytes = 0;
-    in_child(start_without_hints);
+    IN_CHILD(start_without_hints);
     asked_bytes = MIB(64);
-    in_child(start_without_hints);
-    for (asked_bytes = MIB(64); asked_bytes < MIB(80); asked_bytes += MIB(2)) in_child(align_without_hints);
+    IN_CHILD(start_without_hints);
+    for (asked_bytes = MIB(64); asked_bytes < MIB(80); asked_bytes += MIB(2)) IN_CHILD(align_without_hints);
 }
 
 static uint64_t mapped_bytes(void) {
@@ -213,7 +200,7 @@ static void check_start_and_mappings(void) {
     uint64_t before = mapped_bytes();
     CHECK(start_window(0));
     CHECK(window.pages * PAGE_BYTES >= MIB(8));
-    size_t books = window.pages * (4 + 2 * RECORD_BYTES) + window.pages / CHUNK_PAGES * sizeof(struct chunk);
+    size_t books = window.pages * (4 + SPAN_RECORD_BYTES + REMOTE_RECORD_BYTES) + window.pages / CHUNK_PAGES * sizeof(struct chunk);
     size_t reserved = refuse_hints || window.pages * PAGE_BYTES < MIB(128) ? window.pages * PAGE_BYTES : MIB(64);
     CHECK(mapped_bytes() - before <= reserved + books + MIB(5));
     refuse_maps_from = refuse_readable_from = SIZE_MAX;
@@ -240,10 +227,10 @@ static void start_with_few_words_without_hints(void) {
 
 TEST(large_mappings_are_refused) {
     NEED_A_STUBBORN_KERNEL();
-    in_child(start_with_small_regions);
-    in_child(start_with_small_records);
-    in_child(start_with_few_words);
-    in_child(start_with_few_words_without_hints);
+    IN_CHILD(start_with_small_regions);
+    IN_CHILD(start_with_small_records);
+    IN_CHILD(start_with_few_words);
+    IN_CHILD(start_with_few_words_without_hints);
 }
 
 static void start_refused(void) {
@@ -264,7 +251,7 @@ static void start_refused(void) {
 
 TEST(a_refused_window_leaves_nothing) {
     NEED_A_STUBBORN_KERNEL();
-    in_child(start_refused);
+    IN_CHILD(start_refused);
 }
 
 static void extend_around_others(void) {
@@ -281,7 +268,7 @@ static void extend_around_others(void) {
         CHECK(others[i][0] == 'x' && memcmp(others[i], others[i] + 1, 65535) == 0);
 }
 
-TEST(something_lies_in_the_way) { in_child(extend_around_others); }
+TEST(something_lies_in_the_way) { IN_CHILD(extend_around_others); }
 
 /* What is left of the region before does not count when the next one has to leave a gap. */
 static void extend_much_around_others(void) {
@@ -293,7 +280,7 @@ static void extend_much_around_others(void) {
     check_usable(run);
 }
 
-TEST(one_large_run_behind_something) { in_child(extend_much_around_others); }
+TEST(one_large_run_behind_something) { IN_CHILD(extend_much_around_others); }
 
 static void extend_refused(void) {
     CHECK(start_window(asked_bytes));
@@ -318,7 +305,7 @@ static void extend_refused(void) {
 TEST(a_refused_commit_loses_nothing) {
     NEED_A_STUBBORN_KERNEL();
     asked_bytes = MIB(128);
-    in_child(extend_refused);
+    IN_CHILD(extend_refused);
 }
 
 /* In a process that began under the limit: this one's own window counts against any that is set now. */
@@ -347,7 +334,7 @@ TEST(under_a_limit) {
     if (now.rlim_cur != RLIM_INFINITY) SKIP("there is a limit already");
     for (size_t i = 0; i < 4; i++) {
         asked_bytes = limits[i];
-        in_child(exec_limited);
+        IN_CHILD(exec_limited);
     }
 }
 
@@ -386,5 +373,5 @@ static void extend_in_threads(void) {
 }
 
 TEST(threads_extend_in_turn) {
-    for (size_t i = 0; i < check_count(40); i++) in_child(extend_in_threads);
+    for (size_t i = 0; i < check_count(40); i++) IN_CHILD(extend_in_threads);
 }

@@ -10,7 +10,7 @@
  *   a block is put twice in one batch, unseen    misuse_ends_the_process
  *   a released slab keeps its bits or its words  slabs_come_and_go
  */
-#include "blocks.h"
+#include "own_heap.h"
 #include "slab/slab.h"
 
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ static struct heap *const nobody = (struct heap *)0x1000;
 static void create(unsigned class) {
     const struct slab_class *shape = &slab_classes[class];
     memset(&model, 0, sizeof model);
-    model.first = slab_create(class);
+    model.first = slab_create(class, false);
     CHECK(model.first != 0);
     model.blocks = shape->blocks;
     model.bytes = shape->block_bytes;

@@ -1,6 +1,6 @@
 /* bins_test.c - the choice among free spans, against a model that knows the rule and looks at all.
  *
- * The bins are emptied first, so that only spans of this test hang in them; nothing here allocates.
+ * Chunks are of both zones at random. The bins are emptied first, so that only spans of this test hang in them; nothing here allocates.
  *
  * Planted defects it was seen to catch:
  *   a bin loses its bit before it is empty       both of the first
@@ -8,6 +8,9 @@
  *   clean before dirty                           the_choice_follows_the_rule
  *   a refused span is offered again              the_choice_follows_the_rule
  *   lengths above 32 fall into wrong bins        the_choice_follows_the_rule
+ *   clean huge pages serve a plain request       the_choice_follows_the_rule
+ *   a clean span before the other zone's dirty   the_choice_follows_the_rule
+ *   dirty pages of the huge zone are not sought  the_choice_follows_the_rule, dirty_pages_are_...
  *   the middle of a list is taken out badly      the_choice_follows_the_rule
  */
 #include "blocks.h"
@@ -20,6 +23,7 @@ struct model {
     uint32_t first, pages, dirty;
     uint64_t inserted; /* when; 0: not in a bin */
     bool refused;
+    enum span_zone zone;
 };
 
 static uint32_t base;
@@ -29,7 +33,7 @@ static uint64_t now;
 
 static void empty_bins(void) {
     span_lock();
-    for (uint32_t first; (first = bins_find(1)) != 0;) bins_remove(first);
+    for (uint32_t first; (first = bins_find(1, ZONE_HUGE)) != 0;) bins_remove(first);
     span_unlock();
 }
 
@@ -40,10 +44,11 @@ static void start(struct rng *rng) {
     CHECK(run.pages >= PAGES);
     base = (uint32_t)run.first;
     span_count = 0;
+    for (uint32_t at = base; at < base + PAGES; at += CHUNK_PAGES) page_chunk(at)->zone = rng_below(rng, 2) != 0;
     for (uint32_t at = base; span_count < SPANS && at + 200 < base + PAGES; span_count++) {
         uint32_t pages = 1 + (uint32_t)rng_below(rng, rng_below(rng, 4) ? 12 : 90);
         struct model *span = &spans[span_count];
-        *span = (struct model){.first = at, .pages = pages};
+        *span = (struct model){.first = at, .pages = pages, .zone = (enum span_zone)page_chunk(at)->zone};
         if (rng_below(rng, 2)) { /* its pages count as used here: what counts is that chunks differ */
             span->dirty = 1 + (uint32_t)rng_below(rng, pages);
             pages_mark_used(at, span->dirty);
@@ -69,7 +74,7 @@ static bool is_better(const struct model *a, const struct model *b) {
 }
 
 /* Of the spans in one set: the best of the newest LOOKED_AT, in the lowest bin that may do where one does. */
-static const struct model *naive_find_in(uint32_t pages, bool in_set(const struct model *)) {
+static const struct model *naive_find_in(uint32_t pages, enum span_zone zone, bool in_state(const struct model *)) {
     uint32_t bin = bin_start(pages);
     for (;;) {
         const struct model *chosen = NULL;
@@ -78,7 +83,8 @@ static const struct model *naive_find_in(uint32_t pages, bool in_set(const struc
             const struct model *newest = NULL;
             for (size_t i = 0; i < span_count; i++) {
                 const struct model *span = &spans[i];
-                if (!span->inserted || bin_start(span->pages) != bin || !in_set(span)) continue;
+                if (!span->inserted || bin_start(span->pages) != bin) continue;
+                if (span->zone != zone || !in_state(span)) continue;
                 if (span->inserted < older_than && (!newest || span->inserted > newest->inserted)) newest = span;
             }
             if (newest == NULL) break;
@@ -88,7 +94,8 @@ static const struct model *naive_find_in(uint32_t pages, bool in_set(const struc
         uint32_t next = UINT32_MAX;
         for (size_t i = 0; i < span_count; i++) {
             uint32_t start_of = bin_start(spans[i].pages);
-            if (spans[i].inserted && in_set(&spans[i]) && start_of > bin && start_of < next) next = start_of;
+            if (!spans[i].inserted || spans[i].zone != zone || !in_state(&spans[i])) continue;
+            if (start_of > bin && start_of < next) next = start_of;
         }
         if (chosen != NULL || next == UINT32_MAX) return chosen;
         bin = next;
@@ -99,11 +106,22 @@ static bool is_dirty(const struct model *span) { return span->dirty != 0 && !spa
 static bool is_refused(const struct model *span) { return span->dirty != 0 && span->refused; }
 static bool is_clean(const struct model *span) { return span->dirty == 0; }
 
-static uint32_t naive_find(uint32_t pages) {
-    const struct model *best = NULL, *const found[] = {naive_find_in(pages, is_dirty), naive_find_in(pages, is_refused),
-                                                       naive_find_in(pages, is_clean)};
-    for (int i = 0; i < 3; i++)
-        if (found[i] != NULL && (best == NULL || is_better(found[i], best))) best = found[i];
+static const struct model *best_of(const struct model *a, const struct model *b) {
+    return a == NULL || (b != NULL && is_better(b, a)) ? b : a;
+}
+
+static const struct model *naive_find_dirty(uint32_t pages, enum span_zone zone) {
+    return best_of(naive_find_in(pages, zone, is_dirty), naive_find_in(pages, zone, is_refused));
+}
+
+/* The best of its own zone; but rather a dirty one of the other zone than a clean one; and plain memory rather than
+ * none, but not huge pages. */
+static uint32_t naive_find(uint32_t pages, enum span_zone zone) {
+    const struct model *clean = naive_find_in(pages, zone, is_clean);
+    const struct model *best = best_of(naive_find_dirty(pages, zone), clean);
+    if (best == NULL || best == clean) best = naive_find_dirty(pages, zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN);
+    if (best == NULL) best = clean;
+    if (best == NULL && zone == ZONE_HUGE) best = naive_find_in(pages, ZONE_PLAIN, is_clean);
     return best != NULL ? best->first : 0;
 }
 
@@ -147,7 +165,8 @@ TEST(the_choice_follows_the_rule) {
         size_t few = i / 1000 % 2 ? span_count : 12; /* full bins, and nearly empty ones */
         toggle(&spans[rng_below(&rng, few)]);
         uint32_t pages = 1 + (uint32_t)rng_below(&rng, rng_below(&rng, 2) ? 40 : 170);
-        CHECK_AT(bins_find(pages) == naive_find(pages), i);
+        CHECK_AT(bins_find(pages, ZONE_PLAIN) == naive_find(pages, ZONE_PLAIN), i);
+        CHECK_AT(bins_find(pages, ZONE_HUGE) == naive_find(pages, ZONE_HUGE), i);
         uint32_t dirty = bins_find_dirty();
         CHECK_AT((dirty != 0) == any_dirty(), i);
         if (dirty != 0) CHECK_AT(span_at(dirty)->kind == SPAN_FREE && span_at(dirty)->dirty != 0, i);
@@ -158,19 +177,19 @@ TEST(the_choice_follows_the_rule) {
 TEST(nothing_fits_and_everything_is_found_again) {
     struct rng rng = {check_now.seed + 1};
     start(&rng);
-    CHECK_EQ(bins_find(1), 0);
+    CHECK_EQ(bins_find(1, ZONE_HUGE), 0);
     CHECK_EQ(bins_find_dirty(), 0);
     for (size_t i = 0; i < span_count; i++) toggle(&spans[i]);
-    CHECK_EQ(bins_find(PAGES), 0);
+    CHECK_EQ(bins_find(PAGES, ZONE_HUGE), 0);
     for (size_t left = span_count; left > 0; left--) {
-        uint32_t first = bins_find(1);
+        uint32_t first = bins_find(1, ZONE_HUGE);
         size_t i = 0;
         while (i < span_count && (spans[i].first != first || !spans[i].inserted)) i++;
         CHECK_AT(i < span_count, left);
         bins_remove(first);
         spans[i].inserted = 0;
     }
-    CHECK_EQ(bins_find(1), 0);
+    CHECK_EQ(bins_find(1, ZONE_HUGE), 0);
     CHECK_EQ(bins_find_dirty(), 0);
 }
 

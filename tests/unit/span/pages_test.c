@@ -3,7 +3,9 @@
  *
  * Planted defects it was seen to catch:
  *   a run stops at the end of its first chunk    random_runs
- *   marking free also marks zero                 random_runs
+ *   marking free also marks returned             random_runs
+ *   pages used again stay returned               random_runs
+ *   a move's mark is taken from the whole chunk  random_runs
  *   the dirty run that is found begins a chunk
  *   too early, or ends with its chunk            dirty_runs_are_found_whole
  */
@@ -13,7 +15,7 @@
 enum { PAGES = 6 * CHUNK_PAGES };
 
 static uint32_t base;
-static bool used[PAGES], dirty[PAGES];
+static bool used[PAGES], dirty[PAGES], returned[PAGES], moved[PAGES];
 
 static void start(void) {
     struct page_run run = window_extend(PAGES);
@@ -21,6 +23,8 @@ static void start(void) {
     base = (uint32_t)run.first;
     memset(used, 0, sizeof used);
     memset(dirty, 0, sizeof dirty);
+    memset(returned, 0, sizeof returned);
+    memset(moved, 0, sizeof moved);
 }
 
 static uint32_t count(const bool *bits, uint32_t first, uint32_t pages) {
@@ -53,6 +57,8 @@ static void check_all(void) {
         struct chunk bits = window.chunks[(base + i) / CHUNK_PAGES];
         CHECK_AT((bits.used >> (base + i) % CHUNK_PAGES & 1) == used[i], i);
         CHECK_AT((bits.touched >> (base + i) % CHUNK_PAGES & 1) == dirty[i], i);
+        CHECK_AT((bits.returned >> (base + i) % CHUNK_PAGES & 1) == returned[i], i);
+        CHECK_AT((bits.moved >> (base + i) % CHUNK_PAGES & 1) == moved[i], i);
     }
 }
 
@@ -64,19 +70,33 @@ TEST(random_runs) {
         choose(&rng, &first, &pages);
         uint32_t before = count(dirty, first, pages);
         CHECK_AT(pages_count_dirty(base + first, pages) == before, i);
-        switch (rng_below(&rng, 3)) {
-        case 0:
-            CHECK_AT(pages_mark_used(base + first, pages) == before, i);
+        CHECK_AT(pages_any_moved(base + first, pages) == (count(moved, first, pages) != 0), i);
+        switch (rng_below(&rng, 5)) {
+        case 0: {
+            struct pages_before was = pages_mark_used(base + first, pages);
+            CHECK_AT(was.dirty == before, i);
+            CHECK_AT(was.returned == count(returned, first, pages), i);
             set(used, first, pages, true);
             set(dirty, first, pages, true);
+            set(returned, first, pages, false);
             break;
+        }
         case 1:
             pages_mark_free(base + first, pages);
             set(used, first, pages, false);
             break;
+        case 2:
+            pages_mark_moved(base + first, pages, true);
+            set(moved, first, pages, true);
+            break;
+        case 3:
+            pages_mark_moved(base + first, pages, false);
+            set(moved, first, pages, false);
+            break;
         default:
-            pages_mark_zero(base + first, pages);
+            pages_mark_returned(base + first, pages);
             set(dirty, first, pages, false);
+            set(returned, first, pages, true);
         }
         if (i % 16 == 0) check_all();
     }
@@ -102,7 +122,7 @@ TEST(dirty_runs_are_found_whole) {
             pages_mark_used(base + first, pages);
             set(dirty, first, pages, true);
         } else {
-            pages_mark_zero(base + first, pages);
+            pages_mark_returned(base + first, pages);
             set(dirty, first, pages, false);
         }
         choose(&rng, &first, &pages);
