@@ -1,5 +1,5 @@
-/* server_peaks SECONDS SEED - a server with a steady load and peaks: two threads keep about 32 MiB of blocks of 64 bytes
- * to 32 KiB and replace random ones at a fixed rate; every two seconds a peak takes 256 MiB more, in blocks of
+/* server_peaks SECONDS SEED - a server with a steady load and peaks: two threads keep about 32 MiB of blocks of 64
+ * bytes to 32 KiB and replace random ones at a fixed rate; every two seconds a peak takes 256 MiB more, in blocks of
  * 64 bytes to 1 MiB, and gives it back, all within 0.3 s. What counts is the processor time for the same
  * requests: how dearly memory that comes and goes is bought from the kernel and sold back.
  *

@@ -1,17 +1,13 @@
 /* own_heap.h - heaps of the test's own, on which it works by hand and mostly without their locks: whoever includes
- * this keeps the library's own giving back out of the process. */
+ * this has no_purger.h, too. */
 #ifndef HAK_TESTS_OWN_HEAP_H
 #define HAK_TESTS_OWN_HEAP_H
 
 #include "blocks.h" /* first: it says _GNU_SOURCE */
 
-#include "ace/decay.h"
 #include "heap/heap.h"
-#include "heap/purger.h"
+#include "no_purger.h"
 #include "region/books.h"
-
-/* After the library's own constructor, which has a priority. */
-__attribute__((constructor)) static void keep_purger_out(void) { purger_configure(ACE_NEVER, false); }
 
 /* Nobody's: the registry does not know it. */
 CHECK_UNUSED static struct heap *make_heap(enum heap_state state) {

@@ -81,6 +81,18 @@ void slab_release(uint32_t first) {
 
 /* ---- the owner's side --------------------------------------------------------------------------- */
 
+/* Stores COUNT neighbours downward from END, four at a time. Returns where the last went. */
+HAK_INLINE void **store_run(void **end, char *block, size_t bytes, uint32_t count) {
+    for (; count >= 4; count -= 4, end -= 4, block += 4 * bytes) {
+        end[-1] = block;
+        end[-2] = block + bytes;
+        end[-3] = block + 2 * bytes;
+        end[-4] = block + 3 * bytes;
+    }
+    for (; count != 0; count--, block += bytes) *--end = block;
+    return end;
+}
+
 uint32_t slab_take(uint32_t first, void **end, uint32_t want) {
     struct slab *slab = slab_at(first);
     const struct slab_class *shape = &slab_classes[slab->span.class];
@@ -97,12 +109,7 @@ uint32_t slab_take(uint32_t first, void **end, uint32_t want) {
         uint64_t bits = slab->bits[word];
         char *block = start + (size_t)word * 64 * block_bytes;
         if (bits == ~(uint64_t)0 && end - stop >= 64) { /* common, and a third of the work */
-            for (void **const full = end - 64; end != full; end -= 4, block += 4 * (size_t)block_bytes) {
-                end[-1] = block;
-                end[-2] = block + block_bytes;
-                end[-3] = block + 2 * (size_t)block_bytes;
-                end[-4] = block + 3 * (size_t)block_bytes;
-            }
+            end = store_run(end, block, block_bytes, 64);
             bits = 0;
         }
         while (bits != 0 && end != stop) {
@@ -114,9 +121,8 @@ uint32_t slab_take(uint32_t first, void **end, uint32_t want) {
     }
     slab->low_word = word;
 
-    char *block = start + (size_t)slab->carved * block_bytes;
+    store_run(end, start + (size_t)slab->carved * block_bytes, block_bytes, left);
     slab->carved += left;
-    for (; left != 0; left--, block += block_bytes) *--end = block;
 
     slab->free -= taken;
     mark_changed(slab);

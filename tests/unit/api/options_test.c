@@ -54,6 +54,7 @@ static void check_defaults(const struct hak_options *options) {
     CHECK_EQ(options->bin_depth, OPTION_AUTO);
     CHECK_EQ(options->thread_cache, 2 << 20);
     CHECK_EQ(options->decay, 500);
+    CHECK(options->purge_thread && !options->populate);
     CHECK_EQ(options->huge_pages, HUGE_PAGES_AUTO);
     CHECK_EQ(options->window, OPTION_AUTO);
     CHECK_EQ(options->foreign_free, FOREIGN_FREE_ABORT);

@@ -10,7 +10,8 @@
  *   a block is put twice in one batch, unseen    misuse_ends_the_process
  *   a released slab keeps its bits or its words  slabs_come_and_go
  */
-#include "own_heap.h"
+#include "blocks.h"
+#include "no_purger.h"
 #include "slab/slab.h"
 
 #include <sys/wait.h>
