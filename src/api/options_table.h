@@ -37,7 +37,7 @@
 
 #define OPTION_HUGE_PAGES(X)                                                                                \
     X(HUGE_PAGES_AUTO, "auto",                                                                              \
-      "once 16 MiB are in use, for memory that will be filled")                      \
+      "once 32 MiB are in use, for memory that will be filled")                      \
     X(HUGE_PAGES_NEVER, "never", "never asked for")                                                         \
     X(HUGE_PAGES_ALWAYS, "always", "asked for from the first byte")
 

@@ -17,8 +17,8 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* Huge pages are asked for once so much is in use: nearly all of the gain, almost none of the memory. */
-#define HUGE_FROM_PAGES (HAK_MIB(16) / PAGE_BYTES)
+/* Huge pages are asked for once so much is in use: what they bring in beyond need is then a small share. */
+#define HUGE_FROM_PAGES (HAK_MIB(32) / PAGE_BYTES)
 
 _Atomic uint32_t start_done;
 

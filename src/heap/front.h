@@ -33,7 +33,7 @@ extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((
 
 /* The word of a page: the low half of its heap's address, whose low 7 bits are 0, and the class. */
 #define WORD_NONE 0u          /* no block starts here */
-#define WORD_LARGE 64u        /* a large block starts here: no front's own classes reach 64 */
+#define WORD_LARGE 127u       /* a large block starts here: no class reaches 127 */
 #define WORD_CLASS_MASK 127u
 _Static_assert(SIZE_CLASSES <= WORD_LARGE, "classes fit below the mark of large blocks");
 

@@ -193,7 +193,20 @@ static size_t crowd_for(size_t size) {
     return count < CROWD ? count : CROWD;
 }
 
+/* No page of the crowd, once it is free, becomes another class's slab: there the second free would be found later. The
+ * threads that hakmem and libc start allocate. */
+static void keep_a_block_of_each_class(void) {
+    static bool kept;
+    if (kept) return;
+    kept = true;
+    for (size_t size = 16; size <= 65536; size += size / 10 + 1) {
+        void *volatile block = hak_malloc(size);
+        (void)block;
+    }
+}
+
 static void make_crowd(size_t size) {
+    keep_a_block_of_each_class();
     for (size_t i = 0; i < crowd_for(size); i++) crowd[i] = hak_malloc(size);
 }
 
