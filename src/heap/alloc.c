@@ -112,7 +112,7 @@ static void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     /* Where there is no room for a slab there may be some for a block. */
     if (block == NULL) block = large_alloc(bytes, alignment, zero);
     slow_leave();
-    purger_tick(NULL);
+    purger_tick(NULL, false);
     return block;
 }
 

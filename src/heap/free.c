@@ -74,14 +74,17 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
         free_quietly(block, page, word);
         return;
     }
-    if (word != WORD_LARGE)
+    bool heavy = false;
+    if (word != WORD_LARGE) {
         free_small(block, word);
-    else if (HAK_LIKELY(large_claim(page)))
+    } else if (HAK_LIKELY(large_claim(page))) {
+        heavy = large_usable_bytes(page) >= PURGER_HEAVY_BYTES;
         large_free(page);
-    else
+    } else {
         heap_foreign(block); /* another thread freed it at the same time */
+    }
     slow_leave();
-    purger_tick(caller);
+    purger_tick(caller, heavy);
 }
 
 bool heap_owns(const void *block) {
@@ -104,9 +107,10 @@ void *heap_resize(void *block, size_t bytes) {
     uint32_t word = word_of(block, page);
     if (word == WORD_LARGE) {
         if (!slow_enter()) return bytes <= large_usable_bytes(page) ? block : NULL;
+        bool heavy = large_usable_bytes(page) >= PURGER_HEAVY_BYTES;
         block = large_resize(page, bytes);
         slow_leave();
-        purger_tick(NULL);
+        purger_tick(NULL, heavy);
         return block;
     }
     /* Less than half of it in use: a smaller block is worth the copy. */

@@ -2,7 +2,8 @@
  *
  * Free spans decay at every step. Every VISIT_MS the heaps are visited: of a heap whose owner took no slow path since
  * the last visit, the blocks that wait in its buffer are given back and its inbox is drained, as the owner would do. Then
- * the slabs: one that did not change since the last visit but one is searched for holes. */
+ * the slabs: one that did not change since the last visit but one is searched for holes. Where nobody worked for a while
+ * no peak is to come back soon, and free spans decay as fast as was configured. */
 #include "heap/purge.h"
 
 #include "base/bits.h"
@@ -13,13 +14,14 @@
 #include "heap/registry.h"
 #include "heap/thread.h"
 
-enum { VISIT_MS = 400, SHORT_SPAN_PAGES = 512, SHORT_SLAB_PAGES = 4096 };
+enum { VISIT_MS = 400, ASLEEP_MS = 3000, SHORT_SPAN_PAGES = 512, SHORT_SLAB_PAGES = 4096 };
 
 static struct {
     uint64_t visit_ms;
     size_t next_page; /* the search for holes goes on here */
     bool left;        /* the last search found something, or will */
     bool saw_work;
+    uint64_t work_ms; /* when work was last seen */
 } state;
 
 bool purge_saw_work(void) { return state.saw_work; }
@@ -107,7 +109,7 @@ static bool is_ripe(uint32_t first, bool all) {
     struct slab *slab = slab_at(first);
     if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == NULL) return false;
     uint8_t age = atomic_load_explicit(&slab->age, memory_order_relaxed);
-    if (age == SLAB_SEARCHED && !all) return false;
+    if (age == SLAB_SEARCHED) return false;
     if (age == SLAB_CHANGED) state.left = true;
     atomic_store_explicit(&slab->age, (uint8_t)(all ? SLAB_SEARCHED : age + 1), memory_order_relaxed);
     return all || age == SLAB_QUIET;
@@ -135,6 +137,8 @@ static void visit(enum purge_pace pace) {
         state.visit_ms = now_ms;
         state.left = false;
         visit_heaps(pace == PURGE_ALL);
+        if (state.saw_work) state.work_ms = now_ms;
+        if (now_ms - state.work_ms >= ASLEEP_MS) span_decay_plainly();
     }
     search_slabs(pace == PURGE_SHORT ? SHORT_SLAB_PAGES : SIZE_MAX / 2, pace == PURGE_ALL);
 }

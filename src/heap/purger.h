@@ -25,15 +25,18 @@ enum { TICKS_PER_LOOK = 4 };
 /* The look itself: by the owner of HEAP, outside the slow paths. CALLER: see purger_tick. */
 void purger_look(struct heap *heap, const void *caller);
 
-/* After each slow path, outside it. CALLER: the code that called free, NULL where libc does not call. libc frees what a
+/* A block of so many bytes is worth a look by itself: perhaps nothing follows. */
+#define PURGER_HEAVY_BYTES HAK_MIB(1)
+
+/* After each slow path, outside it. HEAVY: look now. CALLER: the code that called free, NULL where libc does not call. libc frees what a
  * dead thread left behind while it holds the lock that starting a thread needs. */
-HAK_INLINE void purger_tick(const void *caller) {
+HAK_INLINE void purger_tick(const void *caller, bool heavy) {
     struct heap *heap = thread_heap();
     if (HAK_UNLIKELY(heap == NULL || thread_state.busy)) return;
     /* relaxed: the owner's own; to others a hint. */
     uint32_t ticks = atomic_load_explicit(&heap->ticks, memory_order_relaxed) + 1;
     atomic_store_explicit(&heap->ticks, ticks, memory_order_relaxed);
-    if (HAK_UNLIKELY(ticks % TICKS_PER_LOOK == 0)) purger_look(heap, caller);
+    if (HAK_UNLIKELY(ticks % TICKS_PER_LOOK == 0 || heavy)) purger_look(heap, caller);
 }
 
 #endif

@@ -138,6 +138,13 @@ static uint64_t pages_due(void) {
     return due;
 }
 
+void span_decay_plainly(void) {
+    span_lock();
+    spans.counts.half_life_ms = spans.settings.decay_half_life_ms;
+    decay.returned = decay.retaken = decay.retaken_seen = 0;
+    span_unlock();
+}
+
 void span_decay(uint64_t most_pages) {
     if (spans.settings.decay_half_life_ms != ACE_NEVER) purge_pages(min_size(pages_due(), most_pages));
 }

@@ -81,6 +81,9 @@ void span_purging_reset(void); /* in the child of a fork */
 /* Returns what has been free for long enough, at most MOST_PAGES. */
 void span_decay(uint64_t most_pages);
 
+/* The half-life is what was configured again, whatever was learned. */
+void span_decay_plainly(void);
+
 /* Returns everything that is free. */
 void span_purge_all(void);
 

@@ -10,7 +10,7 @@ static void want_collect(void) {
 
 static bool is_alone(void) {
     const char *value = getenv("HAKMEM_PURGE_THREAD");
-    return value && strcmp(value, "never") == 0;
+    return value && strcmp(value, "off") == 0;
 }
 
 /* Catches: a call before the first block that finds nothing made yet. */

@@ -127,7 +127,7 @@ def changed(
 
 ASLEEP = {"test_idle_process_gives_back", "test_purge_thread"}
 NO_THREAD = ("HAKMEM_PURGE_THREAD", "off")
-NO_THREAD_IN_LIST = ("HAKMEM_CONF", "purge_thread:never")
+NO_THREAD_IN_LIST = ("HAKMEM_CONF", "purge_thread:off")
 
 
 @cases(

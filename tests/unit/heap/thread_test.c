@@ -11,6 +11,7 @@
 #include "heap/alloc.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
+#include "no_purger.h"
 #include "region/books.h"
 
 #include <sched.h>

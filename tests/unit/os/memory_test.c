@@ -1,5 +1,5 @@
 /* memory_test.c - every primitive's contract as os.h states it, with a kernel that says yes and one that
- * says no. mmap, munmap, mprotect and madvise are interposed; they pass calls on unless told otherwise.
+ * says no. Moves and advice about huge pages are in memory_move_test.c.
  *
  * Planted defects it was seen to catch:
  *   no second way when mprotect is refused       commit_finds_another_way
@@ -9,80 +9,13 @@
  *   os_reserve_at takes what it is given         reserve_at_means_there
  */
 #include "blocks.h"
+#include "child.h"
 #include "os/os.h"
+#include "stubborn.h"
 
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-
-enum answer { ASK_THE_KERNEL, REFUSE, PRETEND };
-static enum answer mmap_answer, munmap_answer, mprotect_answer, madvise_answer;
-static int mprotect_error = EACCES;
-
-/* ThreadSanitizer calls some of these before it can run instrumented code: there they stay libc's, and what
- * needs a kernel that says no is skipped. */
-#ifdef CHECK_TSAN
-#define NEED_A_STUBBORN_KERNEL() SKIP("ThreadSanitizer needs the calls itself")
-#else
-#define NEED_A_STUBBORN_KERNEL() ((void)0)
-
-extern void *__interceptor_mmap(void *, size_t, int, int, int, off_t) __attribute__((weak));
-extern int __interceptor_munmap(void *, size_t) __attribute__((weak));
-extern int __interceptor_mprotect(void *, size_t, int) __attribute__((weak));
-
-void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset) {
-    if (mmap_answer == REFUSE) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    if (__interceptor_mmap) return __interceptor_mmap(hint, bytes, protection, flags, file, offset);
-    return (void *)syscall(SYS_mmap, hint, bytes, protection, flags, file, offset);
-}
-
-int munmap(void *address, size_t bytes) {
-    if (munmap_answer == REFUSE) {
-        errno = ENOMEM;
-        return -1;
-    }
-    if (__interceptor_munmap) return __interceptor_munmap(address, bytes);
-    return (int)syscall(SYS_munmap, address, bytes);
-}
-
-int mprotect(void *address, size_t bytes, int protection) {
-    if (mprotect_answer == REFUSE) {
-        errno = mprotect_error;
-        return -1;
-    }
-    if (__interceptor_mprotect) return __interceptor_mprotect(address, bytes, protection);
-    return (int)syscall(SYS_mprotect, address, bytes, protection);
-}
-
-int madvise(void *address, size_t bytes, int advice) {
-    if (madvise_answer == PRETEND) return 0;
-    if (madvise_answer == REFUSE) {
-        errno = EINVAL;
-        return -1;
-    }
-    return (int)syscall(SYS_madvise, address, bytes, advice);
-}
-#endif
 
 static size_t page;
-
-/* Whether the kernel could read or write there: it says EFAULT where a program would die. */
-static bool can_access(void *address, bool writing) {
-    int ends[2];
-    char byte = 0;
-    CHECK_EQ(pipe(ends), 0);
-    if (writing) CHECK_EQ(write(ends[1], &byte, 1), 1);
-    long done = writing ? syscall(SYS_read, ends[0], address, 1) : syscall(SYS_write, ends[1], address, 1);
-    close(ends[0]);
-    close(ends[1]);
-    return done == 1;
-}
-static bool can_read(void *address) { return can_access(address, false); }
-static bool can_write(void *address) { return can_access(address, true); }
 
 static uint64_t counted(const _Atomic uint64_t *counter) { return atomic_load(counter); }
 
@@ -317,22 +250,25 @@ TEST(refusals_are_results) {
         calls[kind] = counted(&os_counters.calls[kind]);
         refusals[kind] = counted(&os_counters.refusals[kind]);
     }
-    mmap_answer = munmap_answer = mprotect_answer = madvise_answer = REFUSE;
+    mmap_answer = munmap_answer = mprotect_answer = madvise_answer = mremap_answer = REFUSE;
     errno = 4711;
     bool any = os_reserve(page) || os_reserve_readable(page) || os_reserve_at(memory + page, page) ||
                os_map_at(memory + page, page) ||
                os_map(page, 64 * page) || os_commit(memory, page) || os_purge(memory, page) ||
-               os_prefer_huge(memory, page);
+               os_prefer_huge(memory, page) || os_avoid_huge(memory, page) || os_renew(memory, page) ||
+               os_move(memory, memory + page, page) != OS_NOT_MOVED;
+    os_split_huge(memory, page);
     os_unmap(memory, page);
     int left = errno;
-    mmap_answer = munmap_answer = mprotect_answer = madvise_answer = ASK_THE_KERNEL;
+    mmap_answer = munmap_answer = mprotect_answer = madvise_answer = mremap_answer = ASK_THE_KERNEL;
     CHECK(!any);
     CHECK_EQ(left, 4711);
     memory[0] = 'x'; /* the refused munmap left it */
     CHECK_EQ(mapped_bytes(), before);
     for (int kind = 0; kind < OS_CALL_KINDS; kind++) {
         uint64_t made = counted(&os_counters.calls[kind]) - calls[kind];
-        if (kind != OS_CALL_MADVISE_POPULATE) CHECK_AT(made >= 1, kind);
+        bool is_asked = kind != OS_CALL_MADVISE_POPULATE && kind != OS_CALL_THREAD && kind != OS_CALL_MEMBARRIER;
+        if (is_asked) CHECK_AT(made >= 1, kind);
         CHECK_EQ(counted(&os_counters.refusals[kind]) - refusals[kind], made);
     }
     os_unmap(memory, page);
@@ -352,15 +288,7 @@ TEST(the_limit_of_the_address_space) {
     struct rlimit limit;
     CHECK_EQ(getrlimit(RLIMIT_AS, &limit), 0);
     CHECK_EQ(os_address_limit(), limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        limit_address_space();
-        _exit(0);
-    }
-    int status = -1;
-    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
-    CHECK_EQ(status, 0);
+    IN_CHILD(limit_address_space);
 }
 
 TEST(every_kind_of_call_has_a_name) {

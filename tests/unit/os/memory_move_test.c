@@ -1,0 +1,169 @@
+/* memory_move_test.c - moving memory by its page tables, replacing it, and advice about huge pages: with the kernel that is
+ * there, and with one that says no in every way. In children, since what is refused for want of support is remembered.
+ *
+ * Planted defects it was seen to catch:
+ */
+#include "blocks.h"
+#include "child.h"
+#include "os/os.h"
+#include "stubborn.h"
+
+static size_t page;
+
+static uint64_t counted(const _Atomic uint64_t *counter) { return atomic_load(counter); }
+
+enum { MOVED_PAGES = 40 };
+
+static struct {
+    char *from, *to;
+} pair;
+
+/* Two ranges, each between others. */
+static void map_pair(void) {
+    page = os_page_bytes();
+    char *memory = os_map((2 * MOVED_PAGES + 3) * page, page);
+    CHECK(memory != NULL);
+    memset(memory, 'o', (2 * MOVED_PAGES + 3) * page);
+    pair.from = memory + page;
+    pair.to = memory + (MOVED_PAGES + 2) * page;
+    block_fill(pair.from, MOVED_PAGES * page, 1);
+    block_fill(pair.to, MOVED_PAGES * page, 2);
+    errno = 4711;
+}
+
+static void check_from_stayed(void) {
+    CHECK_EQ(errno, 4711);
+    CHECK(block_holds(pair.from, MOVED_PAGES * page, 1));
+    CHECK(pair.from[-1] == 'o' && pair.from[MOVED_PAGES * page] == 'o');
+    CHECK(pair.to[-1] == 'o' && pair.to[MOVED_PAGES * page] == 'o');
+}
+
+static void move_pages(void) {
+    map_pair();
+    uint64_t calls = counted(&os_counters.calls[OS_CALL_MREMAP]);
+    enum os_moved moved = os_move(pair.from, pair.to, MOVED_PAGES * page);
+    if (moved == OS_NOT_MOVED) return; /* a kernel before 5.7, or an emulator */
+    CHECK_EQ(moved, OS_MOVED);
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MREMAP]), calls + 1);
+    CHECK(block_holds(pair.to, MOVED_PAGES * page, 1));
+    CHECK(block_is_zero(pair.from, MOVED_PAGES * page));
+    CHECK(pair.from[-1] == 'o' && pair.from[MOVED_PAGES * page] == 'o');
+    CHECK(pair.to[-1] == 'o' && pair.to[MOVED_PAGES * page] == 'o');
+    block_fill(pair.from, MOVED_PAGES * page, 3); /* still mapped */
+    CHECK(block_holds(pair.to, MOVED_PAGES * page, 1));
+    CHECK(os_renew(pair.to, MOVED_PAGES * page));
+    CHECK(block_is_zero(pair.to, MOVED_PAGES * page) && block_holds(pair.from, MOVED_PAGES * page, 3));
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_MOVED);
+}
+
+TEST(a_move_takes_the_contents_along) { IN_CHILD(move_pages); }
+
+/* Twice: the second time nobody is asked, where the kernel has no such thing. */
+static void move_unsupported(void) {
+    map_pair();
+    mremap_answer = REFUSE;
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
+    check_from_stayed();
+    memset(pair.to, 'w', MOVED_PAGES * page);
+    uint64_t calls = counted(&os_counters.calls[OS_CALL_MREMAP]);
+    CHECK_EQ(counted(&os_counters.refusals[OS_CALL_MREMAP]), calls);
+    mremap_answer = ASK_THE_KERNEL;
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
+    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MREMAP]), calls);
+    check_from_stayed();
+}
+
+/* Out of memory, the destination gone: it is mapped anew, and the next move may succeed. */
+static void move_without_memory(void) {
+    map_pair();
+    mremap_answer = REFUSE_LATE;
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
+    check_from_stayed();
+    CHECK(block_is_zero(pair.to, MOVED_PAGES * page));
+    block_fill(pair.to, MOVED_PAGES * page, 2);
+    uint64_t calls = counted(&os_counters.calls[OS_CALL_MREMAP]);
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
+    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MREMAP]), calls + 1);
+    mmap_answer = REFUSE; /* and cannot be mapped anew */
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_MOVE_LOST);
+    mmap_answer = ASK_THE_KERNEL;
+    CHECK_EQ(errno, 4711);
+    CHECK(!can_read(pair.to) && !can_write(pair.to + (MOVED_PAGES - 1) * page));
+    CHECK(block_holds(pair.from, MOVED_PAGES * page, 1));
+}
+
+/* Out of memory, and something lies at the destination: the old mapping, or another thread's. It is left alone. */
+static void move_and_lose(void) {
+    map_pair();
+    mremap_answer = REFUSE;
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_MOVE_LOST);
+    check_from_stayed();
+    CHECK(block_holds(pair.to, MOVED_PAGES * page, 2));
+    mremap_answer = ASK_THE_KERNEL;
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED); /* never after */
+}
+
+TEST(refused_moves) {
+    NEED_A_STUBBORN_KERNEL();
+    static const int unsupported[] = {EINVAL, ENOSYS, EPERM}, out_of_memory[] = {ENOMEM, EAGAIN, EFAULT};
+    for (size_t i = 0; i < 3; i++) {
+        mremap_error = unsupported[i];
+        IN_CHILD(move_unsupported);
+        mremap_error = out_of_memory[i];
+        IN_CHILD(move_without_memory);
+        IN_CHILD(move_and_lose);
+    }
+}
+
+static void ask_for_huge(void) {
+    page = os_page_bytes();
+    char *memory = os_map(MIB(4), MIB(2));
+    memory[0] = 'x';
+    uint64_t calls = counted(&os_counters.calls[OS_CALL_MADVISE_HUGE]);
+    bool done = os_prefer_huge(memory, MIB(4));
+    CHECK_EQ(os_avoid_huge(memory, MIB(2)), done);
+    if (done) os_split_huge(memory, page);
+    CHECK_EQ(memory[0], 'x');
+    /* Refused for want of memory it is asked for again, for want of support never. */
+    madvise_answer = REFUSE;
+    madvise_error = ENOMEM;
+    calls = counted(&os_counters.calls[OS_CALL_MADVISE_HUGE]);
+    errno = 4711;
+    if (done) CHECK(!os_prefer_huge(memory, MIB(4)) && !os_avoid_huge(memory, MIB(4)));
+    if (done) CHECK_EQ(counted(&os_counters.calls[OS_CALL_MADVISE_HUGE]), calls + 2);
+    madvise_error = EINVAL;
+    CHECK(!os_avoid_huge(memory, MIB(4)));
+    madvise_answer = ASK_THE_KERNEL;
+    calls = counted(&os_counters.calls[OS_CALL_MADVISE_HUGE]);
+    CHECK(!os_prefer_huge(memory, MIB(4)) && !os_avoid_huge(memory, MIB(4)));
+    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MADVISE_HUGE]), calls);
+    CHECK_EQ(errno, 4711);
+}
+
+TEST(huge_pages_are_asked_for_while_there_are_some) {
+    NEED_A_STUBBORN_KERNEL();
+    IN_CHILD(ask_for_huge);
+}
+
+TEST(a_renewed_range_is_zero) {
+    page = os_page_bytes();
+    char *memory = os_map(4 * page, page);
+    memset(memory, 'x', 4 * page);
+    uint64_t purged = counted(&os_counters.purged_bytes);
+    errno = 4711;
+    CHECK(os_renew(memory + page, 2 * page));
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(counted(&os_counters.purged_bytes), purged + 2 * page);
+    CHECK(memory[0] == 'x' && memory[3 * page] == 'x' && block_is_zero(memory + page, 2 * page));
+    memory[page] = 'y';
+    NEED_A_STUBBORN_KERNEL();
+    mmap_answer = REFUSE;
+    bool done = os_renew(memory, 4 * page);
+    mmap_answer = ASK_THE_KERNEL;
+    CHECK(!done);
+    CHECK_EQ(errno, 4711);
+    CHECK(memory[0] == 'x' && memory[page] == 'y');
+    CHECK_EQ(counted(&os_counters.purged_bytes), purged + 2 * page);
+    os_unmap(memory, 4 * page);
+}

@@ -1,0 +1,153 @@
+/* thread_test.c - the one thread of the library's own, and the barrier for all others. Whose code an address is: see
+ * thread_code_test.c.
+ *
+ * Planted defects it was seen to catch:
+ */
+#include "blocks.h"
+#include "child.h"
+#include "faults/fail_calls.h"
+#include "os/os.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/prctl.h>
+
+/* ---- starting ------------------------------------------------------------------------------------------ */
+
+static struct {
+    sigset_t blocked;
+    char name[16];
+    int detached;
+    size_t stack_bytes;
+    pthread_t thread;
+} seen;
+static atomic_int runs;
+
+static void *look_around(void *unused) {
+    pthread_attr_t attributes;
+    seen.thread = pthread_self();
+    pthread_sigmask(SIG_SETMASK, NULL, &seen.blocked);
+    prctl(PR_GET_NAME, seen.name);
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        pthread_attr_getdetachstate(&attributes, &seen.detached);
+        pthread_attr_getstacksize(&attributes, &seen.stack_bytes);
+        pthread_attr_destroy(&attributes);
+    }
+    atomic_fetch_add(&runs, 1);
+    return unused;
+}
+
+static void wait_for_runs(int count) {
+    while (atomic_load(&runs) < count) sched_yield();
+}
+
+static uint64_t counted(const _Atomic uint64_t *counter) { return atomic_load(counter); }
+
+TEST(it_runs_apart_with_all_signals_blocked) {
+    sigset_t some, before, after;
+    sigemptyset(&some);
+    sigaddset(&some, SIGUSR2);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &some, &before), 0);
+    uint64_t calls = counted(&os_counters.calls[OS_CALL_THREAD]);
+    atomic_store(&runs, 0);
+    errno = 4711;
+    CHECK(os_thread_start(look_around, "fifteen-bytes--"));
+    CHECK_EQ(errno, 4711);
+    wait_for_runs(1);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &before, &after), 0);
+    for (int number = 1; number < 32; number++) {
+        CHECK_AT(sigismember(&after, number) == (number == SIGUSR2), number); /* ours are as they were */
+        if (number == SIGKILL || number == SIGSTOP) continue;
+        CHECK_AT(sigismember(&seen.blocked, number) == 1, number);
+    }
+    CHECK(sigismember(&seen.blocked, SIGRTMIN) == 1 && sigismember(&seen.blocked, SIGRTMAX) == 1);
+    CHECK(!pthread_equal(seen.thread, pthread_self()));
+    CHECK_EQ(seen.detached, PTHREAD_CREATE_DETACHED);
+    CHECK(CHECK_SHADOWED || seen.stack_bytes <= MIB(1));
+    CHECK(strcmp(seen.name, "fifteen-bytes--") == 0);
+    CHECK_EQ(counted(&os_counters.calls[OS_CALL_THREAD]), calls + 1);
+}
+
+TEST(a_small_stack_that_is_refused_becomes_a_larger_one) {
+    atomic_store(&runs, 0);
+    fail_arm(FAIL_PTHREAD_CREATE, 1, false, EINVAL); /* too small for the thread-local storage */
+    CHECK(os_thread_start(look_around, "second"));
+    CHECK_EQ(fail_counted(FAIL_PTHREAD_CREATE), 2);
+    fail_disarm();
+    wait_for_runs(1);
+    CHECK(strcmp(seen.name, "second") == 0);
+    CHECK(CHECK_SHADOWED || seen.stack_bytes > KIB(128));
+}
+
+TEST(a_refusal_is_a_result) {
+    static const int errors[] = {EAGAIN, ENOMEM, EPERM, EINVAL};
+    sigset_t before, after;
+    for (size_t i = 0; i < 4; i++) {
+        pthread_sigmask(SIG_SETMASK, NULL, &before);
+        uint64_t refusals = counted(&os_counters.refusals[OS_CALL_THREAD]);
+        atomic_store(&runs, 0);
+        fail_arm(FAIL_PTHREAD_CREATE, 1, true, errors[i]);
+        errno = 4711;
+        bool started = os_thread_start(look_around, "refused");
+        fail_disarm();
+        CHECK(!started);
+        CHECK_EQ(errno, 4711);
+        CHECK_EQ(counted(&os_counters.refusals[OS_CALL_THREAD]), refusals + 1);
+        pthread_sigmask(SIG_SETMASK, NULL, &after);
+        for (int number = 1; number < 32; number++)
+            CHECK_AT(sigismember(&before, number) == sigismember(&after, number), number);
+        CHECK_EQ(atomic_load(&runs), 0);
+    }
+}
+
+/* ---- the barrier ---------------------------------------------------------------------------------------- */
+
+/* Two threads that each say something and then look what the other said: one of them sees the other, though only one
+ * has a barrier between the two that costs. */
+static struct {
+    HAK_ALIGNED(128) _Atomic uint32_t cheap, dear;
+    HAK_ALIGNED(128) _Atomic uint32_t cheap_saw, dear_saw;
+    HAK_ALIGNED(128) _Atomic uint32_t round, answered;
+} sides;
+
+static void *cheap_side(void *unused) {
+    for (uint32_t round = 1;; round++) {
+        uint32_t now;
+        while ((now = atomic_load(&sides.round)) < round) sched_yield();
+        if (now == UINT32_MAX) return unused;
+        for (uint32_t i = 0; i < round % 700; i++) atomic_signal_fence(memory_order_seq_cst);
+        atomic_store_explicit(&sides.cheap, round, memory_order_relaxed);
+        atomic_signal_fence(memory_order_seq_cst);
+        atomic_store_explicit(&sides.cheap_saw, atomic_load_explicit(&sides.dear, memory_order_relaxed),
+                              memory_order_relaxed);
+        atomic_store(&sides.answered, round);
+    }
+}
+
+TEST(one_of_two_sees_the_other) {
+    errno = 4711;
+    uint64_t calls = counted(&os_counters.calls[OS_CALL_MEMBARRIER]);
+    bool has_barrier = os_barrier_others();
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MEMBARRIER]), calls + 1);
+    if (!has_barrier) SKIP("the kernel has no membarrier");
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, cheap_side, NULL), 0);
+    for (uint32_t round = 1; round <= check_count(20000); round++) {
+        atomic_store(&sides.round, round);
+        atomic_store_explicit(&sides.dear, round, memory_order_relaxed);
+        CHECK(os_barrier_others());
+        uint32_t saw = atomic_load_explicit(&sides.cheap, memory_order_relaxed);
+        while (atomic_load(&sides.answered) < round) sched_yield();
+        CHECK_AT(saw == round || atomic_load(&sides.cheap_saw) == round, round);
+    }
+    atomic_store(&sides.round, UINT32_MAX);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+static void pass_barrier(void) { CHECK(os_barrier_others()); }
+
+TEST(a_child_has_the_barrier_too) {
+    if (!os_barrier_others()) SKIP("the kernel has no membarrier");
+    IN_CHILD(pass_barrier);
+}
