@@ -32,6 +32,8 @@
     X(PROFILE_BALANCED, "balanced", "speed and memory in balance: every default", "")                       \
     X(PROFILE_SPEED, "speed", "keeps more memory to save page faults and refills",                          \
       "thread_cache:8MiB,decay:2s")                                                                         \
+    X(PROFILE_CLI, "cli", "for short-lived programs: no thread is ever started",                             \
+      "purge_thread:off")                                                                                   \
     X(PROFILE_SMALL, "small", "gives memory back sooner, at the price of faults and refills",               \
       "thread_cache:512KiB,decay:100ms,huge_pages:never")
 
