@@ -9,8 +9,8 @@
 #include <sys/syscall.h>
 
 enum answer { ASK_THE_KERNEL, REFUSE, PRETEND, REFUSE_LATE };
-static enum answer mmap_answer, munmap_answer, mprotect_answer, madvise_answer, mremap_answer;
-static int mprotect_error = EACCES, madvise_error = EINVAL, mremap_error = EINVAL;
+CHECK_UNUSED static enum answer mmap_answer, munmap_answer, mprotect_answer, madvise_answer, mremap_answer;
+CHECK_UNUSED static int mprotect_error = EACCES, madvise_error = EINVAL, mremap_error = EINVAL;
 
 /* ThreadSanitizer calls some of these before it can run instrumented code: there they stay libc's, and what
  * needs a kernel that says no is skipped. */

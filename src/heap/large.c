@@ -1,5 +1,6 @@
 /* large.c - requests above SMALL_MAX_BYTES, or aligned to more. A large block is a whole span; the word
- * of its first page says so, those of the others are 0. */
+ * of its first page says so, those of the others are 0. A block that had to move in order to grow has pages in reserve
+ * behind it: they are touched only when it grows into them. */
 #include "heap/large.h"
 
 #include "base/bits.h"
@@ -9,6 +10,14 @@
 
 /* A span whose tail is worth less than this share of it stays whole when its block shrinks. */
 enum { TRIM_SHARE = 8 };
+
+/* What the record of its first page says beyond its span's. */
+struct large {
+    struct span span;
+    uint32_t pages; /* of the block; those of the span beyond are its reserve */
+};
+
+static struct large *large_at(size_t page) { return page_span(page); }
 
 /* Spans that signal handlers freed while their thread was busy: linked by inline_bits. */
 static _Atomic uint32_t later;
@@ -53,6 +62,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     bool fits = pages < window.pages && align_pages < window.pages && pages + align_pages < window.pages;
     if (fits) first = span_take(pages, align_pages, fills(pages, bytes));
     if (first != 0) {
+        large_at(first)->pages = (uint32_t)pages;
         footprint_add((int64_t)(pages * PAGE_BYTES));
         *zero = span_at(first)->zero;
         page_word_set(first, WORD_LARGE);
@@ -70,31 +80,42 @@ void large_free(size_t page) {
     span_give((uint32_t)page);
 }
 
-size_t large_usable_bytes(size_t page) { return span_at(page)->pages * PAGE_BYTES; }
+size_t large_usable_bytes(size_t page) { return large_at(page)->pages * PAGE_BYTES; }
 
 /* From so many pages on the contents are moved by span_move. */
 enum { MOVE_LEAST_PAGES = 8 };
 
+/* With a reserve as long as the block, so that it rarely moves again; without, where there is no room for that. */
+static uint32_t move(uint32_t page, size_t pages) {
+    if (pages > window.pages / 2) return 0;
+    size_t held = large_at(page)->pages;
+    page_word_set(page, WORD_NONE); /* soon someone else's */
+    uint32_t to = span_move(page, held, 2 * pages);
+    if (to == 0) to = span_move(page, held, pages);
+    page_word_set(to != 0 ? to : page, WORD_LARGE);
+    return to;
+}
+
 /* Lengthens the block where it lies, or moves it; NULL when it must be copied. */
 static void *grow(uint32_t page, size_t pages) {
-    size_t have = span_at(page)->pages;
-    footprint_add((int64_t)((pages - have) * PAGE_BYTES));
-    if (span_extend(page, pages)) return page_address(page);
-    if (have >= MOVE_LEAST_PAGES && pages < window.pages) {
-        page_word_set(page, WORD_NONE); /* soon someone else's */
-        uint32_t to = span_move(page, pages);
-        page_word_set(to != 0 ? to : page, WORD_LARGE);
-        if (to != 0) return page_address(to);
+    size_t held = large_at(page)->pages;
+    uint32_t at = page;
+    footprint_add((int64_t)((pages - held) * PAGE_BYTES));
+    if (pages > span_at(page)->pages && !span_extend(page, pages)) at = held >= MOVE_LEAST_PAGES ? move(page, pages) : 0;
+    if (at == 0) {
+        footprint_add(-(int64_t)((pages - held) * PAGE_BYTES));
+        return NULL;
     }
-    footprint_add(-(int64_t)((pages - have) * PAGE_BYTES));
-    return NULL;
+    large_at(at)->pages = (uint32_t)pages;
+    return page_address(at);
 }
 
 static void *shrink(uint32_t page, size_t pages) {
-    size_t have = span_at(page)->pages;
-    if (have - pages > have / TRIM_SHARE) {
+    size_t held = large_at(page)->pages;
+    if (held - pages > held / TRIM_SHARE) {
         span_trim(page, pages);
-        footprint_add(-(int64_t)((have - pages) * PAGE_BYTES));
+        large_at(page)->pages = (uint32_t)pages;
+        footprint_add(-(int64_t)((held - pages) * PAGE_BYTES));
     }
     return page_address(page);
 }
@@ -102,5 +123,5 @@ static void *shrink(uint32_t page, size_t pages) {
 void *large_resize(size_t page, size_t bytes) {
     if (bytes > PTRDIFF_MAX || bytes <= SMALL_MAX_BYTES) return NULL; /* a small block holds it in less */
     size_t pages = pages_for(bytes);
-    return pages > span_at(page)->pages ? grow((uint32_t)page, pages) : shrink((uint32_t)page, pages);
+    return pages > large_at(page)->pages ? grow((uint32_t)page, pages) : shrink((uint32_t)page, pages);
 }

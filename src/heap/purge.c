@@ -2,7 +2,7 @@
  *
  * Free spans decay at every step. Every VISIT_MS the heaps are visited: of a heap whose owner took no slow path since
  * the last visit, the blocks that wait in its buffer are given back and its inbox is drained, as the owner would do. Then
- * the slabs: one that did not change since the last visit but one is searched for holes. Where nobody worked for a while
+ * the slabs: one that did not change for some half-lives is searched for holes. Where nobody worked for a while
  * no peak is to come back soon, and free spans decay as fast as was configured. */
 #include "heap/purge.h"
 
@@ -14,7 +14,7 @@
 #include "heap/registry.h"
 #include "heap/thread.h"
 
-enum { VISIT_MS = 400, ASLEEP_MS = 3000, SHORT_SPAN_PAGES = 512, SHORT_SLAB_PAGES = 4096 };
+enum { VISIT_MS = 400, ASLEEP_MS = 2000, HOLE_HALF_LIVES = 4, SHORT_SPAN_PAGES = 512, SHORT_SLAB_PAGES = 4096 };
 
 static struct {
     uint64_t visit_ms;
@@ -22,6 +22,7 @@ static struct {
     bool left;        /* the last search found something, or will */
     bool saw_work;
     uint64_t work_ms; /* when work was last seen */
+    enum span_pace pace;
 } state;
 
 bool purge_saw_work(void) { return state.saw_work; }
@@ -102,17 +103,27 @@ static void give_holes(uint32_t first) {
     if (owner != NULL) os_lock_drop(&owner->lock);
 }
 
-/* Whether it is time to search the slab at FIRST, if there is one. */
-static bool is_ripe(uint32_t first, bool all) {
+/* Whether it is time to search the slab at FIRST, if there is one: once it stayed unchanged for RIPE visits. */
+static bool is_ripe(uint32_t first, uint8_t ripe) {
     /* relaxed, all: hints, and the purging lock is held. */
     if (page_word(first) == WORD_NONE || page_word(first) == WORD_LARGE) return false;
     struct slab *slab = slab_at(first);
     if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == NULL) return false;
     uint8_t age = atomic_load_explicit(&slab->age, memory_order_relaxed);
     if (age == SLAB_SEARCHED) return false;
-    if (age == SLAB_CHANGED) state.left = true;
-    atomic_store_explicit(&slab->age, (uint8_t)(all ? SLAB_SEARCHED : age + 1), memory_order_relaxed);
-    return all || age == SLAB_QUIET;
+    /* While the program works a hole is not worth a huge page. */
+    bool is_ripe = age >= ripe && (state.pace == SPAN_PACE_IDLE || !span_may_be_huge(first));
+    if (!is_ripe) state.left = true;
+    uint8_t older = is_ripe ? SLAB_SEARCHED : age < SLAB_OLDEST ? age + 1 : SLAB_OLDEST;
+    atomic_store_explicit(&slab->age, older, memory_order_relaxed);
+    return is_ripe;
+}
+
+/* How many visits a slab must stay unchanged, as free spans must for some half-lives. */
+static uint8_t ripe_age(void) {
+    struct span_counts counts;
+    span_counts_read(&counts);
+    return (uint8_t)min_size(HOLE_HALF_LIVES * min_size(counts.half_life_ms, UINT32_MAX) / VISIT_MS, SLAB_OLDEST);
 }
 
 /* Looks at up to MOST pages. True at the end of the window. */
@@ -120,8 +131,9 @@ static bool search_slabs(size_t most, bool all) {
     size_t end = span_end_page();
     size_t stop = min_size(end, state.next_page + most);
     size_t page = max_size(state.next_page, CHUNK_PAGES);
+    const uint8_t ripe = all ? SLAB_CHANGED : ripe_age();
     for (; page < stop; page++)
-        if (is_ripe((uint32_t)page, all)) give_holes((uint32_t)page);
+        if (is_ripe((uint32_t)page, ripe)) give_holes((uint32_t)page);
     state.next_page = page < end ? page : 0;
     return state.next_page == 0;
 }
@@ -132,13 +144,16 @@ static void visit(enum purge_pace pace) {
     uint64_t now_ms = os_clock_ms();
     bool starts = state.next_page == 0;
     if (pace != PURGE_ALL && starts && now_ms - state.visit_ms < VISIT_MS) return;
-    if (pace == PURGE_ALL) state.next_page = 0;
+    if (pace == PURGE_ALL) {
+        state.next_page = 0;
+        state.pace = SPAN_PACE_IDLE;
+    }
     if (starts || pace == PURGE_ALL) {
         state.visit_ms = now_ms;
         state.left = false;
         visit_heaps(pace == PURGE_ALL);
         if (state.saw_work) state.work_ms = now_ms;
-        if (now_ms - state.work_ms >= ASLEEP_MS) span_decay_plainly();
+        if (pace != PURGE_ALL) state.pace = now_ms - state.work_ms >= ASLEEP_MS ? SPAN_PACE_IDLE : SPAN_PACE_WORK;
     }
     search_slabs(pace == PURGE_SHORT ? SHORT_SLAB_PAGES : SIZE_MAX / 2, pace == PURGE_ALL);
 }
@@ -149,7 +164,7 @@ bool purge_step(enum purge_pace pace) {
     if (pace == PURGE_ALL)
         span_purge_all();
     else
-        span_decay(pace == PURGE_SHORT ? SHORT_SPAN_PAGES : UINT64_MAX);
+        span_decay(state.pace, pace == PURGE_SHORT ? SHORT_SPAN_PAGES : UINT64_MAX);
     uint64_t after = atomic_load_explicit(&os_counters.purged_bytes, memory_order_relaxed);
     footprint_returned(after - before);
     bool left = state.left || state.next_page != 0 || span_dirty_left() != 0;

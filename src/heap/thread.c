@@ -130,7 +130,7 @@ void heap_fork_child(void) {
     books_lock_reset();
     stack_pool_lock_reset();
     bitmaps_lock_reset();
-    span_decay_plainly(); /* another life, perhaps */
+    span_decay_forget(); /* another life, perhaps */
     registry_forsake_others(thread_state.front);
     thread_state.busy = false;
 }

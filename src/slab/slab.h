@@ -29,15 +29,15 @@ struct slab {
     uint64_t *bits;
     uint64_t inline_bits; /* serves slabs of at most 64 blocks */
     uint8_t bucket;       /* the owner's list that holds it */
-    _Atomic uint8_t age;  /* an enum slab_age */
+    _Atomic uint8_t age;  /* see enum slab_age */
     uint32_t low_word;    /* no bit is set below this word of bits */
 };
 
-/* What has become of a slab since whoever looks for holes came by. */
+/* For how many visits of whoever looks for holes a slab has stayed unchanged. */
 enum slab_age {
-    SLAB_CHANGED,
-    SLAB_QUIET,    /* unchanged since the last visit */
-    SLAB_SEARCHED, /* and its holes were given back */
+    SLAB_CHANGED = 0,
+    SLAB_OLDEST = 254,
+    SLAB_SEARCHED = 255, /* its holes were given back */
 };
 
 struct slab_remote {

@@ -113,11 +113,10 @@ static unsigned next_filled(const struct set *set, unsigned bin) {
     return BINS;
 }
 
-/* Shorter first, then dirty before clean, then the fuller 2 MiB, then the lower address. */
+/* Shorter first, then the fuller 2 MiB, then the lower address. */
 static bool is_better(uint32_t candidate, uint32_t best) {
     const struct span *a = span_at(candidate), *b = span_at(best);
     if (a->pages != b->pages) return a->pages < b->pages;
-    if ((a->dirty != 0) != (b->dirty != 0)) return a->dirty != 0;
     unsigned a_used = pages_used_in_chunk(candidate), b_used = pages_used_in_chunk(best);
     if (a_used != b_used) return a_used > b_used;
     return candidate < best;
@@ -144,22 +143,16 @@ static uint32_t find_dirty_in(enum span_zone zone, uint32_t pages) {
 
 uint32_t bins_find(uint32_t pages, enum span_zone zone) {
     enum span_zone other = zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN;
-    uint32_t own = better_of(find_dirty_in(zone, pages), find_in(&sets[zone][CLEAN], pages));
-    if (own != 0 && span_at(own)->dirty != 0) return own;
-    uint32_t dirty = find_dirty_in(other, pages);
-    if (dirty != 0) return dirty;
-    return own != 0 || zone == ZONE_PLAIN ? own : find_in(&sets[other][CLEAN], pages);
+    uint32_t found = find_dirty_in(zone, pages);
+    if (found == 0) found = find_dirty_in(other, pages);
+    if (found == 0) found = find_in(&sets[zone][CLEAN], pages);
+    if (found == 0 && zone == ZONE_HUGE) found = find_in(&sets[other][CLEAN], pages);
+    return found;
 }
 
-static int longest_bin(const struct set *set) {
+uint32_t bins_find_dirty(enum span_zone zone) {
+    const struct set *set = &sets[zone][DIRTY];
     for (unsigned word = BIN_WORDS; word-- > 0;)
-        if (set->filled[word] != 0) return (int)(word * 64 + highest_bit(set->filled[word]));
-    return -1;
-}
-
-uint32_t bins_find_dirty(void) {
-    const struct set *plain = &sets[ZONE_PLAIN][DIRTY], *huge = &sets[ZONE_HUGE][DIRTY];
-    int in_plain = longest_bin(plain), in_huge = longest_bin(huge);
-    if (in_plain < 0 && in_huge < 0) return 0;
-    return in_huge >= in_plain ? huge->bins[in_huge] : plain->bins[in_plain];
+        if (set->filled[word] != 0) return set->bins[word * 64 + highest_bit(set->filled[word])];
+    return 0;
 }

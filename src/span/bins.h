@@ -15,13 +15,13 @@ void bins_change(uint32_t from, uint32_t first, uint32_t pages, uint32_t dirty);
 /* Takes the free span at FIRST out of its bin. Its records still say that it is free. */
 void bins_remove(uint32_t first);
 
-/* The free span that should serve a request of PAGES pages in ZONE: the shortest that fits; of equals one that is
- * dirty, then one in the fullest 2 MiB. A dirty one of the other zone is better than a clean one. 0 when none fits:
- * a clean one of huge pages does not serve a request for plain memory, of which it would bring in too much. */
+/* The free span that should serve a request of PAGES pages in ZONE: one that is dirty, be it of the other zone, before
+ * one that is clean; the shortest that fits; of equals one in the fullest 2 MiB. 0 when none fits: a clean one of huge
+ * pages does not serve a request for plain memory, of which it would bring in too much. */
 uint32_t bins_find(uint32_t pages, enum span_zone zone);
 
-/* A free span with dirty pages that the kernel has not refused, of the longest bin; 0 when there is none. */
-uint32_t bins_find_dirty(void);
+/* A free span of ZONE with dirty pages that the kernel has not refused, of the longest bin; 0 when there is none. */
+uint32_t bins_find_dirty(enum span_zone zone);
 
 /* The kernel would not take the free span at FIRST back: it is not offered again until it changes. */
 void bins_set_refused(uint32_t first);

@@ -98,3 +98,10 @@ void huge_mend(uint32_t first, uint32_t pages) {
         if (run.pages != 0) os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
     }
 }
+
+bool span_may_be_huge(uint32_t page) {
+    span_lock();
+    bool may = page_chunk(page)->zone == ZONE_HUGE && !page_chunk(page)->broken;
+    span_unlock();
+    return may;
+}

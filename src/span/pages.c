@@ -64,12 +64,50 @@ bool pages_any_moved(uint32_t first, uint32_t pages) {
     return any != 0;
 }
 
+static bool is_moved(uint32_t page) { return page_chunk(page)->moved >> page % CHUNK_PAGES & 1; }
+
+static uint32_t edges;
+
+uint32_t pages_edges(void) { return edges; }
+
+static void write_edges(struct chunk *chunk, uint32_t bits) {
+    edges += count_bits(bits) - count_bits(chunk->edges);
+    chunk->edges = bits;
+}
+
+static void set_edge(uint32_t page, bool set) {
+    if (!page_is_inside(page)) return;
+    struct chunk *chunk = page_chunk(page);
+    uint32_t bit = bit_range(page % CHUNK_PAGES, 1);
+    write_edges(chunk, set ? chunk->edges | bit : chunk->edges & ~bit);
+}
+
 void pages_mark_moved(uint32_t first, uint32_t pages, bool moved) {
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
         share.chunk->moved = moved ? share.chunk->moved | share.mask : share.chunk->moved & ~share.mask;
+        write_edges(share.chunk, share.chunk->edges & ~share.mask);
         at += share.pages;
     }
+    set_edge(first, moved || is_moved(first - 1));
+    set_edge(first + pages, moved || (page_is_inside(first + pages) && is_moved(first + pages)));
+}
+
+/* Mappings also end where the kernel was advised otherwise. */
+static bool same_advice(const struct chunk *a, const struct chunk *b) {
+    return a->zone == b->zone && a->no_huge == b->no_huge;
+}
+
+uint32_t pages_next_edge(uint32_t at, uint32_t end) {
+    const struct chunk *here = page_chunk(at++);
+    while (at < end) {
+        struct share share = share_at(at, end);
+        if (!same_advice(share.chunk, here)) return at;
+        uint32_t here_too = share.chunk->edges & share.mask;
+        if (here_too != 0) return at - at % CHUNK_PAGES + lowest_bit(here_too);
+        at += share.pages;
+    }
+    return end;
 }
 
 uint32_t pages_count_dirty(uint32_t first, uint32_t pages) {

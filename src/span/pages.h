@@ -20,9 +20,15 @@ void pages_mark_free(uint32_t first, uint32_t pages);
 /* Marks them given back to the kernel: known to be zero. */
 void pages_mark_returned(uint32_t first, uint32_t pages);
 
-/* Whether some of them are mapped by a move; and marks that they are, or no longer are. */
+/* Whether some of them are mapped by a move; and marks that they now are one mapping, by a move or not. */
 bool pages_any_moved(uint32_t first, uint32_t pages);
 void pages_mark_moved(uint32_t first, uint32_t pages, bool moved);
+
+/* How many mappings moves have left, about. */
+uint32_t pages_edges(void);
+
+/* The first page after AT, and at most END, where another mapping may begin. */
+uint32_t pages_next_edge(uint32_t at, uint32_t end);
 
 /* How many of them are not known to be zero. */
 uint32_t pages_count_dirty(uint32_t first, uint32_t pages);

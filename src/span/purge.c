@@ -1,7 +1,7 @@
 /* purge.c - giving back to the kernel what has been free for a while.
  *
- * The fewest dirty pages of a period were not needed in it: of these a share is given back at its end. What is used
- * again later was given back for nothing: ace_half_life_next then takes more time over it. */
+ * The fewest dirty pages of the last one or two windows of time were not needed in them: of these a share is given back
+ * at each tick. What is used again later was given back for nothing: ace_half_life_next then takes more time over it. */
 #include "ace/decay.h"
 #include "base/bits.h"
 #include "span/bins.h"
@@ -9,11 +9,12 @@
 #include "span/state.h"
 
 /* Less than KEPT_PAGES stay. */
-enum { LEAST_TICK_MS = 20, KEPT_PAGES = 16, LATELY_MS = 2000 };
+enum { LEAST_TICK_MS = 20, KEPT_PAGES = 16, LATELY_MS = 2000, WINDOW_MOST_MS = 1000 };
 
 static struct {
-    uint64_t low_water_pages; /* fewest dirty pages since the last tick */
-    uint64_t tick_ms;
+    uint64_t low_water_pages;        /* fewest dirty pages of this window */
+    uint64_t low_water_before_pages; /* and of the one before */
+    uint64_t window_ms, tick_ms;     /* when they began */
     uint64_t retaken, returned; /* lately: halved every now and then, and gone with a change of the half-life */
     uint64_t retaken_seen;      /* of retaken, by the last tick */
     uint64_t quiet_since_ms;    /* when pages were last seen to be used again */
@@ -40,12 +41,39 @@ static bool give_back(uint32_t first, uint32_t pages, bool moved) {
     return os_purge(start, pages * PAGE_BYTES);
 }
 
-/* Gives one run of at most LIMIT dirty free pages back. The run is a used span while the kernel works on it, so nobody
- * takes or merges it. Returns its length; 0 when there is none, or the kernel refused. */
-static uint32_t purge_one(uint32_t limit) {
+/* Shortens a run to whole chunks; PAGES is 0 where there are none. */
+static struct page_run whole_chunks(struct page_run run) {
+    size_t first = round_up(run.first, CHUNK_PAGES), end = round_down(run.first + run.pages, CHUNK_PAGES);
+    return (struct page_run){first, first < end ? end - first : 0};
+}
+
+/* The first run of at most LIMIT dirty pages of a free span of ZONE. Of huge pages, while the program works, whole ones
+ * only: broken ones would cost it more than they hold. Its span in *HEAD. Lock held. */
+static struct page_run find_run(enum span_zone zone, enum span_pace pace, uint32_t limit, uint32_t *head) {
+    *head = bins_find_dirty(zone);
+    if (*head == 0) return (struct page_run){0, 0};
+    const uint32_t end = *head + span_at(*head)->pages;
+    uint32_t first = *head, pages;
+    while ((pages = pages_next_dirty(&first, end)) != 0) {
+        struct page_run run = {first, pages};
+        if (zone == ZONE_HUGE && pace == SPAN_PACE_WORK) {
+            run = whole_chunks(run);
+            run.pages = min_size(run.pages, max_size(round_down(limit, CHUNK_PAGES), CHUNK_PAGES));
+        }
+        if (run.pages != 0) return (struct page_run){run.first, min_size(run.pages, max_size(limit, CHUNK_PAGES))};
+        first += pages;
+    }
+    return (struct page_run){0, 0};
+}
+
+/* Gives one run of about LIMIT dirty free pages at most back. The run is a used span while the kernel works on it, so
+ * nobody takes or merges it. Returns its length; 0 when there is none, or the kernel refused. */
+static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
     span_lock();
-    uint32_t head = bins_find_dirty(), first = head, run = 0;
-    if (head != 0) run = min_u32(pages_next_dirty(&first, head + span_at(head)->pages), limit);
+    uint32_t head;
+    struct page_run found = find_run(ZONE_HUGE, pace, limit, &head);
+    if (found.pages == 0) found = find_run(ZONE_PLAIN, pace, limit, &head);
+    const uint32_t first = (uint32_t)found.first, run = (uint32_t)found.pages;
     if (run != 0) span_carve(head, first, run);
     bool moved = run != 0 && pages_any_moved(first, run);
     span_unlock();
@@ -56,10 +84,7 @@ static uint32_t purge_one(uint32_t limit) {
     span_lock();
     if (zeroed) {
         pages_mark_returned(first, run);
-        if (moved) {
-            pages_mark_moved(first, run, false);
-            if (spans.moved_runs != 0) spans.moved_runs--;
-        }
+        if (moved) pages_mark_moved(first, run, false);
         spans.counts.returned_pages += run;
         decay.returned += run;
     }
@@ -69,15 +94,15 @@ static uint32_t purge_one(uint32_t limit) {
     return zeroed ? run : 0;
 }
 
-static void purge_pages(uint64_t pages) {
+static void purge_pages(uint64_t pages, enum span_pace pace) {
     while (pages != 0) {
-        uint32_t purged = purge_one((uint32_t)min_size(pages, UINT32_MAX));
+        uint32_t purged = purge_one((uint32_t)min_size(pages, UINT32_MAX), pace);
         if (purged == 0) return;
         pages -= min_size(pages, purged);
     }
 }
 
-void span_purge_all(void) { purge_pages(UINT64_MAX); }
+void span_purge_all(void) { purge_pages(UINT64_MAX, SPAN_PACE_IDLE); }
 
 uint64_t span_dirty_left(void) {
     span_lock();
@@ -126,25 +151,32 @@ static uint64_t pages_due(void) {
     span_lock();
     uint64_t elapsed_ms = now_ms - decay.tick_ms;
     if (decay.tick_ms == 0 || now_ms < decay.tick_ms) {
-        decay.tick_ms = decay.quiet_since_ms = decay.halved_ms = now_ms;
+        decay.tick_ms = decay.window_ms = decay.quiet_since_ms = decay.halved_ms = now_ms;
     } else if (elapsed_ms >= LEAST_TICK_MS && elapsed_ms >= spans.counts.half_life_ms / 8) {
         adapt_half_life(now_ms);
-        due = ace_decay_pages(decay.low_water_pages, elapsed_ms, spans.counts.half_life_ms);
+        uint64_t unused = min_size(decay.low_water_pages, decay.low_water_before_pages);
+        due = ace_decay_pages(unused, elapsed_ms, spans.counts.half_life_ms);
         decay.tick_ms = now_ms;
-        decay.low_water_pages = spans.counts.dirty_pages;
+        if (now_ms - decay.window_ms >= min_size(spans.settings.decay_half_life_ms, WINDOW_MOST_MS)) {
+            decay.low_water_before_pages = decay.low_water_pages;
+            decay.low_water_pages = spans.counts.dirty_pages;
+            decay.window_ms = now_ms;
+        }
         if (spans.counts.dirty_pages <= KEPT_PAGES) due = 0;
     }
     span_unlock();
     return due;
 }
 
-void span_decay_plainly(void) {
+void span_decay_forget(void) {
     span_lock();
     spans.counts.half_life_ms = spans.settings.decay_half_life_ms;
     decay.returned = decay.retaken = decay.retaken_seen = 0;
     span_unlock();
 }
 
-void span_decay(uint64_t most_pages) {
-    if (spans.settings.decay_half_life_ms != ACE_NEVER) purge_pages(min_size(pages_due(), most_pages));
+void span_decay(enum span_pace pace, uint64_t most_pages) {
+    if (spans.settings.decay_half_life_ms == ACE_NEVER) return;
+    if (pace == SPAN_PACE_IDLE) span_decay_forget();
+    purge_pages(min_size(pages_due(), most_pages), pace);
 }

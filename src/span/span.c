@@ -98,9 +98,8 @@ void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
     purge_note_taken(before.returned);
 }
 
-/* ROOM more pages than it takes are free behind it. */
-static uint32_t take_free(size_t pages, size_t align_pages, size_t room, enum span_zone zone) {
-    uint32_t head = bins_find((uint32_t)(pages + align_pages - 1 + room), zone);
+static uint32_t take_free(size_t pages, size_t align_pages, enum span_zone zone) {
+    uint32_t head = bins_find((uint32_t)(pages + align_pages - 1), zone);
     if (head == 0) return 0;
     /* Aligned as an address: the window's base is aligned to 2 MiB only. */
     uintptr_t address = (uintptr_t)page_address(head);
@@ -148,33 +147,25 @@ static bool add_fresh(size_t pages, enum span_zone zone) {
     return true;
 }
 
-/* ROOM more pages should be free behind the span. */
-static uint32_t take(size_t pages, size_t align_pages, bool dense, size_t room) {
-    if (pages > window.pages || align_pages > window.pages || room > window.pages) return 0;
+uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
+    if (pages > window.pages || align_pages > window.pages) return 0;
     for (;;) {
         span_lock();
         enum span_zone zone = huge_zone_for(dense, (uint32_t)pages);
-        uint32_t first = take_free(pages, align_pages, room, zone);
-        if (first == 0 && room != 0) first = take_free(pages, align_pages, 0, zone);
+        uint32_t first = take_free(pages, align_pages, zone);
         span_unlock();
         if (first != 0) {
             if (zone == ZONE_HUGE) huge_mend(first, (uint32_t)pages);
             return first;
         }
         /* Someone else may take what was brought: then bring more. */
-        if (add_fresh(pages + align_pages - 1 + room, zone)) continue;
-        if (room != 0) {
-            room = 0;
-            continue;
-        }
+        if (add_fresh(pages + align_pages - 1, zone)) continue;
         span_lock();
-        first = take_free(pages, align_pages, 0, ZONE_HUGE); /* of which a plain request takes clean memory at last */
+        first = take_free(pages, align_pages, ZONE_HUGE); /* of which a plain request takes clean memory at last */
         span_unlock();
         return first;
     }
 }
-
-uint32_t span_take(size_t pages, size_t align_pages, bool dense) { return take(pages, align_pages, dense, 0); }
 
 void span_give(uint32_t first) {
     span_lock();
@@ -242,65 +233,82 @@ void span_trim(uint32_t first, size_t pages) {
 
 enum {
     COPY_PIECE_BYTES = 2 << 20,
-    MOVED_RUNS = 256, /* mappings that moves may leave */
+    MOST_EDGES = 512, /* mappings that moves may leave */
 };
 
-/* The contents of FROM are nobody's any more, and read as zero. */
-static void give_returned(uint32_t from, bool returned) {
+/* A run of pages of one mapping, and where it goes. */
+struct piece {
+    uint32_t from, to, pages;
+};
+
+static struct piece piece_at(uint32_t from, uint32_t to, uint32_t done, uint32_t pages) {
     span_lock();
-    if (returned) pages_mark_returned(from, span_at(from)->pages);
-    spans.counts.given++;
-    span_free(from, span_at(from)->pages);
+    uint32_t end = pages_next_edge(from + done, from + pages);
     span_unlock();
+    return (struct piece){from + done, to + done, end - (from + done)};
 }
 
-/* One mapping can be moved, and only so many are. */
-static bool may_move(uint32_t from) {
+static enum os_moved move_piece(struct piece piece) {
     span_lock();
-    bool may = spans.moved_runs < MOVED_RUNS && !pages_any_moved(from, span_at(from)->pages);
+    bool may = pages_edges() < MOST_EDGES;
     span_unlock();
-    return may;
-}
-
-static enum os_moved move_tables(uint32_t from, uint32_t to) {
-    uint32_t pages = span_at(from)->pages;
-    if (!may_move(from)) return OS_NOT_MOVED;
-    enum os_moved moved = os_move(page_address(from), page_address(to), pages * PAGE_BYTES);
+    if (!may) return OS_NOT_MOVED;
+    enum os_moved moved = os_move(page_address(piece.from), page_address(piece.to), piece.pages * PAGE_BYTES);
     span_lock();
-    if (moved == OS_MOVED) {
-        pages_mark_moved(to, pages, true);
-        spans.moved_runs++;
-        spans.counts.moves++;
-    }
+    if (moved == OS_MOVED) pages_mark_moved(piece.to, piece.pages, true);
     span_unlock();
     return moved;
 }
 
-/* Copies piece by piece; each piece goes back to the kernel once it is copied. False: some would not go. */
-static bool copy_and_return(uint32_t from, uint32_t to) {
-    char *source = page_address(from), *target = page_address(to);
-    size_t bytes = span_at(from)->pages * PAGE_BYTES;
+/* Copies bit by bit; each goes back to the kernel once it is copied. False: some would not go. */
+static bool copy_piece(struct piece piece) {
+    char *source = page_address(piece.from), *target = page_address(piece.to);
+    size_t bytes = piece.pages * PAGE_BYTES;
     bool returned = true;
     for (size_t at = 0; at < bytes; at += COPY_PIECE_BYTES) {
-        size_t piece = min_size(bytes - at, COPY_PIECE_BYTES);
-        memcpy(target + at, source + at, piece);
-        returned &= os_purge(source + at, piece);
+        size_t length = min_size(bytes - at, COPY_PIECE_BYTES);
+        memcpy(target + at, source + at, length);
+        returned &= os_purge(source + at, length);
     }
-    span_lock();
-    spans.counts.copies++;
-    span_unlock();
     return returned;
 }
 
-uint32_t span_move(uint32_t from, size_t pages) {
-    uint32_t to = take(pages, 1, true, pages / 2);
-    if (to == 0) return 0;
-    bool returned = true;
-    switch (move_tables(from, to)) {
-    case OS_MOVED: break;
-    case OS_NOT_MOVED: returned = copy_and_return(from, to); break;
-    case OS_MOVE_LOST: return 0; /* TO stays a used span for ever: nothing lies there */
+/* Moves the contents of PAGES pages. *RETURNED: the old pages now read as zero. False: it could not be done, and they
+ * are where they were. */
+static bool move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *returned) {
+    uint32_t copied = 0;
+    *returned = true;
+    for (uint32_t done = 0; done < pages;) {
+        struct piece piece = piece_at(from, to, done, pages);
+        enum os_moved moved = move_piece(piece);
+        if (moved == OS_MOVE_LOST) { /* back with what is there already */
+            copy_piece((struct piece){to, from, done});
+            return false;
+        }
+        if (moved == OS_NOT_MOVED) {
+            *returned &= copy_piece(piece);
+            copied += piece.pages;
+        }
+        done += piece.pages;
     }
-    give_returned(from, returned);
+    span_lock();
+    spans.counts.moves += copied == 0;
+    spans.counts.copies += copied != 0;
+    span_unlock();
+    return true;
+}
+
+uint32_t span_move(uint32_t from, size_t held, size_t pages) {
+    /* Whole huge pages stay whole where both places begin alike. */
+    uint32_t to = span_take(pages, pages >= 2 * CHUNK_PAGES ? CHUNK_PAGES : 1, true);
+    if (to == 0) return 0;
+    bool returned;
+    /* Otherwise TO stays a used span for ever: nothing lies there. */
+    if (!move_contents(from, to, (uint32_t)held, &returned)) return 0;
+    span_lock();
+    if (returned) pages_mark_returned(from, (uint32_t)held);
+    spans.counts.given++;
+    span_free(from, span_at(from)->pages);
+    span_unlock();
     return to;
 }

@@ -65,11 +65,10 @@ bool span_extend(uint32_t first, size_t pages);
 /* Shortens the used span at FIRST to PAGES pages, at least one. */
 void span_trim(uint32_t first, size_t pages);
 
-/* Moves what the span at FROM holds to a new span of PAGES pages, more than it has, with room behind it where that
- * can be had, and gives the old one back. The contents move with their page tables, or are copied in pieces each of
- * which is given back before the next: never are there twice as much. Returns the new span; 0 when there is no memory,
- * and the old one stays. Makes system calls. */
-uint32_t span_move(uint32_t from, size_t pages);
+/* Moves what the first HELD pages of the span at FROM hold to a new span of PAGES pages, and gives the old one back.
+ * The contents move with their page tables, or are copied in pieces each of which is given back before the next: never
+ * are there twice as much. Returns the new span; 0 when there is no memory, and the old one stays. Makes system calls. */
+uint32_t span_move(uint32_t from, size_t held, size_t pages);
 
 /* ---- giving back to the kernel (purge.c). The purging lock is held, and no other. ------------------------ */
 
@@ -78,17 +77,23 @@ void span_purging_lock(void);
 void span_purging_unlock(void);
 void span_purging_reset(void); /* in the child of a fork */
 
-/* Returns what has been free for long enough, at most MOST_PAGES. */
-void span_decay(uint64_t most_pages);
+/* While the program works, what it was seen to use again takes longer, and huge pages go whole or not at all. */
+enum span_pace { SPAN_PACE_WORK, SPAN_PACE_IDLE };
+
+/* Returns what has been free for long enough, about MOST_PAGES at most. */
+void span_decay(enum span_pace pace, uint64_t most_pages);
 
 /* The half-life is what was configured again, whatever was learned. */
-void span_decay_plainly(void);
+void span_decay_forget(void);
 
 /* Returns everything that is free. */
 void span_purge_all(void);
 
 /* Gives BYTES bytes at ADDRESS back, whole kernel pages of one used span. True when they now read as zero. */
 bool span_purge_part(void *address, size_t bytes);
+
+/* Whether a huge page may stand behind PAGE. Any locks. */
+bool span_may_be_huge(uint32_t page);
 
 /* Dirty pages that decay has still to do with. Any locks. */
 uint64_t span_dirty_left(void);

@@ -10,7 +10,6 @@ struct span_state {
     struct os_lock purging; /* whoever gives memory back; taken before all other locks */
     struct span_settings settings;
     struct span_counts counts;
-    uint32_t moved_runs; /* mappings that moves left, about */
     size_t end_page; /* beyond the last page that the window ever gave */
 };
 extern HAK_HIDDEN struct span_state spans;

@@ -4,6 +4,10 @@
  *   rounding up what is kept                     it_converges_to_nothing
  *   no straight line between halvings            it_follows_the_exponential
  *   ACE_NEVER treated as a long half-life        never_and_at_once
+ *   the half-life has no upper, or lower, bound  the_half_life_by_rule, it_stays_in_its_bounds
+ *   any retaken page is a reason to grow         the_half_life_by_rule
+ *   it never shrinks, or at once                 the_half_life_by_rule
+ *   0 and ACE_NEVER are multiplied               the_half_life_by_rule, it_stays_in_its_bounds
  */
 #include "ace/decay.h"
 #include "blocks.h"
@@ -75,5 +79,74 @@ TEST(it_converges_to_nothing) {
             CHECK_AT(pages == 0, half_lives[h]);
             CHECK_AT(ticks <= 40 * part + 40, half_lives[h]);
         }
+    }
+}
+
+/* ---- the half-life ---------------------------------------------------------------------------------------- */
+
+/* Input, then what becomes of it. */
+static const struct {
+    struct ace_half_life_input input;
+    struct ace_half_life_decision next;
+} rules[] = {
+#define RULE(now, configured, quiet, returned, retaken, becomes, why)                                        \
+    {{now, configured, quiet, returned, retaken}, {becomes, ACE_HALF_LIFE_##why}}
+    /* Much of what was given back was used again: four times as long. */
+    RULE(500, 500, 0, 1000, 500, 2000, RETAKEN),
+    RULE(500, 500, 0, 1000, 1000, 2000, RETAKEN),
+    RULE(500, 500, 0, 256, 128, 2000, RETAKEN),
+    RULE(500, 500, 0, 0, 128, 2000, RETAKEN),
+    RULE(2000, 500, 0, 1000, 600, 8000, RETAKEN),
+    RULE(1, 1, 0, 1000, 600, 4, RETAKEN),
+    /* Even when it was quiet for long before. */
+    RULE(2000, 500, 100000, 1000, 600, 8000, RETAKEN),
+    /* Less than half of it, or less than 8 MiB: as it is. */
+    RULE(500, 500, 0, 1000, 499, 500, KEEP),
+    RULE(500, 500, 0, 200, 127, 500, KEEP),
+    RULE(500, 500, 0, 0, 0, 500, KEEP),
+    /* To sixty-four times what was configured. */
+    RULE(8000, 500, 0, 1000, 600, 32000, RETAKEN),
+    RULE(31999, 500, 0, 1000, 600, 32000, RETAKEN),
+    RULE(32000, 500, 0, 1000, 600, 32000, KEEP),
+    /* Nothing for four half-lives: a quarter, down to what was configured. */
+    RULE(2000, 500, 7999, 1000, 100, 2000, KEEP),
+    RULE(2000, 500, 8000, 1000, 100, 500, QUIET),
+    RULE(32000, 500, 128000, 0, 0, 8000, QUIET),
+    RULE(32000, 500, UINT64_MAX, 1000, 1000, 8000, QUIET),
+    RULE(1000, 500, 4000, 0, 0, 500, QUIET),
+    RULE(500, 500, UINT64_MAX, 0, 0, 500, KEEP),
+    /* At once and never are what they are. */
+    RULE(0, 0, UINT64_MAX, 1000, 1000, 0, KEEP),
+    RULE(0, 0, 0, 1000, 1000, 0, KEEP),
+    RULE(ACE_NEVER, ACE_NEVER, 0, 1000, 1000, ACE_NEVER, KEEP),
+    RULE(ACE_NEVER, ACE_NEVER, UINT64_MAX, 0, 0, ACE_NEVER, KEEP),
+};
+
+TEST(the_half_life_by_rule) {
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        struct ace_half_life_decision next = ace_half_life_next(rules[i].input);
+        CHECK_AT(next.half_life_ms == rules[i].next.half_life_ms, i);
+        CHECK_AT(next.reason == rules[i].next.reason, i);
+    }
+}
+
+TEST(it_stays_in_its_bounds) {
+    struct rng rng = {check_now.seed};
+    for (size_t h = 0; h < HALF_LIVES; h++) {
+        struct ace_half_life_input input = {.half_life_ms = half_lives[h], .configured_ms = half_lives[h]};
+        size_t grown = 0, shrunk = 0;
+        for (size_t i = 0; i < check_count(20000); i++) {
+            input.quiet_ms = rng_below(&rng, 2) ? rng_below(&rng, 20) * input.half_life_ms : rng_next(&rng);
+            input.returned = rng_below(&rng, 2000);
+            input.retaken = rng_below(&rng, 2) ? rng_below(&rng, 2000) : 0;
+            struct ace_half_life_decision next = ace_half_life_next(input);
+            CHECK(next.half_life_ms >= half_lives[h] && next.half_life_ms <= half_lives[h] * ACE_HALF_LIFE_GROWTH);
+            CHECK((next.reason == ACE_HALF_LIFE_KEEP) == (next.half_life_ms == input.half_life_ms));
+            CHECK((next.reason == ACE_HALF_LIFE_RETAKEN) == (next.half_life_ms > input.half_life_ms));
+            grown += next.half_life_ms > input.half_life_ms;
+            shrunk += next.half_life_ms < input.half_life_ms;
+            input.half_life_ms = next.half_life_ms;
+        }
+        CHECK(grown > 10 && shrunk > 10);
     }
 }

@@ -221,7 +221,7 @@ TEST(malformed_values_say_what_is_accepted) {
     CHECK(said_once("HAKMEM_CONF: bin_depth:0 is out of range and is ignored; it takes 1 to 8192, or auto\n"));
     options = READ("HAKMEM_PROFILE=smal");
     CHECK(said_once("HAKMEM_PROFILE=smal is not understood and is ignored; "
-                    "it takes balanced, speed or small; the nearest is small\n"));
+                    "it takes balanced, speed, cli or small; the nearest is small\n"));
     CHECK_EQ(options.profile, PROFILE_BALANCED);
 }
 

@@ -2,6 +2,11 @@
  * there, and with one that says no in every way. In children, since what is refused for want of support is remembered.
  *
  * Planted defects it was seen to catch:
+ *   the old place is unmapped                    a_move_takes_the_contents_along
+ *   a destination that is gone is not mapped anew, a lost one used, another's mapping replaced   refused_moves
+ *   what the kernel has not is asked for again   refused_moves, huge_pages_are_asked_for_while_there_are_some
+ *   out of memory is taken for want of support   refused_moves, huge_pages_are_asked_for_while_there_are_some
+ *   nothing is renewed                           a_renewed_range_is_zero
  */
 #include "blocks.h"
 #include "child.h"

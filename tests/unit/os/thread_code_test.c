@@ -2,6 +2,8 @@
  * its pthread_create.
  *
  * Planted defects it was seen to catch:
+ *   the loader is forgotten                      whose_code_it_is
+ *   every object, or the program, is libc        whose_code_it_is
  */
 #include "check.h"
 #include "os/os.h"

@@ -68,7 +68,6 @@ static uint32_t bin_start(uint32_t pages) {
 
 static bool is_better(const struct model *a, const struct model *b) {
     if (a->pages != b->pages) return a->pages < b->pages;
-    if (!a->dirty != !b->dirty) return a->dirty != 0;
     unsigned a_used = pages_used_in_chunk(a->first), b_used = pages_used_in_chunk(b->first);
     return a_used != b_used ? a_used > b_used : a->first < b->first;
 }
@@ -114,13 +113,12 @@ static const struct model *naive_find_dirty(uint32_t pages, enum span_zone zone)
     return best_of(naive_find_in(pages, zone, is_dirty), naive_find_in(pages, zone, is_refused));
 }
 
-/* The best of its own zone; but rather a dirty one of the other zone than a clean one; and plain memory rather than
- * none, but not huge pages. */
+/* What is dirty, of its own zone, then of the other; then what is clean: and plain memory rather than none, but not huge
+ * pages. */
 static uint32_t naive_find(uint32_t pages, enum span_zone zone) {
-    const struct model *clean = naive_find_in(pages, zone, is_clean);
-    const struct model *best = best_of(naive_find_dirty(pages, zone), clean);
-    if (best == NULL || best == clean) best = naive_find_dirty(pages, zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN);
-    if (best == NULL) best = clean;
+    const struct model *best = naive_find_dirty(pages, zone);
+    if (best == NULL) best = naive_find_dirty(pages, zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN);
+    if (best == NULL) best = naive_find_in(pages, zone, is_clean);
     if (best == NULL && zone == ZONE_HUGE) best = naive_find_in(pages, ZONE_PLAIN, is_clean);
     return best != NULL ? best->first : 0;
 }
@@ -152,9 +150,9 @@ static void toggle(struct model *span) {
     }
 }
 
-static bool any_dirty(void) {
+static bool any_dirty(enum span_zone zone) {
     for (size_t i = 0; i < span_count; i++)
-        if (spans[i].inserted && is_dirty(&spans[i])) return true;
+        if (spans[i].inserted && spans[i].zone == zone && is_dirty(&spans[i])) return true;
     return false;
 }
 
@@ -167,9 +165,13 @@ TEST(the_choice_follows_the_rule) {
         uint32_t pages = 1 + (uint32_t)rng_below(&rng, rng_below(&rng, 2) ? 40 : 170);
         CHECK_AT(bins_find(pages, ZONE_PLAIN) == naive_find(pages, ZONE_PLAIN), i);
         CHECK_AT(bins_find(pages, ZONE_HUGE) == naive_find(pages, ZONE_HUGE), i);
-        uint32_t dirty = bins_find_dirty();
-        CHECK_AT((dirty != 0) == any_dirty(), i);
-        if (dirty != 0) CHECK_AT(span_at(dirty)->kind == SPAN_FREE && span_at(dirty)->dirty != 0, i);
+        for (int zone = 0; zone < ZONES; zone++) {
+            uint32_t dirty = bins_find_dirty((enum span_zone)zone);
+            CHECK_AT((dirty != 0) == any_dirty((enum span_zone)zone), i);
+            if (dirty == 0) continue;
+            CHECK_AT(span_at(dirty)->kind == SPAN_FREE && span_at(dirty)->dirty != 0, i);
+            CHECK_AT(page_chunk(dirty)->zone == zone, i);
+        }
     }
     empty_bins();
 }
@@ -178,7 +180,7 @@ TEST(nothing_fits_and_everything_is_found_again) {
     struct rng rng = {check_now.seed + 1};
     start(&rng);
     CHECK_EQ(bins_find(1, ZONE_HUGE), 0);
-    CHECK_EQ(bins_find_dirty(), 0);
+    CHECK(bins_find_dirty(ZONE_PLAIN) == 0 && bins_find_dirty(ZONE_HUGE) == 0);
     for (size_t i = 0; i < span_count; i++) toggle(&spans[i]);
     CHECK_EQ(bins_find(PAGES, ZONE_HUGE), 0);
     for (size_t left = span_count; left > 0; left--) {
@@ -190,7 +192,7 @@ TEST(nothing_fits_and_everything_is_found_again) {
         spans[i].inserted = 0;
     }
     CHECK_EQ(bins_find(1, ZONE_HUGE), 0);
-    CHECK_EQ(bins_find_dirty(), 0);
+    CHECK(bins_find_dirty(ZONE_PLAIN) == 0 && bins_find_dirty(ZONE_HUGE) == 0);
 }
 
 /* The longest bins are emptied of dirty pages first. */
@@ -198,10 +200,12 @@ TEST(dirty_pages_are_sought_in_long_spans_first) {
     struct rng rng = {check_now.seed + 2};
     start(&rng);
     for (size_t i = 0; i < span_count; i++) toggle(&spans[i]);
-    uint32_t bin = UINT32_MAX;
-    for (uint32_t first; (first = bins_find_dirty()) != 0; bins_remove(first)) {
-        CHECK(span_at(first)->dirty != 0 && bin_start(span_at(first)->pages) <= bin);
-        bin = bin_start(span_at(first)->pages);
+    for (int zone = 0; zone < ZONES; zone++) {
+        uint32_t bin = UINT32_MAX;
+        for (uint32_t first; (first = bins_find_dirty((enum span_zone)zone)) != 0; bins_remove(first)) {
+            CHECK(span_at(first)->dirty != 0 && bin_start(span_at(first)->pages) <= bin);
+            bin = bin_start(span_at(first)->pages);
+        }
     }
     empty_bins();
 }

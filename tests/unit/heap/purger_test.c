@@ -1,0 +1,242 @@
+/* purger_test.c - when the thread that gives memory back is started, when it ends, and when there is none. In children:
+ * what was started or refused stays in the process.
+ *
+ * Planted defects it was seen to catch:
+ */
+#include "ace/decay.h"
+#include "blocks.h"
+#include "child.h"
+#include "faults/fail_calls.h"
+#include "heap/alloc.h"
+#include "heap/footprint.h"
+#include "heap/purger.h"
+#include "heap/registry.h"
+#include "heap/thread.h"
+
+#include <sched.h>
+
+enum { HALF_LIFE_MS = 50, ENOUGH_MS = 20000 };
+
+static uint64_t now_ms(void) { return os_clock_ms(); }
+
+/* As a program would be configured that starts now. */
+static void configure(uint64_t half_life_ms, bool allowed) {
+    span_configure(&(struct span_settings){.decay_half_life_ms = half_life_ms, .huge_from_pages = UINT64_MAX});
+    purger_configure(half_life_ms, allowed);
+    heap_free(heap_alloc(100), NULL);
+    footprint_settled();
+}
+
+/* BYTES are used, and then not; CALLER frees them. */
+static void make_garbage(size_t bytes, const void *caller) {
+    char *block = heap_alloc(bytes);
+    CHECK(block != NULL);
+    for (size_t at = 0; at < bytes; at += 4096) block[at] = 'x';
+    heap_free(block, caller);
+}
+
+/* As many slow paths as a look takes, which hardly use memory. */
+static void look(const void *caller) {
+    for (int i = 0; i < 2 * TICKS_PER_LOOK; i++) {
+        void *block = heap_alloc(KIB(70));
+        CHECK(block != NULL);
+        heap_free(block, caller);
+    }
+}
+
+static bool ends_soon(void) {
+    for (uint64_t start = now_ms(); now_ms() - start < ENOUGH_MS;) {
+        if (!purger_is_running()) return true;
+        os_sleep_ms(5);
+    }
+    return false;
+}
+
+/* Another thread that has a heap and does nothing. */
+static atomic_int others, end_others;
+
+static void *be_there(void *unused) {
+    heap_free(heap_alloc(100), NULL);
+    atomic_fetch_add(&others, 1);
+    while (!atomic_load(&end_others)) os_sleep_ms(5);
+    return unused;
+}
+
+static pthread_t start_other(void) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, be_there, NULL), 0);
+    while (atomic_load(&others) == 0) sched_yield();
+    CHECK_EQ(registry_live(), 2);
+    return thread;
+}
+
+/* ---- alone -------------------------------------------------------------------------------------------------- */
+
+static void alone_with_little(void) {
+    configure(HALF_LIFE_MS, true);
+    for (int i = 0; i < 5; i++) {
+        make_garbage(MIB(20), NULL);
+        CHECK(footprint_returnable() < MIB(32));
+        look(NULL);
+        os_sleep_ms(60);
+        look(NULL);
+        CHECK_EQ(purger_starts(), 0);
+    }
+    CHECK(!purger_is_running());
+}
+
+TEST(a_single_thread_with_little_stays_alone) { IN_CHILD(alone_with_little); }
+
+static void alone_with_much(void) {
+    configure(HALF_LIFE_MS, true);
+    make_garbage(MIB(64), NULL);
+    look(NULL);
+    CHECK_EQ(purger_starts(), 1);
+    uint64_t returned = atomic_load(&os_counters.purged_bytes);
+    CHECK(ends_soon()); /* this thread sleeps all the time */
+    CHECK(atomic_load(&os_counters.purged_bytes) - returned >= MIB(30) || returned >= MIB(30));
+    CHECK(footprint_returnable() < MIB(32));
+    CHECK_EQ(purger_starts(), 1);
+    make_garbage(MIB(64), NULL); /* and once more */
+    look(NULL);
+    CHECK_EQ(purger_starts(), 2);
+    CHECK(ends_soon());
+}
+
+TEST(it_is_started_for_much_and_ends) { IN_CHILD(alone_with_much); }
+
+/* ---- with others ---------------------------------------------------------------------------------------------- */
+
+static void with_others(void) {
+    configure(HALF_LIFE_MS, true);
+    pthread_t other = start_other();
+    footprint_settled();
+    make_garbage(KIB(800), NULL);
+    look(NULL);
+    CHECK_EQ(purger_starts(), 0); /* that is nothing to anybody */
+    make_garbage(MIB(20), NULL);
+    look(NULL);
+    CHECK_EQ(purger_starts(), 1);
+    CHECK_EQ(registry_live(), 2); /* it has no heap */
+    CHECK(ends_soon());
+    struct span_counts counts;
+    span_counts_read(&counts);
+    CHECK_EQ(span_dirty_left(), 0);
+    CHECK(counts.returned_pages >= MIB(15) / PAGE_BYTES);
+    atomic_store(&end_others, 1);
+    CHECK_EQ(pthread_join(other, NULL), 0);
+}
+
+TEST(among_threads_little_is_enough) { IN_CHILD(with_others); }
+
+/* While there is work, one thread does it. */
+static void only_one(void) {
+    configure(HALF_LIFE_MS, true);
+    pthread_t other = start_other();
+    for (int i = 0; i < 30; i++) {
+        make_garbage(MIB(40), NULL);
+        look(NULL);
+        CHECK(purger_is_running());
+        os_sleep_ms(10);
+    }
+    CHECK(purger_starts() <= 2);
+    atomic_store(&end_others, 1);
+    CHECK_EQ(pthread_join(other, NULL), 0);
+    CHECK(ends_soon());
+}
+
+TEST(there_is_one_at_a_time) { IN_CHILD(only_one); }
+
+/* ---- when there is none ------------------------------------------------------------------------------------------ */
+
+/* A free that libc calls starts nothing, whatever there is to give back; the next of the program's own does. */
+static void free_by_libc(void) {
+    static void *blocks[64];
+    const void *libc = (const void *)(uintptr_t)&pthread_create; /* what the library takes for libc's */
+    CHECK(os_is_libc(libc) && !os_is_libc(thread_heap()));
+    configure(HALF_LIFE_MS, true);
+    for (int i = 0; i < 64; i++) blocks[i] = heap_alloc(MIB(1));
+    footprint_add((int64_t)MIB(200));
+    footprint_add(-(int64_t)MIB(200));
+    for (int i = 0; i < 63; i++) heap_free(blocks[i], libc);
+    CHECK(footprint_returnable() >= MIB(200));
+    CHECK_EQ(purger_starts(), 0);
+    look(&blocks);
+    CHECK_EQ(purger_starts(), 1);
+    CHECK(ends_soon());
+}
+
+TEST(not_from_a_free_that_libc_calls) { IN_CHILD(free_by_libc); }
+
+static void never_or_not_allowed(void) {
+    for (int never = 0; never < 2; never++) {
+        configure(never ? ACE_NEVER : HALF_LIFE_MS, never);
+        uint64_t returned = atomic_load(&os_counters.purged_bytes);
+        for (int i = 0; i < 20; i++) {
+            make_garbage(MIB(64), NULL);
+            look(NULL);
+            os_sleep_ms(55);
+            look(NULL);
+        }
+        CHECK_EQ(purger_starts(), 0);
+        /* Without a thread in passing; with never not at all. */
+        CHECK_EQ(atomic_load(&os_counters.purged_bytes) > returned, !never);
+    }
+}
+
+TEST(off_is_off) { IN_CHILD(never_or_not_allowed); }
+
+/* A refusal is not asked for again at once; until then it goes in passing. */
+static void refused(void) {
+    configure(HALF_LIFE_MS, true);
+    fail_arm(FAIL_PTHREAD_CREATE, 1, true, EAGAIN);
+    uint64_t returned = atomic_load(&os_counters.purged_bytes);
+    for (int i = 0; i < 20; i++) {
+        make_garbage(MIB(64), NULL);
+        look(NULL);
+        CHECK(!purger_is_running());
+        os_sleep_ms(55);
+    }
+    CHECK(fail_counted(FAIL_PTHREAD_CREATE) <= 2); /* one with a small stack, one without */
+    fail_disarm();
+    CHECK_EQ(purger_starts(), 0);
+    CHECK(atomic_load(&os_counters.purged_bytes) > returned);
+    CHECK_EQ(atomic_load(&os_counters.refusals[OS_CALL_THREAD]), 1);
+}
+
+TEST(a_refusal_is_remembered_for_a_while) { IN_CHILD(refused); }
+
+/* ---- fork --------------------------------------------------------------------------------------------------------- */
+
+static void start_own(void) {
+    CHECK(!purger_is_running()); /* that thread is not here */
+    uint64_t starts = purger_starts();
+    make_garbage(MIB(64), NULL);
+    look(NULL);
+    CHECK_EQ(purger_starts(), starts + 1);
+    CHECK(purger_is_running());
+    CHECK(ends_soon());
+}
+
+static void look_only(void) {
+    CHECK(!purger_is_running());
+    look(NULL);
+}
+
+static void fork_while_it_runs(void) {
+    configure(HALF_LIFE_MS, true);
+    make_garbage(MIB(64), NULL);
+    look(NULL);
+    CHECK(purger_is_running());
+    for (int i = 0; i < 20; i++) {
+        CHECK_EQ(child_status(i == 0 ? start_own : look_only, CHILD_SECONDS), 0);
+        os_sleep_ms(3);
+    }
+}
+
+TEST(a_child_starts_its_own) {
+#ifdef CHECK_TSAN
+    SKIP("ThreadSanitizer lets no child of a process with threads start some");
+#endif
+    IN_CHILD(fork_while_it_runs);
+}

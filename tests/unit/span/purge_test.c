@@ -1,0 +1,388 @@
+/* purge_test.c - what decay gives back and when, how its half-life follows the program, and giving back at once: all that is
+ * free, a part of what is used, what was moved. Milliseconds pass when the test says so; in children, since what decay
+ * knows stays in the process.
+ *
+ * Planted defects it was seen to catch:
+ *   a refused purge is tried again               a_refusal_is_remembered
+ *   decay ignores what is used again             what_was_used_meanwhile_stays
+ *   a step has no upper bound                    a_step_is_bounded
+ *   the last few pages are given back too        a_little_is_kept
+ *   a tick is too short                          half_is_gone_after_the_half_life
+ *   what is used again is not counted            the_half_life_follows_the_program
+ *   it is never quiet                            the_half_life_follows_the_program
+ *   what was moved is not renewed, or marked so for ever   what_was_moved_is_healed, moves_leave_no_mappings
+ *   parts are not counted                        a_part_of_a_used_span_can_be_given_back
+ */
+#include "child.h"
+#include "clock.h"
+#include "faults/fail_calls.h"
+#include "spans.h"
+
+enum { LOOKS = 16, LEAST_TICK_MS = 20, KEPT_PAGES = 16, LONG_MS = 1000000 };
+
+static void decay(uint64_t most_pages) {
+    span_purging_lock();
+    span_decay(SPAN_PACE_WORK, most_pages);
+    span_purging_unlock();
+}
+
+static void purge_all(void) {
+    span_purging_lock();
+    span_purge_all();
+    span_purging_unlock();
+}
+
+static void pass(uint64_t ms) {
+    clock_pass(ms);
+    for (int i = 0; i < LOOKS; i++) decay(UINT64_MAX);
+}
+
+/* PAGES dirty pages that were free through one whole period. Returns how many dirty ones there are. */
+static uint64_t make_dirty(uint64_t half_life_ms, uint32_t pages) {
+    configure(half_life_ms, UINT64_MAX);
+    span_give(take_keyed(pages, false, 1).first);
+    purge_all(); /* what was dirty before, too */
+    struct mine mine = take_keyed(pages, false, 1);
+    pass(LONG_MS);
+    CHECK_EQ(span_dirty_left(), 0);
+    span_give(mine.first);
+    for (int i = 0; i < 2; i++) pass(LONG_MS); /* still used at the beginning of one of two windows */
+    CHECK(counts_now().dirty_pages >= pages);
+    CHECK_EQ(span_dirty_left(), counts_now().dirty_pages);
+    configure(half_life_ms, UINT64_MAX); /* the half-life is as it was, whatever was used again */
+    return counts_now().dirty_pages;
+}
+
+static void decay_in_ticks(void) {
+    uint64_t dirty = make_dirty(1000, 400), kept;
+    pass(LEAST_TICK_MS - 1);
+    CHECK_EQ(counts_now().dirty_pages, dirty); /* too soon */
+    pass(1000 / 8 - LEAST_TICK_MS);
+    CHECK_EQ(counts_now().dirty_pages, dirty); /* an eighth of the half-life is a tick */
+    pass(1000 - 1000 / 8 + 1);
+    kept = counts_now().dirty_pages;
+    CHECK_EQ(dirty - kept, ace_decay_pages(dirty, 1000, 1000));
+    pass(250);
+    CHECK_EQ(kept - counts_now().dirty_pages, ace_decay_pages(kept, 250, 1000));
+    for (int i = 0; i < 100; i++) pass(250);
+    CHECK(counts_now().dirty_pages <= KEPT_PAGES);
+    check_books();
+}
+
+TEST(half_is_gone_after_the_half_life) { IN_CHILD(decay_in_ticks); }
+
+/* The fewest dirty pages of a period count, not those at its end. */
+static void decay_of_used(void) {
+    uint64_t dirty = make_dirty(1000, 400);
+    uint32_t first = span_take(400, 1, false);
+    uint64_t least = counts_now().dirty_pages;
+    CHECK(least < 100);
+    span_give(first);
+    CHECK(counts_now().dirty_pages >= 400 && counts_now().dirty_pages >= dirty - KEPT_PAGES);
+    dirty = counts_now().dirty_pages;
+    pass(LONG_MS);
+    CHECK(dirty - counts_now().dirty_pages <= least);
+    for (int i = 0; i < 2; i++) pass(LONG_MS);
+    CHECK(counts_now().dirty_pages <= KEPT_PAGES);
+}
+
+TEST(what_was_used_meanwhile_stays) { IN_CHILD(decay_of_used); }
+
+static void decay_of_much(void) {
+    enum { SHARE = 300 };
+    uint64_t dirty = make_dirty(100, 2000);
+    for (; dirty > SHARE; dirty -= SHARE) {
+        clock_pass(LONG_MS);
+        decay(SHARE);
+        CHECK_EQ(counts_now().dirty_pages, dirty - SHARE);
+        decay(SHARE); /* the period has only begun */
+        CHECK_EQ(counts_now().dirty_pages, dirty - SHARE);
+    }
+    pass(LONG_MS);
+    CHECK(counts_now().dirty_pages <= KEPT_PAGES);
+    check_books();
+}
+
+TEST(a_step_is_bounded) { IN_CHILD(decay_of_much); }
+
+static void decay_of_little(void) {
+    make_dirty(100, 100);
+    for (int i = 0; i < 10; i++) pass(LONG_MS);
+    span_give(take_keyed(KEPT_PAGES, false, 1).first);
+    uint64_t dirty = counts_now().dirty_pages, purges = calls_of(OS_CALL_MADVISE_FREE);
+    CHECK(dirty > 0 && dirty <= KEPT_PAGES);
+    CHECK_EQ(span_dirty_left(), 0);
+    for (int i = 0; i < 10; i++) pass(LONG_MS);
+    CHECK_EQ(counts_now().dirty_pages, dirty);
+    CHECK_EQ(calls_of(OS_CALL_MADVISE_FREE), purges);
+}
+
+TEST(a_little_is_kept) { IN_CHILD(decay_of_little); }
+
+static void decay_at_once_and_never(void) {
+    uint64_t dirty = make_dirty(0, 300);
+    configure(ACE_NEVER, UINT64_MAX);
+    for (int i = 0; i < 10; i++) pass(LONG_MS);
+    CHECK_EQ(counts_now().dirty_pages, dirty);
+    configure(0, UINT64_MAX);
+    pass(LEAST_TICK_MS);
+    CHECK_EQ(counts_now().dirty_pages, 0);
+    uint32_t first = span_take(300, 1, false);
+    CHECK(span_at(first)->zero);
+    check_zero(first, 300);
+    span_give(first);
+}
+
+TEST(at_once_and_never) { IN_CHILD(decay_at_once_and_never); }
+
+static void decay_backwards(void) {
+    uint64_t dirty = make_dirty(1000, 400);
+    atomic_fetch_sub(&clock_ms, 500000); /* a new period begins */
+    pass(0);
+    CHECK_EQ(counts_now().dirty_pages, dirty);
+    pass(1000);
+    CHECK_EQ(dirty - counts_now().dirty_pages, ace_decay_pages(dirty, 1000, 1000));
+}
+
+TEST(a_clock_that_goes_back) { IN_CHILD(decay_backwards); }
+
+static void decay_refused(void) {
+    uint64_t dirty = make_dirty(100, 300);
+    fail_arm(FAIL_MADVISE, 1, true, EINVAL);
+    pass(LONG_MS);
+    CHECK_EQ(fail_counted(FAIL_MADVISE), 1);
+    CHECK_EQ(counts_now().dirty_pages, dirty);
+    fail_disarm();
+    for (int i = 0; i < 10; i++) pass(LONG_MS);
+    purge_all();
+    CHECK_EQ(fail_counted(FAIL_MADVISE), 1); /* what was refused is not asked for again */
+    CHECK_EQ(counts_now().dirty_pages, dirty);
+    check_books();
+    uint32_t first = span_take(300, 1, false); /* and the span is free as before, but not known to be zero */
+    CHECK(first != 0 && !span_at(first)->zero);
+    span_give(first); /* until it changes */
+    for (int i = 0; i < 10; i++) pass(LONG_MS);
+    CHECK(counts_now().dirty_pages <= KEPT_PAGES);
+    check_books();
+}
+
+TEST(a_refusal_is_remembered) { IN_CHILD(decay_refused); }
+
+/* ---- the half-life --------------------------------------------------------------------------------------- */
+
+enum { PEAK_PAGES = 1000 };
+
+static uint64_t half_life(void) { return counts_now().half_life_ms; }
+
+/* What was free for so long that all of it went is used again: of PAGES pages as many as are said. */
+static void peak(uint32_t pages, uint32_t used_again) {
+    uint64_t retaken = counts_now().retaken_pages;
+    span_give(take_keyed(pages, false, 1).first);
+    pass(1); /* no tick: the peak ends in this period */
+    while (span_dirty_left() != 0) pass(half_life() * 30);
+    CHECK(counts_now().retaken_pages - retaken <= pages);
+    struct mine again = take_keyed(used_again, false, 2);
+    pass(half_life() / 8 + LEAST_TICK_MS);
+    span_give(again.first);
+    while (span_dirty_left() != 0) pass(half_life() / 2 + LEAST_TICK_MS);
+}
+
+static void half_life_of_a_wave(void) {
+    configure(500, UINT64_MAX);
+    purge_all();
+    uint64_t seen = half_life(), changes = 0;
+    CHECK_EQ(seen, 500);
+    for (int i = 0; i < 40 && half_life() < 500 * ACE_HALF_LIFE_GROWTH; i++) {
+        span_give(take_keyed(PEAK_PAGES, false, 1).first);
+        for (int k = 0; k < 24; k++) pass(half_life() / 8 + LEAST_TICK_MS); /* three half-lives and a little */
+        changes += half_life() > seen;
+        CHECK(half_life() == seen || half_life() == seen * 4 || half_life() == 500 * ACE_HALF_LIFE_GROWTH);
+        seen = half_life();
+    }
+    CHECK_EQ(half_life(), 500 * ACE_HALF_LIFE_GROWTH);
+    CHECK_EQ(changes, 3);
+    span_give(take_keyed(PEAK_PAGES, false, 1).first);
+    for (int k = 0; k < 24; k++) pass(half_life() / 8); /* longer it never gets */
+    CHECK_EQ(half_life(), 500 * ACE_HALF_LIFE_GROWTH);
+    /* It takes a quarter after each four half-lives in which nothing was used again. */
+    pass(half_life());
+    uint64_t quiet = 0;
+    while (half_life() > 500) {
+        uint64_t before = half_life();
+        for (quiet = 0; half_life() == before; quiet += before / 8) {
+            pass(before / 8);
+            CHECK(quiet <= 6 * before);
+        }
+        CHECK_EQ(half_life(), before / 4 < 500 ? 500 : before / 4);
+        CHECK(before == 500 * ACE_HALF_LIFE_GROWTH || quiet >= 4 * before - before / 4);
+    }
+    for (int k = 0; k < 100; k++) pass(1000);
+    CHECK_EQ(half_life(), 500);
+}
+
+TEST(the_half_life_follows_the_program) { IN_CHILD(half_life_of_a_wave); }
+
+/* A little of much, or not much at all, is no reason. */
+static void half_life_of_little(void) {
+    configure(500, UINT64_MAX);
+    purge_all();
+    for (int i = 0; i < 10; i++) {
+        peak(5000, 500);
+        CHECK_EQ(half_life(), 500);
+    }
+    for (int i = 0; i < 20; i++) pass(LONG_MS);
+    for (int i = 0; i < 10; i++) {
+        span_give(take_keyed(60, false, 1).first);
+        for (int k = 0; k < 20; k++) pass(1000);
+        CHECK_EQ(half_life(), 500);
+    }
+}
+
+TEST(little_that_is_used_again_is_no_reason) { IN_CHILD(half_life_of_little); }
+
+static void half_life_of_extremes(void) {
+    static const uint64_t configured[] = {0, ACE_NEVER};
+    for (size_t i = 0; i < 2; i++) {
+        configure(configured[i], UINT64_MAX);
+        for (int k = 0; k < 10; k++) {
+            span_give(take_keyed(PEAK_PAGES, false, 1).first);
+            for (int j = 0; j < 5; j++) pass(1000);
+            CHECK_EQ(half_life(), configured[i]);
+        }
+    }
+}
+
+static void forget_half_life(void) {
+    configure(500, UINT64_MAX);
+    purge_all();
+    for (int i = 0; i < 3; i++) {
+        span_give(take_keyed(PEAK_PAGES, false, 1).first);
+        for (int k = 0; k < 24; k++) pass(half_life() / 8 + LEAST_TICK_MS);
+    }
+    CHECK(half_life() > 500);
+    span_decay_forget();
+    CHECK_EQ(half_life(), 500);
+    pass(500);
+    CHECK_EQ(half_life(), 500); /* and nothing of what was learned is left */
+}
+
+TEST(what_was_learned_can_be_forgotten) { IN_CHILD(forget_half_life); }
+
+TEST(at_once_and_never_stay_so) { IN_CHILD(half_life_of_extremes); }
+
+/* ---- at once ---------------------------------------------------------------------------------------------- */
+
+static void purge_everything(void) {
+    configure(ACE_NEVER, UINT64_MAX);
+    struct mine kept = take_keyed(1, false, 9), spans[40];
+    for (uint32_t i = 0; i < 40; i++) spans[i] = take_keyed(1 + i, false, i);
+    for (uint32_t i = 0; i < 40; i += 2) span_give(spans[i].first);
+    span_give(take_keyed(3000, false, 1).first);
+    struct span_counts before = counts_now();
+    CHECK(before.dirty_pages >= 400);
+    purge_all();
+    struct span_counts after = counts_now();
+    CHECK_EQ(after.dirty_pages, 0); /* a little, too */
+    CHECK_EQ(after.returned_pages - before.returned_pages, before.dirty_pages);
+    CHECK_EQ(after.used_pages, before.used_pages);
+    CHECK_EQ(after.taken, before.taken);
+    check_books();
+    check_pages(&kept, 1);
+    for (uint32_t i = 1; i < 40; i += 2) check_pages(&spans[i], spans[i].pages);
+    uint64_t purges = calls_of(OS_CALL_MADVISE_FREE);
+    purge_all();
+    CHECK_EQ(calls_of(OS_CALL_MADVISE_FREE), purges); /* there is nothing left */
+    uint32_t first = span_take(3000, 1, false);
+    CHECK(span_at(first)->zero);
+    check_zero(first, 3000);
+    CHECK(counts_now().retaken_pages - before.retaken_pages >= 2000);
+}
+
+TEST(all_that_is_free_can_be_given_back) { IN_CHILD(purge_everything); }
+
+static void purge_a_part(void) {
+    configure(ACE_NEVER, UINT64_MAX);
+    size_t page = os_page_bytes();
+    struct mine mine = take_keyed(10, false, 3);
+    char *start = page_address(mine.first);
+    memset(start, 'x', 10 * PAGE_BYTES);
+    struct span_counts before = counts_now();
+    span_purging_lock();
+    CHECK(span_purge_part(start + page, page));
+    CHECK(span_purge_part(start + PAGE_BYTES + page, 3 * PAGE_BYTES));
+    CHECK_EQ(counts_now().part_bytes - before.part_bytes, page + 3 * PAGE_BYTES);
+    fail_arm(FAIL_MADVISE, 1, true, EINVAL);
+    CHECK(!span_purge_part(start + 6 * PAGE_BYTES, page));
+    fail_disarm();
+    span_purging_unlock();
+    CHECK_EQ(counts_now().part_bytes - before.part_bytes, page + 3 * PAGE_BYTES);
+    CHECK_EQ(counts_now().used_pages, before.used_pages);
+    for (size_t at = 0; at < 10 * PAGE_BYTES; at += page) {
+        bool given = at == page || (at >= PAGE_BYTES + page && at < 4 * PAGE_BYTES + page);
+        if (given) CHECK_AT(block_is_zero(start + at, page), at);
+        else CHECK_AT(start[at] == 'x' && memcmp(start + at, start + at + 1, page - 1) == 0, at);
+    }
+    span_give(mine.first);
+    CHECK_EQ(counts_now().dirty_pages, before.dirty_pages + 10);
+    check_books();
+}
+
+TEST(a_part_of_a_used_span_can_be_given_back) { IN_CHILD(purge_a_part); }
+
+/* ---- what was moved ----------------------------------------------------------------------------------------- */
+
+/* What a move mapped is mapped anew when it is given back: then it is one with its neighbours, and moves again. */
+static void heal_what_was_moved(void) {
+    configure(ACE_NEVER, UINT64_MAX);
+    for (int round = 0; round < 20; round++) {
+        struct mine mine[30];
+        for (uint32_t i = 0; i < 30; i++) mine[i] = take_keyed(10 + i, true, i);
+        struct span_counts before = counts_now();
+        for (uint32_t i = 0; i < 30; i++) {
+            CHECK((mine[i].first = span_move(mine[i].first, mine[i].pages, mine[i].pages + 5)) != 0);
+            check_pages(&mine[i], mine[i].pages);
+        }
+        struct span_counts after = counts_now();
+        if (round == 0 && after.moves == before.moves) return; /* the kernel moves nothing */
+        CHECK_AT(after.moves - before.moves >= 25, round); /* 600 in all: more than may be at a time */
+        for (uint32_t i = 0; i < 30; i++) span_give(mine[i].first);
+        purge_all();
+        CHECK_EQ(counts_now().dirty_pages, 0);
+        for (uint32_t page = CHUNK_PAGES; page < span_end_page(); page++)
+            CHECK_AT(!(page_chunk(page)->moved >> page % CHUNK_PAGES & 1), page);
+        check_books();
+    }
+}
+
+TEST(what_was_moved_is_healed) { IN_CHILD(heal_what_was_moved); }
+
+static size_t mappings(void) {
+    static char text[1 << 16];
+    size_t lines = 0;
+    int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    CHECK(file >= 0);
+    for (ssize_t got; (got = read(file, text, sizeof text)) > 0;)
+        for (ssize_t i = 0; i < got; i++) lines += text[i] == '\n';
+    close(file);
+    return lines;
+}
+
+static void count_mappings(void) {
+    configure(ACE_NEVER, UINT64_MAX);
+    span_give(take_keyed(8000, true, 1).first);
+    purge_all();
+    size_t before = mappings();
+    for (int round = 0; round < 10; round++) {
+        struct mine mine[30];
+        for (uint32_t i = 0; i < 30; i++) mine[i] = take_keyed(10 + i, true, i);
+        for (uint32_t i = 0; i < 30; i++) CHECK((mine[i].first = span_move(mine[i].first, mine[i].pages, mine[i].pages + 5)) != 0);
+        for (uint32_t i = 0; i < 30; i++) span_give(mine[i].first);
+        purge_all();
+    }
+    CHECK_AT(mappings() <= before + 8, mappings() - before);
+}
+
+TEST(moves_leave_no_mappings) {
+    if (CHECK_SHADOWED) SKIP("shadow memory is mapped, too");
+    IN_CHILD(count_mappings);
+}
