@@ -82,15 +82,15 @@ void large_free(size_t page) {
 
 size_t large_usable_bytes(size_t page) { return large_at(page)->pages * PAGE_BYTES; }
 
-/* From so many pages on the contents are moved by span_move. */
-enum { MOVE_LEAST_PAGES = 8 };
+/* From so many pages on the contents are moved by span_move, to a place with a reserve of RESERVE_FACTOR times the
+ * block, but not endless: the next growths stay in place, and each mapping stays in few pieces. */
+enum { MOVE_LEAST_PAGES = 8, RESERVE_FACTOR = 7, RESERVE_MOST_PAGES = 4096 };
 
-/* With a reserve as long as the block, so that it rarely moves again; without, where there is no room for that. */
+/* Without a reserve where there is no room for one. */
 static uint32_t move(uint32_t page, size_t pages) {
-    if (pages > window.pages / 2) return 0;
-    size_t held = large_at(page)->pages;
+    size_t held = large_at(page)->pages, reserve = min_size(RESERVE_FACTOR * pages, RESERVE_MOST_PAGES);
     page_word_set(page, WORD_NONE); /* soon someone else's */
-    uint32_t to = span_move(page, held, 2 * pages);
+    uint32_t to = span_move(page, held, pages + reserve);
     if (to == 0) to = span_move(page, held, pages);
     page_word_set(to != 0 ? to : page, WORD_LARGE);
     return to;

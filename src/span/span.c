@@ -233,7 +233,8 @@ void span_trim(uint32_t first, size_t pages) {
 
 enum {
     COPY_PIECE_BYTES = 2 << 20,
-    MOST_EDGES = 512, /* mappings that moves may leave */
+    MOST_EDGES = 512,         /* mappings that moves may leave */
+    RESERVE_KEPT_PAGES = 256, /* 16 MiB */
 };
 
 /* A run of pages of one mapping, and where it goes. */
@@ -298,6 +299,13 @@ static bool move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *retu
     return true;
 }
 
+/* What lies behind the block is soon needed, or is not: a little of it stays dirty, the rest goes back. Whole chunks. */
+static void return_reserve(uint32_t first, size_t held) {
+    size_t kept = min_size(held / 2, RESERVE_KEPT_PAGES);
+    size_t from = round_up(first + held + kept, CHUNK_PAGES), end = round_down(first + span_at(first)->pages, CHUNK_PAGES);
+    if (!span_at(first)->zero && from < end) os_purge(page_address(from), (end - from) * PAGE_BYTES);
+}
+
 uint32_t span_move(uint32_t from, size_t held, size_t pages) {
     /* Whole huge pages stay whole where both places begin alike. */
     uint32_t to = span_take(pages, pages >= 2 * CHUNK_PAGES ? CHUNK_PAGES : 1, true);
@@ -305,6 +313,7 @@ uint32_t span_move(uint32_t from, size_t held, size_t pages) {
     bool returned;
     /* Otherwise TO stays a used span for ever: nothing lies there. */
     if (!move_contents(from, to, (uint32_t)held, &returned)) return 0;
+    return_reserve(to, held);
     span_lock();
     if (returned) pages_mark_returned(from, (uint32_t)held);
     spans.counts.given++;

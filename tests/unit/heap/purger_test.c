@@ -2,6 +2,7 @@
  * what was started or refused stays in the process.
  *
  * Planted defects it was seen to catch:
+ *   the mark of a single thread is a lower one   a_single_thread_with_little_stays_alone
  */
 #include "ace/decay.h"
 #include "blocks.h"

@@ -63,7 +63,8 @@ static void decay_in_ticks(void) {
     kept = counts_now().dirty_pages;
     CHECK_EQ(dirty - kept, ace_decay_pages(dirty, 1000, 1000));
     pass(250);
-    CHECK_EQ(kept - counts_now().dirty_pages, ace_decay_pages(kept, 250, 1000));
+    uint64_t due = ace_decay_pages(kept, 250, 1000), given = kept - counts_now().dirty_pages;
+    CHECK(given == due || (due < CHUNK_PAGES && given == CHUNK_PAGES)); /* no less than a chunk */
     for (int i = 0; i < 100; i++) pass(250);
     CHECK(counts_now().dirty_pages <= KEPT_PAGES);
     check_books();
