@@ -20,12 +20,12 @@ static struct {
     uint64_t visit_ms;
     size_t next_page; /* the search for holes goes on here */
     bool left;        /* the last search found something, or will */
-    bool saw_work;
+    _Atomic bool saw_work; /* read by others, too */
     uint64_t work_ms; /* when work was last seen */
     enum span_pace pace;
 } state;
 
-bool purge_saw_work(void) { return state.saw_work; }
+bool purge_saw_work(void) { return atomic_load_explicit(&state.saw_work, memory_order_relaxed); }
 
 /* ---- heaps ------------------------------------------------------------------------------------------- */
 
@@ -51,17 +51,17 @@ static void drain(struct heap *heap) {
 
 /* Does what sleeping owners would do at their next slow path; with ALL for every owner. */
 static void visit_heaps(bool all) {
-    bool wanted = false;
-    state.saw_work = false;
+    bool wanted = false, saw_work = false;
     struct heap *const first = registry_first();
     for (struct heap *heap = first; heap != NULL; heap = heap->next) {
         bool asleep = sleeps(heap);
-        state.saw_work |= !asleep;
+        saw_work |= !asleep;
         heap->visited = asleep || all;
         heap->robbed = heap->visited && has_buffered(heap);
         if (heap->robbed) buffer_want(heap);
         wanted |= heap->robbed;
     }
+    atomic_store_explicit(&state.saw_work, saw_work, memory_order_relaxed); /* a hint */
     bool barrier_passed = wanted && os_barrier_others();
     for (struct heap *heap = first; heap != NULL; heap = heap->next)
         if (heap->robbed) buffer_take(heap, barrier_passed);
@@ -152,7 +152,7 @@ static void visit(enum purge_pace pace) {
         state.visit_ms = now_ms;
         state.left = false;
         visit_heaps(pace == PURGE_ALL);
-        if (state.saw_work) state.work_ms = now_ms;
+        if (purge_saw_work()) state.work_ms = now_ms;
         if (pace != PURGE_ALL) state.pace = now_ms - state.work_ms >= ASLEEP_MS ? SPAN_PACE_IDLE : SPAN_PACE_WORK;
     }
     search_slabs(pace == PURGE_SHORT ? SHORT_SLAB_PAGES : SIZE_MAX / 2, pace == PURGE_ALL);
@@ -167,7 +167,7 @@ bool purge_step(enum purge_pace pace) {
         span_decay(state.pace, pace == PURGE_SHORT ? SHORT_SPAN_PAGES : UINT64_MAX);
     uint64_t after = atomic_load_explicit(&os_counters.purged_bytes, memory_order_relaxed);
     footprint_returned(after - before);
-    bool left = state.left || state.next_page != 0 || span_dirty_left() != 0;
+    bool left = pace != PURGE_ALL && (state.left || state.next_page != 0 || span_dirty_left() != 0);
     if (!left) footprint_settled();
     return left;
 }

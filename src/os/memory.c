@@ -175,7 +175,7 @@ enum os_moved os_move(void *from, void *to, size_t bytes) {
     if (os_counted(OS_CALL_MREMAP, done, saved)) return OS_MOVED;
     if (out_of_memory) {
         got = mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-        if (os_counted(OS_CALL_MMAP, got == to, saved)) return OS_NOT_MOVED;
+        if (os_counted(OS_CALL_MMAP, got == to, saved)) return OS_MOVE_RENEWED;
         if (got != MAP_FAILED) os_unmap(got, bytes);
     }
     atomic_store_explicit(&unsupported, true, memory_order_relaxed);

@@ -44,8 +44,8 @@ bool os_purge(void *address, size_t bytes);
  * Any range: it is widened to whole pages. */
 void os_populate(void *address, size_t bytes);
 
-/* As os_purge, by a fresh mapping in place of the old one, which also makes one mapping of ranges that were
- * moved apart. False if refused: then the range is as it was. */
+/* As os_purge, by a fresh mapping in place of the old one, which becomes one with its neighbours where both were
+ * advised alike. False if refused: then the range is as it was. */
 bool os_renew(void *address, size_t bytes);
 
 /* Asks for huge pages in a committed range, or asks for none; false if refused. What was refused once for want of
@@ -56,11 +56,15 @@ bool os_avoid_huge(void *address, size_t bytes);
 /* Breaks the huge page, if there is one, that a committed range lies in, so that parts of it can be given back. */
 void os_split_huge(void *address, size_t bytes);
 
-enum os_moved { OS_MOVED, OS_NOT_MOVED, OS_MOVE_LOST };
+enum os_moved {
+    OS_MOVED,        /* FROM reads as zero */
+    OS_NOT_MOVED,    /* both are as they were */
+    OS_MOVE_RENEWED, /* the same, but TO is a fresh mapping */
+    OS_MOVE_LOST,    /* the same, but TO is perhaps not mapped and must not be used any more */
+};
 
 /* Moves the memory behind a committed range to another of the same length, whose contents are lost, by its page
- * tables alone; FROM reads as zero afterwards. OS_NOT_MOVED: FROM is as it was and TO reads as zero. OS_MOVE_LOST: the
- * same, but TO is mapped no longer and must not be used. */
+ * tables alone. */
 enum os_moved os_move(void *from, void *to, size_t bytes);
 
 /* Readable, writable, zeroed memory anywhere, aligned to ALIGNMENT (a power of two); NULL if refused. */

@@ -53,9 +53,12 @@ bool os_thread_start(void *(*body)(void *), const char *name) {
 
 /* ---- whose code it is ------------------------------------------------------------------------------- */
 
+/* What errno is made of, in glibc and musl. */
+extern int *errno_location(void) __asm__("__errno_location");
+
 static struct range {
     uintptr_t start, end;
-} libc_code, loader_code;
+} libc_code, threads_code, loader_code;
 
 /* What one object's segments span. */
 static struct range range_of(const struct dl_phdr_info *object) {
@@ -75,7 +78,10 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *unused) {
     (void)size;
     (void)unused;
     struct range range = range_of(object);
-    if (holds(range, (uintptr_t)pthread_create)) libc_code = range;
+    /* A function that nobody puts his own in the place of. */
+    if (holds(range, (uintptr_t)&errno_location)) libc_code = range;
+    /* Before glibc 2.34 a library of its own. */
+    if (holds(range, (uintptr_t)pthread_create)) threads_code = range;
     if (holds(range, getauxval(AT_BASE))) loader_code = range;
     return 0;
 }
@@ -83,7 +89,8 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *unused) {
 void os_find_libc(void) { dl_iterate_phdr(look_at, NULL); }
 
 bool os_is_libc(const void *address) {
-    return libc_code.end == 0 || holds(libc_code, (uintptr_t)address) || holds(loader_code, (uintptr_t)address);
+    uintptr_t at = (uintptr_t)address;
+    return libc_code.end == 0 || holds(libc_code, at) || holds(threads_code, at) || holds(loader_code, at);
 }
 
 /* ---- a barrier --------------------------------------------------------------------------------------- */

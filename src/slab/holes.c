@@ -73,6 +73,10 @@ bool slab_hole_take(uint32_t first, uint32_t *from, struct slab_hole *hole) {
 void slab_hole_give(uint32_t first, const struct slab_hole *hole, bool zeroed) {
     struct slab *slab = slab_at(first);
     const struct slab_class *shape = &slab_classes[slab->span.class];
+    uint32_t end = hole->block + hole->blocks, freed = next_block(slab->bits, hole->block, end, true);
+    if (HAK_UNLIKELY(freed != end))
+        os_panic("free of %p: this %u-byte block was already free",
+                 (char *)page_address(first) + (size_t)freed * shape->block_bytes, shape->block_bytes);
     change_bits(slab->bits, hole->block, hole->blocks, true);
     slab->low_word = min_u32(slab->low_word, hole->block / 64);
     slab->free += hole->blocks;

@@ -150,9 +150,19 @@ uint32_t bins_find(uint32_t pages, enum span_zone zone) {
     return found;
 }
 
-uint32_t bins_find_dirty(enum span_zone zone) {
+static uint32_t find_accepted(uint32_t first, bool (*accepts)(uint32_t first)) {
+    for (unsigned looked_at = 0; first != 0 && looked_at < LOOKED_AT; looked_at++, first = span_at(first)->next)
+        if (accepts == NULL || accepts(first)) return first;
+    return 0;
+}
+
+uint32_t bins_find_dirty(enum span_zone zone, bool (*accepts)(uint32_t first)) {
     const struct set *set = &sets[zone][DIRTY];
-    for (unsigned word = BIN_WORDS; word-- > 0;)
-        if (set->filled[word] != 0) return set->bins[word * 64 + highest_bit(set->filled[word])];
+    for (unsigned word = BIN_WORDS; word-- > 0;) {
+        for (uint64_t filled = set->filled[word]; filled != 0; filled &= ~((uint64_t)1 << highest_bit(filled))) {
+            uint32_t found = find_accepted(set->bins[word * 64 + highest_bit(filled)], accepts);
+            if (found != 0) return found;
+        }
+    }
     return 0;
 }

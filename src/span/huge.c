@@ -42,10 +42,11 @@ static bool mark_broken(uint32_t page, struct page_run *run) {
     bool fresh = !page_chunk(page)->broken;
     page_chunk(page)->broken = true;
     if (fresh && !page_chunk(page)->no_huge) {
-        size_t stretch = (lone_chunks < LONE_CHUNKS ? 1 : STRETCH_CHUNKS) * CHUNK_PAGES;
-        run->first = round_down(page, stretch);
-        /* No further than memory was brought so far. */
-        run->pages = min_size(run->first + stretch, spans.end_page) - run->first;
+        /* Over a gap in the window nothing is known: there each chunk is alone. */
+        bool alone = lone_chunks < LONE_CHUNKS || page < spans.start_page;
+        size_t stretch = (alone ? 1 : STRETCH_CHUNKS) * CHUNK_PAGES;
+        run->first = alone ? round_down(page, stretch) : max_size(round_down(page, stretch), spans.start_page);
+        run->pages = min_size(round_down(page, stretch) + stretch, spans.end_page) - run->first;
         for (size_t at = run->first; at < run->first + run->pages; at += CHUNK_PAGES) {
             lone_chunks += page_chunk(at)->zone == ZONE_HUGE && !page_chunk(at)->no_huge;
             page_chunk(at)->no_huge = true;
@@ -96,6 +97,20 @@ void huge_mend(uint32_t first, uint32_t pages) {
     for (uint32_t end = first + pages; first < end;) {
         struct page_run run = mark_whole(&first, end);
         if (run.pages != 0) os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
+    }
+}
+
+void huge_advise_again(uint32_t first, uint32_t pages) {
+    for (uint32_t at = first, end = first + pages; at < end;) {
+        span_lock();
+        uint32_t next = pages_next_advice(at, end);
+        bool huge = page_chunk(at)->zone == ZONE_HUGE && !page_chunk(at)->no_huge;
+        span_unlock();
+        if (huge)
+            os_prefer_huge(page_address(at), (next - at) * PAGE_BYTES);
+        else
+            os_avoid_huge(page_address(at), (next - at) * PAGE_BYTES);
+        at = next;
     }
 }
 

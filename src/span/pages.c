@@ -98,13 +98,19 @@ static bool same_advice(const struct chunk *a, const struct chunk *b) {
     return a->zone == b->zone && a->no_huge == b->no_huge;
 }
 
+uint32_t pages_next_advice(uint32_t at, uint32_t end) {
+    const struct chunk *here = page_chunk(at);
+    while (at < end && same_advice(page_chunk(at), here)) at += CHUNK_PAGES - at % CHUNK_PAGES;
+    return min_u32(at, end);
+}
+
 uint32_t pages_next_edge(uint32_t at, uint32_t end) {
-    const struct chunk *here = page_chunk(at++);
+    end = pages_next_advice(at, end);
+    at++;
     while (at < end) {
         struct share share = share_at(at, end);
-        if (!same_advice(share.chunk, here)) return at;
-        uint32_t here_too = share.chunk->edges & share.mask;
-        if (here_too != 0) return at - at % CHUNK_PAGES + lowest_bit(here_too);
+        uint32_t found = share.chunk->edges & share.mask;
+        if (found != 0) return at - at % CHUNK_PAGES + lowest_bit(found);
         at += share.pages;
     }
     return end;

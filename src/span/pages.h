@@ -27,6 +27,9 @@ void pages_mark_moved(uint32_t first, uint32_t pages, bool moved);
 /* How many mappings moves have left, about. */
 uint32_t pages_edges(void);
 
+/* The first page after AT, and at most END, where the kernel was advised otherwise. */
+uint32_t pages_next_advice(uint32_t at, uint32_t end);
+
 /* The first page after AT, and at most END, where another mapping may begin. */
 uint32_t pages_next_edge(uint32_t at, uint32_t end);
 

@@ -36,7 +36,11 @@ void purge_note_taken(uint32_t returned) {
 
 static bool give_back(uint32_t first, uint32_t pages, bool moved) {
     void *start = page_address(first);
-    if (moved) return os_renew(start, pages * PAGE_BYTES);
+    if (moved) {
+        bool done = os_renew(start, pages * PAGE_BYTES);
+        if (done) huge_advise_again(first, pages);
+        return done;
+    }
     huge_break(first, pages);
     return os_purge(start, pages * PAGE_BYTES);
 }
@@ -47,23 +51,33 @@ static struct page_run whole_chunks(struct page_run run) {
     return (struct page_run){first, first < end ? end - first : 0};
 }
 
+/* The first run of dirty pages at or after FROM in the free span at HEAD. */
+static struct page_run dirty_run(uint32_t head, uint32_t from) {
+    uint32_t pages = pages_next_dirty(&from, head + span_at(head)->pages);
+    return (struct page_run){from, pages};
+}
+
+/* The first dirty whole chunks of it. */
+static struct page_run dirty_chunks(uint32_t head) {
+    for (uint32_t from = head;;) {
+        struct page_run run = dirty_run(head, from), whole = whole_chunks(run);
+        if (run.pages == 0 || whole.pages != 0) return whole;
+        from = (uint32_t)(run.first + run.pages);
+    }
+}
+
+static bool has_whole_chunk(uint32_t head) { return dirty_chunks(head).pages != 0; }
+
 /* The first run of at most LIMIT dirty pages of a free span of ZONE. Of huge pages, while the program works, whole ones
  * only: broken ones would cost it more than they hold. Its span in *HEAD. Lock held. */
 static struct page_run find_run(enum span_zone zone, enum span_pace pace, uint32_t limit, uint32_t *head) {
-    *head = bins_find_dirty(zone);
+    const bool whole = zone == ZONE_HUGE && pace == SPAN_PACE_WORK;
+    *head = bins_find_dirty(zone, whole ? has_whole_chunk : NULL);
     if (*head == 0) return (struct page_run){0, 0};
-    const uint32_t end = *head + span_at(*head)->pages;
-    uint32_t first = *head, pages;
-    while ((pages = pages_next_dirty(&first, end)) != 0) {
-        struct page_run run = {first, pages};
-        if (zone == ZONE_HUGE && pace == SPAN_PACE_WORK) {
-            run = whole_chunks(run);
-            run.pages = min_size(run.pages, max_size(round_down(limit, CHUNK_PAGES), CHUNK_PAGES));
-        }
-        if (run.pages != 0) return (struct page_run){run.first, min_size(run.pages, max_size(limit, CHUNK_PAGES))};
-        first += pages;
-    }
-    return (struct page_run){0, 0};
+    struct page_run run = whole ? dirty_chunks(*head) : dirty_run(*head, *head);
+    if (whole) limit = max_u32(limit - limit % CHUNK_PAGES, CHUNK_PAGES);
+    run.pages = min_size(run.pages, limit);
+    return run;
 }
 
 /* Gives one run of about LIMIT dirty free pages at most back. The run is a used span while the kernel works on it, so

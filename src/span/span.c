@@ -141,7 +141,8 @@ static bool add_fresh(size_t pages, enum span_zone zone) {
     huge_settle(run, zone);
     span_lock();
     spans.counts.fresh_pages += run.pages;
-    spans.end_page = max_size(spans.end_page, run.first + run.pages);
+    if (run.first != spans.end_page) spans.start_page = run.first;
+    spans.end_page = run.first + run.pages;
     insert_merged((uint32_t)run.first, (uint32_t)run.pages, 0);
     span_unlock();
     return true;
@@ -258,6 +259,8 @@ static enum os_moved move_piece(struct piece piece) {
     span_lock();
     if (moved == OS_MOVED) pages_mark_moved(piece.to, piece.pages, true);
     span_unlock();
+    /* A mapping that was moved has the advice of where it was. */
+    if (moved == OS_MOVED || moved == OS_MOVE_RENEWED) huge_advise_again(piece.to, piece.pages);
     return moved;
 }
 
@@ -286,7 +289,7 @@ static bool move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *retu
             copy_piece((struct piece){to, from, done});
             return false;
         }
-        if (moved == OS_NOT_MOVED) {
+        if (moved != OS_MOVED) {
             *returned &= copy_piece(piece);
             copied += piece.pages;
         }

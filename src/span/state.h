@@ -10,7 +10,8 @@ struct span_state {
     struct os_lock purging; /* whoever gives memory back; taken before all other locks */
     struct span_settings settings;
     struct span_counts counts;
-    size_t end_page; /* beyond the last page that the window ever gave */
+    size_t end_page;   /* beyond the last page that the window ever gave */
+    size_t start_page; /* from there to the end it gave all: there is no gap */
 };
 extern HAK_HIDDEN struct span_state spans;
 
@@ -35,6 +36,9 @@ void huge_settle(struct page_run run, enum span_zone zone);
 /* Pages FIRST .. are about to be given back, and perhaps a part of a huge page with them: breaks what must be broken
  * and keeps the kernel from mending it. */
 void huge_break(uint32_t first, uint32_t pages);
+
+/* Pages FIRST .. were mapped afresh: tells the kernel again what is wanted there. */
+void huge_advise_again(uint32_t first, uint32_t pages);
 
 /* Pages FIRST .. were just taken: where whole chunks are, huge pages are asked for again. */
 void huge_mend(uint32_t first, uint32_t pages);
