@@ -47,6 +47,9 @@ struct heap {
     uint32_t ticks_seen;      /* this and the next two: purge.c's, guarded by the purging lock */
     bool visited, robbed;
     int64_t in_use_change;    /* not yet told to footprint.c */
+    uint64_t first_mask;      /* signals that the owner had blocked at first; purger.c's, like the next two */
+    uint64_t last_mask;       /* and later */
+    uint64_t last_mask_ms;    /* since when */
     uint32_t budget_hand;     /* next bin to be asked for depth */
     size_t depth_bytes;       /* of all bins that were used */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */

@@ -13,6 +13,7 @@ enum {
     LOOK_MS = 50,          /* between looks that do something */
     TICK_MS = 50,          /* between steps of the thread */
     QUIET_TICKS = 12,      /* with nothing left: then it ends */
+    CALM_MS = 300,         /* with one signal mask at every look: no handler */
     ASLEEP_MS = 1000,      /* without a look: the process slept */
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
 };
@@ -77,10 +78,22 @@ static void *run(void *unused) {
     return unused;
 }
 
+void purger_meet(struct heap *heap) { heap->first_mask = heap->last_mask = os_signal_mask(); }
+
+/* False in most signal handlers, which run with more signals blocked than the thread has otherwise: libc may be in the
+ * middle of something then. Whoever keeps a mask for a while is no handler. */
+static bool is_calm(struct heap *heap, uint64_t now_ms) {
+    uint64_t mask = os_signal_mask();
+    if (mask == heap->last_mask) return mask == heap->first_mask || now_ms - heap->last_mask_ms >= CALM_MS;
+    heap->last_mask = mask;
+    heap->last_mask_ms = now_ms;
+    return mask == heap->first_mask;
+}
+
 /* Not from here when libc is in the middle of something. */
-static bool try_to_start(const void *caller, uint64_t now_ms) {
+static bool try_to_start(struct heap *heap, const void *caller, uint64_t now_ms) {
     if (!purger.allowed || now_ms < atomic_load_explicit(&purger.retry_ms, memory_order_relaxed)) return false;
-    if (caller != NULL && os_is_libc(caller)) return false;
+    if ((caller != NULL && os_is_libc(caller)) || !is_calm(heap, now_ms)) return false;
     if (atomic_exchange_explicit(&purger.running, true, memory_order_seq_cst)) return true;
     if (os_thread_start(run, NAME)) {
         atomic_fetch_add_explicit(&purger.starts, 1, memory_order_relaxed); /* a statistic */
@@ -126,9 +139,11 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     if (purger.off || purger_is_running()) return;
     uint64_t now_ms = os_clock_ms();
     /* Outside the slow paths: starting a thread allocates. At any time: there may be no later look. */
-    if (footprint_returnable() >= mark_bytes() && try_to_start(caller, now_ms)) return;
+    if (footprint_returnable() >= mark_bytes() && try_to_start(heap, caller, now_ms)) return;
     uint64_t since_ms = ms_since_look(now_ms);
-    if (since_ms == 0 || !slow_enter()) return;
+    if (since_ms == 0) return;
+    is_calm(heap, now_ms); /* remembers */
+    if (!slow_enter()) return;
     give_in_passing(since_ms);
     slow_leave();
 }

@@ -14,6 +14,9 @@ void purger_configure(uint64_t half_life_ms, bool allowed);
 /* In the child of a fork, where the thread is not. */
 void purger_forget(void);
 
+/* A thread begins with HEAP. */
+void purger_meet(struct heap *heap);
+
 bool purger_is_running(void);
 
 /* How often the thread was started. */

@@ -67,6 +67,7 @@ HAK_COLD void thread_start_heap(void) {
     if (heap != NULL) {
         atomic_store_explicit(&heap->state, HEAP_LIVE, memory_order_seq_cst); /* see remote.c */
         thread_state.front = &heap->front;
+        purger_meet(heap);
     }
     slow_leave();
     /* The key may allocate: by now this thread can. Without it the heap would be lost at the thread's end,

@@ -102,6 +102,9 @@ void os_sleep_ms(uint64_t ms);
  * refused. */
 bool os_thread_start(void *(*body)(void *), const char *name);
 
+/* The signals that this thread has blocked: bit N - 1 for signal N. */
+uint64_t os_signal_mask(void);
+
 /* Finds where libc and the dynamic loader lie; once, from a constructor. */
 void os_find_libc(void);
 

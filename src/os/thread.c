@@ -51,6 +51,15 @@ bool os_thread_start(void *(*body)(void *), const char *name) {
     return os_counted(OS_CALL_THREAD, done, saved);
 }
 
+uint64_t os_signal_mask(void) {
+    sigset_t blocked;
+    uint64_t bits = 0;
+    if (pthread_sigmask(SIG_SETMASK, NULL, &blocked) != 0) return 0;
+    for (int number = 1; number <= 64; number++)
+        if (sigismember(&blocked, number) == 1) bits |= (uint64_t)1 << (number - 1);
+    return bits;
+}
+
 /* ---- whose code it is ------------------------------------------------------------------------------- */
 
 /* What errno is made of, in glibc and musl. */
