@@ -1,16 +1,19 @@
-/* footprint.c - two numbers. relaxed throughout: each is an estimate, and decides only when to look. */
+/* footprint.c - two numbers, each an estimate. What decides whether someone looks after them must not be missed by both
+ * who frees and the purge thread that ends: so what is in use, like the mark that the thread runs, is sequentially
+ * consistent. */
 #include "heap/footprint.h"
 
 #include <stdatomic.h>
 
 static _Atomic int64_t in_use, peak;
 
-static int64_t get(const _Atomic int64_t *number) { return atomic_load_explicit(number, memory_order_relaxed); }
+static int64_t get(const _Atomic int64_t *number) { return atomic_load_explicit(number, memory_order_seq_cst); }
 
+/* relaxed: the peak is a hint. */
 static void set(_Atomic int64_t *number, int64_t value) { atomic_store_explicit(number, value, memory_order_relaxed); }
 
 void footprint_add(int64_t bytes) {
-    int64_t now = atomic_fetch_add_explicit(&in_use, bytes, memory_order_relaxed) + bytes;
+    int64_t now = atomic_fetch_add_explicit(&in_use, bytes, memory_order_seq_cst) + bytes;
     if (now > get(&peak)) set(&peak, now);
 }
 
@@ -19,7 +22,10 @@ void footprint_returned(uint64_t bytes) {
     set(&peak, lower > now ? lower : now);
 }
 
-void footprint_settled(void) { set(&peak, get(&in_use)); }
+void footprint_settled(uint64_t bytes) {
+    int64_t now = get(&in_use);
+    set(&peak, (int64_t)bytes > now ? (int64_t)bytes : now);
+}
 
 uint64_t footprint_in_use(void) { return get(&in_use) > 0 ? (uint64_t)get(&in_use) : 0; }
 

@@ -11,8 +11,8 @@ void footprint_add(int64_t bytes);
 /* BYTES were given back to the kernel. */
 void footprint_returned(uint64_t bytes);
 
-/* All that could be given back was. */
-void footprint_settled(void);
+/* All that could be given back was, of what was free when BYTES were in use. */
+void footprint_settled(uint64_t bytes);
 
 uint64_t footprint_in_use(void);
 

@@ -52,6 +52,7 @@ struct heap {
     uint64_t last_mask_ms;    /* since when */
     uint32_t budget_hand;     /* next bin to be asked for depth */
     size_t depth_bytes;       /* of all bins that were used */
+    size_t extra_bytes;       /* of these, beyond the first depths: what could be had back */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
     struct heap *next_idle;
     struct bin bins[SIZE_CLASSES];

@@ -42,8 +42,9 @@ static void free_delayed(void) {
     uint32_t first = atomic_exchange_explicit(&later, 0, memory_order_acquire);
     while (first != 0) {
         uint32_t next = (uint32_t)atomic_exchange_explicit(&slab_remote_at(first)->inline_bits, 0, memory_order_relaxed);
-        footprint_add(-(int64_t)large_usable_bytes(first));
+        int64_t bytes = (int64_t)large_usable_bytes(first);
         span_give(first);
+        footprint_add(-bytes); /* whoever sees it finds the pages */
         first = next;
     }
 }
@@ -76,8 +77,9 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
 
 void large_free(size_t page) {
     free_delayed();
-    footprint_add(-(int64_t)large_usable_bytes(page));
+    int64_t bytes = (int64_t)large_usable_bytes(page);
     span_give((uint32_t)page);
+    footprint_add(-bytes); /* whoever sees it finds the pages */
 }
 
 size_t large_usable_bytes(size_t page) { return large_at(page)->pages * PAGE_BYTES; }

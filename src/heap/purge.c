@@ -14,15 +14,22 @@
 #include "heap/registry.h"
 #include "heap/thread.h"
 
-enum { VISIT_MS = 400, ASLEEP_MS = 2000, HOLE_HALF_LIVES = 4, SHORT_SPAN_PAGES = 512, SHORT_SLAB_PAGES = 4096 };
+enum { VISIT_MS = 400, ASLEEP_MS = 2000, HOLE_HALF_LIVES = 4 };
+
+/* The most that one step does. */
+enum { STEP_SPAN_PAGES = 512, STEP_LOOKED_AT_PAGES = 4096, STEP_HOLES = 64 };
 
 static struct {
     uint64_t visit_ms;
-    size_t next_page; /* the search for holes goes on here */
-    bool left;        /* the last search found something, or will */
-    _Atomic bool saw_work; /* read by others, too */
-    uint64_t work_ms; /* when work was last seen */
+    uint64_t work_ms;        /* when work was last seen */
+    _Atomic bool saw_work;   /* read by others, too */
     enum span_pace pace;
+    bool searching;          /* a search for holes has begun, and goes on at next_page */
+    bool all;                /* it takes slabs of any age */
+    bool left;               /* it found something that is not due, or holes, which may be more next time */
+    size_t next_page;
+    uint64_t in_use_bytes;   /* when it began */
+    uint64_t returned_bytes; /* by this step */
 } state;
 
 bool purge_saw_work(void) { return atomic_load_explicit(&state.saw_work, memory_order_relaxed); }
@@ -85,15 +92,19 @@ static struct heap *lock_owner(uint32_t first) {
     }
 }
 
-/* Gives every hole of a slab back. While the kernel works on one its blocks are taken, so the slab stays. */
-static void give_holes(uint32_t first) {
+/* Gives every hole of a slab back; returns how many. While the kernel works on one its blocks are taken, so the slab
+ * stays. */
+static unsigned give_holes(uint32_t first) {
+    unsigned holes = 0;
     struct slab_hole hole;
     struct heap *owner = lock_owner(first);
     for (uint32_t from = 0; owner != NULL && slab_hole_take(first, &from, &hole);) {
         bin_settle(owner, first);
         os_lock_drop(&owner->lock);
         bool zeroed = span_purge_part(hole.start, hole.bytes);
-        owner = lock_owner(first);
+        if (zeroed) state.returned_bytes += hole.bytes;
+        holes++;
+        owner = lock_owner(first); /* some of its blocks are ours, so there is one */
         slab_hole_give(first, &hole, zeroed);
         uint32_t free = slab_at(first)->free, blocks = slab_classes[slab_at(first)->span.class].blocks;
         bin_settle(owner, first);
@@ -101,6 +112,7 @@ static void give_holes(uint32_t first) {
         state.left = true;
     }
     if (owner != NULL) os_lock_drop(&owner->lock);
+    return holes;
 }
 
 /* Whether it is time to search the slab at FIRST, if there is one: once it stayed unchanged for RIPE visits. */
@@ -126,50 +138,59 @@ static uint8_t ripe_age(void) {
     return (uint8_t)min_size(HOLE_HALF_LIVES * min_size(counts.half_life_ms, UINT32_MAX) / VISIT_MS, SLAB_OLDEST);
 }
 
-/* Looks at up to MOST pages. True at the end of the window. */
-static bool search_slabs(size_t most, bool all) {
-    size_t end = span_end_page();
-    size_t stop = min_size(end, state.next_page + most);
-    size_t page = max_size(state.next_page, CHUNK_PAGES);
-    const uint8_t ripe = all ? SLAB_CHANGED : ripe_age();
-    for (; page < stop; page++)
-        if (is_ripe((uint32_t)page, ripe)) give_holes((uint32_t)page);
-    state.next_page = page < end ? page : 0;
-    return state.next_page == 0;
+/* Looks at some of the slabs. True at the end of the window. */
+static bool search_slabs(void) {
+    const uint8_t ripe = state.all ? SLAB_CHANGED : ripe_age();
+    const size_t end = span_end_page(), stop = min_size(end, state.next_page + STEP_LOOKED_AT_PAGES);
+    for (unsigned holes = 0; state.next_page < stop && holes < STEP_HOLES; state.next_page++)
+        if (is_ripe((uint32_t)state.next_page, ripe)) holes += give_holes((uint32_t)state.next_page);
+    return state.next_page >= end;
+}
+
+static void begin_search(bool all, uint64_t now_ms) {
+    state.searching = true;
+    state.all = all;
+    state.left = false;
+    state.next_page = CHUNK_PAGES;
+    state.visit_ms = now_ms;
+    state.in_use_bytes = footprint_in_use();
+    visit_heaps(all);
+    if (purge_saw_work()) state.work_ms = now_ms;
+    state.pace = all || now_ms - state.work_ms >= ASLEEP_MS ? SPAN_PACE_IDLE : SPAN_PACE_WORK;
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------- */
 
-static void visit(enum purge_pace pace) {
+enum purge_result purge_step(enum purge_pace pace) {
     uint64_t now_ms = os_clock_ms();
-    bool starts = state.next_page == 0;
-    if (pace != PURGE_ALL && starts && now_ms - state.visit_ms < VISIT_MS) return;
-    if (pace == PURGE_ALL) {
-        state.next_page = 0;
-        state.pace = SPAN_PACE_IDLE;
+    if (pace == PURGE_ALL || (pace == PURGE_DUE && !state.searching && now_ms - state.visit_ms >= VISIT_MS))
+        begin_search(pace == PURGE_ALL, now_ms);
+    state.returned_bytes = 0;
+    bool ended = state.searching && search_slabs(), more = state.searching && !ended, more_spans;
+    uint64_t pages;
+    if (pace == PURGE_DUE) {
+        pages = span_decay(state.pace, STEP_SPAN_PAGES, &more_spans);
+    } else {
+        pages = span_purge(STEP_SPAN_PAGES);
+        more_spans = pages >= STEP_SPAN_PAGES;
     }
-    if (starts || pace == PURGE_ALL) {
-        state.visit_ms = now_ms;
-        state.left = false;
-        visit_heaps(pace == PURGE_ALL);
-        if (purge_saw_work()) state.work_ms = now_ms;
-        if (pace != PURGE_ALL) state.pace = now_ms - state.work_ms >= ASLEEP_MS ? SPAN_PACE_IDLE : SPAN_PACE_WORK;
-    }
-    search_slabs(pace == PURGE_SHORT ? SHORT_SLAB_PAGES : SIZE_MAX / 2, pace == PURGE_ALL);
+    footprint_returned(state.returned_bytes + pages * PAGE_BYTES);
+    if (ended) state.searching = false;
+    if (more || more_spans) return PURGE_MORE;
+    if (state.left || span_dirty_left() != 0) return PURGE_LATER;
+    if (ended) footprint_settled(state.in_use_bytes);
+    return PURGE_DONE;
 }
 
-bool purge_step(enum purge_pace pace) {
-    uint64_t before = atomic_load_explicit(&os_counters.purged_bytes, memory_order_relaxed);
-    visit(pace);
-    if (pace == PURGE_ALL)
-        span_purge_all();
-    else
-        span_decay(state.pace, pace == PURGE_SHORT ? SHORT_SPAN_PAGES : UINT64_MAX);
-    uint64_t after = atomic_load_explicit(&os_counters.purged_bytes, memory_order_relaxed);
-    footprint_returned(after - before);
-    bool left = pace != PURGE_ALL && (state.left || state.next_page != 0 || span_dirty_left() != 0);
-    if (!left) footprint_settled();
-    return left;
+enum purge_result purge_steps(enum purge_pace pace) {
+    enum purge_result result;
+    do {
+        span_purging_lock();
+        result = purge_step(pace);
+        span_purging_unlock();
+        if (pace == PURGE_ALL) pace = PURGE_ALL_ON;
+    } while (result == PURGE_MORE);
+    return result;
 }
 
 uint64_t heap_collect(void) {
@@ -181,11 +202,9 @@ uint64_t heap_collect(void) {
         os_lock_drop(&heap->lock);
     }
     thread_reap_forsaken();
-    span_purging_lock();
     uint64_t before = atomic_load_explicit(&os_counters.purged_bytes, memory_order_relaxed); /* a statistic */
-    purge_step(PURGE_ALL);
+    purge_steps(PURGE_ALL);
     uint64_t after = atomic_load_explicit(&os_counters.purged_bytes, memory_order_relaxed);
-    span_purging_unlock();
     slow_leave();
     return after - before;
 }

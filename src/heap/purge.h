@@ -5,13 +5,22 @@
 #include <stdbool.h>
 
 enum purge_pace {
-    PURGE_SHORT, /* in passing: what is due, a bounded share of it */
-    PURGE_DUE,   /* by a thread that has nothing else to do */
-    PURGE_ALL,   /* everything, due or not */
+    PURGE_DUE,    /* what is due */
+    PURGE_ALL,    /* everything, due or not: from the beginning */
+    PURGE_ALL_ON, /* and on, from where the last step stopped */
 };
 
-/* One step. The purging lock is held and no other. False: nothing is left to be given back. */
-bool purge_step(enum purge_pace pace);
+enum purge_result {
+    PURGE_DONE,  /* nothing is left */
+    PURGE_LATER, /* something is, but not due */
+    PURGE_MORE,  /* the step stopped because it did enough */
+};
+
+/* One step: a few milliseconds. The purging lock is held and no other. */
+enum purge_result purge_step(enum purge_pace pace);
+
+/* Steps until there is no more, the lock taken for each. No lock held. */
+enum purge_result purge_steps(enum purge_pace pace);
 
 /* Whether, when heaps were last looked at, a thread had taken slow paths since the time before. */
 bool purge_saw_work(void);

@@ -37,7 +37,8 @@ void purger_configure(uint64_t half_life_ms, bool allowed) {
 
 void purger_forget(void) { atomic_store_explicit(&purger.running, false, memory_order_relaxed); }
 
-bool purger_is_running(void) { return atomic_load_explicit(&purger.running, memory_order_relaxed); }
+/* seq_cst: see footprint.c. */
+bool purger_is_running(void) { return atomic_load_explicit(&purger.running, memory_order_seq_cst); }
 
 uint64_t purger_starts(void) { return atomic_load_explicit(&purger.starts, memory_order_relaxed); }
 
@@ -47,17 +48,10 @@ static uint64_t mark_bytes(void) { return is_alone() ? MARK_ALONE_BYTES : MARK_B
 
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
-static bool step(enum purge_pace pace) {
-    span_purging_lock();
-    bool left = purge_step(pace);
-    span_purging_unlock();
-    return left;
-}
-
 /* In a process of one thread it does not stay for a little: slow paths see to it, or it goes at once. */
 static bool is_too_little(void) {
     if (!is_alone() || footprint_returnable() >= MARK_ALONE_BYTES) return false;
-    if (!purge_saw_work()) step(PURGE_ALL);
+    if (!purge_saw_work()) purge_steps(PURGE_ALL);
     return true;
 }
 
@@ -73,12 +67,17 @@ static void *run(void *unused) {
     unsigned quiet_ticks = 0;
     do {
         os_sleep_ms(TICK_MS);
-        quiet_ticks = step(PURGE_DUE) ? 0 : quiet_ticks + 1;
+        quiet_ticks = purge_steps(PURGE_DUE) == PURGE_DONE ? quiet_ticks + 1 : 0;
     } while ((quiet_ticks < QUIET_TICKS && !is_too_little()) || !end());
     return unused;
 }
 
 void purger_meet(struct heap *heap) { heap->first_mask = heap->last_mask = os_signal_mask(); }
+
+/* No thread can be had, now or ever. */
+static bool is_refused(uint64_t now_ms) {
+    return !purger.allowed || now_ms < atomic_load_explicit(&purger.retry_ms, memory_order_relaxed);
+}
 
 /* False in most signal handlers, which run with more signals blocked than the thread has otherwise: libc may be in the
  * middle of something then. Whoever keeps a mask for a while is no handler. */
@@ -90,10 +89,9 @@ static bool is_calm(struct heap *heap, uint64_t now_ms) {
     return mask == heap->first_mask;
 }
 
-/* Not from here when libc is in the middle of something. */
+/* Not from here when libc is in the middle of something. HEAP: NULL at a thread's end. */
 static bool try_to_start(struct heap *heap, const void *caller, uint64_t now_ms) {
-    if (!purger.allowed || now_ms < atomic_load_explicit(&purger.retry_ms, memory_order_relaxed)) return false;
-    if ((caller != NULL && os_is_libc(caller)) || !is_calm(heap, now_ms)) return false;
+    if (is_refused(now_ms) || (caller != NULL && os_is_libc(caller)) || (heap != NULL && !is_calm(heap, now_ms))) return false;
     if (atomic_exchange_explicit(&purger.running, true, memory_order_seq_cst)) return true;
     if (os_thread_start(run, NAME)) {
         atomic_fetch_add_explicit(&purger.starts, 1, memory_order_relaxed); /* a statistic */
@@ -124,12 +122,15 @@ static uint64_t ms_since_look(uint64_t now_ms) {
     return now_ms - last_ms;
 }
 
-/* Without a thread, a process that slept makes up for it: what was free all the time goes at once. */
-static void give_in_passing(uint64_t asleep_ms) {
-    bool much = footprint_returnable() >= mark_bytes();
-    if (!span_purging_try()) return;
-    purge_step(much && asleep_ms >= ASLEEP_MS ? PURGE_ALL : PURGE_SHORT);
-    span_purging_unlock();
+/* A step, if nobody else is at it. Where no thread can be had, a process that slept makes up for it: what was free all
+ * the time goes at once. */
+static void give_in_passing(uint64_t asleep_ms, uint64_t now_ms) {
+    if (is_refused(now_ms) && asleep_ms >= ASLEEP_MS && footprint_returnable() >= mark_bytes()) {
+        purge_steps(PURGE_ALL);
+    } else if (span_purging_try()) {
+        purge_step(PURGE_DUE);
+        span_purging_unlock();
+    }
 }
 
 HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
@@ -144,6 +145,11 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     if (since_ms == 0) return;
     is_calm(heap, now_ms); /* remembers */
     if (!slow_enter()) return;
-    give_in_passing(since_ms);
+    give_in_passing(since_ms, now_ms);
     slow_leave();
+}
+
+void purger_farewell(void) {
+    if (purger.off || purger_is_running() || footprint_returnable() < mark_bytes()) return;
+    try_to_start(NULL, NULL, os_clock_ms());
 }

@@ -14,8 +14,9 @@ void purger_configure(uint64_t half_life_ms, bool allowed);
 /* In the child of a fork, where the thread is not. */
 void purger_forget(void);
 
-/* A thread begins with HEAP. */
+/* A thread begins with HEAP; and has ended, which gives back what it held. Outside the slow paths. */
 void purger_meet(struct heap *heap);
+void purger_farewell(void);
 
 bool purger_is_running(void);
 
@@ -35,6 +36,10 @@ void purger_look(struct heap *heap, const void *caller);
  * dead thread left behind while it holds the lock that starting a thread needs. */
 HAK_INLINE void purger_tick(const void *caller, bool heavy) {
     struct heap *heap = thread_heap();
+    if (HAK_UNLIKELY(heap == NULL && heavy && (caller == NULL || !os_is_libc(caller)))) {
+        thread_ensure_heap(); /* a thread may free one large block and sleep */
+        heap = thread_heap();
+    }
     if (HAK_UNLIKELY(heap == NULL || thread_state.busy)) return;
     /* relaxed: the owner's own; to others a hint. */
     uint32_t ticks = atomic_load_explicit(&heap->ticks, memory_order_relaxed) + 1;

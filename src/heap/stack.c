@@ -68,7 +68,7 @@ size_t stack_first_slots(void) {
 
 void stack_reset_all(struct heap *heap) {
     void **stack = heap->first_stacks;
-    heap->depth_bytes = 0;
+    heap->depth_bytes = heap->extra_bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
         uint32_t slots = first_depth(class);
@@ -142,7 +142,8 @@ static size_t budget_bytes(void) {
 
 /* Halves the depth of a bin that did not miss since it was last asked, until WANTED bytes are found. */
 static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
-    const size_t budget = budget_bytes();
+    const size_t budget = budget_bytes(), needed = heap->depth_bytes + wanted;
+    if (needed > budget && needed - budget > heap->extra_bytes) return false;
     for (unsigned asked = 0; asked < 2 * SIZE_CLASSES; asked++) {
         if (heap->depth_bytes + wanted <= budget) return true;
         unsigned class = heap->budget_hand++ % SIZE_CLASSES;
@@ -154,7 +155,9 @@ static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
         }
         uint32_t depth = max_u32(bin->depth / 2, first_depth(class));
         size_t held = stack_held(heap, class);
-        heap->depth_bytes -= (bin->depth - depth) * (size_t)slab_classes[class].block_bytes;
+        size_t less = (bin->depth - depth) * (size_t)slab_classes[class].block_bytes;
+        heap->depth_bytes -= less;
+        heap->extra_bytes -= less;
         bin->depth = depth;
         give_oldest(heap, class, held > depth ? held - depth : 0);
     }
@@ -180,7 +183,8 @@ void stack_adapt(struct heap *heap, unsigned class) {
     });
     if (next.depth == bin->depth) return;
     size_t wanted = (next.depth - bin->depth) * block_bytes;
+    bin->recent_refills = bin->recent_spills = 0; /* a refusal, too, stands for a while */
     if (!find_budget(heap, class, wanted) || !deepen(heap, class, next.depth)) return;
     heap->depth_bytes += wanted;
-    bin->recent_refills = bin->recent_spills = 0;
+    heap->extra_bytes += wanted;
 }

@@ -57,6 +57,7 @@ static void end_heap(void *value) {
     thread_state.front = FRONT_WITHOUT_HEAP(front_gone);
     retire(heap, true);
     slow_leave();
+    purger_farewell();
     errno = saved;
 }
 
@@ -132,6 +133,7 @@ void heap_fork_child(void) {
     stack_pool_lock_reset();
     bitmaps_lock_reset();
     span_decay_forget(); /* another life, perhaps */
+    footprint_settled(footprint_in_use());
     registry_forsake_others(thread_state.front);
     thread_state.busy = false;
 }

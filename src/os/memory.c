@@ -91,6 +91,9 @@ static bool purge_zeroes(void) {
     static _Atomic int verdict = UNKNOWN;
     int known = atomic_load_explicit(&verdict, memory_order_relaxed); /* the probe may run twice */
     if (known != UNKNOWN) return known == ZEROES;
+    enum { MOST_PROBES = 8 }; /* where everything is locked the probe is refused, too */
+    static _Atomic int probes;
+    if (atomic_fetch_add_explicit(&probes, 1, memory_order_relaxed) >= MOST_PROBES) return false;
     size_t page = os_page_bytes();
     void *probe = os_map(page, page);
     if (probe == NULL) return false;

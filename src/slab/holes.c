@@ -43,6 +43,8 @@ static bool hole_of(uint32_t first, uint32_t block, uint32_t end, struct slab_ho
     const struct slab_class *shape = &slab_classes[slab->span.class];
     size_t end_byte = (size_t)end * shape->block_bytes;
     bool tail = end == slab->carved;
+    /* Some block must be held back, or the slab could go while the kernel works on it. */
+    if (block == end && (!tail || end == shape->blocks)) return false;
     if (tail) end_byte = tail_is_present(first) ? shape->pages * PAGE_BYTES : round_up(end_byte, os_page_bytes());
     hole->block = block;
     hole->blocks = end - block;
@@ -65,6 +67,7 @@ bool slab_hole_take(uint32_t first, uint32_t *from, struct slab_hole *hole) {
             slab->free -= shape->blocks - slab->carved;
             slab->carved = shape->blocks; /* nobody carves meanwhile */
         }
+        HAK_ASSERT(slab->free < shape->blocks);
         return true;
     }
     return false;

@@ -22,6 +22,10 @@ static struct set {
     uint64_t filled[BIN_WORDS]; /* a bit for each bin that is not empty */
 } sets[ZONES][STATES];
 
+static uint32_t refused_pages;
+
+uint32_t bins_refused_pages(void) { return refused_pages; }
+
 static enum state state_of(const struct span *span) {
     return span->dirty == 0 ? CLEAN : span->refused ? REFUSED : DIRTY;
 }
@@ -54,6 +58,7 @@ static void hang(uint32_t first, uint32_t pages, uint32_t dirty, bool refused) {
     span->bin = (uint8_t)bin;
     span->prev = 0;
     struct set *set = set_of(first);
+    if (state_of(span) == REFUSED) refused_pages += dirty;
     span->next = set->bins[bin];
     if (span->next != 0) span_at(span->next)->prev = first;
     set->bins[bin] = first;
@@ -72,6 +77,7 @@ void bins_set_refused(uint32_t first) {
 void bins_remove(uint32_t first) {
     struct span *span = span_at(first);
     struct set *set = set_of(first);
+    if (state_of(span) == REFUSED) refused_pages -= span->dirty;
     set->spans--;
     if (span->next != 0) span_at(span->next)->prev = span->prev;
     if (span->prev != 0) {

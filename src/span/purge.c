@@ -19,6 +19,7 @@ static struct {
     uint64_t retaken_seen;      /* of retaken, by the last tick */
     uint64_t quiet_since_ms;    /* when pages were last seen to be used again */
     uint64_t halved_ms;
+    uint64_t due; /* pages, of the ticks so far; guarded by the purging lock */
 } decay;
 
 bool span_purging_try(void) { return os_lock_try(&spans.purging); }
@@ -34,15 +35,34 @@ void purge_note_taken(uint32_t returned) {
 
 /* ---- the system calls ------------------------------------------------------------------------------ */
 
-static bool give_back(uint32_t first, uint32_t pages, bool moved) {
+enum given { GIVEN, GIVEN_RENEWED, GIVEN_REFUSED };
+
+static enum given give_back(uint32_t first, uint32_t pages, bool moved) {
     void *start = page_address(first);
-    if (moved) {
-        bool done = os_renew(start, pages * PAGE_BYTES);
-        if (done) huge_advise_again(first, pages);
-        return done;
+    if (moved && os_renew(start, pages * PAGE_BYTES)) {
+        huge_advise_again(first, pages);
+        return GIVEN_RENEWED;
     }
     huge_break(first, pages);
-    return os_purge(start, pages * PAGE_BYTES);
+    return os_purge(start, pages * PAGE_BYTES) ? GIVEN : GIVEN_REFUSED;
+}
+
+/* Chunk by chunk, after the whole was refused: a single locked page keeps no more than its chunk. Returns how many pages
+ * went. */
+static uint32_t give_chunks_back(uint32_t first, uint32_t pages) {
+    enum { TRIES = 2 }; /* in vain, and no chunk will go */
+    uint32_t given = 0, tries = 0;
+    for (uint32_t at = first, end = first + pages; at < end && (given != 0 || tries++ < TRIES);) {
+        uint32_t part = min_u32(end - at, CHUNK_PAGES - at % CHUNK_PAGES);
+        if (os_purge(page_address(at), part * PAGE_BYTES)) {
+            span_lock();
+            pages_mark_returned(at, part);
+            span_unlock();
+            given += part;
+        }
+        at += part;
+    }
+    return given;
 }
 
 /* Shortens a run to whole chunks; PAGES is 0 where there are none. */
@@ -93,34 +113,35 @@ static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
     span_unlock();
     if (run == 0) return 0;
 
-    bool zeroed = give_back(first, run, moved);
+    enum given given = give_back(first, run, moved);
+    uint32_t pages = given != GIVEN_REFUSED ? run : run > CHUNK_PAGES ? give_chunks_back(first, run) : 0;
+    /* An old kernel may have unmapped what it then would not map afresh: such pages are never used again. */
+    if (moved && pages == 0) return 0;
 
     span_lock();
-    if (zeroed) {
-        pages_mark_returned(first, run);
-        if (moved) pages_mark_moved(first, run, false);
-        spans.counts.returned_pages += run;
-        decay.returned += run;
-    }
+    if (pages == run) pages_mark_returned(first, run);
+    if (given == GIVEN_RENEWED) pages_mark_moved(first, run, false);
+    spans.counts.returned_pages += pages;
+    decay.returned += pages;
     uint32_t free_span = span_free(first, run);
-    if (!zeroed) bins_set_refused(free_span);
+    if (pages != run) bins_set_refused(free_span);
     span_unlock();
-    return zeroed ? run : 0;
+    return pages;
 }
 
-static void purge_pages(uint64_t pages, enum span_pace pace) {
-    while (pages != 0) {
-        uint32_t purged = purge_one((uint32_t)min_size(pages, UINT32_MAX), pace);
-        if (purged == 0) return;
-        pages -= min_size(pages, purged);
-    }
+/* Gives about PAGES dirty pages back at most; returns how many it were. */
+static uint64_t purge_pages(uint64_t pages, enum span_pace pace) {
+    uint64_t done = 0;
+    for (uint32_t purged = 1; done < pages && purged != 0; done += purged)
+        purged = purge_one((uint32_t)min_size(pages - done, UINT32_MAX), pace);
+    return done;
 }
 
-void span_purge_all(void) { purge_pages(UINT64_MAX, SPAN_PACE_IDLE); }
+uint64_t span_purge(uint64_t most_pages) { return purge_pages(most_pages, SPAN_PACE_IDLE); }
 
 uint64_t span_dirty_left(void) {
     span_lock();
-    uint64_t dirty = spans.counts.dirty_pages;
+    uint64_t dirty = spans.counts.dirty_pages - bins_refused_pages();
     span_unlock();
     return dirty > KEPT_PAGES ? dirty : 0;
 }
@@ -189,8 +210,15 @@ void span_decay_forget(void) {
     span_unlock();
 }
 
-void span_decay(enum span_pace pace, uint64_t most_pages) {
-    if (spans.settings.decay_half_life_ms == ACE_NEVER) return;
+uint64_t span_decay(enum span_pace pace, uint64_t most_pages, bool *more) {
+    *more = false;
+    if (spans.settings.decay_half_life_ms == ACE_NEVER) return 0;
     if (pace == SPAN_PACE_IDLE) span_decay_forget();
-    purge_pages(min_size(pages_due(), most_pages), pace);
+    uint64_t due = pages_due(); /* of what is still due, too */
+    decay.due = max_size(decay.due, due);
+    uint64_t wanted = min_size(decay.due, most_pages), done = purge_pages(wanted, pace);
+    /* What could not be found is due no longer. */
+    decay.due = done < wanted ? 0 : decay.due - min_size(decay.due, done);
+    *more = decay.due != 0;
+    return done;
 }

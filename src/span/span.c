@@ -141,8 +141,9 @@ static bool add_fresh(size_t pages, enum span_zone zone) {
     huge_settle(run, zone);
     span_lock();
     spans.counts.fresh_pages += run.pages;
-    if (run.first != spans.end_page) spans.start_page = run.first;
-    spans.end_page = run.first + run.pages;
+    /* Another thread's run, from behind this one, may have come first. */
+    if (run.first > spans.end_page) spans.start_page = run.first;
+    spans.end_page = max_size(spans.end_page, run.first + run.pages);
     insert_merged((uint32_t)run.first, (uint32_t)run.pages, 0);
     span_unlock();
     return true;

@@ -80,14 +80,15 @@ void span_purging_reset(void); /* in the child of a fork */
 /* While the program works, what it was seen to use again takes longer, and huge pages go whole or not at all. */
 enum span_pace { SPAN_PACE_WORK, SPAN_PACE_IDLE };
 
-/* Returns what has been free for long enough, about MOST_PAGES at most. */
-void span_decay(enum span_pace pace, uint64_t most_pages);
+/* Returns what has been free for long enough, about MOST_PAGES at most. Returns how many pages went; *MORE: others are
+ * due. */
+uint64_t span_decay(enum span_pace pace, uint64_t most_pages, bool *more);
 
 /* The half-life is what was configured again, whatever was learned. */
 void span_decay_forget(void);
 
-/* Returns everything that is free. */
-void span_purge_all(void);
+/* Returns what is free, about MOST_PAGES at most. Returns how many pages went; fewer than that: it was all. */
+uint64_t span_purge(uint64_t most_pages);
 
 /* Gives BYTES bytes at ADDRESS back, whole kernel pages of one used span. True when they now read as zero. */
 bool span_purge_part(void *address, size_t bytes);

@@ -17,7 +17,7 @@ static int64_t in_use(void) { return (int64_t)footprint_in_use() - base; }
 
 static void start(void) {
     base = (int64_t)footprint_in_use();
-    footprint_settled();
+    footprint_settled(footprint_in_use());
 }
 
 TEST(what_goes_out_of_use_can_be_returned) {
@@ -33,13 +33,13 @@ TEST(what_goes_out_of_use_can_be_returned) {
     footprint_returned(MIB(10));
     CHECK_EQ(footprint_returnable(), MIB(40));
     CHECK_EQ(in_use(), MIB(50));
-    footprint_settled();
+    footprint_settled(footprint_in_use());
     CHECK_EQ(footprint_returnable(), 0);
     footprint_add((int64_t)MIB(10)); /* a new peak */
     footprint_add(-(int64_t)MIB(60));
     CHECK_EQ(footprint_returnable(), MIB(60));
     CHECK_EQ(in_use(), 0);
-    footprint_settled();
+    footprint_settled(footprint_in_use());
 }
 
 TEST(more_than_there_is_may_be_returned) {
@@ -52,7 +52,7 @@ TEST(more_than_there_is_may_be_returned) {
     footprint_add(-(int64_t)MIB(30));
     CHECK_EQ(footprint_returnable(), MIB(30));
     footprint_add(-(int64_t)MIB(50));
-    footprint_settled();
+    footprint_settled(footprint_in_use());
 }
 
 TEST(less_than_nothing_is_nothing) {

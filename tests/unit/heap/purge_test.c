@@ -10,7 +10,7 @@
  *   the lock is held across the system call      its_owner_may_end: watchdog
  *   a slab that emptied is not given back, or looked at after   all_other_blocks_may_come_back
  *   everything is only what is due               everything_at_once
- *   a step in passing has no bound               in_passing_only_so_much
+ *   a step in passing has no bound               a_step_does_only_so_much
  */
 #include "child.h"
 #include "clock.h"
@@ -23,7 +23,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-enum { VISIT_MS = 400, BYTES = 2048, SHORT_SPAN_PAGES = 512 };
+enum { VISIT_MS = 400, BYTES = 2048, STEP_SPAN_PAGES = 512 };
 
 static void (*while_it_is_given_back)(void);
 static bool refuse_to_give;
@@ -42,10 +42,7 @@ int madvise(void *address, size_t bytes, int advice) {
 }
 
 static bool step(enum purge_pace pace) {
-    span_purging_lock();
-    bool left = purge_step(pace);
-    span_purging_unlock();
-    return left;
+    return purge_steps(pace) != PURGE_DONE;
 }
 
 static bool step_after(uint64_t ms) {
@@ -194,18 +191,20 @@ static void purge_short(void) {
     span_give(span);
     for (int i = 0; i < 2; i++) step_after(VISIT_MS); /* it was used in one of the last windows of time */
     uint64_t dirty = counts_now().dirty_pages;
+    clock_pass(1000000);
     for (int i = 0; i < 5; i++) {
-        clock_pass(1000000);
-        CHECK(step(PURGE_SHORT));
-        CHECK_EQ(dirty - counts_now().dirty_pages, SHORT_SPAN_PAGES);
-        dirty -= SHORT_SPAN_PAGES;
+        span_purging_lock();
+        CHECK_EQ(purge_step(PURGE_DUE), PURGE_MORE);
+        span_purging_unlock();
+        CHECK_EQ(dirty - counts_now().dirty_pages, STEP_SPAN_PAGES);
+        dirty -= STEP_SPAN_PAGES;
     }
     step_after(1000000);
     step_after(1000000);
     CHECK_EQ(span_dirty_left(), 0);
 }
 
-TEST(in_passing_only_so_much) { IN_CHILD(purge_short); }
+TEST(a_step_does_only_so_much) { IN_CHILD(purge_short); }
 
 /* ---- sleepers --------------------------------------------------------------------------------------------- */
 

@@ -25,7 +25,7 @@ static void configure(uint64_t half_life_ms, bool allowed) {
     span_configure(&(struct span_settings){.decay_half_life_ms = half_life_ms, .huge_from_pages = UINT64_MAX});
     purger_configure(half_life_ms, allowed);
     heap_free(heap_alloc(100), NULL);
-    footprint_settled();
+    footprint_settled(footprint_in_use());
 }
 
 /* BYTES are used, and then not; CALLER frees them. */
@@ -111,7 +111,7 @@ TEST(it_is_started_for_much_and_ends) { IN_CHILD(alone_with_much); }
 static void with_others(void) {
     configure(HALF_LIFE_MS, true);
     pthread_t other = start_other();
-    footprint_settled();
+    footprint_settled(footprint_in_use());
     make_garbage(KIB(800), NULL);
     look(NULL);
     CHECK_EQ(purger_starts(), 0); /* that is nothing to anybody */

@@ -183,6 +183,8 @@ static void find_all(bool give_back) {
     expect_holes();
     memset(model.in_hole, 0, sizeof model.in_hole);
     for (uint32_t from = 0; slab_hole_take(model.first, &from, &hole);) {
+        /* Or the slab could be released meanwhile. */
+        CHECK(slab_at(model.first)->free < slab_classes[slab_at(model.first)->span.class].blocks);
         hold(&hole);
         let_go(&hole, give_back);
     }
@@ -195,6 +197,8 @@ static void find_among_others(struct rng *rng) {
     struct slab_hole hole;
     memset(model.in_hole, 0, sizeof model.in_hole);
     for (uint32_t from = 0; slab_hole_take(model.first, &from, &hole);) {
+        /* Or the slab could be released meanwhile. */
+        CHECK(slab_at(model.first)->free < slab_classes[slab_at(model.first)->span.class].blocks);
         hold(&hole);
         for (size_t i = rng_below(rng, 3); i > 0; i--) {
             size_t most = 1 + rng_below(rng, model.blocks);

@@ -61,7 +61,8 @@ static void pass(uint64_t ms) {
     clock_pass(ms);
     for (int i = 0; i < LOOKS; i++) {
         span_purging_lock();
-        span_decay(i % 3 ? SPAN_PACE_WORK : SPAN_PACE_IDLE, i % 4 ? UINT64_MAX : 10);
+        bool more;
+        span_decay(i % 3 ? SPAN_PACE_WORK : SPAN_PACE_IDLE, i % 4 ? UINT64_MAX : 10, &more);
         span_purging_unlock();
     }
 }
