@@ -49,7 +49,7 @@ CHECK_UNUSED static void check_books(void) {
             unsigned shift = page % CHUNK_PAGES;
             CHECK_AT((bits.used >> shift & 1) == !is_free, page);
             CHECK_AT(!(bits.returned >> shift & 1) || !((bits.touched | bits.used) >> shift & 1), page);
-            touched += bits.touched >> shift & 1;
+            touched += (bits.touched & ~bits.refused) >> shift & 1;
             huge += bits.zone == ZONE_HUGE;
         }
         if (is_free) check_free_span(at, touched);

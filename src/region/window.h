@@ -6,7 +6,7 @@
  *   words     owner and class, 4 bytes; read by every free; readable over the whole window
  *   spans     64 bytes for the span or slab that starts or lies here; written under its owner's lock
  *   remotes   16 bytes that other threads write; on lines of their own, untouched until one does
- *   chunks    24 bytes per 2 MiB: which pages are used, which were ever touched
+ *   chunks    28 bytes per 2 MiB: which pages are used, which were ever touched
  *
  * Only words may be read for any page of the window. The others exist for pages below
  * window_limit(), that is for every page whose word is not 0, and for their neighbours.
@@ -37,6 +37,7 @@ struct chunk {
     uint32_t used;     /* handed out */
     uint32_t touched;  /* handed out since the kernel last gave it as zero */
     uint32_t returned; /* given back to the kernel after use, and not used since */
+    uint32_t refused;  /* free, and the kernel would not take them back; not used since */
     uint32_t moved;    /* mapped by a move: never of one mapping with pages that were not */
     uint32_t edges;    /* a mapping that a move left may begin here */
     uint8_t zone;      /* an enum span_zone; settled before the span floor gets it */

@@ -12,9 +12,8 @@ enum {
     LOOKED_AT = 8, /* spans of one bin: enough to find a good one, few enough for bounded work */
 };
 
-/* Spans with dirty pages, spans that are known to be zero, and spans that the kernel would not take back, each in
- * bins of their own. */
-enum state { DIRTY, CLEAN, REFUSED, STATES };
+/* Spans with dirty pages, and spans without, each in bins of their own. */
+enum state { DIRTY, CLEAN, STATES };
 
 static struct set {
     uint32_t spans;
@@ -22,13 +21,7 @@ static struct set {
     uint64_t filled[BIN_WORDS]; /* a bit for each bin that is not empty */
 } sets[ZONES][STATES];
 
-static uint32_t refused_pages;
-
-uint32_t bins_refused_pages(void) { return refused_pages; }
-
-static enum state state_of(const struct span *span) {
-    return span->dirty == 0 ? CLEAN : span->refused ? REFUSED : DIRTY;
-}
+static enum state state_of(const struct span *span) { return span->dirty == 0 ? CLEAN : DIRTY; }
 
 static struct set *set_of(uint32_t first) { return &sets[page_chunk(first)->zone][state_of(span_at(first))]; }
 
@@ -38,12 +31,11 @@ static unsigned bin_of(uint32_t pages) {
     return EXACT_BINS + (log - 5) * STEPS + ((pages >> (log - 2)) & (STEPS - 1));
 }
 
-static void label_free(uint32_t first, uint32_t pages, uint32_t dirty, bool refused) {
+static void label_free(uint32_t first, uint32_t pages, uint32_t dirty) {
     struct span *span = span_at(first);
     span->kind = SPAN_FREE;
     span->pages = pages;
     span->dirty = dirty;
-    span->refused = refused;
     if (pages > 1) {
         struct span *last = span_at(first + pages - 1);
         last->kind = SPAN_FREE_LAST;
@@ -51,14 +43,13 @@ static void label_free(uint32_t first, uint32_t pages, uint32_t dirty, bool refu
     }
 }
 
-static void hang(uint32_t first, uint32_t pages, uint32_t dirty, bool refused) {
+void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty) {
     struct span *span = span_at(first);
     unsigned bin = bin_of(pages);
-    label_free(first, pages, dirty, refused);
+    label_free(first, pages, dirty);
     span->bin = (uint8_t)bin;
     span->prev = 0;
     struct set *set = set_of(first);
-    if (state_of(span) == REFUSED) refused_pages += dirty;
     span->next = set->bins[bin];
     if (span->next != 0) span_at(span->next)->prev = first;
     set->bins[bin] = first;
@@ -66,18 +57,9 @@ static void hang(uint32_t first, uint32_t pages, uint32_t dirty, bool refused) {
     set->filled[bin / 64] |= (uint64_t)1 << (bin % 64);
 }
 
-void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty) { hang(first, pages, dirty, false); }
-
-void bins_set_refused(uint32_t first) {
-    struct span *span = span_at(first);
-    bins_remove(first);
-    hang(first, span->pages, span->dirty, true);
-}
-
 void bins_remove(uint32_t first) {
     struct span *span = span_at(first);
     struct set *set = set_of(first);
-    if (state_of(span) == REFUSED) refused_pages -= span->dirty;
     set->spans--;
     if (span->next != 0) span_at(span->next)->prev = span->prev;
     if (span->prev != 0) {
@@ -94,11 +76,11 @@ void bins_change(uint32_t from, uint32_t first, uint32_t pages, uint32_t dirty) 
     const unsigned bin = old->bin;
     if (bin != bin_of(pages) || state_of(old) != (dirty == 0 ? CLEAN : DIRTY)) {
         bins_remove(from);
-        hang(first, pages, dirty, false);
+        bins_insert(first, pages, dirty);
         return;
     }
     const uint32_t prev = old->prev, next = old->next;
-    label_free(first, pages, dirty, false);
+    label_free(first, pages, dirty);
     span->bin = (uint8_t)bin;
     span->prev = prev;
     span->next = next;
@@ -143,14 +125,10 @@ static uint32_t find_in(const struct set *set, uint32_t pages) {
     return 0;
 }
 
-static uint32_t find_dirty_in(enum span_zone zone, uint32_t pages) {
-    return better_of(find_in(&sets[zone][DIRTY], pages), find_in(&sets[zone][REFUSED], pages));
-}
-
 uint32_t bins_find(uint32_t pages, enum span_zone zone) {
     enum span_zone other = zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN;
-    uint32_t found = find_dirty_in(zone, pages);
-    if (found == 0) found = find_dirty_in(other, pages);
+    uint32_t found = find_in(&sets[zone][DIRTY], pages);
+    if (found == 0) found = find_in(&sets[other][DIRTY], pages);
     if (found == 0) found = find_in(&sets[zone][CLEAN], pages);
     if (found == 0 && zone == ZONE_HUGE) found = find_in(&sets[other][CLEAN], pages);
     return found;

@@ -20,14 +20,8 @@ void bins_remove(uint32_t first);
  * pages does not serve a request for plain memory, of which it would bring in too much. */
 uint32_t bins_find(uint32_t pages, enum span_zone zone);
 
-/* A free span of ZONE with dirty pages that the kernel has not refused, and that ACCEPTS (NULL: all) says yes to, of the
+/* A free span of ZONE with dirty pages that ACCEPTS (NULL: all) says yes to, of the
  * longest bin; 0 when there is none. Looks at a few spans of each bin. */
 uint32_t bins_find_dirty(enum span_zone zone, bool (*accepts)(uint32_t first));
-
-/* Dirty pages of the spans that it would not take. */
-uint32_t bins_refused_pages(void);
-
-/* The kernel would not take the free span at FIRST back: it is not offered again until it changes. */
-void bins_set_refused(uint32_t first);
 
 #endif

@@ -23,15 +23,19 @@ HAK_INLINE uint32_t count_in(uint32_t bits, struct share share) {
     return bits == 0 ? 0 : bits == share.mask ? share.pages : count_bits(bits);
 }
 
+HAK_INLINE uint32_t dirty_in(const struct chunk *chunk) { return chunk->touched & ~chunk->refused; }
+
 struct pages_before pages_mark_used(uint32_t first, uint32_t pages) {
-    struct pages_before before = {0, 0};
+    struct pages_before before = {0, 0, 0};
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
-        before.dirty += count_in(share.chunk->touched, share);
+        before.touched += count_in(share.chunk->touched, share);
+        before.dirty += count_in(dirty_in(share.chunk), share);
         before.returned += count_in(share.chunk->returned, share);
         share.chunk->used |= share.mask;
         share.chunk->touched |= share.mask;
         share.chunk->returned &= ~share.mask;
+        share.chunk->refused &= ~share.mask;
         at += share.pages;
     }
     return before;
@@ -49,7 +53,16 @@ void pages_mark_returned(uint32_t first, uint32_t pages) {
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
         share.chunk->touched &= ~share.mask;
+        share.chunk->refused &= ~share.mask;
         share.chunk->returned |= share.mask;
+        at += share.pages;
+    }
+}
+
+void pages_mark_refused(uint32_t first, uint32_t pages) {
+    for (uint32_t at = first, end = first + pages; at < end;) {
+        struct share share = share_at(at, end);
+        share.chunk->refused |= share.chunk->touched & share.mask;
         at += share.pages;
     }
 }
@@ -120,7 +133,7 @@ uint32_t pages_count_dirty(uint32_t first, uint32_t pages) {
     uint32_t dirty = 0;
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
-        dirty += count_in(share.chunk->touched, share);
+        dirty += count_in(dirty_in(share.chunk), share);
         at += share.pages;
     }
     return dirty;
@@ -134,7 +147,7 @@ uint32_t pages_next_dirty(uint32_t *first, uint32_t end) {
     uint32_t at = *first;
     while (at < end) { /* to the first dirty page */
         struct share share = share_at(at, end);
-        uint32_t dirty = share.chunk->touched & share.mask;
+        uint32_t dirty = dirty_in(share.chunk) & share.mask;
         if (dirty != 0) {
             at = at - at % CHUNK_PAGES + lowest_bit(dirty);
             break;
@@ -144,7 +157,7 @@ uint32_t pages_next_dirty(uint32_t *first, uint32_t end) {
     uint32_t start = at;
     while (at < end) { /* to the first clean one after it */
         struct share share = share_at(at, end);
-        uint32_t clean = ~share.chunk->touched & share.mask;
+        uint32_t clean = ~dirty_in(share.chunk) & share.mask;
         if (clean != 0) {
             at = at - at % CHUNK_PAGES + lowest_bit(clean);
             break;

@@ -7,7 +7,8 @@
 
 /* What a run of pages was before it was marked used. */
 struct pages_before {
-    uint32_t dirty;    /* pages not known to be zero */
+    uint32_t touched;  /* pages not known to be zero */
+    uint32_t dirty;    /* of these, what the kernel has not refused to take back */
     uint32_t returned; /* pages given back to the kernel after an earlier use */
 };
 
@@ -33,7 +34,10 @@ uint32_t pages_next_advice(uint32_t at, uint32_t end);
 /* The first page after AT, and at most END, where another mapping may begin. */
 uint32_t pages_next_edge(uint32_t at, uint32_t end);
 
-/* How many of them are not known to be zero. */
+/* Marks them refused: not dirty any more, and not known to be zero either. */
+void pages_mark_refused(uint32_t first, uint32_t pages);
+
+/* How many of them are dirty. */
 uint32_t pages_count_dirty(uint32_t first, uint32_t pages);
 
 /* Used pages in the chunk of PAGE. */

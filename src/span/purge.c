@@ -123,8 +123,8 @@ static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
     if (given == GIVEN_RENEWED) pages_mark_moved(first, run, false);
     spans.counts.returned_pages += pages;
     decay.returned += pages;
-    uint32_t free_span = span_free(first, run);
-    if (pages != run) bins_set_refused(free_span);
+    if (pages != run) pages_mark_refused(first, run);
+    span_free(first, run);
     span_unlock();
     return pages;
 }
@@ -141,7 +141,7 @@ uint64_t span_purge(uint64_t most_pages) { return purge_pages(most_pages, SPAN_P
 
 uint64_t span_dirty_left(void) {
     span_lock();
-    uint64_t dirty = spans.counts.dirty_pages - bins_refused_pages();
+    uint64_t dirty = spans.counts.dirty_pages;
     span_unlock();
     return dirty > KEPT_PAGES ? dirty : 0;
 }

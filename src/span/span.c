@@ -51,7 +51,7 @@ static uint32_t free_after(uint32_t after) {
 }
 
 /* Inserts a run of free pages of one zone, DIRTY of them dirty, merged with the free spans on both sides. */
-static uint32_t insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
+static void insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
     uint32_t before = free_before(first), after = free_after(first + pages);
     if (after != 0) {
         pages += span_at(after)->pages;
@@ -67,7 +67,6 @@ static uint32_t insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
         bins_insert(first, pages, dirty);
     else
         bins_change(before != 0 ? before : after, first, pages, dirty);
-    return first;
 }
 
 static void label_used(uint32_t first, uint32_t pages) {
@@ -92,7 +91,7 @@ void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
         bins_remove(head);
     }
     label_used(first, pages);
-    span_at(first)->zero = before.dirty == 0;
+    span_at(first)->zero = before.touched == 0;
     spans.counts.used_pages += pages;
     spans.counts.dirty_pages -= before.dirty;
     purge_note_taken(before.returned);
@@ -117,19 +116,16 @@ static uint32_t pages_of_zone(uint32_t first, uint32_t pages) {
     return min_u32(at, end) - first;
 }
 
-uint32_t span_free(uint32_t first, uint32_t pages) {
+void span_free(uint32_t first, uint32_t pages) {
     pages_mark_free(first, pages);
-    uint32_t head = 0;
     while (pages != 0) { /* a span that was lengthened may reach into the other zone */
         uint32_t run = pages_of_zone(first, pages), dirty = pages_count_dirty(first, run);
         spans.counts.used_pages -= run;
         spans.counts.dirty_pages += dirty;
-        uint32_t part_of = insert_merged(first, run, dirty);
-        if (head == 0) head = part_of;
+        insert_merged(first, run, dirty);
         first += run;
         pages -= run;
     }
-    return head;
 }
 
 /* ---- taking and giving ---------------------------------------------------------------------------- */

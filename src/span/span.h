@@ -26,15 +26,12 @@ struct span {
     uint8_t kind;
     uint8_t class; /* of a slab's blocks; written by the slab floor, like head in slabs */
     uint8_t bin;   /* of a free span */
-    union {
-        uint8_t zero;    /* of a span just taken: it reads as zero; the slab floor keeps it up */
-        uint8_t refused; /* of a free span: the kernel would not take it back */
-    };
+    uint8_t zero;  /* of a span just taken: it reads as zero; the slab floor keeps it up */
     uint32_t pages;
     uint32_t head;
     uint32_t prev; /* list links are page indexes; 0 ends a list */
     uint32_t next;
-    uint32_t dirty; /* pages of a free span that are not known to be zero */
+    uint32_t dirty; /* pages of a free span that could go back to the kernel */
 };
 
 HAK_INLINE struct span *span_at(size_t page) { return page_span(page); }

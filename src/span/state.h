@@ -18,9 +18,8 @@ extern HAK_HIDDEN struct span_state spans;
 /* Cuts PAGES pages at FIRST out of the free span at HEAD, which holds them, as a used span. */
 void span_carve(uint32_t head, uint32_t first, uint32_t pages);
 
-/* Frees pages that are used, merged with the free spans around them. Returns the first page of the span that the
- * first of them is now part of. */
-uint32_t span_free(uint32_t first, uint32_t pages);
+/* Frees pages that are used, merged with the free spans around them. */
+void span_free(uint32_t first, uint32_t pages);
 
 /* Dirty pages were taken, and pages that had been given back: what decay goes by. */
 void purge_note_taken(uint32_t returned);

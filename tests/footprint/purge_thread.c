@@ -6,6 +6,7 @@
 #include "footprint.h"
 
 #include <sched.h>
+#include <sys/mman.h>
 
 static bool is_refused(void) { return getenv("PURGE_THREAD_REFUSED") != NULL; }
 
@@ -82,7 +83,40 @@ TEST(is_gone_when_nothing_is_left) {
     }
 }
 
-/* Catches: HAKMEM_PURGE_THREAD=never, or a refused pthread_create, that is not final; an error
+static void *free_and_sleep(void *block) {
+    free(block);
+    for (;;) sleep_ms(1000);
+    return NULL;
+}
+
+/* Catches: a thread's first free that nobody looks at, since the thread has no heap yet. */
+TEST(a_threads_only_free_is_seen) {
+    if (is_refused()) SKIP("there is no purge thread here");
+    pthread_t thread;
+    size_t start = rss_bytes();
+    char *block = malloc(MIB(256));
+    CHECK(block != NULL);
+    memset(block, 1, MIB(256));
+    CHECK_EQ(pthread_create(&thread, NULL, free_and_sleep, block), 0);
+    CHECK(wait_for_rss(start + MIB(8), IDLE_MILLISECONDS) <= start + MIB(8));
+}
+
+/* Catches: one page that cannot go back keeping all its neighbours, and the purge thread, for ever. */
+TEST(a_locked_page_keeps_little) {
+    if (is_refused()) SKIP("there is no purge thread here");
+    pthread_t thread; /* and so it is a process of two threads */
+    CHECK_EQ(pthread_create(&thread, NULL, free_and_sleep, malloc(100)), 0);
+    size_t start = rss_bytes();
+    char *block = malloc(MIB(128));
+    CHECK(block != NULL);
+    memset(block, 1, MIB(128));
+    if (mlock(block + MIB(50), 4096) != 0) SKIP("no page can be locked here");
+    free(block);
+    CHECK(wait_for_rss(start + MIB(8), IDLE_MILLISECONDS) <= start + MIB(8));
+    CHECK(wait_for_purge_thread(false, 5000));
+}
+
+/* Catches: HAKMEM_PURGE_THREAD=off, or a refused pthread_create, that is not final; an error
  * returned or errno changed because of it. */
 TEST(never_when_refused) {
     if (!is_refused()) SKIP("PURGE_THREAD_REFUSED is not set");

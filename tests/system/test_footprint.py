@@ -177,6 +177,8 @@ LIFE = each_of(
     "exists_after_64_mib",
     "exists_after_64_mib_of_small_blocks",
     "is_gone_when_nothing_is_left",
+    "a_threads_only_free_is_seen",
+    "a_locked_page_keeps_little",
     "blocks_all_signals",
     "signals_wait_for_the_program",
     "handlers_run_in_the_program",

@@ -6,7 +6,6 @@
  *   a bin loses its bit before it is empty       both of the first
  *   longer before shorter                        the_choice_follows_the_rule
  *   clean before dirty                           the_choice_follows_the_rule
- *   a refused span is offered again              the_choice_follows_the_rule
  *   lengths above 32 fall into wrong bins        the_choice_follows_the_rule
  *   clean huge pages serve a plain request       the_choice_follows_the_rule
  *   a clean span before the other zone's dirty   the_choice_follows_the_rule
@@ -22,7 +21,6 @@ enum { PAGES = 512 * CHUNK_PAGES, SPANS = 1000, LOOKED_AT = 8 };
 struct model {
     uint32_t first, pages, dirty;
     uint64_t inserted; /* when; 0: not in a bin */
-    bool refused;
     enum span_zone zone;
 };
 
@@ -101,23 +99,14 @@ static const struct model *naive_find_in(uint32_t pages, enum span_zone zone, bo
     }
 }
 
-static bool is_dirty(const struct model *span) { return span->dirty != 0 && !span->refused; }
-static bool is_refused(const struct model *span) { return span->dirty != 0 && span->refused; }
+static bool is_dirty(const struct model *span) { return span->dirty != 0; }
 static bool is_clean(const struct model *span) { return span->dirty == 0; }
-
-static const struct model *best_of(const struct model *a, const struct model *b) {
-    return a == NULL || (b != NULL && is_better(b, a)) ? b : a;
-}
-
-static const struct model *naive_find_dirty(uint32_t pages, enum span_zone zone) {
-    return best_of(naive_find_in(pages, zone, is_dirty), naive_find_in(pages, zone, is_refused));
-}
 
 /* What is dirty, of its own zone, then of the other; then what is clean: and plain memory rather than none, but not huge
  * pages. */
 static uint32_t naive_find(uint32_t pages, enum span_zone zone) {
-    const struct model *best = naive_find_dirty(pages, zone);
-    if (best == NULL) best = naive_find_dirty(pages, zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN);
+    const struct model *best = naive_find_in(pages, zone, is_dirty);
+    if (best == NULL) best = naive_find_in(pages, zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN, is_dirty);
     if (best == NULL) best = naive_find_in(pages, zone, is_clean);
     if (best == NULL && zone == ZONE_HUGE) best = naive_find_in(pages, ZONE_PLAIN, is_clean);
     return best != NULL ? best->first : 0;
@@ -138,12 +127,6 @@ static void toggle(struct model *span) {
         bins_insert(span->first, span->pages, span->dirty);
         check_records(span);
         span->inserted = ++now;
-        span->refused = false;
-    } else if (span->dirty != 0 && !span->refused && now % 4 == 0) {
-        bins_set_refused(span->first);
-        check_records(span);
-        span->inserted = ++now;
-        span->refused = true;
     } else {
         bins_remove(span->first);
         span->inserted = 0;

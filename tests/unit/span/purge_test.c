@@ -151,12 +151,13 @@ static void decay_refused(void) {
     fail_arm(FAIL_MADVISE, 1, true, EINVAL);
     pass(LONG_MS);
     CHECK_EQ(fail_counted(FAIL_MADVISE), 3); /* the whole, and two chunks of it */
-    CHECK_EQ(counts_now().dirty_pages, dirty);
+    uint64_t left = counts_now().dirty_pages;
+    CHECK(left + 300 <= dirty + KEPT_PAGES); /* what was refused does not count */
     fail_disarm();
     for (int i = 0; i < 10; i++) pass(LONG_MS);
     purge_all();
     CHECK_EQ(fail_counted(FAIL_MADVISE), 3); /* what was refused is not asked for again */
-    CHECK_EQ(counts_now().dirty_pages, dirty);
+    CHECK(counts_now().dirty_pages <= left);
     check_books();
     uint32_t first = span_take(300, 1, false); /* and the span is free as before, but not known to be zero */
     CHECK(first != 0 && !span_at(first)->zero);
