@@ -7,7 +7,6 @@
  *   the half-life has no upper, or lower, bound  the_half_life_by_rule, it_stays_in_its_bounds
  *   any retaken page is a reason to grow         the_half_life_by_rule
  *   it never shrinks, or at once                 the_half_life_by_rule
- *   0 and ACE_NEVER are multiplied               the_half_life_by_rule, it_stays_in_its_bounds
  */
 #include "ace/decay.h"
 #include "blocks.h"

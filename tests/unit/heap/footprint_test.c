@@ -4,7 +4,6 @@
  *   the peak is not raised                       what_goes_out_of_use_can_be_returned
  *   giving back lowers the peak below the use    more_than_there_is_may_be_returned
  *   settled forgets nothing                      what_goes_out_of_use_can_be_returned
- *   less than nothing is much                    less_than_nothing_is_nothing
  */
 #include "blocks.h"
 #include "heap/footprint.h"
