@@ -146,3 +146,11 @@ class Build:
 
 def has_statistics(text: str) -> bool:
     return any(line.startswith("hakmem") and "statistics" in line for line in text.splitlines())
+
+
+def only_line(text: str) -> str:
+    """The one line that TEXT must be: a message of hakmem's."""
+    lines = text.splitlines()
+    assert len(lines) == 1, text
+    assert lines[0].startswith("hakmem: ")
+    return lines[0]
