@@ -102,12 +102,10 @@ static uint32_t move(uint32_t page, size_t pages) {
 static void *grow(uint32_t page, size_t pages) {
     size_t held = large_at(page)->pages;
     uint32_t at = page;
-    footprint_add((int64_t)((pages - held) * PAGE_BYTES));
+    if (pages >= window.pages) return NULL;
     if (pages > span_at(page)->pages && !span_extend(page, pages)) at = held >= MOVE_LEAST_PAGES ? move(page, pages) : 0;
-    if (at == 0) {
-        footprint_add(-(int64_t)((pages - held) * PAGE_BYTES));
-        return NULL;
-    }
+    if (at == 0) return NULL;
+    footprint_add((int64_t)((pages - held) * PAGE_BYTES));
     large_at(at)->pages = (uint32_t)pages;
     return page_address(at);
 }

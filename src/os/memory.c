@@ -8,6 +8,9 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 struct os_counters os_counters;
 
@@ -166,14 +169,42 @@ void os_split_huge(void *address, size_t bytes) {
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
+#define MOVE_FLAGS (MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)
+
+static _Atomic enum { MOVE_UNKNOWN, MOVE_WORKS, MOVE_FAILS } move_works;
+
+/* Whether the two pages were moved as they should be. An emulator may believe that FROM is mapped no longer: so the kernel
+ * is asked to write there before it is read. */
+static bool was_moved(volatile unsigned char *from, const volatile unsigned char *to, size_t page) {
+    return syscall(SYS_clock_getres, CLOCK_MONOTONIC, from) == 0 && from[page] == 0 && to[page] == 1;
+}
+
+/* Old kernels refuse; emulators say yes and do something else. Found out once, on pages of our own. */
+static bool move_is_known_to_work(void) {
+    int known = atomic_load_explicit(&move_works, memory_order_relaxed); /* the probe may run twice */
+    if (known != MOVE_UNKNOWN) return known == MOVE_WORKS;
+    int saved = errno;
+    size_t page = os_page_bytes();
+    unsigned char *from = os_map(2 * page, page), *to = from == NULL ? NULL : os_map(2 * page, page);
+    if (to != NULL) {
+        from[page] = 1;
+        bool done = mremap(from, 2 * page, 2 * page, MOVE_FLAGS, to) == to;
+        known = os_counted(OS_CALL_MREMAP, done, saved) && was_moved(from, to, page) ? MOVE_WORKS : MOVE_FAILS;
+        os_unmap(to, 2 * page);
+    }
+    if (from != NULL) os_unmap(from, 2 * page);
+    errno = saved;
+    atomic_store_explicit(&move_works, known, memory_order_relaxed); /* still unknown where there was no memory */
+    return known == MOVE_WORKS;
+}
+
 /* The kernel refuses for want of support before it touches anything; for want of memory perhaps only after it has
  * unmapped the destination. Then the place is mapped anew, unless something lies there: perhaps the old mapping still,
  * perhaps another thread's. It cannot be told, so the place is given up, and nothing is moved ever after. */
 enum os_moved os_move(void *from, void *to, size_t bytes) {
-    static _Atomic bool unsupported;
-    if (atomic_load_explicit(&unsupported, memory_order_relaxed)) return OS_NOT_MOVED; /* asking twice is harmless */
+    if (!move_is_known_to_work()) return OS_NOT_MOVED;
     int saved = errno;
-    void *got = mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
+    void *got = mremap(from, bytes, bytes, MOVE_FLAGS, to);
     bool done = got == to, out_of_memory = errno == ENOMEM || errno == EAGAIN || errno == EFAULT;
     if (os_counted(OS_CALL_MREMAP, done, saved)) return OS_MOVED;
     if (out_of_memory) {
@@ -181,7 +212,7 @@ enum os_moved os_move(void *from, void *to, size_t bytes) {
         if (os_counted(OS_CALL_MMAP, got == to, saved)) return OS_MOVE_RENEWED;
         if (got != MAP_FAILED) os_unmap(got, bytes);
     }
-    atomic_store_explicit(&unsupported, true, memory_order_relaxed);
+    atomic_store_explicit(&move_works, MOVE_FAILS, memory_order_relaxed);
     return out_of_memory ? OS_MOVE_LOST : OS_NOT_MOVED;
 }
 

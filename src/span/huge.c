@@ -14,7 +14,7 @@
 
 enum {
     STRETCH_CHUNKS = 32, /* 64 MiB */
-    LONE_CHUNKS = 128,   /* that are treated one by one */
+    LONE_CHUNKS = 64,    /* that are treated one by one */
 };
 
 static _Atomic uint32_t lone_chunks; /* of the zone of huge pages, without them; written under the span lock */

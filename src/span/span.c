@@ -231,7 +231,7 @@ void span_trim(uint32_t first, size_t pages) {
 
 enum {
     COPY_PIECE_BYTES = 2 << 20,
-    MOST_EDGES = 512,         /* mappings that moves may leave */
+    MOST_EDGES = 256,         /* mappings that moves may leave */
     RESERVE_KEPT_PAGES = 256, /* 16 MiB */
 };
 

@@ -15,7 +15,7 @@
 #include "faults/fail_calls.h"
 #include "spans.h"
 
-enum { STRETCH_CHUNKS = 32, LONE_CHUNKS = 128 };
+enum { STRETCH_CHUNKS = 32, LONE_CHUNKS = 64 };
 
 static void purge_all(void) {
     span_give(take_keyed(1, false, 1).first); /* so that there is some memory */
