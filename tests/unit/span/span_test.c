@@ -182,12 +182,20 @@ TEST(without_memory_it_stays_as_long_as_it_was) { IN_CHILD(extend_without_memory
 
 /* ---- moving ----------------------------------------------------------------------------------------- */
 
+/* Old kernels and emulators move nothing by page tables. */
+static bool can_move(void) {
+    char *from = os_map(PAGE_BYTES, PAGE_BYTES), *to = os_map(PAGE_BYTES, PAGE_BYTES);
+    CHECK(from != NULL && to != NULL);
+    return os_move(from, to, PAGE_BYTES) == OS_MOVED;
+}
+
 /* Some span of PAGES pages moves to twice as many: the contents go along, the old pages are free and zero. */
 static struct mine check_move(uint32_t pages, bool by_tables) {
     struct mine mine = take_keyed(pages, true, 4711), old = mine;
     struct span_counts before = counts_now();
     CHECK((mine.first = span_move(old.first, pages, mine.pages = 2 * pages)) != 0);
     CHECK(mine.first + mine.pages <= old.first || old.first + old.pages <= mine.first);
+    if (by_tables && !can_move()) by_tables = false;
     struct span_counts after = counts_now();
     CHECK_EQ(after.moves - before.moves, by_tables);
     CHECK_EQ(after.copies - before.copies, !by_tables);
@@ -214,7 +222,7 @@ static void move_by_tables(void) {
     struct mine again = moved; /* in pieces, since it is not of one mapping any more */
     uint64_t moves = counts_now().moves;
     CHECK((again.first = span_move(moved.first, moved.pages, again.pages = moved.pages + 1)) != 0);
-    CHECK_EQ(counts_now().moves, moves + 1);
+    CHECK_EQ(counts_now().moves, moves + can_move());
     check_pages(&again, moved.pages);
     span_give(again.first);
     check_books();
