@@ -37,7 +37,7 @@ void buffer_give_all(struct heap *heap) {
     remote_give(blocks, count);
 }
 
-void buffer_keep(struct heap *heap, void *block, uint32_t block_bytes) {
+bool buffer_keep(struct heap *heap, void *block, uint32_t block_bytes) {
     bool locked = enter(heap);
     /* relaxed: the owner's own, or under the lock. */
     uint32_t count = atomic_load_explicit(&heap->remote_count, memory_order_relaxed);
@@ -46,8 +46,10 @@ void buffer_keep(struct heap *heap, void *block, uint32_t block_bytes) {
     atomic_store_explicit(&heap->remote_bytes, bytes, memory_order_relaxed);
     /* release: the child of a fork in another thread finds the blocks that the count promises. */
     atomic_store_explicit(&heap->remote_count, ++count, memory_order_release);
-    if (HAK_UNLIKELY(count == REMOTE_BLOCKS || bytes >= REMOTE_BYTES)) buffer_give_all(heap);
+    bool full = count == REMOTE_BLOCKS || bytes >= REMOTE_BYTES;
+    if (HAK_UNLIKELY(full)) buffer_give_all(heap);
     leave(heap, locked);
+    return full;
 }
 
 void buffer_want(struct heap *heap) {

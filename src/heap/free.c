@@ -22,7 +22,8 @@ static void push_own(struct heap *heap, void *block, unsigned class) {
     os_lock_drop(&heap->lock);
 }
 
-static void free_small(void *block, uint32_t word) {
+/* False: nothing happened but that the block was put aside. */
+static bool free_small(void *block, uint32_t word) {
     unsigned class = word & WORD_CLASS_MASK;
     struct heap *heap = thread_heap();
     if (heap == NULL) {
@@ -30,11 +31,12 @@ static void free_small(void *block, uint32_t word) {
         remote_give(&block, 1);
         remote_settle();
     } else if ((word ^ class) != heap_word(heap, 0)) {
-        buffer_keep(heap, block, slab_classes[class].block_bytes);
+        if (HAK_LIKELY(!buffer_keep(heap, block, slab_classes[class].block_bytes))) return false;
         remote_settle();
     } else {
         push_own(heap, block, class);
     }
+    return true;
 }
 
 /* A thread that only ever frees gets a heap for its remote buffer, but not for its first few blocks: libc frees a
@@ -74,9 +76,9 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
         free_quietly(block, page, word);
         return;
     }
-    bool heavy = false;
+    bool heavy = false, tick = true;
     if (word != WORD_LARGE) {
-        free_small(block, word);
+        tick = free_small(block, word);
     } else if (HAK_LIKELY(large_claim(page))) {
         heavy = large_usable_bytes(page) >= PURGER_HEAVY_BYTES;
         large_free(page);
@@ -84,7 +86,7 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
         heap_foreign(block); /* another thread freed it at the same time */
     }
     slow_leave();
-    purger_tick(caller, heavy);
+    if (tick) purger_tick(caller, heavy);
 }
 
 bool heap_owns(const void *block) {

@@ -172,8 +172,9 @@ void remote_settle(void);
 
 /* ---- buffer.c: blocks of other heaps, kept until there are enough to give back together ------------- */
 
-/* Keeps a block of another heap. Owner only; no lock held. */
-void buffer_keep(struct heap *heap, void *block, uint32_t block_bytes);
+/* Keeps a block of another heap. True when the buffer was full, and all was given back: call remote_settle. Owner only;
+ * no lock held. */
+bool buffer_keep(struct heap *heap, void *block, uint32_t block_bytes);
 
 /* Gives back what a heap has that nobody uses any more. Whoever holds the heap's lock, or is alone. */
 void buffer_give_all(struct heap *heap);
