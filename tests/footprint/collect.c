@@ -39,7 +39,8 @@ static void check_drop(size_t start, struct table *table, bool by_trim) {
         CHECK(returned <= 1);
     } else if (is_alone()) { /* nobody else returned a part of it */
         CHECK(returned + MIB(4) >= drop);
-        CHECK(returned <= drop + drop / 2 + MIB(16));
+        /* Spans count whole, holes that were given back before included: up to some tens of MiB in the second call. */
+        CHECK(returned <= drop + drop / 2 + MIB(96));
     }
 }
 
