@@ -68,9 +68,9 @@ HAK_API void *hak_pvalloc(size_t size);
 HAK_API size_t hak_usable_size(const void *block);
 
 /* Gives back to the kernel, at once, everything that can be given back: the memory of free blocks of all threads, but
- * for what other threads keep in their caches. Never needed: memory comes back by itself after a while. Returns how
- * many bytes were given back, those included that were not resident any more; takes milliseconds when there is much. hak_malloc_trim is the same under glibc's conditions: 1 if
- * anything was given back, 0 if not; PAD is ignored. */
+ * for what other threads keep in their caches. Never needed: memory comes back by itself after a while. Returns how many
+ * bytes were given back, those included that were not resident any more; takes milliseconds when there is much.
+ * hak_malloc_trim is the same under glibc's conditions: 1 if anything was given back, 0 if not; PAD is ignored. */
 HAK_API size_t hak_collect(void);
 HAK_API int hak_malloc_trim(size_t pad);
 

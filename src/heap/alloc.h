@@ -46,8 +46,7 @@ bool heap_owns(const void *block);
  * is as it was. */
 void *heap_resize(void *block, size_t bytes);
 
-/* Gives back to the kernel whatever can be given back, of all threads: at once, and without waiting for anyone. Returns
- * how many bytes. */
+/* Gives back to the kernel whatever can be given back, of all threads, at once. Returns how many bytes. */
 uint64_t heap_collect(void);
 
 /* Around fork: everything is locked from prepare to one of the others. */
