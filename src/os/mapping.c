@@ -18,16 +18,17 @@ static const char *name_in(const char *line) {
     return line;
 }
 
-/* True when the line's range holds ADDRESS. */
-static bool read_line(const char *line, uintptr_t address, struct os_mapping *mapping) {
+/* Fills *MAPPING, which held the line before. A nameless range right behind a file's is what that file asks for beyond
+ * its contents (.bss): it keeps the name. */
+static void read_line(const char *line, struct os_mapping *mapping) {
     char *after;
+    uintptr_t end_before = mapping->end;
     mapping->start = strtoull(line, &after, 16);
     mapping->end = strtoull(after + 1, NULL, 16);
-    if (address < mapping->start || address >= mapping->end) return false;
     const char *name = name_in(line);
+    if (name[0] == '\0' && mapping->name[0] == '/' && mapping->start == end_before) return;
     size_t length = strlen(name), most = sizeof mapping->name - 1;
     strcpy(mapping->name, length > most ? name + length - most : name);
-    return true;
 }
 
 /* Reads lines from FD until one holds ADDRESS. The end of a line that is too long is passed over. */
@@ -41,7 +42,8 @@ static bool read_lines(int fd, uintptr_t address, struct os_mapping *mapping) {
                 continue;
             }
             line[length] = '\0';
-            if (read_line(line, address, mapping)) return true;
+            read_line(line, mapping);
+            if (address >= mapping->start && address < mapping->end) return true;
             length = 0;
         }
     }
@@ -49,6 +51,7 @@ static bool read_lines(int fd, uintptr_t address, struct os_mapping *mapping) {
 }
 
 bool os_find_mapping(const void *address, struct os_mapping *mapping) {
+    *mapping = (struct os_mapping){0};
     int saved = errno, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     bool found = fd >= 0 && read_lines(fd, (uintptr_t)address, mapping);
     if (fd >= 0) close(fd);

@@ -209,7 +209,7 @@ void os_usage_read(struct os_usage *usage);
 /* A range of addresses as the kernel has it. */
 struct os_mapping {
     uintptr_t start, end;
-    char name[128]; /* a file's path, "[heap]", "[stack]" and the like, cut at the front; empty: anonymous */
+    char name[128]; /* a file's path, "[heap]", "[stack]" and the like, cut at the front; "" for anonymous ones */
 };
 
 /* Fills *MAPPING with the one that ADDRESS lies in; false when it lies in none, or the kernel does not say. */
