@@ -106,7 +106,7 @@ bool os_is_libc(const void *address) {
 /* ---- a library stays where it is ----------------------------------------------------------------------- */
 
 /* Weak: a static program has no dynamic loader to ask, and should not be made to link one. */
-#pragma weak dlopen
+#pragma weak dlsym
 
 /* Whether OBJECT is linked to stay loaded (-z nodelete), as libhakmem.so is. */
 static bool is_kept(const struct dl_phdr_info *object) {
@@ -129,9 +129,11 @@ static int look_for_own(struct dl_phdr_info *object, size_t size, void *name) {
 
 void os_stay_loaded(void) {
     const char *name = NULL;
-    if (dlopen == NULL) return;
     dl_iterate_phdr(look_for_own, &name);
-    if (name != NULL) dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    if (name == NULL || dlsym == NULL) return;
+    /* Not by its name, at which linkers warn of static programs. */
+    void *(*open_library)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_DEFAULT, "dlopen");
+    if (open_library != NULL) open_library(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 /* ---- a barrier --------------------------------------------------------------------------------------- */

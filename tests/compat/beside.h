@@ -13,7 +13,7 @@
     __extension__({                                                                                          \
         union {                                                                                              \
             void *object;                                                                                    \
-            type *function;                                                                                  \
+            __typeof__(type) *function;                                                                      \
         } found = {dlsym(library, name)};                                                                    \
         CHECK(found.object != NULL);                                                                         \
         found.function;                                                                                      \

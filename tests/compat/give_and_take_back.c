@@ -49,7 +49,7 @@ TEST(large_blocks_grow) {
         char *block = malloc(first), *wall = malloc(first);
         CHECK(block != NULL && wall != NULL);
         block_fill(block, first, 7);
-        for (size_t bytes = first; bytes < first * 20; bytes += bytes / 3) {
+        for (size_t bytes = first + 1; bytes < first * 20; bytes += bytes / 3) {
             block = realloc(block, bytes);
             CHECK(block != NULL && block_holds(block, first, 7));
             block[bytes - 1] = 1;

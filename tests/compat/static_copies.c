@@ -59,7 +59,7 @@ static void use_all(uint64_t seed) {
 }
 
 static void *use_all_in_thread(void *seed) {
-    for (uint64_t round = 0; round < 20; round++) use_all((uintptr_t)seed * 100 + round);
+    for (uint64_t round = 0; round < 4; round++) use_all((uintptr_t)seed * 100 + round);
     return NULL;
 }
 
@@ -80,9 +80,9 @@ TEST(each_copy_serves_its_own_blocks) {
 TEST(many_threads_leave_memory_flat) {
     size_t before = 0;
     open_copies();
-    for (uintptr_t i = 0; i < 600; i++) {
+    for (uintptr_t i = 0; i < 120; i++) {
         pthread_t thread;
-        if (i == 60) before = resident_bytes();
+        if (i == 40) before = resident_bytes();
         CHECK_EQ(pthread_create(&thread, NULL, use_all_in_thread, (void *)(i % 5)), 0);
         pthread_join(thread, NULL);
     }
@@ -109,7 +109,7 @@ TEST(children_of_a_busy_process_have_all_copies) {
     atomic_store(&stop, false);
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, use_all_until_stopped, (void *)i), 0);
-    for (int i = 0; i < 20; i++) IN_CHILD(use_all_and_start_a_thread);
+    for (int i = 0; i < 8; i++) IN_CHILD(use_all_and_start_a_thread);
     atomic_store(&stop, true);
     for (size_t i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 }

@@ -8,12 +8,12 @@ from toolbox import Build, compile_c
 
 # Compiled with everything the compiler knows. Each line of the output is one pattern.
 PATTERNS = """
-#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 static volatile size_t opaque = 1000;
+static void *volatile kept;
 static int sum(const unsigned char *bytes, size_t count) {
     int total = 0;
     for (size_t i = 0; i < count; i++) total += bytes[i];
@@ -40,10 +40,8 @@ int main(void) {
     void *aligned = aligned_alloc(256, opaque / 250 * 256);
     failures += aligned == NULL || (uintptr_t)aligned % 256 != 0;
     free(aligned);
-    errno = 0;
-    void *huge = malloc(PTRDIFF_MAX - opaque);
-    failures += huge != NULL || errno != ENOMEM;
-    free(huge);
+    kept = malloc(PTRDIFF_MAX - opaque); /* kept: or a compiler assumes that it worked */
+    failures += kept != NULL; /* errno is not asked: clang believes that malloc leaves it alone */
     void *one = malloc(0), *other = malloc(0);
     failures += one == NULL || one == other;
     free(one);
@@ -76,10 +74,8 @@ static int pairs(int n) {
 }
 int main() {
     int total = pairs(1000);
-    bool refused = false;
-    try { delete[] new char[static_cast<std::size_t>(-1) / 4]; } catch (const std::bad_alloc &) { refused = true; }
     std::printf("%d\\n", total - 1000 * 999 / 2 - 50000);
-    return total != 1000 * 999 / 2 + 50000 || !refused;
+    return total != 1000 * 999 / 2 + 50000;
 }
 """
 

@@ -23,7 +23,7 @@ def read(name: str) -> dict[str, str | int]:
 
 
 @cache
-def tests_of(directory: Path) -> frozenset[str]:
+def ctest_names(directory: Path) -> frozenset[str]:
     """What CTest knows of in a build."""
     listed = json.loads(run_well("ctest", "--test-dir", directory, "--show-only=json-v1"))
     return frozenset(test["name"] for test in listed["tests"])
@@ -56,7 +56,7 @@ def test_a_defect_can_be_planted(build: Build, name: str) -> None:
     if test.startswith(SYSTEM):
         assert test.removeprefix(SYSTEM) in system_tests()
     elif defect.get("preset", "release") == "release":
-        assert test in tests_of(build.directory)
+        assert test in ctest_names(build.directory)
 
 
 # ---- the runner itself, on a checkout of its own -------------------------------------------------------

@@ -25,7 +25,7 @@ def test_the_plugins_ask_for_what_they_should(build: Build) -> None:
 
 @pytest.mark.parametrize(
     "program",
-    ["preload/early_start", "preload/libc_users", "preload/late_end", "compat/static_copies", "compat/ifunc"],
+    ["preload/early_start", "preload/libc_users", "preload/late_end", "compat/ifunc"],
 )
 def test_audited_and_preloaded(build: Build, program: str) -> None:
     """The auditor has a namespace and a libc of its own; the program must get hakmem all the same."""

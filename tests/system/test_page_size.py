@@ -17,7 +17,6 @@ PROGRAMS = [
     "preload/api/aligned_test",
     "preload/api/usable_size_test",
     "preload/api/errno_test",
-    "preload/api/fork_test",
     "preload/libc_users",
     "preload/early_start",
     "preload/late_end",
