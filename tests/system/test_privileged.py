@@ -2,11 +2,13 @@
 (docs/compat.md, item 4). The loader preloads nothing into it: hakmem is there when it was linked."""
 
 import os
-import subprocess
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from toolbox import Build, cannot_run, compile_c, environment, has_statistics, run, run_well
+from toolbox import Build, cannot_run, compile_c, environment, has_statistics, run
 
 PROGRAM = """
 #include <errno.h>
@@ -42,38 +44,41 @@ def program(build: Build, tmp_path: Path, request: pytest.FixtureRequest) -> Pat
     return compile_c(tmp_path / "privileged", PROGRAM, "-Wl,-u,malloc", str(archive), "-pthread", *flags)
 
 
-def with_proof(tmp_path: Path) -> tuple[dict[str, str], Path]:
-    proof = tmp_path / "proof"
-    proof.write_text("")
-    proof.chmod(0o666)
-    return environment(HAKMEM_PROOF=str(proof), **VARIABLES), proof
+@pytest.fixture
+def public_folder() -> Iterator[Path]:
+    """Where any user may look; pytest's own folders are private."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
 
 
-def test_without_more_rights_it_listens(program: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def proof(public_folder: Path) -> Path:
+    """A file that any user may write."""
+    file = public_folder / "proof"
+    file.write_text("")
+    file.chmod(0o666)
+    return file
+
+
+def test_without_more_rights_it_listens(program: Path, proof: Path) -> None:
     """What follows would otherwise prove nothing."""
-    variables, proof = with_proof(tmp_path)
-    result = run(program, env=variables)
+    result = run(program, env=environment(HAKMEM_PROOF=str(proof), **VARIABLES))
     assert (result.returncode, result.stdout) == (0, "secure 0\n")
     assert "HAKMEM_NO_SUCH_OPTION" in result.stderr
     assert has_statistics(result.stderr)
-    assert "served" in proof.read_text()
+    assert proof.read_text().endswith(" served\n")
 
 
-def test_with_more_rights_it_does_not(program: Path, tmp_path: Path) -> None:
+def test_with_more_rights_it_does_not(program: Path, public_folder: Path, proof: Path) -> None:
     if os.geteuid() != 0:
         cannot_run("only root may make such files")
-    variables, proof = with_proof(tmp_path)
-    os.chown(program, NOBODY, NOBODY)
-    program.chmod(0o4755)
-    folder = Path(run_well("mktemp", "-d").strip())
-    try:
-        folder.chmod(0o755)
-        run_well("cp", "--preserve=all", program, folder)
-        result = subprocess.run(
-            [folder / program.name], env=variables, capture_output=True, text=True, check=False
-        )
-    finally:
-        run_well("rm", "-r", folder)
+    setuid = public_folder / "setuid"
+    shutil.copy(program, setuid)
+    os.chown(setuid, NOBODY, NOBODY)
+    setuid.chmod(0o4755)
+    result = run(setuid, env=environment(HAKMEM_PROOF=str(proof), **VARIABLES))
     if "secure 0" in result.stdout:
         cannot_run("this file system gives no rights (nosuid)")
     assert (result.returncode, result.stdout, result.stderr) == (0, "secure 1\n", "")
