@@ -3,6 +3,7 @@
 
 install(FILES "${PROJECT_SOURCE_DIR}/include/hakmem/hakmem.h"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/hakmem")
+install(FILES "${PROJECT_SOURCE_DIR}/docs/man/hakmem.3" DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
 
 foreach(shape IN ITEMS static headers)
     set_target_properties(hakmem_${shape} PROPERTIES EXPORT_NAME ${shape})

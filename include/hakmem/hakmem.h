@@ -10,6 +10,9 @@
  * Failure: functions that return a block return NULL and set errno to ENOMEM (no memory, or a size
  * above PTRDIFF_MAX) or EINVAL (an alignment that is not a power of two). Success leaves errno as it
  * was; hak_free always does.
+ *
+ * The standard names, which a program calls without this header, also include cfree, mallinfo, mallinfo2, mallopt,
+ * malloc_info and malloc_stats. They differ from glibc's where its heap has no counterpart: see hakmem(3).
  */
 #ifndef HAKMEM_H
 #define HAKMEM_H
@@ -44,8 +47,13 @@ HAK_API void *hak_realloc(void *block, size_t size);
 HAK_API void *hak_reallocarray(void *block, size_t count, size_t size);
 
 /* Gives BLOCK back. NULL is ignored. A pointer that hakmem never returned ends the process with one
- * line that says what it looks like. */
+ * line that says what it looks like; the option foreign_free can change that. */
 HAK_API void hak_free(void *block);
+
+/* The same, as C23 has them, for a block from malloc, calloc or realloc, and for one from aligned_alloc. SIZE and ALIGNMENT
+ * are what was asked for; builds that check their books check them, others do not look. */
+HAK_API void hak_free_sized(void *block, size_t size);
+HAK_API void hak_free_aligned_sized(void *block, size_t alignment, size_t size);
 
 /* A block aligned to ALIGNMENT, a power of two; EINVAL otherwise. Any SIZE is accepted. */
 HAK_API void *hak_aligned_alloc(size_t alignment, size_t size);
@@ -66,6 +74,18 @@ HAK_API void *hak_pvalloc(size_t size);
 /* Bytes of BLOCK that may be used: at least what was asked for, and the same for the life of the
  * block. 0 for NULL. */
 HAK_API size_t hak_usable_size(const void *block);
+
+/* Bytes that may be used of a block that hak_malloc(SIZE) returns: whoever has a use for more than SIZE can ask for so
+ * many at once. 0 when there can be no such block. */
+HAK_API size_t hak_good_size(size_t size);
+
+/* Makes BLOCK at least SIZE bytes long without moving it. Returns its usable bytes, at least SIZE; 0 when that cannot be
+ * done: then BLOCK is as it was. A block whose usable size is SIZE or more always stays, and never shrinks. NULL gives 0.
+ * Keeps errno. Blocks above 64 KiB can grow, as far as what lies behind them is free. */
+HAK_API size_t hak_try_expand(void *block, size_t size);
+
+/* The largest power of two that divides the address POINTER, as C23 has it; 0 for NULL. Any pointer. */
+HAK_API size_t hak_memalignment(const void *pointer);
 
 /* Gives back to the kernel, at once, everything that can be given back: the memory of free blocks of all threads, but
  * for what other threads keep in their caches. Never needed: memory comes back by itself after a while. Returns how many

@@ -44,6 +44,10 @@ HAK_EXPORT int hak_posix_memalign(void **result, size_t alignment, size_t bytes)
     return 0;
 }
 
+HAK_EXPORT size_t hak_memalignment(const void *pointer) {
+    return (uintptr_t)pointer & -(uintptr_t)pointer;
+}
+
 HAK_EXPORT void *hak_valloc(size_t bytes) { return hak_aligned_alloc(os_page_bytes(), bytes); }
 
 HAK_EXPORT void *hak_pvalloc(size_t bytes) {
@@ -52,6 +56,7 @@ HAK_EXPORT void *hak_pvalloc(size_t bytes) {
     return hak_aligned_alloc(page, bytes > PTRDIFF_MAX ? bytes : round_up(max_size(bytes, 1), page));
 }
 
+HAK_LIBC_NAME(size_t, memalignment, (const void *pointer), hak_memalignment)
 HAK_LIBC_NAME(void *, valloc, (size_t bytes), hak_valloc)
 HAK_LIBC_NAME(void *, pvalloc, (size_t bytes), hak_pvalloc)
 HAK_LIBC_NAME(void *, aligned_alloc, (size_t alignment, size_t bytes), hak_aligned_alloc)

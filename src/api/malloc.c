@@ -1,4 +1,4 @@
-/* malloc.c - malloc, calloc, realloc, free and the size of a block, under their own names and libc's.
+/* malloc.c - malloc, calloc, realloc, the forms of free, and the size of a block, under their own names and libc's.
  *
  * The fast path of each stands in full in heap/front.h. Everything else is a tail call to a slow path, which
  * starts the allocator if nobody has. */
@@ -7,6 +7,7 @@
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
 #include "heap/alloc.h"
+#include "os/assert.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -73,23 +74,44 @@ HAK_EXPORT void *hak_reallocarray(void *block, size_t count, size_t bytes) {
     return hak_realloc(block, total);
 }
 
+/* What the program says of the block is believed only by builds that check it. */
+HAK_EXPORT void hak_free_sized(void *block, size_t bytes) {
+    HAK_ASSERT(block == NULL || bytes <= heap_usable_bytes(block));
+    (void)bytes;
+    if (HAK_LIKELY(front_push(block))) return;
+    free_slow(block, __builtin_return_address(0));
+}
+
+HAK_EXPORT void hak_free_aligned_sized(void *block, size_t alignment, size_t bytes) {
+    HAK_ASSERT(is_power_of_two(alignment) && (uintptr_t)block % alignment == 0);
+    HAK_ASSERT(block == NULL || bytes <= heap_usable_bytes(block));
+    (void)alignment, (void)bytes;
+    if (HAK_LIKELY(front_push(block))) return;
+    free_slow(block, __builtin_return_address(0));
+}
+
 HAK_EXPORT size_t hak_usable_size(const void *block) { return heap_usable_bytes(block); }
+
+HAK_EXPORT size_t hak_good_size(size_t bytes) { return heap_good_bytes(bytes); }
+
+HAK_EXPORT size_t hak_try_expand(void *block, size_t bytes) {
+    int saved = errno;
+    size_t usable = block == NULL ? 0 : heap_extend(block, bytes);
+    errno = saved;
+    return usable;
+}
 
 HAK_EXPORT size_t hak_collect(void) {
     start_once();
     return (size_t)heap_collect();
 }
 
-/* What glibc's would leave at the top of its heap is nothing that could be left here. */
-HAK_EXPORT int hak_malloc_trim(size_t pad) {
-    (void)pad;
-    return hak_collect() != 0;
-}
-
 HAK_LIBC_NAME(void *, malloc, (size_t bytes), hak_malloc)
 HAK_LIBC_NAME(void, free, (void *block), hak_free)
+HAK_LIBC_NAME(void, cfree, (void *block), hak_free)
+HAK_LIBC_NAME(void, free_sized, (void *block, size_t bytes), hak_free_sized)
+HAK_LIBC_NAME(void, free_aligned_sized, (void *block, size_t alignment, size_t bytes), hak_free_aligned_sized)
 HAK_LIBC_NAME(void *, calloc, (size_t count, size_t bytes), hak_calloc)
 HAK_LIBC_NAME(void *, realloc, (void *block, size_t bytes), hak_realloc)
 HAK_LIBC_NAME(void *, reallocarray, (void *block, size_t count, size_t bytes), hak_reallocarray)
 HAK_LIBC_NAME(size_t, malloc_usable_size, (void *block), hak_usable_size)
-HAK_LIBC_NAME(int, malloc_trim, (size_t pad), hak_malloc_trim)

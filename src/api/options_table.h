@@ -45,7 +45,8 @@
 
 #define OPTION_FOREIGN_FREE(X)                                                                              \
     X(FOREIGN_FREE_ABORT, "abort", "ends the process with a line that says what the pointer looks like")    \
-    X(FOREIGN_FREE_COUNT, "count", "counts and otherwise ignores it")
+    X(FOREIGN_FREE_COUNT, "count", "counts and otherwise ignores it")                                        \
+    X(FOREIGN_FREE_LIBC, "libc", "counts and hands it to the malloc behind hakmem, usually libc's")
 
 #define OPTION_TABLE(BOOL, NUMBER, CHOICE)                                                                  \
     CHOICE(profile, OPTION_PROFILES, PROFILE_BALANCED, "as its settings",                                   \
@@ -75,8 +76,8 @@
            "address space for the books: 2.1 GiB per TiB; no memory until used",                           \
            "Address space served on the fast path; `auto` fits it to the limits of the process.")           \
     CHOICE(foreign_free, OPTION_FOREIGN_FREE, FOREIGN_FREE_ABORT,                                           \
-           "`count`: a wild pointer goes unnoticed",                                                        \
-           "What free does with a pointer that hakmem never returned.")
+           "`count`: a wild pointer goes unnoticed; `libc`: it is followed",                                \
+           "What free and realloc do with a pointer that hakmem never returned.")
 
 /* HAKMEM_ variables that are no options of the library: the list, and what ./hakmem reads. They are
  * known, so they are not reported. Without the prefix, in lower case like the option names. */

@@ -11,6 +11,7 @@
 #include "os/os.h"
 #include "region/window.h"
 #include "span/span.h"
+#include "watch/foreign.h"
 #include "watch/served.h"
 #include "watch/stats.h"
 
@@ -25,16 +26,14 @@ _Atomic uint32_t start_done;
 static struct os_lock start_lock;
 static struct hak_options options;
 
-static void report_foreign(const void *block) {
-    static _Atomic uint64_t seen;
-    uint64_t earlier = atomic_fetch_add_explicit(&seen, 1, memory_order_relaxed); /* a statistic */
-    if (options.foreign_free == FOREIGN_FREE_ABORT) os_panic("%p is not the start of a block of hakmem", block);
-    if (earlier == 0)
-        os_message("%p is not the start of a block of hakmem; ignored, and so are all that follow", block);
-}
-
 static void configure(void) {
+    static const enum foreign_policy foreign_policies[] = {
+        [FOREIGN_FREE_ABORT] = FOREIGN_ABORT,
+        [FOREIGN_FREE_COUNT] = FOREIGN_COUNT,
+        [FOREIGN_FREE_LIBC] = FOREIGN_LIBC,
+    };
     options_read_process(&options);
+    foreign_configure(foreign_policies[options.foreign_free]);
     window_start((size_t)options.window);
     span_configure(&(struct span_settings){
         .decay_half_life_ms = options.decay,
@@ -48,7 +47,7 @@ static void configure(void) {
         .populate = options.populate,
         .decay = options.decay,
         .purge_thread = options.purge_thread,
-        .foreign = report_foreign,
+        .foreign = foreign_handle,
     });
 }
 

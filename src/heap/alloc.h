@@ -7,8 +7,10 @@
 
 #include "heap/front.h"
 
-/* What is done with a pointer that hakmem never returned. Handed down at start; may not return. */
-typedef void heap_foreign_handler(const void *block);
+/* What is done with a pointer that hakmem never returned. Handed down at start; may not return. Of a pointer that is to be
+ * sized it returns how many bytes may be used, 0 where nobody knows. */
+enum heap_foreign_use { HEAP_FOREIGN_FREE, HEAP_FOREIGN_SIZE };
+typedef size_t heap_foreign_handler(void *block, enum heap_foreign_use use);
 
 struct heap_options {
     size_t thread_cache_bytes;
@@ -36,7 +38,7 @@ void *heap_alloc_zero(size_t bytes);
  * purger.h. */
 void heap_free(void *block, const void *caller);
 
-/* Usable bytes; 0 for NULL. A pointer that is not a block goes to the foreign handler and counts 0. */
+/* Usable bytes; 0 for NULL. Of a pointer that is not a block, what the foreign handler says. */
 size_t heap_usable_bytes(const void *block);
 
 /* Whether a block of hakmem starts at BLOCK, as far as its page tells. */
@@ -45,6 +47,13 @@ bool heap_owns(const void *block);
 /* Resizes BLOCK where it lies, or moves it without a copy. Returns where it is now; NULL when it must be copied, and
  * is as it was. */
 void *heap_resize(void *block, size_t bytes);
+
+/* Makes BLOCK at least BYTES bytes long where it lies. Returns its usable bytes; 0 when that cannot be, and it is as it
+ * was. */
+size_t heap_extend(void *block, size_t bytes);
+
+/* Usable bytes of a block that heap_alloc makes for BYTES bytes; 0 when there can be none. */
+size_t heap_good_bytes(size_t bytes);
 
 /* Gives back to the kernel whatever can be given back, of all threads, at once. Returns how many bytes. */
 uint64_t heap_collect(void);

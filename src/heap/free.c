@@ -43,7 +43,7 @@ static bool free_small(void *block, uint32_t word) {
  * dead thread's memory in threads whose destructors have run, and a heap begun then would never end. */
 static void ensure_heap_for_free(void) {
     enum { FREES_WITHOUT_HEAP = 8 };
-    if (HAK_LIKELY(thread_state.front != &front_none)) return;
+    if (HAK_LIKELY(thread_state.front_distance != 0)) return;
     if (thread_state.heapless_frees++ >= FREES_WITHOUT_HEAP) thread_ensure_heap();
 }
 
@@ -53,7 +53,7 @@ static void free_quietly(void *block, size_t page, uint32_t word) {
     else if (large_claim(page))
         large_free_later(page);
     else
-        heap_foreign(block);
+        heap_foreign(block, HEAP_FOREIGN_FREE);
 }
 
 /* The word of the page that BLOCK starts in; WORD_NONE unless a block of the window may start there. */
@@ -68,7 +68,7 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
     size_t page = page_index(block);
     uint32_t word = word_of(block, page);
     if (HAK_UNLIKELY(word == WORD_NONE)) {
-        if (!outside_unmap(block)) heap_foreign(block);
+        if (!outside_unmap(block)) heap_foreign(block, HEAP_FOREIGN_FREE);
         return;
     }
     ensure_heap_for_free();
@@ -83,7 +83,7 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
         heavy = large_usable_bytes(page) >= PURGER_HEAVY_BYTES;
         large_free(page);
     } else {
-        heap_foreign(block); /* another thread freed it at the same time */
+        heap_foreign(block, HEAP_FOREIGN_FREE); /* another thread freed it at the same time */
     }
     slow_leave();
     if (tick) purger_tick(caller, heavy);
@@ -100,8 +100,7 @@ size_t heap_usable_bytes(const void *block) {
     if (word == WORD_LARGE) return large_usable_bytes(page);
     if (word != WORD_NONE) return slab_classes[word & WORD_CLASS_MASK].block_bytes;
     size_t bytes = outside_bytes(block);
-    if (bytes == 0) heap_foreign(block);
-    return bytes;
+    return bytes != 0 ? bytes : heap_foreign((void *)(uintptr_t)block, HEAP_FOREIGN_SIZE);
 }
 
 void *heap_resize(void *block, size_t bytes) {
@@ -118,4 +117,18 @@ void *heap_resize(void *block, size_t bytes) {
     /* Less than half of it in use: a smaller block is worth the copy. */
     size_t usable = heap_usable_bytes(block);
     return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES) ? block : NULL;
+}
+
+size_t heap_extend(void *block, size_t bytes) {
+    size_t page = page_index(block), usable = heap_usable_bytes(block);
+    if (bytes <= usable) return usable;
+    if (word_of(block, page) != WORD_LARGE || !slow_enter()) return 0;
+    bool extended = large_extend(page, bytes);
+    slow_leave();
+    return extended ? large_usable_bytes(page) : 0;
+}
+
+size_t heap_good_bytes(size_t bytes) {
+    if (bytes > PTRDIFF_MAX) return 0;
+    return bytes <= SMALL_MAX_BYTES ? slab_classes[size_class_of(bytes)].block_bytes : large_good_bytes(bytes);
 }

@@ -21,9 +21,13 @@ struct front {
     _Atomic(void **) hi[SIZE_CLASSES];
 };
 
-/* What a thread knows of the allocator: 16 bytes of static TLS. */
+/* The front of a thread that has no heap yet: without bounds nothing is ever stored in it. */
+extern HAK_HIDDEN const struct front front_none;
+
+/* What a thread knows of the allocator: 16 bytes of static TLS. All zero before libc has set the first thread's
+ * variables up, as when an IFUNC resolver allocates; so that means front_none, and the front is a distance from it. */
 struct thread_state {
-    struct front *front;
+    uintptr_t front_distance;
     bool busy;        /* inside a slow path: a signal handler that allocates now must not enter another */
     bool fork_inside; /* a signal handler forks while this thread is inside a slow path */
     uint32_t heapless_frees;
@@ -31,9 +35,13 @@ struct thread_state {
 
 extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((tls_model("initial-exec")));
 
+HAK_INLINE struct front *thread_front(void) {
+    return (struct front *)((uintptr_t)&front_none + thread_state.front_distance);
+}
+
 /* The word of a page: the low half of its heap's address, whose low 7 bits are 0, and the class. */
-#define WORD_NONE 0u          /* no block starts here */
-#define WORD_LARGE 127u       /* a large block starts here: no class reaches 127 */
+#define WORD_NONE 0u    /* no block starts here */
+#define WORD_LARGE 127u /* a large block starts here: no class reaches 127 */
 #define WORD_CLASS_MASK 127u
 _Static_assert(SIZE_CLASSES <= WORD_LARGE, "classes fit below the mark of large blocks");
 
@@ -53,7 +61,7 @@ HAK_INLINE void **front_bound(void ***slot, size_t bounds) {
 /* True when *BLOCK now serves a request of N bytes. False: take the slow path. */
 HAK_INLINE bool front_pop(size_t n, void **block) {
     if (HAK_UNLIKELY(n > SMALL_MAX_BYTES)) return false;
-    void ***slot = &thread_state.front->top[size_class_of(n)];
+    void ***slot = &thread_front()->top[size_class_of(n)];
     void **top = *slot;
     if (HAK_UNLIKELY(top <= front_bound(slot, offsetof(struct front, lo)))) return false;
     *slot = top - 1;
@@ -65,7 +73,7 @@ HAK_INLINE bool front_pop(size_t n, void **block) {
 HAK_INLINE bool front_push(void *block) {
     size_t page = page_index(block);
     if (HAK_UNLIKELY(!page_is_inside(page))) return false;
-    struct front *front = thread_state.front;
+    struct front *front = thread_front();
     uint32_t class = page_word(page) ^ (uint32_t)(uintptr_t)front;
     if (HAK_UNLIKELY(class >= SIZE_CLASSES)) return false;
     void ***slot = &front->top[class];

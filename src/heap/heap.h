@@ -11,7 +11,7 @@
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
-#include "heap/front.h"
+#include "heap/alloc.h"
 #include "os/os.h"
 #include "slab/slab.h"
 
@@ -38,7 +38,7 @@ enum heap_state { HEAP_DEAD, HEAP_LIVE };
 enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 
 struct heap {
-    struct front front; /* first: thread_state.front points here */
+    struct front front; /* first: thread_front() leads here */
 
     struct os_lock lock;
     _Atomic uint32_t slab_total; /* of all bins; written under the lock */
@@ -186,8 +186,8 @@ void buffer_take(struct heap *heap, bool barrier_passed);
 
 /* ---- thread.c ----------------------------------------------------------------------------------- */
 
-/* Tells what was set at start what to do with a pointer that is none of ours. */
-void heap_foreign(const void *block);
+/* Does with a pointer that is none of ours what was set at start. */
+size_t heap_foreign(void *block, enum heap_foreign_use use);
 
 /* Slabs of heaps whose threads did not survive a fork go to the commons. No lock held. */
 void thread_reap_forsaken(void);

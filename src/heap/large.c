@@ -15,6 +15,7 @@ enum { TRIM_SHARE = 8 };
 struct large {
     struct span span;
     uint32_t pages; /* of the block; those of the span beyond are its reserve */
+    bool moved;     /* it had to move before in order to grow: it will grow on */
 };
 
 static struct large *large_at(size_t page) { return page_span(page); }
@@ -41,7 +42,8 @@ static void free_delayed(void) {
     /* acquire: pairs with the release above; the list is taken as a whole. */
     uint32_t first = atomic_exchange_explicit(&later, 0, memory_order_acquire);
     while (first != 0) {
-        uint32_t next = (uint32_t)atomic_exchange_explicit(&slab_remote_at(first)->inline_bits, 0, memory_order_relaxed);
+        uint32_t next =
+            (uint32_t)atomic_exchange_explicit(&slab_remote_at(first)->inline_bits, 0, memory_order_relaxed);
         int64_t bytes = (int64_t)large_usable_bytes(first);
         span_give(first);
         footprint_add(-bytes); /* whoever sees it finds the pages */
@@ -64,6 +66,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     if (fits) first = span_take(pages, align_pages, fills(pages, bytes));
     if (first != 0) {
         large_at(first)->pages = (uint32_t)pages;
+        large_at(first)->moved = false;
         footprint_add((int64_t)(pages * PAGE_BYTES));
         *zero = span_at(first)->zero;
         page_word_set(first, WORD_LARGE);
@@ -75,6 +78,8 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     return block;
 }
 
+size_t large_good_bytes(size_t bytes) { return pages_for(bytes) * PAGE_BYTES; }
+
 void large_free(size_t page) {
     free_delayed();
     int64_t bytes = (int64_t)large_usable_bytes(page);
@@ -84,13 +89,15 @@ void large_free(size_t page) {
 
 size_t large_usable_bytes(size_t page) { return large_at(page)->pages * PAGE_BYTES; }
 
-/* From so many pages on the contents are moved by span_move, to a place with a reserve of RESERVE_FACTOR times the
- * block, but not endless: the next growths stay in place, and each mapping stays in few pieces. */
+/* From so many pages on the contents are moved by span_move, to a place with a reserve: the first time as long as the
+ * block, later RESERVE_FACTOR times that, but not endless. So the next growths stay in place, and each mapping stays in few
+ * pieces. */
 enum { MOVE_LEAST_PAGES = 8, RESERVE_FACTOR = 7, RESERVE_MOST_PAGES = 4096 };
 
 /* Without a reserve where there is no room for one. */
 static uint32_t move(uint32_t page, size_t pages) {
-    size_t held = large_at(page)->pages, reserve = min_size(RESERVE_FACTOR * pages, RESERVE_MOST_PAGES);
+    size_t held = large_at(page)->pages;
+    size_t reserve = min_size(large_at(page)->moved ? RESERVE_FACTOR * pages : pages, RESERVE_MOST_PAGES);
     page_word_set(page, WORD_NONE); /* soon someone else's */
     uint32_t to = span_move(page, held, pages + reserve);
     if (to == 0) to = span_move(page, held, pages);
@@ -98,26 +105,40 @@ static uint32_t move(uint32_t page, size_t pages) {
     return to;
 }
 
+/* The block at AT now has PAGES pages. */
+static void set_pages(uint32_t at, size_t pages) {
+    footprint_add(((int64_t)pages - (int64_t)large_at(at)->pages) * (int64_t)PAGE_BYTES);
+    large_at(at)->pages = (uint32_t)pages;
+}
+
+static bool lengthen(uint32_t page, size_t pages) {
+    if (pages >= window.pages || (pages > span_at(page)->pages && !span_extend(page, pages))) return false;
+    set_pages(page, pages);
+    return true;
+}
+
 /* Lengthens the block where it lies, or moves it; NULL when it must be copied. */
 static void *grow(uint32_t page, size_t pages) {
+    if (lengthen(page, pages)) return page_address(page);
     size_t held = large_at(page)->pages;
-    uint32_t at = page;
-    if (pages >= window.pages) return NULL;
-    if (pages > span_at(page)->pages && !span_extend(page, pages)) at = held >= MOVE_LEAST_PAGES ? move(page, pages) : 0;
-    if (at == 0) return NULL;
-    footprint_add((int64_t)((pages - held) * PAGE_BYTES));
-    large_at(at)->pages = (uint32_t)pages;
-    return page_address(at);
+    uint32_t to = pages < window.pages && held >= MOVE_LEAST_PAGES ? move(page, pages) : 0;
+    if (to == 0) return NULL;
+    *large_at(to) = (struct large){.span = *span_at(to), .pages = (uint32_t)held, .moved = true};
+    set_pages(to, pages);
+    return page_address(to);
 }
 
 static void *shrink(uint32_t page, size_t pages) {
     size_t held = large_at(page)->pages;
     if (held - pages > held / TRIM_SHARE) {
         span_trim(page, pages);
-        large_at(page)->pages = (uint32_t)pages;
-        footprint_add(-(int64_t)((held - pages) * PAGE_BYTES));
+        set_pages(page, pages);
     }
     return page_address(page);
+}
+
+bool large_extend(size_t page, size_t bytes) {
+    return bytes <= PTRDIFF_MAX && lengthen((uint32_t)page, pages_for(bytes));
 }
 
 void *large_resize(size_t page, size_t bytes) {

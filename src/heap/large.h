@@ -24,4 +24,10 @@ size_t large_usable_bytes(size_t page);
  * is as it was. */
 void *large_resize(size_t page, size_t bytes);
 
+/* Lengthens it to BYTES bytes, more than it has, where it lies; false when it cannot be, and is as it was. */
+bool large_extend(size_t page, size_t bytes);
+
+/* Usable bytes of a block that large_alloc makes for BYTES bytes, at most PTRDIFF_MAX. */
+size_t large_good_bytes(size_t bytes);
+
 #endif

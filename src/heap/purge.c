@@ -1,4 +1,4 @@
-/* purge.c - what one step of giving back does. Everything here runs under the purging lock.
+/* purge.c - what one step of giving back does. A step runs under the purging lock.
  *
  * Free spans decay at every step. Every VISIT_MS the heaps are visited: of a heap whose owner took no slow path since
  * the last visit, the blocks that wait in its buffer are given back and its inbox is drained, as the owner would do. Then

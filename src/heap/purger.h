@@ -32,8 +32,8 @@ void purger_look(struct heap *heap, const void *caller);
 /* A block of so many bytes is worth a look by itself: perhaps nothing follows. */
 #define PURGER_HEAVY_BYTES HAK_MIB(1)
 
-/* After each slow path, outside it. HEAVY: look now. CALLER: the code that called free, NULL where libc does not call. libc frees what a
- * dead thread left behind while it holds the lock that starting a thread needs. */
+/* After each slow path, outside it. HEAVY: look now. CALLER: the code that called free, NULL where libc does not call:
+ * libc frees what a dead thread left behind while it holds the lock that starting a thread needs. */
 HAK_INLINE void purger_tick(const void *caller, bool heavy) {
     struct heap *heap = thread_heap();
     if (HAK_UNLIKELY(heap == NULL && heavy && (caller == NULL || !os_is_libc(caller)))) {

@@ -14,20 +14,25 @@
 /* Fronts of threads without a heap: every operation takes the slow path, which tells them apart. */
 const struct front front_none, front_gone;
 
-/* Constant all the same: without bounds nothing is ever stored in them. */
-#define FRONT_WITHOUT_HEAP(which) ((struct front *)(uintptr_t)&(which))
+_Thread_local struct thread_state thread_state;
 
-_Thread_local struct thread_state thread_state = {.front = FRONT_WITHOUT_HEAP(front_none)};
+static void set_front(const struct front *front) {
+    thread_state.front_distance = (uintptr_t)front - (uintptr_t)&front_none;
+}
 
 struct heap_settings heap_settings;
 
-static void report_foreign(const void *block) { os_panic("%p is not the start of a block of hakmem", block); }
+/* Until the start is done. */
+static size_t refuse_foreign(void *block, enum heap_foreign_use use) {
+    (void)use;
+    os_panic("%p is not the start of a block of hakmem", block);
+}
 
-static heap_foreign_handler *foreign_handler = report_foreign;
+static heap_foreign_handler *foreign_handler = refuse_foreign;
 static pthread_key_t exit_key;
 static bool have_exit_key;
 
-void heap_foreign(const void *block) { foreign_handler(block); }
+size_t heap_foreign(void *block, enum heap_foreign_use use) { return foreign_handler(block, use); }
 
 /* ---- start and exit ----------------------------------------------------------------------------- */
 
@@ -52,9 +57,9 @@ static void retire(struct heap *heap, bool stacks) {
  * the commons. */
 static void end_heap(void *value) {
     struct heap *heap = value;
-    if (thread_state.front != &heap->front || !slow_enter()) return;
+    if (thread_front() != &heap->front || !slow_enter()) return;
     int saved = errno;
-    thread_state.front = FRONT_WITHOUT_HEAP(front_gone);
+    set_front(&front_gone);
     retire(heap, true);
     slow_leave();
     purger_farewell();
@@ -64,10 +69,12 @@ static void end_heap(void *value) {
 HAK_COLD void thread_start_heap(void) {
     if (!have_exit_key || !slow_enter()) return;
     int saved = errno;
-    struct heap *heap = registry_take();
+    /* After IFUNC resolvers libc clears the first thread's variables once more, but not its keys. */
+    struct heap *heap = pthread_getspecific(exit_key);
+    if (heap == NULL) heap = registry_take();
     if (heap != NULL) {
         atomic_store_explicit(&heap->state, HEAP_LIVE, memory_order_seq_cst); /* see remote.c */
-        thread_state.front = &heap->front;
+        set_front(&heap->front);
         purger_meet(heap);
     }
     slow_leave();
@@ -134,11 +141,11 @@ void heap_fork_child(void) {
     bitmaps_lock_reset();
     span_decay_forget(); /* another life, perhaps */
     footprint_settled(footprint_in_use());
-    registry_forsake_others(thread_state.front);
+    registry_forsake_others(thread_front());
     thread_state.busy = false;
 }
 
-void thread_forgo_heap(void) { thread_state.front = FRONT_WITHOUT_HEAP(front_gone); }
+void thread_forgo_heap(void) { set_front(&front_gone); }
 
 void thread_reap_forsaken(void) {
     for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) retire(heap, false);

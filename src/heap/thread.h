@@ -5,8 +5,8 @@
 #include "heap/enter.h"
 #include "heap/heap.h"
 
-/* The fronts of threads without a heap: before their first operation, and after their last. */
-extern HAK_HIDDEN const struct front front_none, front_gone;
+/* The front of a thread after its last operation. */
+extern HAK_HIDDEN const struct front front_gone;
 
 /* Gives the thread a heap if it has none yet and may have one. Not between slow_enter and slow_leave. */
 void thread_start_heap(void);
@@ -15,12 +15,12 @@ void thread_start_heap(void);
 void thread_forgo_heap(void);
 
 HAK_INLINE void thread_ensure_heap(void) {
-    if (HAK_UNLIKELY(thread_state.front == &front_none) && !thread_state.busy) thread_start_heap();
+    if (HAK_UNLIKELY(thread_state.front_distance == 0) && !thread_state.busy) thread_start_heap();
 }
 
 /* This thread's heap; NULL when it has none. */
 HAK_INLINE struct heap *thread_heap(void) {
-    struct front *front = thread_state.front;
+    struct front *front = thread_front();
     return front == &front_none || front == &front_gone ? NULL : (struct heap *)front;
 }
 

@@ -210,6 +210,15 @@ struct os_usage {
 };
 void os_usage_read(struct os_usage *usage);
 
+/* A range of addresses as the kernel has it. */
+struct os_mapping {
+    uintptr_t start, end;
+    char name[128]; /* a file's path, "[heap]", "[stack]" and the like, cut at the front; "" for anonymous ones */
+};
+
+/* Fills *MAPPING with the one that ADDRESS lies in; false when it lies in none, or the kernel does not say. */
+bool os_find_mapping(const void *address, struct os_mapping *mapping);
+
 /* The name of the program, at most BYTES - 1 bytes of it; empty where the kernel does not say. */
 void os_process_name(char *name, size_t bytes);
 

@@ -1,23 +1,26 @@
 /* purge.c - giving back to the kernel what has been free for a while.
  *
- * The fewest dirty pages of the last one or two windows of time were not needed in them: of these a share is given back
- * at each tick. What is used again later was given back for nothing: ace_half_life_next then takes more time over it. */
+ * While the program works, the fewest dirty pages of the last one or two windows of time were not needed in them: of these
+ * a share is given back at each tick. While it sleeps, of all. What is used again later was given back for nothing:
+ * ace_half_life_next then takes more time over it. */
 #include "ace/decay.h"
 #include "base/bits.h"
 #include "span/bins.h"
 #include "span/pages.h"
 #include "span/state.h"
 
-/* Less than KEPT_PAGES stay. */
-enum { LEAST_TICK_MS = 20, KEPT_PAGES = 16, LATELY_MS = 2000, WINDOW_MOST_MS = 1000 };
+/* Less than KEPT_PAGES stay. A window outlasts the time between two peaks of a server: what one peak leaves serves the
+ * next (decision 0014). */
+enum { LEAST_TICK_MS = 20, KEPT_PAGES = 16, LATELY_MS = 2000, WINDOW_HALF_LIVES = 10 };
 
 static struct {
     uint64_t low_water_pages;        /* fewest dirty pages of this window */
     uint64_t low_water_before_pages; /* and of the one before */
     uint64_t window_ms, tick_ms;     /* when they began */
-    uint64_t retaken, returned; /* lately: halved every now and then, and gone with a change of the half-life */
-    uint64_t retaken_seen;      /* of retaken, by the last tick */
-    uint64_t quiet_since_ms;    /* when pages were last seen to be used again */
+    uint64_t retaken,
+        returned;            /* lately: halved every now and then, and gone with a change of the half-life */
+    uint64_t retaken_seen;   /* of retaken, by the last tick */
+    uint64_t quiet_since_ms; /* when pages were last seen to be used again */
     uint64_t halved_ms;
     uint64_t due; /* pages, of the ticks so far; guarded by the purging lock */
 } decay;
@@ -158,17 +161,25 @@ bool span_purge_part(void *address, size_t bytes) {
 
 /* ---- when and how much ------------------------------------------------------------------------------ */
 
+static uint64_t window_ms(void) { return WINDOW_HALF_LIVES * spans.settings.decay_half_life_ms; }
+
+/* For how long nothing was used again that had been given back, since some could have been. */
+static uint64_t quiet_ms(uint64_t now_ms) {
+    uint64_t quiet = now_ms - decay.quiet_since_ms;
+    return quiet - min_size(quiet, 2 * window_ms());
+}
+
 /* Lock held. */
 static void adapt_half_life(uint64_t now_ms) {
     if (decay.retaken > decay.retaken_seen) decay.quiet_since_ms = now_ms;
     struct ace_half_life_decision next = ace_half_life_next((struct ace_half_life_input){
         .half_life_ms = spans.counts.half_life_ms,
         .configured_ms = spans.settings.decay_half_life_ms,
-        .quiet_ms = now_ms - decay.quiet_since_ms,
+        .quiet_ms = quiet_ms(now_ms),
         .returned = decay.returned,
         .retaken = decay.retaken,
     });
-    if (next.reason == ACE_HALF_LIFE_QUIET) decay.quiet_since_ms = now_ms;
+    if (next.reason == ACE_HALF_LIFE_QUIET) decay.quiet_since_ms = now_ms - 2 * window_ms();
     if (next.reason != ACE_HALF_LIFE_KEEP) decay.returned = decay.retaken = 0;
     if (now_ms - decay.halved_ms >= max_size(LATELY_MS, 2 * next.half_life_ms)) {
         decay.halved_ms = now_ms;
@@ -179,8 +190,14 @@ static void adapt_half_life(uint64_t now_ms) {
     spans.counts.half_life_ms = next.half_life_ms;
 }
 
+/* Dirty pages that were not needed lately. Lock held. */
+static uint64_t unused_pages(enum span_pace pace) {
+    if (pace == SPAN_PACE_IDLE) return spans.counts.dirty_pages;
+    return min_size(decay.low_water_pages, decay.low_water_before_pages);
+}
+
 /* How many pages are due now. Starts the next period. */
-static uint64_t pages_due(void) {
+static uint64_t pages_due(enum span_pace pace) {
     uint64_t due = 0;
     uint64_t now_ms = os_clock_ms();
     span_lock();
@@ -189,10 +206,9 @@ static uint64_t pages_due(void) {
         decay.tick_ms = decay.window_ms = decay.quiet_since_ms = decay.halved_ms = now_ms;
     } else if (elapsed_ms >= LEAST_TICK_MS && elapsed_ms >= spans.counts.half_life_ms / 8) {
         adapt_half_life(now_ms);
-        uint64_t unused = min_size(decay.low_water_pages, decay.low_water_before_pages);
-        due = ace_decay_pages(unused, elapsed_ms, spans.counts.half_life_ms);
+        due = ace_decay_pages(unused_pages(pace), elapsed_ms, spans.counts.half_life_ms);
         decay.tick_ms = now_ms;
-        if (now_ms - decay.window_ms >= min_size(spans.settings.decay_half_life_ms, WINDOW_MOST_MS)) {
+        if (now_ms - decay.window_ms >= window_ms()) {
             decay.low_water_before_pages = decay.low_water_pages;
             decay.low_water_pages = spans.counts.dirty_pages;
             decay.window_ms = now_ms;
@@ -214,7 +230,7 @@ uint64_t span_decay(enum span_pace pace, uint64_t most_pages, bool *more) {
     *more = false;
     if (spans.settings.decay_half_life_ms == ACE_NEVER) return 0;
     if (pace == SPAN_PACE_IDLE) span_decay_forget();
-    uint64_t due = pages_due(); /* of what is still due, too */
+    uint64_t due = pages_due(pace); /* of what is still due, too */
     decay.due = max_size(decay.due, due);
     uint64_t wanted = min_size(decay.due, most_pages), done = purge_pages(wanted, pace);
     /* What could not be found is due no longer. */

@@ -41,13 +41,15 @@ static bool same_zone(uint32_t a, uint32_t b) { return page_chunk(a)->zone == pa
 /* The first page of the free span of the same zone that ends before FIRST; 0 when there is none. */
 static uint32_t free_before(uint32_t first) {
     const struct span *before = span_at(first - 1);
-    if ((before->kind != SPAN_FREE && before->kind != SPAN_FREE_LAST) || !same_zone(first - 1, first)) return 0;
+    if ((before->kind != SPAN_FREE && before->kind != SPAN_FREE_LAST) || !same_zone(first - 1, first))
+        return 0;
     return before->kind == SPAN_FREE ? first - 1 : before->head;
 }
 
 /* The free span of the same zone that starts at AFTER; 0 when there is none. */
 static uint32_t free_after(uint32_t after) {
-    return page_is_inside(after) && span_at(after)->kind == SPAN_FREE && same_zone(after - 1, after) ? after : 0;
+    return page_is_inside(after) && span_at(after)->kind == SPAN_FREE && same_zone(after - 1, after) ? after
+                                                                                                     : 0;
 }
 
 /* Inserts a run of free pages of one zone, DIRTY of them dirty, merged with the free spans on both sides. */
@@ -159,7 +161,8 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
         /* Someone else may take what was brought: then bring more. */
         if (add_fresh(pages + align_pages - 1, zone)) continue;
         span_lock();
-        first = take_free(pages, align_pages, ZONE_HUGE); /* of which a plain request takes clean memory at last */
+        first = take_free(pages, align_pages,
+                          ZONE_HUGE); /* of which a plain request takes clean memory at last */
         span_unlock();
         return first;
     }
@@ -231,6 +234,7 @@ void span_trim(uint32_t first, size_t pages) {
 
 enum {
     COPY_PIECE_BYTES = 2 << 20,
+    COPY_KEPT_PAGES = 128,    /* 8 MiB: less is not returned, but soon used again */
     MOST_EDGES = 256,         /* mappings that moves may leave */
     RESERVE_KEPT_PAGES = 256, /* 16 MiB */
 };
@@ -261,15 +265,15 @@ static enum os_moved move_piece(struct piece piece) {
     return moved;
 }
 
-/* Copies bit by bit; each goes back to the kernel once it is copied. False: some would not go. */
+/* Copies bit by bit; of much, each goes back to the kernel once it is copied. True: all did. */
 static bool copy_piece(struct piece piece) {
     char *source = page_address(piece.from), *target = page_address(piece.to);
     size_t bytes = piece.pages * PAGE_BYTES;
-    bool returned = true;
+    bool returned = piece.pages > COPY_KEPT_PAGES;
     for (size_t at = 0; at < bytes; at += COPY_PIECE_BYTES) {
         size_t length = min_size(bytes - at, COPY_PIECE_BYTES);
         memcpy(target + at, source + at, length);
-        returned &= os_purge(source + at, length);
+        if (piece.pages > COPY_KEPT_PAGES) returned &= os_purge(source + at, length);
     }
     return returned;
 }
@@ -302,7 +306,8 @@ static bool move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *retu
 /* What lies behind the block is soon needed, or is not: a little of it stays dirty, the rest goes back. Whole chunks. */
 static void return_reserve(uint32_t first, size_t held) {
     size_t kept = min_size(held / 2, RESERVE_KEPT_PAGES);
-    size_t from = round_up(first + held + kept, CHUNK_PAGES), end = round_down(first + span_at(first)->pages, CHUNK_PAGES);
+    size_t from = round_up(first + held + kept, CHUNK_PAGES),
+           end = round_down(first + span_at(first)->pages, CHUNK_PAGES);
     if (!span_at(first)->zero && from < end) os_purge(page_address(from), (end - from) * PAGE_BYTES);
 }
 

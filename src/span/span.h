@@ -63,8 +63,8 @@ bool span_extend(uint32_t first, size_t pages);
 void span_trim(uint32_t first, size_t pages);
 
 /* Moves what the first HELD pages of the span at FROM hold to a new span of PAGES pages, and gives the old one back.
- * The contents move with their page tables, or are copied in pieces each of which is given back before the next: never
- * are there twice as much. Returns the new span; 0 when there is no memory, and the old one stays. Makes system calls. */
+ * The contents move with their page tables, or are copied in pieces; of much, each is given back before the next, so that
+ * there is never twice as much. Returns the new span; 0 when there is no memory, and the old one stays. Makes system calls. */
 uint32_t span_move(uint32_t from, size_t held, size_t pages);
 
 /* ---- giving back to the kernel (purge.c). The purging lock is held, and no other. ------------------------ */

@@ -3,10 +3,12 @@
 #include "watch/stats.h"
 
 #include "ace/decay.h"
+#include "base/bits.h"
 #include "heap/purger.h"
 #include "heap/registry.h"
 #include "os/os.h"
 #include "region/books.h"
+#include "watch/foreign.h"
 
 #include <errno.h>
 #include <string.h>
@@ -36,20 +38,21 @@ static uint64_t blocks_taken(const struct bin *bin, unsigned class) {
 static void add_heap(struct heap *heap, void *context) {
     struct sum *sum = context;
     bool live = atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a statistic */
-    bool own = thread_state.front == &heap->front;
+    bool own = thread_front() == &heap->front;
     sum->heaps++;
     sum->live_heaps += live;
     sum->remote_waiting += atomic_load_explicit(&heap->remote_count, memory_order_relaxed);
     sum->remote_bytes += atomic_load_explicit(&heap->remote_bytes, memory_order_relaxed);
     if (live) sum->stack_bytes += heap->depth_bytes;
     if (live && heap->depth_bytes > sum->stack_bytes_most) sum->stack_bytes_most = heap->depth_bytes;
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+    for (unsigned class = 0; class < SIZE_CLASSES; class ++) {
         const struct bin *bin = &heap->bins[class];
         struct class_sum *into = &sum->classes[class];
         into->slabs += bin->slab_count;
         into->taken += blocks_taken(bin, class);
         /* Only the owner may count its stack; of another's the depth is known. */
-        if (live && (bin->refills != 0 || bin->spills != 0)) into->cached_most += own ? stack_held(heap, class) : bin->depth;
+        if (live && (bin->refills != 0 || bin->spills != 0))
+            into->cached_most += own ? stack_held(heap, class) : bin->depth;
         into->refills += bin->refills;
         into->refilled += bin->refilled_blocks;
         into->spills += bin->spills;
@@ -99,29 +102,36 @@ static bool print_decay(int fd, uint64_t half_life_ms) {
 static bool print_spans(int fd, const struct sum *sum) {
     struct span_counts counts;
     span_counts_read(&counts);
-    return os_print(fd, "  spans           used %llu KiB, free and dirty %llu KiB, taken %llu, given back %llu\n",
+    return os_print(fd,
+                    "  spans           used %llu KiB, free and dirty %llu KiB, taken %llu, given back %llu\n",
                     kib(counts.used_pages * PAGE_BYTES), kib(counts.dirty_pages * PAGE_BYTES),
                     (unsigned long long)counts.taken, (unsigned long long)counts.given) &&
            os_print(fd, "  moved           %llu spans by their page tables, %llu by copying\n",
                     (unsigned long long)counts.moves, (unsigned long long)counts.copies) &&
-           os_print(fd, "  to the kernel   free spans %llu KiB, of these used again %llu KiB; inside slabs %llu KiB\n",
-                    kib(counts.returned_pages * PAGE_BYTES), kib(counts.retaken_pages * PAGE_BYTES),
-                    kib(counts.part_bytes)) &&
+           os_print(
+               fd,
+               "  to the kernel   free spans %llu KiB, of these used again %llu KiB; inside slabs %llu KiB\n",
+               kib(counts.returned_pages * PAGE_BYTES), kib(counts.retaken_pages * PAGE_BYTES),
+               kib(counts.part_bytes)) &&
            print_decay(fd, counts.half_life_ms) &&
-           os_print(fd, "  huge pages      asked for in %llu KiB of %llu KiB\n", kib(counts.huge_pages * PAGE_BYTES),
-                    kib(counts.fresh_pages * PAGE_BYTES)) &&
-           os_print(fd, "  thread stacks   hide at most %llu KiB, %llu KiB of one thread; on the way to other heaps %llu KiB\n",
-                    kib(sum->stack_bytes), kib(sum->stack_bytes_most), kib(sum->remote_bytes)) &&
+           os_print(fd, "  huge pages      asked for in %llu KiB of %llu KiB\n",
+                    kib(counts.huge_pages * PAGE_BYTES), kib(counts.fresh_pages * PAGE_BYTES)) &&
+           os_print(
+               fd,
+               "  thread stacks   hide at most %llu KiB, %llu KiB of one thread; on the way to other heaps %llu KiB\n",
+               kib(sum->stack_bytes), kib(sum->stack_bytes_most), kib(sum->remote_bytes)) &&
            os_print(fd, "  books           %llu KiB\n", kib(books_bytes())) &&
+           os_print(fd, "  foreign frees   %llu\n", (unsigned long long)foreign_count()) &&
            os_print(fd, "  heaps           %u, of living threads %u; blocks on the way to other heaps %llu\n",
                     sum->heaps - 1, sum->live_heaps, (unsigned long long)sum->remote_waiting);
 }
 
 static bool print_classes(int fd, const struct sum *sum) {
     uint64_t least = 0, most = 0;
-    bool done = os_print(fd, "  %7s %7s %10s %9s %12s %9s %11s %8s %11s %10s %8s\n", "block", "slabs", "taken",
-                         "cached<=", "live bytes>=", "refills", "blocks", "spills", "blocks", "remote", "adopted");
-    for (unsigned class = 0; done && class < SIZE_CLASSES; class++) {
+    bool done =
+        os_print(fd, "  %7s %7s %10s %9s %12s %9s %11s %8s %11s %10s %8s\n", "block", "slabs", "taken",
+                 "cached<=", "live bytes>=", "refills", "blocks", "spills", "blocks", "remote", "adopted");
+    for (unsigned class = 0; done && class < SIZE_CLASSES; class ++) {
         const struct class_sum *row = &sum->classes[class];
         if (row->refills == 0 && row->taken == 0 && row->spilled == 0) continue;
         uint64_t cached = row->cached_most < row->taken ? row->cached_most : row->taken;
@@ -136,7 +146,8 @@ static bool print_classes(int fd, const struct sum *sum) {
                         (unsigned long long)row->spilled, (unsigned long long)row->remote,
                         (unsigned long long)row->adopted);
     }
-    return done && os_print(fd, "  small blocks    live between %llu KiB and %llu KiB\n", kib(least), kib(most));
+    return done &&
+           os_print(fd, "  small blocks    live between %llu KiB and %llu KiB\n", kib(least), kib(most));
 }
 
 /* Keeps a second reader out. */
@@ -144,11 +155,43 @@ static struct os_lock lock;
 
 void stats_lock_reset(void) { os_lock_reset(&lock); }
 
-bool stats_print(int fd) {
-    static struct sum sum; /* too large for a small stack */
-    os_lock_take(&lock);
+static struct sum sum; /* too large for a small stack; guarded by the lock */
+
+static void count_heaps(void) {
     memset(&sum, 0, sizeof sum);
     registry_visit(add_heap, &sum);
+}
+
+void stats_total(struct stats_totals *totals) {
+    struct span_counts counts;
+    uint64_t slabs = 0, slab_pages = 0;
+    *totals = (struct stats_totals){0};
+    os_lock_take(&lock);
+    count_heaps();
+    span_counts_read(&counts);
+    for (unsigned class = 0; class < SIZE_CLASSES; class ++) {
+        const struct class_sum *row = &sum.classes[class];
+        const struct slab_class *shape = &slab_classes[class];
+        uint64_t free_blocks = row->slabs * shape->blocks - row->taken;
+        slabs += row->slabs;
+        slab_pages += row->slabs * shape->pages;
+        totals->in_use_bytes += row->taken * shape->block_bytes;
+        totals->free_small_blocks += free_blocks;
+        totals->free_small_bytes += free_blocks * shape->block_bytes;
+    }
+    os_lock_drop(&lock);
+    /* Other threads go on meanwhile: a difference below 0 is 0. */
+    uint64_t spans = counts.taken - counts.given;
+    totals->held_bytes = (counts.used_pages + counts.dirty_pages) * PAGE_BYTES;
+    totals->dirty_bytes = counts.dirty_pages * PAGE_BYTES;
+    totals->large_blocks = spans > slabs ? spans - slabs : 0;
+    totals->large_bytes = counts.used_pages > slab_pages ? (counts.used_pages - slab_pages) * PAGE_BYTES : 0;
+    totals->in_use_bytes = min_size(totals->in_use_bytes + totals->large_bytes, totals->held_bytes);
+}
+
+bool stats_print(int fd) {
+    os_lock_take(&lock);
+    count_heaps();
     bool done = print_process(fd) && print_kernel(fd) && print_spans(fd, &sum) && print_classes(fd, &sum);
     int saved = errno;
     os_lock_drop(&lock);

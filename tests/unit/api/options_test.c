@@ -206,7 +206,7 @@ TEST(unknown_names_get_the_nearest) {
     CHECK(said_once("HAKMEM_stats is not an option and is ignored; the nearest is HAKMEM_STATS"));
     READ("HAKMEM_CONF=foreign-free:count");
     CHECK(said_once("hakmem: HAKMEM_CONF: foreign-free is not an option and is ignored; "
-                    "the nearest is foreign_free (abort or count)\n"));
+                    "the nearest is foreign_free (abort, count or libc)\n"));
 }
 
 TEST(malformed_values_say_what_is_accepted) {

@@ -89,8 +89,8 @@ TEST(zero_means_zero) {
 
 /* As after the thread's last destructor: everything comes from the commons and goes there. */
 TEST(a_thread_without_a_heap) {
-    struct front *front = thread_state.front;
-    thread_state.front = (struct front *)(uintptr_t)&front_gone;
+    uintptr_t distance = thread_state.front_distance;
+    thread_forgo_heap();
     void *blocks[300], *large = heap_alloc(MIB(1));
     for (size_t i = 0; i < 300; i++) {
         blocks[i] = heap_alloc(208);
@@ -106,7 +106,7 @@ TEST(a_thread_without_a_heap) {
     }
     CHECK_EQ(commons.bins[size_class_of(208)].slab_count, 0); /* given back as they came */
     CHECK_EQ(atomic_load(&commons.inbox), 0);
-    thread_state.front = front;
+    thread_state.front_distance = distance;
 }
 
 static char *of_handler[3];

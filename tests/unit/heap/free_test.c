@@ -124,9 +124,10 @@ static int status_of(void (*body)(void)) {
 static const void *seen;
 static size_t seen_count;
 
-static void see(const void *block) {
+static size_t see(void *block, enum heap_foreign_use use) {
     seen = block;
     seen_count++;
+    return use == HEAP_FOREIGN_SIZE ? 77 : 0;
 }
 
 static void free_foreign(void) {
@@ -149,7 +150,7 @@ static void free_foreign(void) {
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         heap_free(foreign[i], NULL);
         CHECK_AT(seen == foreign[i] && seen_count == 2 * i + 1, i);
-        CHECK_EQ(heap_usable_bytes(foreign[i]), 0);
+        CHECK_EQ(heap_usable_bytes(foreign[i]), 77);
         CHECK_AT(seen_count == 2 * i + 2, i);
     }
     seen_count = 0;

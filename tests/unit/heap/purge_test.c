@@ -41,9 +41,7 @@ int madvise(void *address, size_t bytes, int advice) {
     return (int)syscall(SYS_madvise, address, bytes, advice);
 }
 
-static bool step(enum purge_pace pace) {
-    return purge_steps(pace) != PURGE_DONE;
-}
+static bool step(enum purge_pace pace) { return purge_steps(pace) != PURGE_DONE; }
 
 static bool step_after(uint64_t ms) {
     clock_pass(ms);
@@ -59,7 +57,8 @@ static struct span_counts counts_now(void) {
 static uint64_t part_bytes(void) { return counts_now().part_bytes; }
 
 static void decay_in(uint64_t half_life_ms) {
-    span_configure(&(struct span_settings){.decay_half_life_ms = half_life_ms, .huge_from_pages = UINT64_MAX});
+    span_configure(
+        &(struct span_settings){.decay_half_life_ms = half_life_ms, .huge_from_pages = UINT64_MAX});
 }
 
 static void never_decay(void) { decay_in(ACE_NEVER); }
@@ -87,8 +86,10 @@ static void make_sieve(struct heap *heap) {
     for (uint32_t i = 0; i < sieve.blocks; i++) block_fill(all[i], sieve.bytes, i);
     bin_settle(heap, sieve.first);
     for (uint32_t i = 0; i < sieve.blocks; i++) {
-        if (i % 8 == 0) sieve.kept[sieve.kept_count++] = all[i];
-        else bin_put(heap, &all[i], 1);
+        if (i % 8 == 0)
+            sieve.kept[sieve.kept_count++] = all[i];
+        else
+            bin_put(heap, &all[i], 1);
     }
     os_lock_drop(&heap->lock);
 }
@@ -126,7 +127,7 @@ static uint64_t purges(void) { return atomic_load(&os_counters.calls[OS_CALL_MAD
 
 static void search_when_quiet(void) {
     struct heap *heap = make_heap(HEAP_LIVE);
-    decay_in(VISIT_MS / 4); /* a slab is ripe after four half-lives, that is one visit */
+    decay_in(VISIT_MS / 4);                /* a slab is ripe after four half-lives, that is one visit */
     while (step_after(VISIT_MS)) continue; /* what was there before */
     make_sieve(heap);
     uint64_t before = part_bytes();
@@ -189,7 +190,6 @@ static void purge_short(void) {
     memset(page_address(span), 'x', 5000 * PAGE_BYTES);
     step_after(VISIT_MS);
     span_give(span);
-    for (int i = 0; i < 2; i++) step_after(VISIT_MS); /* it was used in one of the last windows of time */
     uint64_t dirty = counts_now().dirty_pages;
     clock_pass(1000000);
     for (int i = 0; i < 5; i++) {
@@ -235,16 +235,23 @@ static void *free_and_sleep(void *unused) {
 
 static uint32_t waiting(void) { return atomic_load(&atomic_load(&theirs)->remote_count); }
 
-static void rob_sleepers(void) {
-    pthread_t thread;
+/* A slab of the heap MINE whose blocks wait in the buffer of a sleeper; 0 where nobody can take them out. */
+static uint32_t fill_buffer(struct heap *mine, pthread_t *sleeper) {
     never_decay();
-    if (!os_barrier_others()) return;
-    struct heap *mine = make_heap(HEAP_LIVE);
+    if (!os_barrier_others()) return 0;
     uint32_t first = add_slab(mine, 20);
     CHECK_EQ(slab_take(first, given + GIVEN, GIVEN), GIVEN);
-    CHECK_EQ(pthread_create(&thread, NULL, free_and_sleep, NULL), 0);
+    CHECK_EQ(pthread_create(sleeper, NULL, free_and_sleep, NULL), 0);
     let_reach(1);
     CHECK_EQ(waiting(), GIVEN);
+    return first;
+}
+
+static void rob_sleepers(void) {
+    pthread_t thread;
+    struct heap *mine = make_heap(HEAP_LIVE);
+    uint32_t first = fill_buffer(mine, &thread);
+    if (first == 0) return;
     step_after(VISIT_MS);
     CHECK(purge_saw_work());
     CHECK_EQ(waiting(), GIVEN); /* it did something before */
@@ -267,13 +274,8 @@ TEST(a_sleepers_buffer_is_emptied) { IN_CHILD(rob_sleepers); }
 
 static void rob_everybody(void) {
     pthread_t thread;
-    never_decay();
-    if (!os_barrier_others()) return;
     struct heap *mine = make_heap(HEAP_LIVE);
-    uint32_t first = add_slab(mine, 20);
-    CHECK_EQ(slab_take(first, given + GIVEN, GIVEN), GIVEN);
-    CHECK_EQ(pthread_create(&thread, NULL, free_and_sleep, NULL), 0);
-    let_reach(1);
+    if (fill_buffer(mine, &thread) == 0) return;
     step(PURGE_ALL);
     CHECK_EQ(waiting(), 0);
     CHECK_EQ(drain(mine), GIVEN);
@@ -410,7 +412,8 @@ static void refuse_a_tail(void) {
         refuse_to_give = i == 0;
         step(PURGE_ALL);
         CHECK_EQ(slab_next_is_zero(first), i == 1);
-        if (i == 0) CHECK_EQ(slab_take(first, blocks + of_a_page, of_a_page), of_a_page); /* it changed: once more */
+        if (i == 0)
+            CHECK_EQ(slab_take(first, blocks + of_a_page, of_a_page), of_a_page); /* it changed: once more */
     }
     CHECK_EQ(slab_take(first, blocks + 1, 1), 1);
     CHECK(block_is_zero(blocks[0], BYTES));

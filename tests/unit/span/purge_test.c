@@ -8,6 +8,8 @@
  *   a step has no upper bound                    a_step_is_bounded
  *   the last few pages are given back too        a_little_is_kept
  *   a tick is too short                          half_is_gone_after_the_half_life
+ *   a window is one half-life                    what_comes_back_every_few_half_lives_stays
+ *   a sleeper waits for its windows              of_a_sleeper_all_goes_at_once
  *   what is used again is not counted            the_half_life_follows_the_program
  *   it is never quiet                            the_half_life_follows_the_program
  *   what was moved is not renewed, or marked so for ever   what_was_moved_is_healed, moves_leave_no_mappings
@@ -18,14 +20,16 @@
 #include "faults/fail_calls.h"
 #include "spans.h"
 
-enum { LOOKS = 16, LEAST_TICK_MS = 20, KEPT_PAGES = 16, LONG_MS = 1000000 };
+enum { LOOKS = 16, LEAST_TICK_MS = 20, KEPT_PAGES = 16, WINDOW_HALF_LIVES = 10, LONG_MS = 1000000 };
 
-static void decay(uint64_t most_pages) {
+static void decay_at(enum span_pace pace, uint64_t most_pages) {
     span_purging_lock();
     bool more;
-    span_decay(SPAN_PACE_WORK, most_pages, &more);
+    span_decay(pace, most_pages, &more);
     span_purging_unlock();
 }
+
+static void decay(uint64_t most_pages) { decay_at(SPAN_PACE_WORK, most_pages); }
 
 static void purge_all(void) {
     span_purging_lock();
@@ -175,6 +179,45 @@ enum { PEAK_PAGES = 1000 };
 
 static uint64_t half_life(void) { return counts_now().half_life_ms; }
 
+/* Until a peak is expected no longer, and three more half-lives. */
+static void outlast_a_peak(void) {
+    const uint64_t step_ms = half_life() / 8 + LEAST_TICK_MS, half_lives_ms = 3 * half_life();
+    for (uint64_t ms = 0; ms < 2 * WINDOW_HALF_LIVES * 500 + half_lives_ms; ms += step_ms) pass(step_ms);
+}
+
+/* A server's peaks, each long before two windows are over. */
+static void decay_between_peaks(void) {
+    configure(500, UINT64_MAX);
+    span_give(take_keyed(PEAK_PAGES, false, 1).first);
+    for (int i = 0; i < 20; i++) {
+        uint64_t returned = counts_now().returned_pages;
+        struct mine peak = take_keyed(PEAK_PAGES, false, i);
+        for (int k = 0; k < 10; k++) pass(50);
+        span_give(peak.first);
+        for (int k = 0; k < 40; k++) pass(100);
+        CHECK_AT(i < 3 || counts_now().returned_pages == returned, i);
+    }
+    CHECK_EQ(half_life(), 500);
+    CHECK(counts_now().dirty_pages >= PEAK_PAGES);
+    outlast_a_peak();
+    CHECK(counts_now().dirty_pages <= PEAK_PAGES / 4);
+}
+
+TEST(what_comes_back_every_few_half_lives_stays) { IN_CHILD(decay_between_peaks); }
+
+static void decay_of_sleeper(void) {
+    configure(500, UINT64_MAX);
+    purge_all();
+    span_give(take_keyed(PEAK_PAGES, false, 1).first);
+    decay_at(SPAN_PACE_IDLE, UINT64_MAX);
+    uint64_t dirty = counts_now().dirty_pages;
+    clock_pass(500);
+    for (int i = 0; i < LOOKS; i++) decay_at(SPAN_PACE_IDLE, UINT64_MAX);
+    CHECK_EQ(dirty - counts_now().dirty_pages, ace_decay_pages(dirty, 500, 500));
+}
+
+TEST(of_a_sleeper_all_goes_at_once) { IN_CHILD(decay_of_sleeper); }
+
 /* What was free for so long that all of it went is used again: of PAGES pages as many as are said. */
 static void peak(uint32_t pages, uint32_t used_again) {
     uint64_t retaken = counts_now().retaken_pages;
@@ -195,7 +238,7 @@ static void half_life_of_a_wave(void) {
     CHECK_EQ(seen, 500);
     for (int i = 0; i < 40 && half_life() < 500 * ACE_HALF_LIFE_GROWTH; i++) {
         span_give(take_keyed(PEAK_PAGES, false, 1).first);
-        for (int k = 0; k < 24; k++) pass(half_life() / 8 + LEAST_TICK_MS); /* three half-lives and a little */
+        outlast_a_peak();
         changes += half_life() > seen;
         CHECK(half_life() == seen || half_life() == seen * 4 || half_life() == 500 * ACE_HALF_LIFE_GROWTH);
         seen = half_life();
@@ -203,7 +246,7 @@ static void half_life_of_a_wave(void) {
     CHECK_EQ(half_life(), 500 * ACE_HALF_LIFE_GROWTH);
     CHECK_EQ(changes, 3);
     span_give(take_keyed(PEAK_PAGES, false, 1).first);
-    for (int k = 0; k < 24; k++) pass(half_life() / 8); /* longer it never gets */
+    outlast_a_peak(); /* longer it never gets */
     CHECK_EQ(half_life(), 500 * ACE_HALF_LIFE_GROWTH);
     /* It takes a quarter after each four half-lives in which nothing was used again. */
     pass(half_life());
@@ -258,7 +301,7 @@ static void forget_half_life(void) {
     purge_all();
     for (int i = 0; i < 3; i++) {
         span_give(take_keyed(PEAK_PAGES, false, 1).first);
-        for (int k = 0; k < 24; k++) pass(half_life() / 8 + LEAST_TICK_MS);
+        outlast_a_peak();
     }
     CHECK(half_life() > 500);
     span_decay_forget();
@@ -320,8 +363,10 @@ static void purge_a_part(void) {
     CHECK_EQ(counts_now().used_pages, before.used_pages);
     for (size_t at = 0; at < 10 * PAGE_BYTES; at += page) {
         bool given = at == page || (at >= PAGE_BYTES + page && at < 4 * PAGE_BYTES + page);
-        if (given) CHECK_AT(block_is_zero(start + at, page), at);
-        else CHECK_AT(start[at] == 'x' && memcmp(start + at, start + at + 1, page - 1) == 0, at);
+        if (given)
+            CHECK_AT(block_is_zero(start + at, page), at);
+        else
+            CHECK_AT(start[at] == 'x' && memcmp(start + at, start + at + 1, page - 1) == 0, at);
     }
     span_give(mine.first);
     CHECK_EQ(counts_now().dirty_pages, before.dirty_pages + 10);
@@ -345,7 +390,7 @@ static void heal_what_was_moved(void) {
         }
         struct span_counts after = counts_now();
         if (round == 0 && after.moves == before.moves) return; /* the kernel moves nothing */
-        CHECK_AT(after.moves - before.moves >= 25, round); /* 600 in all: more than may be at a time */
+        CHECK_AT(after.moves - before.moves >= 25, round);     /* 600 in all: more than may be at a time */
         for (uint32_t i = 0; i < 30; i++) span_give(mine[i].first);
         purge_all();
         CHECK_EQ(counts_now().dirty_pages, 0);
@@ -376,7 +421,8 @@ static void count_mappings(void) {
     for (int round = 0; round < 10; round++) {
         struct mine mine[30];
         for (uint32_t i = 0; i < 30; i++) mine[i] = take_keyed(10 + i, true, i);
-        for (uint32_t i = 0; i < 30; i++) CHECK((mine[i].first = span_move(mine[i].first, mine[i].pages, mine[i].pages + 5)) != 0);
+        for (uint32_t i = 0; i < 30; i++)
+            CHECK((mine[i].first = span_move(mine[i].first, mine[i].pages, mine[i].pages + 5)) != 0);
         for (uint32_t i = 0; i < 30; i++) span_give(mine[i].first);
         purge_all();
     }

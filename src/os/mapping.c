@@ -1,0 +1,60 @@
+/* mapping.c - what lies at an address, as /proc/self/maps has it. Reads a file: only for messages. */
+#include "os/os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A line is "start-end permissions offset device inode", some blanks, and a name if there is one. */
+enum { WORDS_BEFORE_NAME = 5, LINE_BYTES = 1024 };
+
+static const char *name_in(const char *line) {
+    for (int word = 0; word < WORDS_BEFORE_NAME; word++) {
+        line += strcspn(line, " ");
+        line += strspn(line, " ");
+    }
+    return line;
+}
+
+/* Fills *MAPPING, which held the line before. A nameless range right behind a file's is what that file asks for beyond
+ * its contents (.bss): it keeps the name. */
+static void read_line(const char *line, struct os_mapping *mapping) {
+    char *after;
+    uintptr_t end_before = mapping->end;
+    mapping->start = strtoull(line, &after, 16);
+    mapping->end = strtoull(after + 1, NULL, 16);
+    const char *name = name_in(line);
+    if (name[0] == '\0' && mapping->name[0] == '/' && mapping->start == end_before) return;
+    size_t length = strlen(name), most = sizeof mapping->name - 1;
+    strcpy(mapping->name, length > most ? name + length - most : name);
+}
+
+/* Reads lines from FD until one holds ADDRESS. The end of a line that is too long is passed over. */
+static bool read_lines(int fd, uintptr_t address, struct os_mapping *mapping) {
+    char line[LINE_BYTES], piece[LINE_BYTES];
+    size_t length = 0;
+    for (ssize_t got; (got = read(fd, piece, sizeof piece)) > 0;) {
+        for (ssize_t i = 0; i < got; i++) {
+            if (piece[i] != '\n') {
+                if (length < sizeof line - 1) line[length++] = piece[i];
+                continue;
+            }
+            line[length] = '\0';
+            read_line(line, mapping);
+            if (address >= mapping->start && address < mapping->end) return true;
+            length = 0;
+        }
+    }
+    return false;
+}
+
+bool os_find_mapping(const void *address, struct os_mapping *mapping) {
+    *mapping = (struct os_mapping){0};
+    int saved = errno, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    bool found = fd >= 0 && read_lines(fd, (uintptr_t)address, mapping);
+    if (fd >= 0) close(fd);
+    errno = saved;
+    return found;
+}

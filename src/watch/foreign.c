@@ -1,0 +1,107 @@
+/* foreign.c - pointers that hakmem never returned: what they look like, and what is done with them. */
+#include "watch/foreign.h"
+
+#include "heap/large.h"
+#include "os/os.h"
+#include "slab/slab.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+static enum foreign_policy policy;
+static _Atomic uint64_t seen;
+
+void foreign_configure(enum foreign_policy chosen) { policy = chosen; }
+
+uint64_t foreign_count(void) { return atomic_load_explicit(&seen, memory_order_relaxed); } /* a statistic */
+
+/* ---- what it looks like ---------------------------------------------------------------------------- */
+
+/* The first page of the large block that reaches over PAGE; 0 when none does. */
+static size_t large_over(size_t page) {
+    for (size_t first = page; first > 0; first--) {
+        uint32_t word = page_word(first);
+        if (word == WORD_NONE) continue;
+        return word == WORD_LARGE && page < first + large_usable_bytes(first) / PAGE_BYTES ? first : 0;
+    }
+    return 0;
+}
+
+static void describe_inside(const void *pointer, char *text, size_t bytes) {
+    size_t page = page_index(pointer), block = 0, offset = 0;
+    bool known = page < span_end_page();
+    uint32_t word = known ? page_word(page) : WORD_NONE;
+    if (word != WORD_NONE && word != WORD_LARGE) {
+        block = slab_classes[word & WORD_CLASS_MASK].block_bytes;
+        offset = (size_t)((const char *)pointer - (const char *)page_address(slab_head(page))) % block;
+    } else if (known && large_over(page) != 0) {
+        block = large_usable_bytes(large_over(page));
+        offset = (size_t)((const char *)pointer - (const char *)page_address(large_over(page)));
+    }
+    if (offset != 0)
+        snprintf(text, bytes, "it points %zu bytes into a block of %zu bytes", offset, block);
+    else
+        snprintf(text, bytes, "it lies in hakmem's memory where no block is: perhaps it was freed before");
+}
+
+/* The mapping that holds this function's variables. */
+static bool is_own_stack(const struct os_mapping *mapping) {
+    uintptr_t here = (uintptr_t)&mapping;
+    return here >= mapping->start && here < mapping->end;
+}
+
+#define OTHER_MALLOC                                                                                           \
+    "another malloc's block, of a library opened with RTLD_DEEPBIND perhaps, can be handed back to libc with " \
+    "HAKMEM_FOREIGN_FREE=libc"
+
+void foreign_describe(const void *pointer, char *text, size_t bytes) {
+    struct os_mapping mapping;
+    if (page_is_inside(page_index(pointer)))
+        describe_inside(pointer, text, bytes);
+    else if (!os_find_mapping(pointer, &mapping))
+        snprintf(text, bytes, "nothing is mapped there");
+    else if (is_own_stack(&mapping))
+        snprintf(text, bytes, "it lies on this thread's stack");
+    else if (mapping.name[0] == '\0')
+        snprintf(text, bytes, "it lies in memory that is not hakmem's: " OTHER_MALLOC);
+    else if (mapping.name[0] == '[' && mapping.name[1] == 'h') /* [heap] */
+        snprintf(text, bytes, "it lies in libc's own heap: " OTHER_MALLOC);
+    else
+        snprintf(text, bytes, "it lies in %s", mapping.name);
+}
+
+/* ---- what is done with it -------------------------------------------------------------------------- */
+
+typedef void free_function(void *block);
+typedef size_t usable_size_function(void *block);
+
+/* Weak: a static program has no dynamic loader, and no other malloc either. */
+#pragma weak dlsym
+
+static void *next_function(const char *name) { return dlsym == NULL ? NULL : dlsym(RTLD_NEXT, name); }
+
+/* Gives the block to the malloc that the program would have without hakmem. False when there is none. */
+static bool hand_on(void *block, enum heap_foreign_use use, size_t *size) {
+    usable_size_function *usable = (usable_size_function *)next_function("malloc_usable_size");
+    free_function *next_free = (free_function *)next_function("free");
+    if (usable == NULL || next_free == NULL) return false;
+    if (use == HEAP_FOREIGN_SIZE)
+        *size = usable(block);
+    else
+        next_free(block);
+    return true;
+}
+
+size_t foreign_handle(void *block, enum heap_foreign_use use) {
+    uint64_t earlier = atomic_fetch_add_explicit(&seen, 1, memory_order_relaxed); /* a statistic */
+    size_t size = 0;
+    if (policy == FOREIGN_LIBC && !page_is_inside(page_index(block)) && hand_on(block, use, &size))
+        return size;
+    if (policy == FOREIGN_COUNT && earlier != 0) return 0;
+    char looks[320];
+    foreign_describe(block, looks, sizeof looks);
+    if (policy != FOREIGN_COUNT) os_panic("%p is not the start of a block of hakmem: %s", block, looks);
+    os_message("%p is not the start of a block of hakmem: %s; ignored, and so are all that follow", block,
+               looks);
+    return 0;
+}

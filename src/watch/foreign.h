@@ -1,0 +1,25 @@
+/* foreign.h - pointers that hakmem never returned. */
+#ifndef HAK_WATCH_FOREIGN_H
+#define HAK_WATCH_FOREIGN_H
+
+#include "heap/alloc.h"
+
+enum foreign_policy {
+    FOREIGN_ABORT, /* a line that says what the pointer looks like, then the end of the process */
+    FOREIGN_COUNT, /* counted, the first with a line, and otherwise ignored; sized 0 */
+    FOREIGN_LIBC, /* counted, and handed to the next malloc behind hakmem, unless it lies in hakmem's own memory */
+};
+
+/* Called once at start. */
+void foreign_configure(enum foreign_policy policy);
+
+/* A heap_foreign_handler. */
+size_t foreign_handle(void *block, enum heap_foreign_use use);
+
+/* How many there were. */
+uint64_t foreign_count(void);
+
+/* Writes what POINTER looks like to TEXT, as "it lies ...", cut to BYTES. Allocates nothing; reads a file. */
+void foreign_describe(const void *pointer, char *text, size_t bytes);
+
+#endif

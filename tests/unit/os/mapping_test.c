@@ -1,0 +1,76 @@
+/* mapping_test.c - the mapping that an address lies in.
+ *
+ * Planted defects it was seen to catch:
+ *   the end belongs to the mapping   the_range_is_the_kernels
+ *   a long name is cut at its end    names
+ *   a line is read from the middle   many_mappings
+ */
+#include "os/os.h"
+
+#include "check.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+static struct os_mapping mapping;
+
+TEST(the_range_is_the_kernels) {
+    size_t page = os_page_bytes();
+    char *three = mmap(NULL, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(three != MAP_FAILED);
+    CHECK_EQ(mprotect(three + page, page, PROT_READ), 0);
+    CHECK(os_find_mapping(three + page, &mapping));
+    CHECK(mapping.start == (uintptr_t)three + page && mapping.end == (uintptr_t)three + 2 * page);
+    CHECK(mapping.name[0] == '\0');
+    CHECK(os_find_mapping(three + 2 * page - 1, &mapping));
+    CHECK(mapping.start == (uintptr_t)three + page);
+    munmap(three, 3 * page);
+    errno = 4711;
+    CHECK(!os_find_mapping(three + page, &mapping));
+    CHECK(!os_find_mapping(NULL, &mapping));
+    CHECK_EQ(errno, 4711);
+}
+
+TEST(names) {
+    char local[10], path[200] = "/tmp/hakmem-mapping-";
+    CHECK(os_find_mapping(local, &mapping));
+    CHECK(strcmp(mapping.name, "[stack]") == 0 ||
+          mapping.name[0] == '\0'); /* an emulator's stack is its own */
+    memset(path + strlen(path), 'n', 150);
+    int fd = open(path, O_CREAT | O_RDWR, 0600);
+    CHECK(fd >= 0);
+    CHECK_EQ(ftruncate(fd, 65536), 0);
+    void *file = mmap(NULL, 65536, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    unlink(path);
+    CHECK(file != MAP_FAILED);
+    CHECK(os_find_mapping(file, &mapping));
+    CHECK_EQ(strlen(mapping.name), sizeof mapping.name - 1);
+    CHECK(strcmp(mapping.name + sizeof mapping.name - 1 - strlen("nnn (deleted)"), "nnn (deleted)") == 0);
+    munmap(file, 65536);
+}
+
+TEST(many_mappings) {
+    enum { MAPPINGS = 300 };
+    static char *maps[MAPPINGS];
+    size_t page = os_page_bytes();
+    for (size_t i = 0; i < MAPPINGS; i++) { /* none of them one with its neighbour */
+        maps[i] = mmap(NULL, 2 * page, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(maps[i] != MAP_FAILED);
+        CHECK_EQ(munmap(maps[i], page), 0);
+        maps[i] += page;
+    }
+    for (size_t i = 0; i < MAPPINGS; i++) {
+        CHECK_AT(os_find_mapping(maps[i], &mapping), i);
+        CHECK_AT(mapping.start <= (uintptr_t)maps[i] && (uintptr_t)maps[i] < mapping.end, i);
+    }
+    for (size_t i = 0; i < MAPPINGS; i++) munmap(maps[i], page);
+}
+
+TEST(without_proc_nothing_is_known) {
+    int limit = 0;
+    while (dup(0) >= 0) limit++; /* no descriptor is left to read by */
+    bool found = os_find_mapping(&limit, &mapping);
+    for (int fd = 3; fd < limit + 100; fd++) close(fd);
+    CHECK(!found);
+}

@@ -1,0 +1,114 @@
+/* foreign_test.c - what a pointer that is no block looks like, and what is done with it.
+ *
+ * Planted defects it was seen to catch:
+ *   the block before is named for an interior pointer   the_looks_of_a_pointer
+ *   libc gets what lies in hakmem's memory              libc_gets_only_what_may_be_its_own
+ *   a count is not kept                                 counted_and_otherwise_ignored
+ */
+#include "watch/foreign.h"
+
+#include "blocks.h"
+#include "child.h"
+#include "heap/heap.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+static char looks[400];
+static char of_program[5000];
+
+static bool looks_like(const void *pointer, const char *words) {
+    foreign_describe(pointer, looks, sizeof looks);
+    bool does = strstr(looks, words) != NULL;
+    if (!does) check_say("     %s", looks);
+    return does;
+}
+
+TEST(the_looks_of_a_pointer) {
+    char local[100];
+    char *large = hak_malloc(KIB(300)), *small = hak_malloc(100);
+    char *mapped = mmap(NULL, MIB(1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(mapped != MAP_FAILED);
+    CHECK(looks_like(local, "it lies on this thread's stack"));
+    CHECK(looks_like(of_program + 4000, "foreign_test"));
+    CHECK(looks_like((const void *)(uintptr_t)&looks_like, "foreign_test"));
+    CHECK(looks_like(large + 1, "it points 1 bytes into a block of 327680 bytes"));
+    CHECK(looks_like(large + KIB(200), "it points 204800 bytes into a block of 327680 bytes"));
+    CHECK(looks_like(small + 24, "it points 24 bytes into a block of 112 bytes"));
+    CHECK(looks_like((void *)8, "nothing is mapped there"));
+    CHECK(looks_like((void *)-16, "nothing is mapped there"));
+    CHECK(looks_like(mapped + 4096, "it lies in memory that is not hakmem's"));
+    munmap(mapped, MIB(1));
+    CHECK(looks_like(mapped, "nothing is mapped there"));
+    hak_free(large);
+    CHECK(looks_like(large, "perhaps it was freed before"));
+    CHECK(looks_like(page_address(window.pages - 1), "where no block is"));
+    hak_free(small);
+    char little[12];
+    foreign_describe(local, little, sizeof little);
+    CHECK(strlen(little) == sizeof little - 1);
+}
+
+static void *of_thread(void *unused) {
+    char local[100];
+    CHECK(looks_like(local, "it lies on this thread's stack"));
+    return unused;
+}
+
+TEST(another_threads_stack_is_known_there) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, of_thread, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+static void count_some(void) {
+    uint64_t before = foreign_count();
+    foreign_configure(FOREIGN_COUNT);
+    for (size_t i = 0; i < 10; i++) hak_free(of_program + 16 * i);
+    CHECK_EQ(foreign_count() - before, 10);
+    CHECK_EQ(hak_usable_size(of_program), 0);
+    CHECK_EQ(foreign_count() - before, 11);
+    char *block = hak_realloc(of_program, 100);
+    CHECK(block != NULL && block != of_program);
+    hak_free(block);
+}
+
+TEST(counted_and_otherwise_ignored) { IN_CHILD(count_some); }
+
+/* libc's own functions, past hakmem's. */
+static void *of_libc(size_t bytes) {
+    void *(*libc_malloc)(size_t) = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
+    CHECK(libc_malloc != NULL);
+    return libc_malloc(bytes);
+}
+
+static void hand_to_libc(void) {
+    foreign_configure(FOREIGN_LIBC);
+    for (size_t bytes = 1; bytes < MIB(2); bytes *= 3) {
+        char *block = of_libc(bytes);
+        CHECK(block != NULL && !heap_owns(block));
+        CHECK(hak_usable_size(block) >= bytes);
+        memset(block, 'x', bytes);
+        if (bytes % 2) {
+            char *moved = hak_realloc(block, bytes * 10);
+            CHECK(moved != NULL && heap_owns(moved) && moved[0] == 'x' && moved[bytes - 1] == 'x');
+            hak_free(moved);
+        } else {
+            hak_free(block);
+        }
+    }
+}
+
+static void hand_ours_to_libc(void) {
+    foreign_configure(FOREIGN_LIBC);
+    char *block = hak_malloc(MIB(1));
+    hak_free(block + 4096);
+}
+
+TEST(libc_gets_only_what_may_be_its_own) {
+    if (dlsym(RTLD_NEXT, "malloc") == NULL) SKIP("no malloc but hakmem's is in this process");
+    if (CHECK_SHADOWED) SKIP("the sanitizer's malloc is next");
+    IN_CHILD(hand_to_libc);
+    int status = child_status(hand_ours_to_libc, CHILD_SECONDS);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
