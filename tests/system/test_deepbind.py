@@ -70,6 +70,11 @@ def test_a_block_of_libcs_ends_the_host_with_a_line_that_helps(build: Build) -> 
     assert "--no-deepbind" in line
 
 
+def test_libcs_blocks_can_be_handed_back(build: Build) -> None:
+    result = build.run(build.directory / PROGRAM, "give", "malloc", env={"HAKMEM_FOREIGN_FREE": "libc"})
+    assert (result.returncode, result.stdout, result.stderr) == (0, "ok deepbind\n", "")
+
+
 @pytest.fixture
 def runpath_user(tmp_path: Path) -> tuple[Path, Path]:
     """A program, and a library whose plugin only its own RUNPATH finds."""
