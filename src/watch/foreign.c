@@ -50,7 +50,7 @@ static bool is_own_stack(const struct os_mapping *mapping) {
     return here >= mapping->start && here < mapping->end;
 }
 
-#define OTHER_MALLOC                                                                                         \
+#define OTHER_MALLOC                                                                                          \
     "another malloc's block, of a library opened with RTLD_DEEPBIND perhaps: HAKMEM_FOREIGN_FREE=libc hands " \
     "it back to libc, ./hakmem run --no-deepbind keeps it from coming up"
 
