@@ -58,6 +58,10 @@ foreach(source IN LISTS hak_sources)
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
             -fexceptions -Wno-missing-prototypes)
     endif()
+    # Nor is glibc's header included, whose structures other C libraries lack.
+    if(source MATCHES "/src/api/glibc\\.c$")
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -Wno-missing-prototypes)
+    endif()
 endforeach()
 
 # ---- shared object ----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
  * static program before thread-local storage is what it will be. Programs have them by target_clones and the like, and
  * tools make them allocate.
  *
- * Planted defect that it catches: tests/defects/resolver_finds_no_front.toml.
+ * Planted defect that it catches: tests/defects/libc_must_have_started.toml.
  */
 #include "../preload/served.h" /* first: it says _GNU_SOURCE */
 

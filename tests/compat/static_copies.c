@@ -1,7 +1,7 @@
 /* static_copies.c - two libraries that each hold a copy of hakmem, in a program that runs on a third: each copy serves its
  * own blocks, threads and forks beside the others, and outlives the closing of its library.
  *
- * Planted defects that it catches, in tests/defects: closed_copy_is_unloaded.toml, copies_share_names.toml.
+ * Planted defects that it catches, in tests/defects: closed_copy_is_unloaded.toml, copies_without_fork_handlers.toml.
  */
 #include "../preload/served.h" /* first: it says _GNU_SOURCE */
 #include "beside.h"
