@@ -1,4 +1,4 @@
-/* thread.c - the one thread that hakmem starts by itself, and a barrier for all others. */
+/* thread.c - the one thread that hakmem starts by itself, whose code it runs among, and a barrier for all others. */
 #include "base/bits.h"
 #include "os/os.h"
 
