@@ -13,6 +13,7 @@ set_target_properties(hakmem PROPERTIES EXPORT_NAME shared)
 install(TARGETS hakmem hakmem_static hakmem_headers EXPORT hakmemTargets
     LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}"
     ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(TARGETS hakmem_no_deepbind LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(FILES "${hak_object}" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 
 set(hak_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/hakmem")

@@ -58,6 +58,10 @@ foreach(source IN LISTS hak_sources)
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
             -fexceptions -Wno-missing-prototypes)
     endif()
+    # Nor is glibc's header included, whose structures other C libraries lack.
+    if(source MATCHES "/src/api/glibc\\.c$")
+        set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -Wno-missing-prototypes)
+    endif()
 endforeach()
 
 # ---- shared object ----------------------------------------------------------------------------------
@@ -81,6 +85,18 @@ set(hak_keep "-Wl,--push-state,--no-as-needed")
 target_link_libraries(hakmem PRIVATE -pthread INTERFACE hakmem_headers
     "$<BUILD_INTERFACE:${hak_keep},${PROJECT_BINARY_DIR}/libhakmem.so,--pop-state>"
     "$<INSTALL_INTERFACE:${hak_keep},$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}/libhakmem.so,--pop-state>")
+
+# ---- the wrapper of dlopen ---------------------------------------------------------------------------
+
+# libhakmem-no-deepbind.so, which ./hakmem run --no-deepbind preloads beside the library.
+add_library(hakmem_no_deepbind SHARED "${PROJECT_SOURCE_DIR}/tools/no_deepbind.c")
+hak_compile(hakmem_no_deepbind)
+set_target_properties(hakmem_no_deepbind PROPERTIES
+    OUTPUT_NAME hakmem-no-deepbind
+    C_VISIBILITY_PRESET hidden)
+target_compile_options(hakmem_no_deepbind PRIVATE -O2) # it must go on by jumps, in every kind of build
+target_link_libraries(hakmem_no_deepbind PRIVATE ${CMAKE_DL_LIBS})
+target_link_options(hakmem_no_deepbind PRIVATE -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro)
 
 # ---- one object, and the archive that holds it ------------------------------------------------------
 

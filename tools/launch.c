@@ -1,6 +1,6 @@
 /* launch.c - starts a program on hakmem and makes sure that hakmem served it.
  *
- *     hakmem-launch [--stats] [--profile NAME] LIBRARY -- COMMAND [ARGUMENT...]
+ *     hakmem-launch [--stats] [--profile NAME] [--no-deepbind] LIBRARY -- COMMAND [ARGUMENT...]
  *
  * A preload that does not take is silent: the program runs, on the allocator it always had. So the
  * file is looked at before the start (what the dynamic loader would ignore is refused), and the
@@ -37,6 +37,7 @@ struct request {
     const char *library;
     const char *profile; /* NULL: not given */
     bool stats;
+    bool no_deepbind;
     char **command; /* NULL-terminated */
 };
 
@@ -59,18 +60,22 @@ _Noreturn __attribute__((format(printf, 2, 3))) static void fail(int status, con
 /* ---- arguments ------------------------------------------------------------------------------------ */
 
 static struct request parse_arguments(char **argument) {
-    struct request request = {NULL, NULL, false, NULL};
+    struct request request = {NULL, NULL, false, false, NULL};
     for (argument++; *argument != NULL && strncmp(*argument, "--", 2) == 0; argument++) {
         if (strcmp(*argument, "--stats") == 0) {
             request.stats = true;
         } else if (strcmp(*argument, "--profile") == 0 && argument[1] != NULL) {
             request.profile = *++argument;
+        } else if (strcmp(*argument, "--no-deepbind") == 0) {
+            request.no_deepbind = true;
         } else {
             fail(EXIT_USAGE, "launcher: unknown or incomplete option %s", *argument);
         }
     }
     if (argument[0] == NULL || argument[1] == NULL || strcmp(argument[1], "--") != 0 || argument[2] == NULL)
-        fail(EXIT_USAGE, "usage: hakmem-launch [--stats] [--profile NAME] LIBRARY -- COMMAND [ARGUMENT...]");
+        fail(
+            EXIT_USAGE,
+            "usage: hakmem-launch [--stats] [--profile NAME] [--no-deepbind] LIBRARY -- COMMAND [ARGUMENT...]");
     request.library = argument[0];
     request.command = argument + 2;
     return request;
@@ -253,11 +258,22 @@ static void create_proof(void) {
     atexit(remove_proof);
 }
 
+/* The wrapper of dlopen, which lies beside the library: its path, or nothing where it is not asked for. */
+static void find_wrapper(const struct request *request, const char *library, char path[PATH_MAX]) {
+    path[0] = '\0';
+    if (!request->no_deepbind) return;
+    int folder = (int)(strrchr(library, '/') - library); /* a resolved path */
+    snprintf(path, PATH_MAX, "%.*s/libhakmem-no-deepbind.so", folder, library);
+    if (access(path, R_OK) != 0) fail(EXIT_NOT_SERVED, "--no-deepbind: %s: %s", path, strerror(errno));
+}
+
 static void set_environment(const struct request *request, const char *library) {
     const char *others = getenv("LD_PRELOAD");
     bool alone = others == NULL || others[0] == '\0';
-    char *preload = NULL;
-    if (asprintf(&preload, "%s%s%s", library, alone ? "" : ":", alone ? "" : others) < 0 ||
+    char *preload = NULL, wrapper[PATH_MAX];
+    find_wrapper(request, library, wrapper);
+    if (asprintf(&preload, "%s%s%s%s%s", library, wrapper[0] == '\0' ? "" : ":", wrapper, alone ? "" : ":",
+                 alone ? "" : others) < 0 ||
         setenv("LD_PRELOAD", preload, 1) != 0 || setenv("HAKMEM_PROOF", proof_path, 1) != 0 ||
         (request->stats && setenv("HAKMEM_STATS", "1", 1) != 0) ||
         (request->profile != NULL && setenv("HAKMEM_PROFILE", request->profile, 1) != 0))

@@ -76,6 +76,7 @@ static void fork_child(void) {
 __attribute__((constructor(101))) static void start_process(void) {
     start_once();
     os_find_libc();
+    os_stay_loaded(); /* threads, their keys and the fork handlers point into it */
     pthread_atfork(heap_fork_prepare, heap_fork_parent, fork_child);
     if (options.stats) os_message_keep();
     served_report();

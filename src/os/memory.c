@@ -176,7 +176,7 @@ static _Atomic enum { MOVE_UNKNOWN, MOVE_WORKS, MOVE_FAILS } move_works;
 /* Whether two pages were moved as they should be, and both places can be given back. An emulator may believe that FROM
  * is mapped no longer: so the kernel is asked to write there before it is read. */
 static bool was_moved(volatile unsigned char *from, volatile unsigned char *to, size_t page) {
-    if (syscall(SYS_clock_getres, CLOCK_MONOTONIC, from) != 0 || from[page] != 0 || to[page] != 1) return false;
+    if (syscall(SYS_clock_gettime, CLOCK_MONOTONIC, from) != 0 || from[page] != 0 || to[page] != 1) return false;
     from[page] = 1;
     return madvise((void *)(uintptr_t)from, 2 * page, MADV_DONTNEED) == 0 && from[page] == 0 &&
            madvise((void *)(uintptr_t)to, 2 * page, MADV_DONTNEED) == 0 && to[page] == 0;

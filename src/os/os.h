@@ -112,6 +112,10 @@ void os_find_libc(void);
  * that holds libc itself. */
 bool os_is_libc(const void *address);
 
+/* Keeps the library that holds this code loaded for good, also where it was linked into one that may be closed; once,
+ * from a constructor. */
+void os_stay_loaded(void);
+
 /* After it every other running thread of the process has passed a full barrier, too: the expensive half of a
  * barrier whose cheap half is a compiler's. False where the kernel has no such thing. */
 bool os_barrier_others(void);

@@ -1,7 +1,8 @@
-/* thread.c - the one thread that hakmem starts by itself, and a barrier for all others. */
+/* thread.c - the one thread that hakmem starts by itself, whose code it runs among, and a barrier for all others. */
 #include "base/bits.h"
 #include "os/os.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
@@ -100,6 +101,39 @@ void os_find_libc(void) { dl_iterate_phdr(look_at, NULL); }
 bool os_is_libc(const void *address) {
     uintptr_t at = (uintptr_t)address;
     return libc_code.end == 0 || holds(libc_code, at) || holds(threads_code, at) || holds(loader_code, at);
+}
+
+/* ---- a library stays where it is ----------------------------------------------------------------------- */
+
+/* Weak: a static program has no dynamic loader to ask, and should not be made to link one. */
+#pragma weak dlsym
+
+/* Whether OBJECT is linked to stay loaded (-z nodelete), as libhakmem.so is. */
+static bool is_kept(const struct dl_phdr_info *object) {
+    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
+        if (object->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
+        const ElfW(Dyn) *entry = (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+        for (; entry->d_tag != DT_NULL; entry++)
+            if (entry->d_tag == DT_FLAGS_1) return (entry->d_un.d_val & DF_1_NODELETE) != 0;
+    }
+    return false;
+}
+
+/* *NAME becomes the path of the object that holds this code, if it is a library that could be unloaded. */
+static int look_for_own(struct dl_phdr_info *object, size_t size, void *name) {
+    (void)size;
+    if (!holds(range_of(object), (uintptr_t)&libc_code)) return 0;
+    if (object->dlpi_name[0] != '\0' && !is_kept(object)) *(const char **)name = object->dlpi_name;
+    return 1;
+}
+
+void os_stay_loaded(void) {
+    const char *name = NULL;
+    dl_iterate_phdr(look_for_own, &name);
+    if (name == NULL || dlsym == NULL) return;
+    /* Not by its name, at which linkers warn of static programs. */
+    void *(*open_library)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_DEFAULT, "dlopen");
+    if (open_library != NULL) open_library(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 /* ---- a barrier --------------------------------------------------------------------------------------- */

@@ -50,9 +50,9 @@ static bool is_own_stack(const struct os_mapping *mapping) {
     return here >= mapping->start && here < mapping->end;
 }
 
-#define OTHER_MALLOC                                                                                           \
-    "another malloc's block, of a library opened with RTLD_DEEPBIND perhaps, can be handed back to libc with " \
-    "HAKMEM_FOREIGN_FREE=libc"
+#define OTHER_MALLOC                                                                                          \
+    "another malloc's block, of a library opened with RTLD_DEEPBIND perhaps: HAKMEM_FOREIGN_FREE=libc hands " \
+    "it back to libc, ./hakmem run --no-deepbind keeps it from coming up"
 
 void foreign_describe(const void *pointer, char *text, size_t bytes) {
     struct os_mapping mapping;

@@ -11,17 +11,20 @@
 #include <dlfcn.h>
 
 #ifdef __cplusplus
-extern "C"
-#else
-extern
+extern "C" {
 #endif
-    const char *
-    hak_version(void) __attribute__((weak));
+extern const char *hak_version(void) __attribute__((weak));
+extern void *hak_malloc(size_t) __attribute__((weak));
+#ifdef __cplusplus
+}
+#endif
 
-/* malloc, as this program calls it, lies in the same object as hak_version. */
+/* malloc, as this program calls it, is hak_malloc by another name, or lies in the same object as hak_version: the
+ * program may have a stub for either, and one that is linked with everything is no object that could be looked up. */
 CHECK_UNUSED static bool is_served_by_hakmem(void) {
     Dl_info ours, used;
     if (hak_version == NULL) return false;
+    if ((uintptr_t)&malloc == (uintptr_t)&hak_malloc) return true;
     return dladdr((void *)(uintptr_t)&hak_version, &ours) && dladdr((void *)(uintptr_t)&malloc, &used) &&
            ours.dli_fbase == used.dli_fbase;
 }

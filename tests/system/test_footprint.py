@@ -274,6 +274,13 @@ def test_mappings_stay_few(build: Build) -> None:
     verify(case, start(build, case))
 
 
+def test_mappings_stay_few_with_much_live(build: Build) -> None:
+    if memory_gibibytes() < 6:
+        cannot_run("needs 6 GiB of free memory")
+    case = Case("4 GiB", ("mappings", "6", "4096"))
+    verify(case, start(build, case))
+
+
 def test_soak(build: Build) -> None:
     case = Case("soak", ("soak_footprint", "20"))
     verify(case, start(build, case))

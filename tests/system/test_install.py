@@ -210,6 +210,13 @@ def test_the_installed_tree_names_no_directory_of_the_build(installed: Path) -> 
         assert str(installed) not in text, path
 
 
+def test_the_wrapper_of_dlopen_is_installed(build: Build, library_folder: Path) -> None:
+    """By itself, beside the library, it does what ./hakmem run --no-deepbind does."""
+    libraries = f"{library_folder}/libhakmem.so {library_folder}/libhakmem-no-deepbind.so"
+    program = build.directory / "tests/compat/deepbind"
+    assert run_well(program, "give", "malloc", env=environment(LD_PRELOAD=libraries)) == "ok deepbind\n"
+
+
 def test_the_header_stands_alone(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "only.c").write_text("#include <hakmem/hakmem.h>\nint main(void) { return 0; }\n")
     (tmp_path / "only.cc").write_text((tmp_path / "only.c").read_text())

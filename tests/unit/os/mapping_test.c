@@ -32,7 +32,7 @@ TEST(the_range_is_the_kernels) {
 }
 
 TEST(names) {
-    char local[10], path[200] = "/tmp/hakmem-mapping-";
+    char local[10] = "", path[200] = "/tmp/hakmem-mapping-";
     CHECK(os_find_mapping(local, &mapping));
     CHECK(strcmp(mapping.name, "[stack]") == 0 ||
           mapping.name[0] == '\0'); /* an emulator's stack is its own */

@@ -25,7 +25,7 @@ static bool looks_like(const void *pointer, const char *words) {
 }
 
 TEST(the_looks_of_a_pointer) {
-    char local[100];
+    char local[100] = "";
     char *large = hak_malloc(KIB(300)), *small = hak_malloc(100);
     char *mapped = mmap(NULL, MIB(1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(mapped != MAP_FAILED);
@@ -50,7 +50,7 @@ TEST(the_looks_of_a_pointer) {
 }
 
 static void *of_thread(void *unused) {
-    char local[100];
+    char local[100] = "";
     CHECK(looks_like(local, "it lies on this thread's stack"));
     return unused;
 }
