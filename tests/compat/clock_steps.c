@@ -1,0 +1,122 @@
+/* clock_steps.c - a clock that jumps by hours and years, back and forth, as on machines that were suspended, moved or
+ * have no good clock. The clock is interposed, and what the allocator gives back is counted.
+ *
+ * No crash, no storm of giving back, and memory still comes back after a jump.
+ */
+#include "child.h"
+#include "work.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+static _Atomic int64_t step_seconds;
+static atomic_size_t asked, advised, advised_bytes;
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    int result = (int)syscall(SYS_clock_gettime, clock, now);
+    if (clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE) {
+        atomic_fetch_add(&asked, 1);
+        now->tv_sec += atomic_load(&step_seconds);
+    }
+    return result;
+}
+
+int madvise(void *address, size_t bytes, int advice) {
+    if (advice == MADV_DONTNEED) {
+        atomic_fetch_add(&advised, 1);
+        atomic_fetch_add(&advised_bytes, bytes);
+    }
+    return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+static uint64_t real_ms(void) {
+    struct timespec now;
+    syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* 0: as it is. The first step is long before the process began. */
+static int64_t step_at(uint64_t ms, bool steps) {
+    static const int64_t seconds[] = {0, -3600, 10LL * 365 * 86400, 0, 3600, -60, 86400, -10};
+    return steps ? seconds[ms / 20 % (sizeof seconds / sizeof seconds[0])] : 0;
+}
+
+/* Works for so long, its memory swinging by 64 MiB; returns how many bytes were given back for each that was used. */
+static double give_back_rate(uint64_t ms, bool steps) {
+    atomic_store(&advised_bytes, 0);
+    size_t used = 0;
+    uint64_t began = real_ms(), now;
+    while ((now = real_ms() - began) < ms) {
+        atomic_store(&step_seconds, step_at(now, steps));
+        work_leave_dirty(16, MIB(1));
+        work_leave_dirty(20000, 500);
+        used += MIB(16) + 20000 * 500;
+        CHECK_EQ(work(now, 300), 0);
+    }
+    atomic_store(&step_seconds, 0);
+    return (double)atomic_load(&advised_bytes) / (double)used;
+}
+
+static void work_by_a_clock_that_steps(void) {
+    double steady = give_back_rate(1000, false), stepping = give_back_rate(1500, true);
+    check_say("     given back of each byte used: %.3f by a steady clock, %.3f by one that steps", steady,
+              stepping);
+    CHECK(atomic_load(&asked) > 0);
+    CHECK(stepping < 4 * steady + 0.05);
+}
+
+static void *do_nothing(void *unused) {
+    while (true) pause();
+    return unused;
+}
+
+/* With a purge thread, or by the program's own calls. A second thread, since a process of one keeps more. */
+static void stay_after_a_step(int64_t seconds) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, do_nothing, NULL), 0);
+    size_t before = resident_bytes();
+    work_leave_dirty(64, MIB(1));
+    CHECK(work(1, 500) == 0 && resident_bytes() > before + MIB(32));
+    atomic_store(&step_seconds, seconds);
+    uint64_t began = real_ms();
+    while (resident_bytes() > before + MIB(20) && real_ms() < began + 15000) {
+        CHECK_EQ(work(1, 200), 0);
+        usleep(10000);
+    }
+    check_say("     after a step of %lld s memory was back in %llu ms", (long long)seconds,
+              (unsigned long long)(real_ms() - began));
+    CHECK(resident_bytes() <= before + MIB(20));
+}
+
+static void stay_after_a_step_back(void) { stay_after_a_step(-3600); }
+static void stay_after_a_step_forth(void) { stay_after_a_step(10LL * 365 * 86400); }
+
+HELPER(work_without_a_thread) { work_by_a_clock_that_steps(); }
+HELPER(step_back_without_a_thread) { stay_after_a_step_back(); }
+HELPER(step_forth_without_a_thread) { stay_after_a_step_forth(); }
+
+static const char *helper;
+
+static void become_one_without_a_thread(void) {
+    setenv("HAKMEM_PURGE_THREAD", "off", 1);
+    become_helper(helper);
+}
+
+static void run_without_a_thread(const char *name) {
+    if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");
+    helper = name;
+    IN_CHILD(become_one_without_a_thread);
+}
+
+TEST(no_storm) { IN_CHILD(work_by_a_clock_that_steps); }
+TEST(no_storm_without_a_thread) { run_without_a_thread("work_without_a_thread"); }
+TEST(memory_comes_back_after_a_step_back) { IN_CHILD(stay_after_a_step_back); }
+TEST(memory_comes_back_after_a_step_forth) { IN_CHILD(stay_after_a_step_forth); }
+TEST(memory_comes_back_after_a_step_back_without_a_thread) {
+    run_without_a_thread("step_back_without_a_thread");
+}
+TEST(memory_comes_back_after_a_step_forth_without_a_thread) {
+    run_without_a_thread("step_forth_without_a_thread");
+}

@@ -1,0 +1,136 @@
+/* locked_memory.c - mlockall of what is and of what will be, with a small limit, a large one and none.
+ *
+ * Locked memory cannot be given back by madvise, and every mapping counts in full against RLIMIT_MEMLOCK, reserved
+ * addresses too. Each case is a child without CAP_IPC_LOCK, which would lift the limit, unless it says otherwise.
+ */
+#include "child.h"
+#include "work.h"
+
+#include <linux/capability.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#ifndef MCL_ONFAULT /* Linux 4.4 */
+#define MCL_ONFAULT 4
+#endif
+
+#define EVERYTHING (MCL_CURRENT | MCL_FUTURE)
+/* What the process takes at its start counts, and a program has more of it than this one. */
+#define LARGE MIB(512)
+
+static void drop_the_capability(void) {
+    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[2];
+    CHECK_EQ(syscall(SYS_capget, &header, data), 0);
+    data[0].effective &= ~(1u << CAP_IPC_LOCK);
+    CHECK_EQ(syscall(SYS_capset, &header, data), 0);
+}
+
+static void limit_to(size_t bytes) {
+    struct rlimit now, limit = {bytes, bytes};
+    CHECK_EQ(getrlimit(RLIMIT_MEMLOCK, &now), 0);
+    if (bytes > now.rlim_max && geteuid() != 0) SKIP("RLIMIT_MEMLOCK cannot be raised");
+    CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    drop_the_capability();
+}
+
+static void *work_here(void *unused) {
+    work(3, 3000);
+    return unused;
+}
+
+static void work_in_threads(void) {
+    pthread_t thread;
+    pthread_attr_t attributes; /* a stack is locked as a whole */
+    CHECK_EQ(pthread_attr_init(&attributes), 0);
+    CHECK_EQ(pthread_attr_setstacksize(&attributes, KIB(256)), 0);
+    bool started = pthread_create(&thread, &attributes, work_here, NULL) == 0;
+    pthread_attr_destroy(&attributes);
+    work_here(NULL);
+    if (started) CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+static void refused_below_what_is_mapped(void) {
+    limit_to(KIB(64));
+    CHECK_EQ(mlockall(EVERYTHING), -1);
+    CHECK(errno == ENOMEM || errno == EPERM);
+    CHECK_EQ(work(1, 5000), 0);
+    work_in_threads();
+}
+
+TEST(a_small_limit_refuses_and_changes_nothing) { IN_CHILD(refused_below_what_is_mapped); }
+
+/* Takes blocks of 1 MiB until refused, says how many, and frees them. */
+static size_t mebibytes_to_be_had(size_t most) {
+    void **first = NULL, **block;
+    size_t got = 0;
+    errno = 0;
+    while (got < most && (block = (void **)malloc(MIB(1))) != NULL) {
+        memset(block, 1, MIB(1));
+        *block = first;
+        first = block;
+        got++;
+    }
+    if (got < most) CHECK_EQ(errno, ENOMEM);
+    while ((block = first) != NULL) {
+        first = (void **)*block;
+        free(block);
+    }
+    return got;
+}
+
+static int flags;
+
+static void live_within_a_large_limit(void) {
+    limit_to(LARGE);
+    free(malloc(1));
+    CHECK_EQ(mlockall(flags), 0);
+    CHECK_EQ(work(2, 5000), 0);
+    work_in_threads();
+    size_t first = mebibytes_to_be_had(LARGE >> 20);
+    CHECK_AT(first >= LARGE >> 22 && first < LARGE >> 20, first);
+    CHECK_AT(mebibytes_to_be_had(LARGE >> 20) >= first - first / 8, first);
+    work(4, 5000);
+}
+
+TEST(a_large_limit_is_used_and_kept_to) {
+    flags = EVERYTHING;
+    IN_CHILD(live_within_a_large_limit);
+}
+
+TEST(a_large_limit_on_faults) {
+    flags = EVERYTHING | MCL_ONFAULT;
+    IN_CHILD(live_within_a_large_limit);
+}
+
+/* What cannot be given back must not be believed to be zero, and does not grow for ever. */
+static void reuse_locked_memory(void) {
+    CHECK_EQ(mlockall(EVERYTHING), 0);
+    size_t before = resident_bytes();
+    for (int round = 0; round < 12; round++) {
+        work_leave_dirty(16, MIB(2));
+        work_leave_dirty(5000, 2000);
+        malloc_trim(0);
+        for (size_t size = 16; size <= MIB(4); size *= 4) {
+            void *block = calloc(1, size);
+            CHECK(block != NULL);
+            CHECK_AT(block_is_zero(block, size), size);
+            free(block);
+        }
+        CHECK_EQ(work((uint64_t)round, 3000), 0);
+    }
+    CHECK_RESIDENT(before, MIB(200));
+}
+
+static void reuse_within_the_capability(void) {
+    struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+    if (setrlimit(RLIMIT_MEMLOCK, &none) != 0) _exit(77);
+    reuse_locked_memory();
+}
+
+TEST(locked_memory_is_used_again) {
+    int status = child_status(reuse_within_the_capability, CHILD_SECONDS);
+    if (status == 77 << 8) SKIP("RLIMIT_MEMLOCK cannot be lifted");
+    CHECK_EQ(status, 0);
+}
