@@ -34,7 +34,7 @@ static void must_be_cancelled(pthread_t thread) {
 }
 
 TEST(no_call_is_a_cancellation_point) {
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 3; i++) {
         pthread_t thread;
         CHECK_EQ(pthread_create(&thread, NULL, work_while_cancelled, NULL), 0);
         must_be_cancelled(thread);
@@ -75,7 +75,7 @@ static void *work_until_cancelled(void *argument) {
 /* Four at a time, each at another moment; what they leave is used by the next. */
 TEST(deferred) {
     size_t before = 0;
-    for (size_t round = 0; round < 100; round++) {
+    for (size_t round = 0; round < 60; round++) {
         pthread_t threads[4];
         atomic_store(&reached, 0);
         for (size_t i = 0; i < 4; i++)
@@ -105,7 +105,7 @@ static void *compute_until_cancelled(void *argument) {
 
 TEST(asynchronous_while_it_owns_blocks) {
     size_t before = 0;
-    for (size_t round = 0; round < 200; round++) {
+    for (size_t round = 0; round < 100; round++) {
         pthread_t thread;
         atomic_store(&reached, 0);
         CHECK_EQ(pthread_create(&thread, NULL, compute_until_cancelled, (void *)round), 0);

@@ -1,7 +1,8 @@
 /* clock_steps.c - a clock that jumps by hours and years, back and forth, as on machines that were suspended, moved or
  * have no good clock. The clock is interposed, and what the allocator gives back is counted.
  *
- * No crash, no storm of giving back, and memory still comes back after a jump.
+ * No crash, no storm of giving back, and memory still comes back after a jump. (A clock that says another hour each time
+ * it is asked looks like a process that slept for hours, each time: then everything free goes back, each time.)
  */
 #include "child.h"
 #include "work.h"
@@ -60,7 +61,7 @@ static double give_back_rate(uint64_t ms, bool steps) {
 }
 
 static void work_by_a_clock_that_steps(void) {
-    double steady = give_back_rate(1000, false), stepping = give_back_rate(1500, true);
+    double steady = give_back_rate(400, false), stepping = give_back_rate(800, true);
     check_say("     given back of each byte used: %.3f by a steady clock, %.3f by one that steps", steady,
               stepping);
     CHECK(atomic_load(&asked) > 0);
@@ -90,33 +91,32 @@ static void stay_after_a_step(int64_t seconds) {
     CHECK(resident_bytes() <= before + MIB(20));
 }
 
-static void stay_after_a_step_back(void) { stay_after_a_step(-3600); }
-static void stay_after_a_step_forth(void) { stay_after_a_step(10LL * 365 * 86400); }
+HELPER(work_by_steps) { work_by_a_clock_that_steps(); }
+HELPER(step_back) { stay_after_a_step(-3600); }
+HELPER(step_forth) { stay_after_a_step(10LL * 365 * 86400); }
 
-HELPER(work_without_a_thread) { work_by_a_clock_that_steps(); }
-HELPER(step_back_without_a_thread) { stay_after_a_step_back(); }
-HELPER(step_forth_without_a_thread) { stay_after_a_step_forth(); }
-
-static const char *helper;
-
-static void become_one_without_a_thread(void) {
-    setenv("HAKMEM_PURGE_THREAD", "off", 1);
-    become_helper(helper);
-}
-
-static void run_without_a_thread(const char *name) {
+/* Runs each helper with a purge thread and without; most of the time they wait, so all at once if they may. */
+static void run_helpers(const char *const *helpers, size_t count, bool at_once) {
+    pid_t children[8];
     if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");
-    helper = name;
-    IN_CHILD(become_one_without_a_thread);
+    for (size_t i = 0; i < 2 * count; i++) {
+        children[i] = fork();
+        CHECK(children[i] >= 0);
+        if (children[i] == 0) {
+            if (i % 2) setenv("HAKMEM_PURGE_THREAD", "off", 1);
+            become_helper(helpers[i / 2]);
+        }
+        if (!at_once) CHECK_EQ(child_status_now(children[i]), 0);
+    }
+    for (size_t i = 0; at_once && i < 2 * count; i++) CHECK_EQ(child_status_now(children[i]), 0);
 }
 
-TEST(no_storm) { IN_CHILD(work_by_a_clock_that_steps); }
-TEST(no_storm_without_a_thread) { run_without_a_thread("work_without_a_thread"); }
-TEST(memory_comes_back_after_a_step_back) { IN_CHILD(stay_after_a_step_back); }
-TEST(memory_comes_back_after_a_step_forth) { IN_CHILD(stay_after_a_step_forth); }
-TEST(memory_comes_back_after_a_step_back_without_a_thread) {
-    run_without_a_thread("step_back_without_a_thread");
+TEST(no_storm_of_giving_back) {
+    static const char *const helpers[] = {"work_by_steps"};
+    run_helpers(helpers, 1, false);
 }
-TEST(memory_comes_back_after_a_step_forth_without_a_thread) {
-    run_without_a_thread("step_forth_without_a_thread");
+
+TEST(memory_comes_back_after_a_step) {
+    static const char *const helpers[] = {"step_back", "step_forth"};
+    run_helpers(helpers, 2, true);
 }

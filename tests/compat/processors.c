@@ -92,6 +92,7 @@ static void *work_until_stopped(void *argument) {
 /* The processors that this process may use, one set for each. */
 static size_t single_sets(cpu_set_t *all, cpu_set_t *sets, size_t most) {
     size_t found = 0;
+    CPU_ZERO(all);
     CHECK_EQ(sched_getaffinity(0, sizeof *all, all), 0);
     for (size_t cpu = 0; cpu < CPU_SETSIZE && found < most; cpu++) {
         if (!CPU_ISSET(cpu, all)) continue;

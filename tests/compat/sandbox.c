@@ -14,8 +14,10 @@
 enum { THREADS = 3, STACK_BYTES = 256 << 10 };
 static pthread_t threads[THREADS];
 static atomic_bool begun;
+static atomic_size_t running;
 
 static void *work_when_begun(void *argument) {
+    atomic_fetch_add(&running, 1);
     while (!atomic_load(&begun)) sched_yield();
     CHECK_EQ(work((uintptr_t)argument, 6000), 0);
     return NULL;
@@ -31,6 +33,8 @@ static void start_threads(void) {
         CHECK_EQ(pthread_create(&threads[i], &attributes, work_when_begun, (void *)(i + 1)), 0);
     }
     pthread_attr_destroy(&attributes);
+    /* glibc ends the process if a thread cannot tell the kernel of its rseq at its start. */
+    while (atomic_load(&running) < THREADS) sched_yield();
 }
 
 /* More than any thread may keep, so that it must be given back, or be tried to be. */
@@ -195,6 +199,8 @@ HELPER(live_in_a_container) {
     atomic_store(&begun, true);
     CHECK_EQ(pthread_create(&thread, NULL, work_when_begun, NULL), 0); /* by clone, which is looked at */
     CHECK_EQ(pthread_join(thread, NULL), 0);
+    atomic_store(&begun, false);
+    atomic_store(&running, 0);
     start_threads();
     IN_CHILD(work_as_child);
     work_with_threads();

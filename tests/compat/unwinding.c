@@ -15,7 +15,7 @@
 enum { THREADS = 3, FRAMES = 64, MILLISECONDS = 1500 };
 
 /* Where the code of a library, and that of this program's threads, lies. */
-static struct range { uintptr_t from, to; } allocator_code, thread_code;
+static struct range { uintptr_t from, to; } allocator_code, own_code;
 
 static bool holds(const struct range *range, uintptr_t address) {
     return address >= range->from && address < range->to;
@@ -41,7 +41,7 @@ static void sample(int signal_number, siginfo_t *info, void *context) {
     (void)info;
     if (working) {
         bool inside = holds(&allocator_code, interrupted_at(context)), is_whole = false;
-        for (int i = 0; i < count; i++) is_whole |= holds(&thread_code, (uintptr_t)frames[i]);
+        for (int i = 0; i < count; i++) is_whole |= holds(&own_code, (uintptr_t)frames[i]);
         atomic_fetch_add(&samples, 1);
         atomic_fetch_add(&in_allocator, inside);
         atomic_fetch_add(&whole, is_whole);
@@ -104,7 +104,7 @@ TEST(a_thousand_times_a_second) {
     CHECK(backtrace(frames, FRAMES) > 0); /* loads the unwinder, which allocates */
     dl_iterate_phdr(find_allocator, NULL);
     CHECK(allocator_code.to > allocator_code.from);
-    thread_code = (struct range){(uintptr_t)__start_thread_code, (uintptr_t)__stop_thread_code};
+    own_code = (struct range){(uintptr_t)__start_thread_code, (uintptr_t)__stop_thread_code};
     memset(&action, 0, sizeof action);
     action.sa_sigaction = sample;
     action.sa_flags = SA_RESTART | SA_SIGINFO;
