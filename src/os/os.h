@@ -112,6 +112,10 @@ void os_find_libc(void);
  * that holds libc itself. */
 bool os_is_libc(const void *address);
 
+/* Whether this thread is, as far as can be seen, inside a callback of dl_iterate_phdr: it holds a lock of the loader's,
+ * and must not start a thread, which waits for another while dlopen does the reverse. Takes some microseconds. */
+bool os_in_loader_callback(void);
+
 /* After it every other running thread of the process has passed a full barrier, too: the expensive half of a
  * barrier whose cheap half is a compiler's. False where the kernel has no such thing. */
 bool os_barrier_others(void);

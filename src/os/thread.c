@@ -95,11 +95,48 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *unused) {
     return 0;
 }
 
-void os_find_libc(void) { dl_iterate_phdr(look_at, NULL); }
+/* Where callbacks of dl_iterate_phdr return to. */
+static const void *after_callback;
+
+static HAK_NOINLINE int look_back(struct dl_phdr_info *object, size_t size, void *unused) {
+    after_callback = __builtin_return_address(0);
+    return look_at(object, size, unused);
+}
+
+void os_find_libc(void) { dl_iterate_phdr(look_back, NULL); }
 
 bool os_is_libc(const void *address) {
     uintptr_t at = (uintptr_t)address;
     return libc_code.end == 0 || holds(libc_code, at) || holds(threads_code, at) || holds(loader_code, at);
+}
+
+/* ---- whether the loader's lock is held ------------------------------------------------------------------ */
+
+/* The kernel reads the set before it finds that there is no such way to change the mask. */
+static bool is_readable(uintptr_t address) {
+    enum { NO_WAY = -1 };
+    return syscall(SYS_rt_sigprocmask, NO_WAY, address, NULL, sizeof(uint64_t)) != 0 && errno == EINVAL;
+}
+
+/* A callback has its return address somewhere above on its stack. That may be anyone's stack, of any length, so every
+ * page is asked for; an emulator that calls all addresses readable is not believed. */
+__attribute__((no_sanitize("address"))) static bool find_on_stack(const void *wanted) {
+    enum { FAR = 64 * 1024, UNMAPPED = 8 };
+    uintptr_t at = (uintptr_t)__builtin_frame_address(0), end = at + FAR, page = os_page_bytes(), known = 0;
+    if (is_readable(UNMAPPED)) return false;
+    for (at = round_up(at, sizeof wanted); at < end; at += sizeof wanted) {
+        if (at >= known && !is_readable(at)) return false;
+        known = round_down(at, page) + page;
+        if (*(const void *const volatile *)at == wanted) return true;
+    }
+    return false;
+}
+
+bool os_in_loader_callback(void) {
+    int saved = errno;
+    bool found = after_callback != NULL && find_on_stack(after_callback);
+    errno = saved;
+    return found;
 }
 
 /* ---- a barrier --------------------------------------------------------------------------------------- */

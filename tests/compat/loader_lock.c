@@ -45,7 +45,7 @@ static void *open_and_close(void *unused) {
         CHECK(handle != NULL);
         /* A plugin with thread-local storage of its own: libc allocates it at the first use. */
         int (*use)(void) = (int (*)(void))(uintptr_t)dlsym(handle, "use_thread_storage");
-        if (use != NULL) CHECK_EQ(use(), 1);
+        if (use != NULL) CHECK(use() >= 1); /* more while the other keeps it open */
         CHECK(dlopen("no_such_library.so", RTLD_NOW) == NULL);
         CHECK_EQ(dlclose(handle), 0);
         atomic_fetch_add(&times_opened, 1);
