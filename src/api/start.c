@@ -6,6 +6,7 @@
 #include "ace/decay.h"
 #include "api/options.h"
 #include "base/bits.h"
+#include "hakmem/hakmem.h"
 #include "heap/alloc.h"
 #include "heap/enter.h"
 #include "os/os.h"
@@ -16,6 +17,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 /* Huge pages are asked for once so much is in use: what they bring in beyond need is then a small share. */
 #define HUGE_FROM_PAGES (HAK_MIB(32) / PAGE_BYTES)
@@ -32,6 +34,20 @@ static void report_foreign(const void *block) {
     if (earlier == 0)
         os_message("%p is not the start of a block of hakmem; ignored, and so are all that follow", block);
 }
+
+/* ThreadSanitizer's functions stand before libc's, and must not be called before it is ready, which is later than the
+ * start of this library. */
+#ifdef HAK_NO_LIBC_NAMES
+static bool has_sanitizer(void) { return false; }
+static bool serves_process(void) { return false; }
+#else
+extern void __tsan_init(void) __attribute__((weak));
+
+static bool has_sanitizer(void) { return &__tsan_init != NULL; }
+
+/* Whether the malloc of this process is ours. */
+static bool serves_process(void) { return (void *(*)(size_t))malloc == hak_malloc; }
+#endif
 
 static void configure(void) {
     options_read_process(&options);
@@ -53,6 +69,9 @@ static void configure(void) {
 }
 
 HAK_COLD void start_now(void) {
+    /* The sanitizer would know of none of our blocks, and of none of its own threads. */
+    if (has_sanitizer() && serves_process())
+        os_leave("hakmem: this program is built with ThreadSanitizer, which needs a malloc of its own\n");
     /* A signal handler in the middle of the start is served outside the window. */
     if (!slow_enter()) return;
     int saved = errno;
@@ -75,6 +94,7 @@ static void fork_child(void) {
 /* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
  * libraries are registered later, so they are prepared before ours and find an allocator that works. */
 __attribute__((constructor(101))) static void start_process(void) {
+    if (has_sanitizer()) return;
     start_once();
     os_find_libc();
     pthread_atfork(heap_fork_prepare, heap_fork_parent, fork_child);

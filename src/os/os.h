@@ -163,6 +163,10 @@ bool os_print(int fd, const char *format, ...) HAK_PRINTF(2, 3);
 /* A message, then the end of the process by SIGABRT. */
 _Noreturn void os_panic(const char *format, ...) HAK_PRINTF(1, 2);
 
+/* Writes LINE to standard error and ends the process with status 1, by the kernel alone: for where no other function of
+ * libc may be called. */
+_Noreturn void os_leave(const char *line);
+
 /* Keeps the standard error of this moment for later messages, since many programs close theirs
  * before the library's last words. */
 void os_message_keep(void);

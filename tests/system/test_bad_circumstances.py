@@ -186,9 +186,7 @@ def test_neither_proc_nor_sys(build: Build, without_kernel_files: list[str]) -> 
     assert "statistics" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "program", ["compat/small_stacks", "preload/api/calloc_test", "preload/api/threads_test"]
-)
+@pytest.mark.parametrize("program", ["compat/small_stacks", "preload/api/calloc_test"])
 def test_threads_with_neither_proc_nor_sys(
     build: Build, without_kernel_files: list[str], program: str
 ) -> None:
