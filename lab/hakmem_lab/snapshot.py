@@ -335,7 +335,8 @@ def snapshot_reading(rounds: int, mebibytes: int) -> list[str]:
         " each power of two as likely as the next; a third of the keys is deleted and values of other sizes"
         f" come. {IDLE_SECONDS:g} s later BGSAVE forks; the child is stopped, the server changes the keys,"
         " and the growth of the child's Private_Dirty is what was copied: pages that the server wrote to for"
-        " the first time since the fork. Then the child saves everything, and must succeed.",
+        " the first time since the fork. Pages that the server gives back to the kernel meanwhile count too,"
+        " though nothing is copied. Then the child saves everything, and must succeed.",
         f"Medians of the rounds ({rounds}), in each of which every change was made once under every"
         " allocator, in random order, with the same commands. Every run is a fresh server; that it is"
         " served was proved by the dynamic linker's own record, and by the server's mappings in every run."

@@ -106,7 +106,7 @@ def test_a_small_snapshot_under_hakmem_and_glibc(stage: Stage, monkeypatch: pyte
     for peer in PEERS:
         assert copied[NOTHING.name, peer] < 1500
         assert copied[DELETE.name, peer] > copied[NOTHING.name, peer]
-    assert copied[DELETE.name, "hakmem"] < copied[DELETE.name, "glibc"]
+    assert copied[DELETE.name, "hakmem"] * 3 < copied[DELETE.name, "glibc"]
 
 
 def test_a_server_that_the_arm_does_not_serve_is_refused(stage: Stage) -> None:

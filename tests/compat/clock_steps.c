@@ -41,7 +41,7 @@ static uint64_t real_ms(void) {
 /* 0: as it is. The first step is long before the process began. */
 static int64_t step_at(uint64_t ms, bool steps) {
     static const int64_t seconds[] = {0, -3600, 10LL * 365 * 86400, 0, 3600, -60, 86400, -10};
-    return steps ? seconds[ms / 20 % (sizeof seconds / sizeof seconds[0])] : 0;
+    return steps ? seconds[ms / 100 % (sizeof seconds / sizeof seconds[0])] : 0;
 }
 
 /* Works for so long, its memory swinging by 64 MiB; returns how many bytes were given back for each that was used. */
@@ -60,23 +60,33 @@ static double give_back_rate(uint64_t ms, bool steps) {
     return (double)atomic_load(&advised_bytes) / (double)used;
 }
 
-static void work_by_a_clock_that_steps(void) {
-    double steady = give_back_rate(400, false), stepping = give_back_rate(800, true);
-    check_say("     given back of each byte used: %.3f by a steady clock, %.3f by one that steps", steady,
-              stepping);
-    CHECK(atomic_load(&asked) > 0);
-    CHECK(stepping < 4 * steady + 0.05);
-}
+static atomic_bool second_allocated;
 
-static void *do_nothing(void *unused) {
+static void *allocate_and_wait(void *unused) {
+    free(malloc(1));
+    atomic_store(&second_allocated, true);
     while (true) pause();
     return unused;
 }
 
-/* With a purge thread, or by the program's own calls. A second thread, since a process of one keeps more. */
-static void stay_after_a_step(int64_t seconds) {
+/* Where one thread allocates alone more is kept. */
+static void start_second_thread(void) {
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, do_nothing, NULL), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, allocate_and_wait, NULL), 0);
+    while (!atomic_load(&second_allocated)) usleep(100);
+}
+
+static void work_by_a_clock_that_steps(void) {
+    start_second_thread();
+    double steady = give_back_rate(300, false), stepping = give_back_rate(1200, true);
+    check_say("     given back of each byte used: %.3f by a steady clock, %.3f by one that steps", steady,
+              stepping);
+    CHECK(atomic_load(&asked) > 0);
+    CHECK(stepping < 4 * steady + 0.2);
+}
+
+static void stay_after_a_step(int64_t seconds) {
+    start_second_thread();
     size_t before = resident_bytes();
     work_leave_dirty(64, MIB(1));
     CHECK(work(1, 500) == 0 && resident_bytes() > before + MIB(32));

@@ -13,13 +13,27 @@
 
 enum { THREADS = 3, STACK_BYTES = 256 << 10 };
 static pthread_t threads[THREADS];
-static atomic_bool begun;
-static atomic_size_t running;
+static atomic_bool begun, ended;
+static atomic_size_t running, waiting;
 
+/* Of the main thread: fewer than a thread collects before it gives them back. */
+enum { FOREIGN = 50 };
+static void *foreign[THREADS + 1][FOREIGN]; /* threads are numbered from 1 */
+
+static void make_foreign(void) {
+    for (size_t i = 0; i <= THREADS; i++)
+        for (size_t j = 0; j < FOREIGN; j++) CHECK((foreign[i][j] = malloc(200)) != NULL);
+}
+
+/* At last it waits, and holds what others would like to have back. */
 static void *work_when_begun(void *argument) {
+    size_t number = (uintptr_t)argument;
     atomic_fetch_add(&running, 1);
     while (!atomic_load(&begun)) sched_yield();
-    CHECK_EQ(work((uintptr_t)argument, 6000), 0);
+    CHECK_EQ(work(number, 1500), 0);
+    for (size_t j = 0; j < FOREIGN; j++) free(foreign[number][j]);
+    atomic_fetch_add(&waiting, 1);
+    while (!atomic_load(&ended)) usleep(1000);
     return NULL;
 }
 
@@ -37,15 +51,31 @@ static void start_threads(void) {
     while (atomic_load(&running) < THREADS) sched_yield();
 }
 
+/* However memory is had, small blocks share its pages. */
+static void must_be_dense(void) {
+    enum { BLOCKS = 1000 };
+    static char *blocks[BLOCKS];
+    size_t alone = 0;
+    for (size_t i = 0; i < BLOCKS; i++) CHECK((blocks[i] = malloc(100)) != NULL);
+    for (size_t i = 1; i < BLOCKS; i++) alone += ((uintptr_t)blocks[i] ^ (uintptr_t)blocks[i - 1]) >= 4096;
+    CHECK_AT(alone < BLOCKS / 4, alone);
+    for (size_t i = 0; i < BLOCKS; i++) free(blocks[i]);
+}
+
 /* More than any thread may keep, so that it must be given back, or be tried to be. */
 static void work_with_threads(void) {
+    make_foreign();
+    must_be_dense();
     atomic_store(&begun, true);
-    for (int round = 0; round < 3; round++) {
-        CHECK_EQ(work((uint64_t)round + 10, 4000), 0);
+    for (int round = 0; round < 2; round++) {
+        CHECK_EQ(work((uint64_t)round + 10, 1000), 0);
         work_leave_dirty(24, MIB(2));
         work_leave_dirty(4000, 3000);
         malloc_trim(0);
     }
+    while (atomic_load(&waiting) < THREADS) sched_yield();
+    malloc_trim(0);
+    atomic_store(&ended, true);
     for (size_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
     CHECK_EQ(work(20, 2000), 0);
 }
@@ -187,6 +217,11 @@ static const struct sandbox_rule container[] = {
     {.call = SYS_vmsplice},
 };
 
+static void *work_at_once(void *unused) {
+    CHECK_EQ(work(40, 2000), 0);
+    return unused;
+}
+
 static void work_as_child(void) { CHECK_EQ(work(30, 2000), 0); }
 
 HELPER(live_in_a_container) {
@@ -196,11 +231,8 @@ HELPER(live_in_a_container) {
     errno = 0;
     CHECK(syscall(SYS_clone3, NULL, 0) == -1 && errno == ENOSYS);
     pthread_t thread;
-    atomic_store(&begun, true);
-    CHECK_EQ(pthread_create(&thread, NULL, work_when_begun, NULL), 0); /* by clone, which is looked at */
+    CHECK_EQ(pthread_create(&thread, NULL, work_at_once, NULL), 0); /* by clone, which is looked at */
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    atomic_store(&begun, false);
-    atomic_store(&running, 0);
     start_threads();
     IN_CHILD(work_as_child);
     work_with_threads();

@@ -27,7 +27,8 @@ static inline void work_free(struct work_slot *slot) {
     *slot = (struct work_slot){NULL, 0};
 }
 
-/* A refusal says ENOMEM, and leaves the block of a realloc as it was. Returns whether it was served. */
+/* A refusal says ENOMEM, and leaves the block of a realloc as it was; success keeps errno, whatever was refused behind it.
+ * Returns whether it was served. */
 static inline bool work_resize(struct work_slot *slot, size_t size) {
     work_verify(slot);
     unsigned char first[16], *old = (unsigned char *)slot->block;
@@ -41,6 +42,7 @@ static inline bool work_resize(struct work_slot *slot, size_t size) {
         work_verify(slot);
         return false;
     }
+    CHECK_EQ(errno, 0);
     if (old) CHECK(memcmp(block, first, kept) == 0);
     slot->block = block;
     return true;
@@ -61,7 +63,7 @@ static inline bool work_allocate(struct work_slot *slot, struct rng *rng, size_t
     default:
         slot->block = malloc(size);
     }
-    if (slot->block == NULL) CHECK_EQ(errno, ENOMEM);
+    CHECK_EQ(errno, slot->block ? 0 : ENOMEM);
     return slot->block != NULL;
 }
 
