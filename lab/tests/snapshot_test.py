@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 import shutil
 from pathlib import Path
 
@@ -91,22 +90,6 @@ def stage(build: Path) -> Stage:
 
 def arms_of(stage: Stage) -> list[Arm]:
     return [arm_of(stage.peer(PeerStore(stage.checkout).obtain(name))) for name in PEERS]
-
-
-def test_a_small_snapshot_under_hakmem_and_glibc(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """hakmem writes nothing into blocks that are freed: deleting keys copies little of what glibc's does."""
-    monkeypatch.setattr(snapshot, "IDLE_SECONDS", 0.2)
-    kept: list[Sample | None] = []
-    samples = snapshot.rounds_run(
-        stage, arms_of(stage), [NOTHING, DELETE], 24, 1, random.Random(3), kept.append
-    )
-    assert kept == [None, None, *samples]
-    copied = {(sample.change.name, sample.peer.name): sample.copied_kib for sample in samples}
-    assert len(copied) == 4
-    for peer in PEERS:
-        assert copied[NOTHING.name, peer] < 1500
-        assert copied[DELETE.name, peer] > copied[NOTHING.name, peer]
-    assert copied[DELETE.name, "hakmem"] * 3 < copied[DELETE.name, "glibc"]
 
 
 def test_a_server_that_the_arm_does_not_serve_is_refused(stage: Stage) -> None:

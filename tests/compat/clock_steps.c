@@ -3,6 +3,10 @@
  *
  * No crash, no storm of giving back, and memory still comes back after a jump. (A clock that says another hour each time
  * it is asked looks like a process that slept for hours, each time: then everything free goes back, each time.)
+ *
+ * Planted defects it was seen to catch:
+ *   the clock stands still after a step back   memory_comes_back_after_a_step
+ *   a step back is taken for a long sleep      no_storm_of_giving_back
  */
 #include "child.h"
 #include "work.h"

@@ -1,7 +1,9 @@
-/* kept_data.c - an MADV_DONTNEED that says yes and keeps the data, as emulators and some sandboxes have it; and a kernel
- * that does so for a part of it. calloc must give zeros all the same. madvise is interposed.
+/* kept_data.c - an MADV_DONTNEED that says yes and keeps the data, as emulators and some sandboxes have it. calloc must
+ * give zeros all the same. madvise is interposed.
  *
  * The same for an mremap that says yes and leaves the old pages in their place.
+ *
+ * Planted defect it was seen to catch: a return that the kernel says it made is believed to have given zeros.
  */
 #include "child.h"
 #include "work.h"

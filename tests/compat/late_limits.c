@@ -2,6 +2,8 @@
  *
  * The limit of address space, or of data, falls to a little more than is in use; every thread meets refusals (NULL and
  * ENOMEM), keeps what it has, and is served again once it freed something, or once the limit rises.
+ *
+ * Planted defect it was seen to catch: memory whose commitment was refused is handed out (of_data).
  */
 #include "child.h"
 #include "work.h"

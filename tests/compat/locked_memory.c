@@ -2,6 +2,9 @@
  *
  * Locked memory cannot be given back by madvise, and every mapping counts in full against RLIMIT_MEMLOCK, reserved
  * addresses too. Each case is a child without CAP_IPC_LOCK, which would lift the limit, unless it says otherwise.
+ *
+ * Planted defect it was seen to catch: pages that the kernel would not take back pass for zero
+ * (locked_memory_is_used_again).
  */
 #include "child.h"
 #include "work.h"

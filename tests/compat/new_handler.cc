@@ -2,6 +2,8 @@
  * none; in the middle of real exhaustion, under a limit of address space, and in several threads.
  *
  * What each form of new does at an impossible size is tests/preload/cxx_new.cc. This file is also built with libc++.
+ *
+ * Planted defect it was seen to catch: new gives up after one call of its handler (a_handler_that_frees_memory).
  */
 #include "child.h"
 #include "preload/served.h"

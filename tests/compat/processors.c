@@ -1,8 +1,10 @@
 /* processors.c - processors with high numbers, fewer of them from one moment to the next, and a system that does not say
  * how many there are.
  *
- * sched_getcpu, getcpu, sched_getaffinity, sysconf and get_nprocs are interposed: an allocator that counts or numbers
+ * sched_getcpu, getcpu, sched_getaffinity and get_nprocs are interposed: an allocator that counts or numbers
  * processors for itself is told the worst. The affinity really shrinks while threads allocate.
+ *
+ * Planted defect it was seen to catch: a table with a place for each of 64 processors (high_numbers).
  */
 #include "child.h"
 #include "work.h"

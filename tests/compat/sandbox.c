@@ -3,6 +3,11 @@
  *
  * Each filter is proved to hold before the work begins. Threads get stacks of the test's own, since glibc makes its
  * stacks with mprotect.
+ *
+ * Planted defects it was seen to catch:
+ *   where mprotect is refused every block has a mapping of its own   each_call_refused_from_the_start
+ *   a waiter, or who gives back, counts on a call that is refused    only_what_memory_needs, each_call_...
+ *   a refusal behind a success shows in errno                        only_what_memory_needs
  */
 #include "sandbox.h"
 #include "work.h"

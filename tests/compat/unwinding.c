@@ -2,6 +2,8 @@
  * wherever the thread is; mostly inside malloc and free, which is where this program spends its time.
  *
  * What was unwound must be whole: from the handler through the allocator to the thread's own function.
+ *
+ * Planted defect it was seen to catch: a library without unwind tables.
  */
 #include "work.h"
 

@@ -3,6 +3,8 @@
  *
  * Correct programs must not be ended, whatever the declarations of hakmem.h say to the compiler; and the checks must be
  * alive, or nothing is tested.
+ *
+ * Planted defect it was seen to catch: the header says that calloc gives one byte for each element.
  */
 #undef _FORTIFY_SOURCE
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__)

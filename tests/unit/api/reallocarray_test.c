@@ -1,4 +1,7 @@
-/* reallocarray_test.c - reallocarray: the product is exact or refused, and a refusal leaves the block as it was. */
+/* reallocarray_test.c - reallocarray: the product is exact or refused, and a refusal leaves the block as it was.
+ *
+ * Planted defect it was seen to catch: the product wraps around.
+ */
 #include "blocks.h"
 
 TEST(grows_and_shrinks_like_realloc) {
