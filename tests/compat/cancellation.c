@@ -20,7 +20,7 @@ static void *work_while_cancelled(void *unused) {
     CHECK_EQ(work(1, 10000), 0);
     work_leave_dirty(64, MIB(1)); /* a purge thread is started here */
     work_leave_dirty(20000, 500);
-    malloc_trim(0);
+    work_give_back();
     void *huge = malloc(GIB(2));
     free(huge);
     CHECK_EQ(work(2, 3000), 0);

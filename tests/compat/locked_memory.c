@@ -9,7 +9,6 @@
 #include "child.h"
 #include "work.h"
 
-#include <linux/capability.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -22,11 +21,21 @@
 /* What the process takes at its start counts, and a program has more of it than this one. */
 #define LARGE MIB(512)
 
+/* From the kernel's capability.h, which musl's headers do not bring. */
+enum { CAPABILITY_VERSION = 0x20080522, CAPABILITY_IPC_LOCK = 14 };
+struct capability_header {
+    uint32_t version;
+    int process;
+};
+struct capability_sets {
+    uint32_t effective, permitted, inheritable;
+};
+
 static void drop_the_capability(void) {
-    struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[2];
+    struct capability_header header = {CAPABILITY_VERSION, 0};
+    struct capability_sets data[2];
     CHECK_EQ(syscall(SYS_capget, &header, data), 0);
-    data[0].effective &= ~(1u << CAP_IPC_LOCK);
+    data[0].effective &= ~(1u << CAPABILITY_IPC_LOCK);
     CHECK_EQ(syscall(SYS_capset, &header, data), 0);
 }
 
@@ -145,7 +154,7 @@ static void reuse_locked_memory(void) {
     for (int round = 0; round < 12; round++) {
         work_leave_dirty(16, MIB(2));
         work_leave_dirty(5000, 2000);
-        malloc_trim(0);
+        work_give_back();
         for (size_t size = 16; size <= MIB(4); size *= 4) {
             void *block = calloc(1, size);
             CHECK(block != NULL);

@@ -62,7 +62,7 @@ static void work_in_threads(void) {
     for (size_t i = 0; i < 6; i++) CHECK_EQ(pthread_create(&threads[i], NULL, work_in_thread, (void *)i), 0);
     for (size_t i = 0; i < 6; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
     work_leave_dirty(64, MIB(1));
-    malloc_trim(0);
+    work_give_back();
 }
 
 TEST(high_numbers) {

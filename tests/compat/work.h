@@ -10,6 +10,13 @@
 
 #include "blocks.h"
 
+/* musl has none. */
+extern int malloc_trim(size_t pad) __attribute__((weak));
+
+static inline void work_give_back(void) {
+    if (malloc_trim) malloc_trim(0);
+}
+
 enum { WORK_SLOTS = 150 };
 
 struct work_slot {
