@@ -223,7 +223,8 @@ static void refuse_elf(const char *path, struct image image, struct image librar
         fail(EXIT_NOT_SERVED, "%s is a static binary: nothing can be preloaded into it", path);
     if (defines_malloc(image)) fail(EXIT_NOT_SERVED, "%s brings its own allocator: it defines malloc", path);
     const char *sanitizer = needed_sanitizer(image);
-    if (sanitizer != NULL) fail(EXIT_NOT_SERVED, "%s brings its own allocator: it is built with %s", path, sanitizer);
+    if (sanitizer != NULL)
+        fail(EXIT_NOT_SERVED, "%s brings its own allocator: it is built with %s", path, sanitizer);
 }
 
 /* The loader ignores LD_PRELOAD where a program gains rights that its caller does not have. */

@@ -5,8 +5,8 @@
  * be cancelled asynchronously must not call malloc at all (POSIX allows it three functions): only that it may own
  * blocks is tested.
  *
- * Planted defects it was seen to catch: giving memory back is a cancellation point; so is a lock that somebody waits
- * for.
+ * Planted defects it was seen to catch: giving memory back is a cancellation point (no_call_is_a_cancellation_point); so
+ * is a lock that somebody waits for (deferred: by the watchdog).
  */
 #include "work.h"
 

@@ -6,7 +6,7 @@
  *
  * Planted defects it was seen to catch:
  *   where mprotect is refused every block has a mapping of its own   each_call_refused_from_the_start
- *   a waiter, or who gives back, counts on a call that is refused    only_what_memory_needs, each_call_...
+ *   the clock, or a barrier, must not be refused                     only_what_memory_needs, each_call_...
  *   a refusal behind a success shows in errno                        only_what_memory_needs
  */
 #include "work.h"
