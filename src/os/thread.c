@@ -7,6 +7,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -120,15 +121,16 @@ static bool is_on_stack(const void *wanted) {
     enum { PIECE_BYTES = 4096, PIECES = 17 };
     const void *words[PIECE_BYTES / sizeof wanted];
     uintptr_t at = round_down((uintptr_t)__builtin_frame_address(0), sizeof wanted);
-    for (int piece = 0; piece < PIECES; piece++) {
+    bool found = false;
+    for (int piece = 0; piece < PIECES && !found; piece++) {
         size_t bytes = round_down(at, PIECE_BYTES) + PIECE_BYTES - at;
         struct iovec here = {words, bytes}, there = {(void *)at, bytes};
         if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)bytes) break;
-        for (size_t i = 0; i < bytes / sizeof wanted; i++)
-            if (words[i] == wanted) return true;
+        for (size_t i = 0; i < bytes / sizeof wanted; i++) found |= words[i] == wanted;
         at += bytes;
     }
-    return false;
+    explicit_bzero(words, sizeof words); /* or a later call finds its copy on the stack */
+    return found;
 }
 
 bool os_in_loader_callback(void) {

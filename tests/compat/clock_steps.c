@@ -117,6 +117,7 @@ static void run_helpers(const char *const *helpers, size_t count, bool at_once) 
         children[i] = fork();
         CHECK(children[i] >= 0);
         if (children[i] == 0) {
+            setenv("HAKMEM_DECAY", "50ms", 1); /* or a process that works keeps everything for seconds */
             if (i % 2) setenv("HAKMEM_PURGE_THREAD", "off", 1);
             become_helper(helpers[i / 2]);
         }
