@@ -113,7 +113,7 @@ def suite(tmp_path: Path) -> Path:
     )
     (archive,) = tmp_path.glob("*.tar.gz")
     assert file_hash(archive) == PACKAGE_SHA256
-    shutil.unpack_archive(archive, tmp_path, filter="data")
+    run_well("tar", "-xf", archive, cwd=tmp_path)
     (folder,) = tmp_path.glob("*/redis.submodule")
     built = run(tool("make"), "-C", folder / "src", "MALLOC=libc", timeout=900)
     assert built.returncode == 0, built.stderr
