@@ -23,6 +23,7 @@ class Provenance:
     build_id: str
     compiler: str
     workload_compiler: str
+    """Empty where no program of bench/ was measured."""
     kernel: str
     cpu: str
     processors: int
@@ -31,7 +32,7 @@ class Provenance:
     peers: tuple[str, ...]
 
     def rows(self) -> list[tuple[str, str]]:
-        return [
+        rows = [
             ("date", self.date),
             ("command", f"`{self.command}`"),
             ("commit", self.commit),
@@ -44,16 +45,19 @@ class Provenance:
             ("C library", self.libc),
             ("measured", "; ".join(self.peers)),
         ]
+        return [(what, value) for what, value in rows if value]
 
 
-def collect(checkout: Checkout, command: str, program: str, peers: Iterable[Peer]) -> Provenance:
+def collect(
+    checkout: Checkout, command: str, program: str | None = None, peers: Iterable[Peer] = ()
+) -> Provenance:
     return Provenance(
         date=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         command=command,
         commit=commit_read(checkout.root),
         build_id=elf.build_id(checkout.library),
         compiler=elf.compilers(checkout.library),
-        workload_compiler=elf.compilers(checkout.program(program)),
+        workload_compiler=elf.compilers(checkout.program(program)) if program else "",
         kernel=f"Linux {platform.release().split('-')[0]} {machine()}",
         cpu=cpu_read(),
         processors=len(os.sched_getaffinity(0)),

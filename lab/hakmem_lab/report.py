@@ -228,14 +228,14 @@ def report_write(
     provenance: Provenance,
     notes: Sequence[str],
     grids: Sequence[Grid],
-    samples: Path,
+    samples: Path | None = None,
 ) -> None:
-    """The report, and its samples beside it."""
+    """The report, and its samples, if it has any, beside it."""
     beside = path.with_suffix(".csv")
-    kept = samples.exists()
+    kept = samples is not None and samples.exists()
     text = markdown_report(title, provenance, notes, grids, beside.name if kept else "")
     text_write(path, text)
-    if kept:
+    if samples is not None and kept:
         text_write(beside, samples.read_text())
 
 

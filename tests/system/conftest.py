@@ -1,24 +1,10 @@
-"""Fixtures of the system tests. Nothing is built when HAKMEM_BUILD_DIR names a build."""
-
-import os
-from pathlib import Path
+"""Fixtures of the system tests."""
 
 import pytest
-from toolbox import COMMAND, ROOT, Build, run_well
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="write the golden files anew")
-
-
-@pytest.fixture(scope="session")
-def build() -> Build:
-    """The release build, brought up to date unless one is given."""
-    given = os.environ.get("HAKMEM_BUILD_DIR")
-    if given is not None:
-        return Build(Path(given))
-    run_well(COMMAND, "build")
-    return Build(ROOT / "build")
 
 
 @pytest.fixture(scope="session")

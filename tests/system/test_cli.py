@@ -54,6 +54,7 @@ def test_version() -> None:
         (["build", "--hlep"], "--help"),
         (["test", "--fsat"], "--fast"),
         (["soak", "--minute", "3"], "--minutes"),
+        (["soak", "--programs", "--reprot", "x"], "--report"),
         (["help", "tset"], "test"),
     ],
 )
@@ -75,6 +76,9 @@ def test_mistakes_get_one_line_and_the_nearest_name(arguments: list[str], sugges
         ["test", "a|b"],
         ["soak", "--minutes", "0"],
         ["soak", "--minutes", "soon"],
+        ["soak", "--minutes", "3", "--programs"],
+        ["soak", "--programs", "a|b"],
+        ["soak", "--programs", "--report"],
     ],
 )
 def test_other_mistakes_get_one_line(arguments: list[str]) -> None:

@@ -58,14 +58,16 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     stdin: str = "",
+    user: str | None = None,
     timeout: float = TIMEOUT_SECONDS,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end and keeps what it printed."""
+    """Runs a command to its end, as another user if one is named, and keeps what it printed."""
     return subprocess.run(
         [str(argument) for argument in arguments],
         env=environment() if env is None else dict(env),
         cwd=cwd,
         input=stdin,
+        user=user,
         capture_output=True,
         text=True,
         timeout=timeout,

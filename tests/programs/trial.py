@@ -1,0 +1,261 @@
+"""A program's work, done on hakmem with proof of service, then without hakmem, and compared.
+
+A test states the work once, as a function of the side that it runs on:
+
+    def test_lua(trial: Trial) -> None:
+        \"""Tables, strings and coroutines.\"""
+        lua = trial.program("lua5.4", "-v")
+        assert trial.compare(lambda side: side.run(lua, "-e", SCRIPT)) == "..."
+
+What the work returns must be the same on both sides. The docstring is what the table of programs says of it.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from signal import SIGKILL, SIGTERM, Signals
+from typing import Generic, TypeVar
+
+from toolbox import Build, environment, run, tool
+
+Result = TypeVar("Result")
+
+STATISTICS = re.compile(r"^hakmem: statistics of (.+) \(pid (\d+)\)$", re.MULTILINE)
+VERSION = re.compile(r"\d+\.\d+\.\d+\w*")
+SHORT_VERSION = re.compile(r"\d+\.\d+")
+OTHER_ALLOCATOR = re.compile(r"^\s*(lib(?:\w*malloc|mimalloc|snmalloc)\w*)\.so", re.MULTILINE)
+
+TIMEOUT_SECONDS = 300
+READY_SECONDS = 60
+STOP_SECONDS = 60
+
+
+class DiffersError(AssertionError):
+    """The work ended well on both sides, with different results."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What came out of a program's own tests. Those that fail must be the same on both sides."""
+
+    ran: int
+    failed: frozenset[str]
+
+    def told(self) -> str:
+        if not self.failed:
+            return f"{self.ran} tests"
+        return f"{self.ran} tests; without hakmem the same {len(self.failed)} fail: {', '.join(sorted(self.failed))}"
+
+
+@dataclass
+class Side:
+    """Everything that is started here is on one allocator. The folder is empty at first and has the same path on
+    both sides, so that it may get into the results."""
+
+    folder: Path
+    build: Build | None
+    """None: without hakmem."""
+    served: Counter[str] = field(default_factory=Counter)
+    """Processes that hakmem served, by name."""
+    pids: set[int] = field(default_factory=set)
+
+    def run(
+        self,
+        *command: str | Path,
+        env: Mapping[str, str | None] | None = None,
+        cwd: Path | None = None,
+        stdin: str = "",
+        user: str | None = None,
+        statistics: bool = True,
+        statuses: Collection[int] = (0,),
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> str:
+        """The standard output of a command that ends with one of the statuses. On hakmem the launcher proves that
+        its process was served; the statistics name the others, and are left out where they would disturb."""
+        done = run(
+            *self._started(command, statistics),
+            env=environment(**(env or {})),
+            cwd=cwd or self.folder,
+            stdin=stdin,
+            user=user,
+            timeout=timeout,
+        )
+        assert done.returncode in statuses, (
+            f"{command[0]} ended with {done.returncode}:\n{done.stderr[-4000:]}"
+        )
+        self._keep_proof(command, done.stderr, statistics)
+        return done.stdout
+
+    @contextmanager
+    def daemon(
+        self,
+        *command: str | Path,
+        ready: Callable[[], bool],
+        stop: Signals = SIGTERM,
+        user: str | None = None,
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """A server while the block lasts. It must end well when it is told to stop."""
+        log = self.folder / "daemon.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [str(word) for word in self._started(command, statistics=True)],
+                env=environment(),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                user=user,
+                start_new_session=True,
+            )
+        try:
+            wait_until(lambda: process.poll() is not None or ready(), READY_SECONDS, f"{command[0]} is ready")
+            assert process.poll() is None, f"{command[0]} did not start:\n{log.read_text()[-4000:]}"
+            yield process
+            process.send_signal(stop)
+            process.wait(STOP_SECONDS)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, SIGKILL)
+                process.wait()
+        text = log.read_text(errors="replace")
+        assert process.returncode == 0, f"{command[0]} ended with {process.returncode}:\n{text[-4000:]}"
+        self._keep_proof(command, text, statistics=True)
+
+    def keep_statistics(self, text: str) -> None:
+        """Of processes that printed them into TEXT."""
+        found = STATISTICS.findall(text)
+        assert found if self.build else not found, f"statistics are missing, or from nowhere:\n{text[-4000:]}"
+        self.served.update(name for name, _ in found)
+        self.pids.update(int(pid) for _, pid in found)
+
+    def prove(self, pid: int) -> None:
+        """This process, which has ended, was served: it printed its statistics."""
+        assert self.build is None or pid in self.pids, f"process {pid} was not served by hakmem"
+
+    def _started(self, command: tuple[str | Path, ...], statistics: bool) -> list[str | Path]:
+        if self.build is None:
+            return list(command)
+        options = ["--stats"] if statistics else []
+        return [self.build.launcher, *options, self.build.library, "--", *command]
+
+    def _keep_proof(self, command: tuple[str | Path, ...], errors: str, statistics: bool) -> None:
+        if statistics:
+            self.keep_statistics(errors)
+        elif self.build is not None:
+            self.served[Path(command[0]).name] += 1
+
+
+@dataclass
+class Row:
+    """What the table says of a test."""
+
+    work: str
+    program: str = ""
+    version: str = ""
+    served: str = ""
+    result: str = ""
+    without: str = ""
+    seconds: tuple[float, float] = (0, 0)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Attempt(Generic[Result]):
+    seconds: float
+    error: BaseException | None = None
+    result: Result | None = None
+
+    @property
+    def word(self) -> str:
+        return "passed" if self.error is None else "failed"
+
+
+@dataclass
+class Trial:
+    build: Build
+    row: Row
+
+    def program(self, command: str, *version: str, path: Path | None = None) -> str:
+        """The path of a command, which the table names, with what it answers to VERSION."""
+        found = str(path or tool(command))
+        if not self.row.program:
+            told = run(found, *version)
+            text = told.stdout + told.stderr
+            number = VERSION.search(text) or SHORT_VERSION.search(text)
+            self.row.program = command
+            self.row.version = number[0] if number else "unknown"
+            linked = OTHER_ALLOCATOR.search(run("ldd", found).stdout)
+            if linked:
+                self.note(f"links {linked[1]}, whose place hakmem takes; without hakmem that one serves it")
+        return found
+
+    def note(self, text: str) -> None:
+        self.row.notes.append(text)
+
+    def compare(self, work: Callable[[Side], Result]) -> Result:
+        """What the work returns, on hakmem and without it."""
+        with tempfile.TemporaryDirectory(prefix="hakmem-programs-", ignore_cleanup_errors=True) as parent:
+            # Some servers run as another user, who may not read the checkout.
+            Path(parent).chmod(0o755)
+            side = Side(Path(parent) / "work", copied(self.build, Path(parent) / "hakmem"))
+            mine = attempt(work, side)
+            other = attempt(work, Side(side.folder, None))
+        self.row.served = ", ".join(times(name, count) for name, count in side.served.most_common())
+        self.row.seconds = (mine.seconds, other.seconds)
+        self.row.result, self.row.without = mine.word, other.word
+        if mine.error is not None:
+            mine.error.add_note(f"Without hakmem it {other.word}: {other.error or 'as it should'}")
+            raise mine.error
+        if other.error is not None:
+            other.error.add_note("That was without hakmem, so that there is nothing to compare with.")
+            raise other.error
+        if mine.result != other.result:
+            self.row.result = "differs"
+            raise DiffersError(f"on hakmem: {mine.result}\nwithout:   {other.result}")
+        assert mine.result is not None
+        return mine.result
+
+
+def attempt(work: Callable[[Side], Result], side: Side) -> Attempt[Result]:
+    shutil.rmtree(side.folder, ignore_errors=True)
+    side.folder.mkdir(mode=0o755)
+    began = time.monotonic()
+    try:
+        result = work(side)
+    except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
+        return Attempt(time.monotonic() - began, error=error)
+    return Attempt(time.monotonic() - began, result=result)
+
+
+def copied(build: Build, folder: Path) -> Build:
+    """What serves, where every user can read it."""
+    copy = Build(folder)
+    folder.mkdir(mode=0o755)
+    for source, target in ((build.library, copy.library), (build.launcher, copy.launcher)):
+        shutil.copyfile(source, target)
+        target.chmod(0o755)
+    return copy
+
+
+def times(name: str, count: int) -> str:
+    return name if count == 1 else f"{name} ({count})"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+
+
+def file_hash(path: Path) -> str:
+    return sha256(path.read_bytes()).hexdigest()
