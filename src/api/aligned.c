@@ -50,11 +50,8 @@ HAK_EXPORT size_t hak_memalignment(const void *pointer) {
 
 HAK_EXPORT void *hak_valloc(size_t bytes) { return hak_aligned_alloc(os_page_bytes(), bytes); }
 
-HAK_EXPORT void *hak_pvalloc(size_t bytes) {
-    size_t page = os_page_bytes();
-    /* A size that cannot be rounded up cannot be had either. */
-    return hak_aligned_alloc(page, bytes > PTRDIFF_MAX ? bytes : round_up(max_size(bytes, 1), page));
-}
+/* The same: what is aligned to a page is as long as whole pages here. */
+HAK_EXPORT void *hak_pvalloc(size_t bytes) HAK_ALIAS(hak_valloc);
 
 HAK_LIBC_NAME(size_t, memalignment, (const void *pointer), hak_memalignment)
 HAK_LIBC_NAME(void *, valloc, (size_t bytes), hak_valloc)

@@ -8,7 +8,7 @@
  * Planted defects it was seen to catch:
  *   a name is not exported (cfree)                   every_name_is_there
  *   free_aligned_sized takes its size for a block    every_pair
- *   pvalloc does not round up                        what_allocators_promise
+ *   valloc aligns as malloc does                     every_pair
  *   mallinfo2 forgets large blocks                   statistics_follow_the_program
  *   malloc_info takes any option                     malloc_info_writes_a_document
  */
