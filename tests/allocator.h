@@ -15,6 +15,7 @@
 #define hak_malloc malloc
 #define hak_calloc calloc
 #define hak_realloc realloc
+#define hak_reallocarray reallocarray
 #define hak_free free
 #define hak_aligned_alloc aligned_alloc
 #define hak_memalign memalign

@@ -162,14 +162,19 @@ static bool names_an_interpreter(struct image image) {
     return segment == NULL; /* unreadable: let the kernel judge */
 }
 
+/* The strings of a section; NULL if they do not lie inside the file, or do not end there. */
+static const char *image_text(struct image image, const ElfW(Shdr) * strings) {
+    if (strings->sh_offset > image.size || strings->sh_size > image.size - strings->sh_offset) return NULL;
+    const char *text = (const char *)image.bytes + strings->sh_offset;
+    return strings->sh_size > 0 && text[strings->sh_size - 1] == '\0' ? text : NULL;
+}
+
 static bool symbols_define(struct image image, const ElfW(Shdr) * table, const ElfW(Shdr) * strings,
                            const char *name) {
     size_t count = table->sh_size / sizeof(ElfW(Sym));
     const ElfW(Sym) *symbol = image_at(image, table->sh_offset, count, sizeof *symbol);
-    if (symbol == NULL || strings->sh_offset > image.size ||
-        strings->sh_size > image.size - strings->sh_offset)
-        return false;
-    const char *text = (const char *)image.bytes + strings->sh_offset;
+    const char *text = image_text(image, strings);
+    if (symbol == NULL || text == NULL) return false;
     size_t bytes = strlen(name) + 1;
     for (size_t i = 0; i < count; i++) {
         bool fits = symbol[i].st_name < strings->sh_size && strings->sh_size - symbol[i].st_name >= bytes;
@@ -189,12 +194,37 @@ static bool defines_malloc(struct image image) {
     return false;
 }
 
+/* A library of a sanitizer that the program asks for; NULL if there is none. It brings a malloc with it that must stand
+ * alone: it ends the program when it comes second, or half works. */
+static const char *needed_sanitizer(struct image image) {
+    static const char *const libraries[] = {"libasan.", "libtsan.", "liblsan.", "libhwasan.", "libclang_rt."};
+    const ElfW(Ehdr) *header = (const void *)image.bytes;
+    const ElfW(Shdr) *section = image_at(image, header->e_shoff, header->e_shnum, sizeof *section);
+    for (size_t i = 0; section != NULL && i < header->e_shnum; i++) {
+        if (section[i].sh_type != SHT_DYNAMIC || section[i].sh_link >= header->e_shnum) continue;
+        const ElfW(Shdr) *strings = &section[section[i].sh_link];
+        size_t count = section[i].sh_size / sizeof(ElfW(Dyn));
+        const ElfW(Dyn) *entry = image_at(image, section[i].sh_offset, count, sizeof *entry);
+        const char *text = image_text(image, strings);
+        for (size_t j = 0; entry != NULL && text != NULL && j < count; j++) {
+            if (entry[j].d_tag != DT_NEEDED || entry[j].d_un.d_val >= strings->sh_size) continue;
+            for (size_t k = 0; k < sizeof libraries / sizeof *libraries; k++)
+                if (strncmp(text + entry[j].d_un.d_val, libraries[k], strlen(libraries[k])) == 0)
+                    return text + entry[j].d_un.d_val;
+        }
+    }
+    return NULL;
+}
+
 static void refuse_elf(const char *path, struct image image, struct image library) {
     if (!same_machine(image.bytes, library.bytes))
         fail(EXIT_NOT_SERVED, "%s is built for another machine than libhakmem", path);
     if (!names_an_interpreter(image))
         fail(EXIT_NOT_SERVED, "%s is a static binary: nothing can be preloaded into it", path);
     if (defines_malloc(image)) fail(EXIT_NOT_SERVED, "%s brings its own allocator: it defines malloc", path);
+    const char *sanitizer = needed_sanitizer(image);
+    if (sanitizer != NULL)
+        fail(EXIT_NOT_SERVED, "%s brings its own allocator: it is built with %s", path, sanitizer);
 }
 
 /* The loader ignores LD_PRELOAD where a program gains rights that its caller does not have. */

@@ -87,8 +87,8 @@ HAK_API size_t hak_try_expand(void *block, size_t size);
 /* The largest power of two that divides the address POINTER, as C23 has it; 0 for NULL. Any pointer. */
 HAK_API size_t hak_memalignment(const void *pointer);
 
-/* Gives back to the kernel, at once, everything that can be given back: the memory of free blocks of all threads, but
- * for what other threads keep in their caches. Never needed: memory comes back by itself after a while. Returns how many
+/* Gives back to the kernel, at once, everything that can be given back: the memory of free blocks of all threads, those
+ * in their caches included. Never needed: memory comes back by itself after a while. Returns how many
  * bytes were given back, those included that were not resident any more; takes milliseconds when there is much.
  * hak_malloc_trim is the same under glibc's conditions: 1 if anything was given back, 0 if not; PAD is ignored. */
 HAK_API size_t hak_collect(void);

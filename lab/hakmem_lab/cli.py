@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hakmem_lab import provenance
+from hakmem_lab import provenance, snapshot
 from hakmem_lab.cells import FIRST_FIGURES, PROCESS_START, SERVER_PEAKS, Cell
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.checks import Check, checks_grid
@@ -38,7 +38,7 @@ from hakmem_lab.footprint import (
     rows_make,
     tools_check,
 )
-from hakmem_lab.footprint_inputs import programs_chosen
+from hakmem_lab.footprint_inputs import Program, programs_chosen
 from hakmem_lab.instructions import (
     SIZES,
     instructions_checks,
@@ -48,6 +48,7 @@ from hakmem_lab.instructions import (
 from hakmem_lab.options import options_check, options_peer
 from hakmem_lab.pairs import Budget, cpus_allowed
 from hakmem_lab.peers import PeerStore
+from hakmem_lab.redis_server import SERVER
 from hakmem_lab.report import (
     Grid,
     figures_grids,
@@ -236,6 +237,48 @@ def footprint(
         notes = [*lines, *footprint_reading(rounds)]
         report_write(report, "Footprint", source, notes, grids, study.samples.path)
     if any(row.marked for row in rows):
+        raise typer.Exit(1)
+
+
+@app.command()
+def bgsave(
+    rounds: Annotated[int, typer.Option(min=1, help="How often each change is made under each peer.")] = 5,
+    mebibytes: Annotated[int, typer.Option(min=1, help="Of values that the server is filled with.")] = 200,
+    peers: PeersOption = "glibc,mimalloc3,jemalloc",
+    seed: SeedOption = None,
+    report: ReportOption = None,
+    build: BuildOption = None,
+) -> None:
+    """The pages that redis-server copies because it writes during a BGSAVE."""
+    checkout = Checkout.find(build)
+    tools_check(checkout, [Program(SERVER, (SERVER,), SERVER, (SERVER,))], os.defpath)
+    seed = secrets.randbits(32) if seed is None else seed
+    command = f"./hakmem bgsave --rounds {rounds} --mebibytes {mebibytes} --peers {peers} --seed {seed}"
+    with (
+        study_open(checkout, "bgsave", seed) as study,
+        closing(RowWriter(study.samples.path, snapshot.COLUMNS)) as writer,
+    ):
+        measured = study.peers(["hakmem", *_words(peers)])
+        source = provenance.collect(checkout, command, "peak_memory", measured)
+        runs = len(measured) * (1 + rounds * len(snapshot.CHANGES))
+        task = study.progress.add_task("bgsave", total=runs)
+
+        def keep(sample: snapshot.Sample | None) -> None:
+            if sample is not None:
+                writer.write(sample.row())
+            study.progress.advance(task)
+
+        arms = [arm_of(peer) for peer in measured]
+        samples = snapshot.rounds_run(study.stage, arms, snapshot.CHANGES, mebibytes, rounds, study.rng, keep)
+    names = [peer.name for peer in measured]
+    rows = snapshot.rows_make(samples, names)
+    grids = [*snapshot.snapshot_grids(rows), snapshot.resident_grid(samples, names)]
+    lines = snapshot.snapshot_lines(rows)
+    _print(grids, [*lines, _samples_text(study)])
+    if report is not None:
+        notes = [*lines, *snapshot.snapshot_reading(rounds, mebibytes)]
+        report_write(report, "Snapshots of redis", source, notes, grids, study.samples.path)
+    if any(row.marked for row in snapshot.judged(rows)):
         raise typer.Exit(1)
 
 

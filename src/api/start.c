@@ -6,6 +6,7 @@
 #include "ace/decay.h"
 #include "api/options.h"
 #include "base/bits.h"
+#include "hakmem/hakmem.h"
 #include "heap/alloc.h"
 #include "heap/enter.h"
 #include "os/os.h"
@@ -17,6 +18,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 /* Huge pages are asked for once so much is in use: what they bring in beyond need is then a small share. */
 #define HUGE_FROM_PAGES (HAK_MIB(32) / PAGE_BYTES)
@@ -25,6 +27,20 @@ _Atomic uint32_t start_done;
 
 static struct os_lock start_lock;
 static struct hak_options options;
+
+/* ThreadSanitizer's functions stand before libc's, and must not be called before it is ready, which is later than the
+ * start of this library. */
+#ifdef HAK_NO_LIBC_NAMES
+static bool has_sanitizer(void) { return false; }
+static bool serves_process(void) { return false; }
+#else
+extern void __tsan_init(void) __attribute__((weak));
+
+static bool has_sanitizer(void) { return &__tsan_init != NULL; }
+
+/* Whether the malloc of this process is ours. */
+static bool serves_process(void) { return (void *(*)(size_t))malloc == hak_malloc; }
+#endif
 
 static void configure(void) {
     static const enum foreign_policy foreign_policies[] = {
@@ -52,6 +68,9 @@ static void configure(void) {
 }
 
 HAK_COLD void start_now(void) {
+    /* The sanitizer would know of none of our blocks, and of none of its own threads. */
+    if (has_sanitizer() && serves_process())
+        os_leave("hakmem: this program is built with ThreadSanitizer, which needs a malloc of its own\n");
     /* A signal handler in the middle of the start is served outside the window. */
     if (!slow_enter()) return;
     int saved = errno;
@@ -74,6 +93,7 @@ static void fork_child(void) {
 /* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
  * libraries are registered later, so they are prepared before ours and find an allocator that works. */
 __attribute__((constructor(101))) static void start_process(void) {
+    if (has_sanitizer()) return;
     start_once();
     os_find_libc();
     os_stay_loaded(); /* threads, their keys and the fork handlers point into it */

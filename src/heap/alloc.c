@@ -82,14 +82,9 @@ static void *alloc_small(unsigned class, bool *zero) {
     struct heap *heap = thread_heap();
     if (heap == NULL) return alloc_from_commons(class, zero);
     os_lock_take(&heap->lock);
-    void **top = heap->front.top[class];
-    void *block;
-    if (HAK_UNLIKELY(top > stack_bottom(heap, class))) { /* sent here for another reason than an empty stack */
-        block = top[-1];
-        heap->front.top[class] = top - 1;
-    } else {
-        block = refill(heap, class, zero);
-    }
+    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
+    /* Some are there when he was sent here for another reason than an empty stack. */
+    void *block = HAK_UNLIKELY(stack_held(heap, class) != 0) ? stack_pop(heap, class) : refill(heap, class, zero);
     os_lock_drop(&heap->lock);
     return block;
 }

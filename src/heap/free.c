@@ -11,6 +11,7 @@
 
 static void push_own(struct heap *heap, void *block, unsigned class) {
     os_lock_take(&heap->lock);
+    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
     if (!stack_has_room(heap, class)) {
         struct bin *bin = &heap->bins[class];
         bin->recent_spills++;
@@ -18,7 +19,7 @@ static void push_own(struct heap *heap, void *block, unsigned class) {
         if (bin->depth != bin->most) stack_adapt(heap, class);
         if (!stack_has_room(heap, class)) stack_spill(heap, class);
     }
-    *heap->front.top[class]++ = block;
+    stack_push(heap, class, block);
     os_lock_drop(&heap->lock);
 }
 

@@ -1,9 +1,10 @@
 /* front.h - the fast paths: a thread's own stacks of free blocks, one per size class.
  *
  * top[c] points above the uppermost block of class c; between lo[c] and hi[c] it may be moved without
- * asking anyone. Only the owner thread moves top and touches the stack. lo and hi are written under the
+ * asking anyone. Only the owner thread moves top and writes to the stack. lo and hi are written under the
  * heap's lock, by the owner or by another thread that wants the owner's next operation to take the slow
- * path: so the bounds are compared with <= and >=, and read atomically.
+ * path: so the bounds are compared with <= and >=, and read atomically. What lies below lo may be taken by whoever
+ * raised it: see stack.c.
  *
  * A front without bounds (all zero) sends every operation the slow way. Threads start with such a one. */
 #ifndef HAK_HEAP_FRONT_H
@@ -16,18 +17,22 @@
 #include <stddef.h>
 
 struct front {
-    void **top[SIZE_CLASSES];
+    _Atomic(void **) top[SIZE_CLASSES];
     _Atomic(void **) lo[SIZE_CLASSES];
     _Atomic(void **) hi[SIZE_CLASSES];
 };
 
-/* The front of a thread that has no heap yet: without bounds nothing is ever stored in it. */
-extern HAK_HIDDEN const struct front front_none;
+extern HAK_HIDDEN const struct front_constants {
+    struct front none; /* of a thread that has no heap yet: without bounds nothing is ever stored in it */
+    unsigned char classes[SMALL_MAX_BYTES / SMALLEST_BLOCK_BYTES + 1]; /* by size, in smallest blocks */
+} front_constants;
 
-/* What a thread knows of the allocator: 16 bytes of static TLS. All zero before libc has set the first thread's
- * variables up, as when an IFUNC resolver allocates; so that means front_none, and the front is a distance from it. */
+/* What a thread knows of the allocator: 24 bytes of static TLS. All zero before libc has set the first thread's
+ * variables up, as when an IFUNC resolver allocates: then malloc must find the front of none, and does by its distance,
+ * while free compares a word with the front before it looks there. */
 struct thread_state {
-    uintptr_t front_distance;
+    struct front *front;      /* NULL only as long as all is zero */
+    uintptr_t front_distance; /* from the front of none */
     bool busy;        /* inside a slow path: a signal handler that allocates now must not enter another */
     bool fork_inside; /* a signal handler forks while this thread is inside a slow path */
     uint32_t heapless_frees;
@@ -36,7 +41,7 @@ struct thread_state {
 extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((tls_model("initial-exec")));
 
 HAK_INLINE struct front *thread_front(void) {
-    return (struct front *)((uintptr_t)&front_none + thread_state.front_distance);
+    return (struct front *)((uintptr_t)&front_constants.none + thread_state.front_distance);
 }
 
 /* The word of a page: the low half of its heap's address, whose low 7 bits are 0, and the class. */
@@ -45,27 +50,38 @@ HAK_INLINE struct front *thread_front(void) {
 #define WORD_CLASS_MASK 127u
 _Static_assert(SIZE_CLASSES <= WORD_LARGE, "classes fit below the mark of large blocks");
 
-extern HAK_HIDDEN const unsigned char size_class_lookup[SMALL_MAX_BYTES / SMALLEST_BLOCK_BYTES + 1];
-
 /* Class of a request of N bytes, at most SMALL_MAX_BYTES. */
 HAK_INLINE unsigned size_class_of(size_t n) {
-    return size_class_lookup[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES];
+    return front_constants.classes[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES];
 }
+
+typedef _Atomic(void **) front_slot;
 
 /* The bound of the bin whose top is *SLOT, from the array at BOUNDS in the front: addressed from the
  * slot, which spares an instruction. relaxed: a bound that another thread stores is only a request to come by. */
-HAK_INLINE void **front_bound(void ***slot, size_t bounds) {
-    return atomic_load_explicit((_Atomic(void **) *)(void *)((char *)slot + bounds), memory_order_relaxed);
+HAK_INLINE void **front_bound(front_slot *slot, size_t bounds) {
+    return atomic_load_explicit((front_slot *)(void *)((char *)slot + bounds), memory_order_relaxed);
+}
+
+/* The block at PLACE in a stack. relaxed: published by top. */
+HAK_INLINE void *front_block(void **place) {
+    return atomic_load_explicit((_Atomic(void *) *)(void *)place, memory_order_relaxed);
+}
+HAK_INLINE void front_block_set(void **place, void *block) {
+    atomic_store_explicit((_Atomic(void *) *)(void *)place, block, memory_order_relaxed);
 }
 
 /* True when *BLOCK now serves a request of N bytes. False: take the slow path. */
 HAK_INLINE bool front_pop(size_t n, void **block) {
     if (HAK_UNLIKELY(n > SMALL_MAX_BYTES)) return false;
-    void ***slot = &thread_front()->top[size_class_of(n)];
-    void **top = *slot;
+    /* The class and the front are both found from one base, which spares an instruction. */
+    const struct front_constants *base = &front_constants;
+    unsigned class = base->classes[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES];
+    front_slot *slot = (front_slot *)((uintptr_t)&base->none.top[class] + thread_state.front_distance);
+    void **top = atomic_load_explicit(slot, memory_order_relaxed); /* the owner's own */
     if (HAK_UNLIKELY(top <= front_bound(slot, offsetof(struct front, lo)))) return false;
-    *slot = top - 1;
-    *block = top[-1];
+    atomic_store_explicit(slot, top - 1, memory_order_relaxed); /* nothing is given away */
+    *block = front_block(top - 1);
     return true;
 }
 
@@ -73,14 +89,15 @@ HAK_INLINE bool front_pop(size_t n, void **block) {
 HAK_INLINE bool front_push(void *block) {
     size_t page = page_index(block);
     if (HAK_UNLIKELY(!page_is_inside(page))) return false;
-    struct front *front = thread_front();
+    struct front *front = thread_state.front;
     uint32_t class = page_word(page) ^ (uint32_t)(uintptr_t)front;
     if (HAK_UNLIKELY(class >= SIZE_CLASSES)) return false;
-    void ***slot = &front->top[class];
-    void **top = *slot;
+    front_slot *slot = &front->top[class];
+    void **top = atomic_load_explicit(slot, memory_order_relaxed); /* the owner's own */
     if (HAK_UNLIKELY(top >= front_bound(slot, offsetof(struct front, hi)))) return false;
-    *top = block;
-    *slot = top + 1;
+    front_block_set(top, block);
+    /* release: what the thread did with the block came before; pairs with stack_take. */
+    atomic_store_explicit(slot, top + 1, memory_order_release);
     return true;
 }
 

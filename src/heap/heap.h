@@ -21,7 +21,8 @@ enum bucket { BUCKET_FULL, BUCKET_QUARTER, BUCKET_HALF, BUCKET_MORE, BUCKETS };
 /* What the slow paths know of one size class of one heap. Guarded by the heap's lock. */
 struct bin {
     uint32_t slabs[BUCKETS]; /* first page of the first slab of each bucket; 0 when empty */
-    void **stack;            /* front.lo and front.hi lie in stack[0 .. capacity] */
+    void **stack;            /* bottom, front.lo and front.hi lie in stack[0 .. capacity] */
+    void **bottom;           /* the oldest block lies here; front.lo is the same, or higher while bounds are raised */
     uint32_t capacity;
     uint32_t depth;          /* blocks the stack may hold now */
     uint32_t most;           /* bound of depth */
@@ -44,8 +45,10 @@ struct heap {
     _Atomic uint32_t slab_total; /* of all bins; written under the lock */
     bool forsaken;            /* its thread did not survive a fork: slabs wait for the commons */
     _Atomic uint32_t ticks;   /* slow paths taken: only the owner writes it */
-    uint32_t ticks_seen;      /* this and the next two: purge.c's, guarded by the purging lock */
+    uint32_t ticks_seen;      /* this and the next three: purge.c's, guarded by the purging lock */
+    uintptr_t tops_seen;
     bool visited, robbed;
+    bool raised;              /* the bounds of its stacks are: by stack_raise */
     int64_t in_use_change;    /* not yet told to footprint.c */
     uint64_t first_mask;      /* signals that the owner had blocked at first; purger.c's, like the next two */
     uint64_t last_mask;       /* and later */
@@ -110,28 +113,41 @@ void bin_hand_over(struct heap *heap);
 /* Takes a slab of CLASS from the commons, whose lock is taken; false when there is none. */
 bool bin_adopt(struct heap *heap, unsigned class);
 
-/* ---- stack.c: the front's stacks (heap's lock held) --------------------------------------------- */
+/* ---- stack.c: the front's stacks (heap's lock held; by the owner, unless said otherwise) -------- */
 
-/* relaxed throughout: the owner reads its bounds in its own time; see front.h. */
-HAK_INLINE void **stack_bottom(const struct heap *heap, unsigned class) {
-    return atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
+/* relaxed throughout: top is the owner's own, who reads its bounds in its own time; see front.h. */
+HAK_INLINE void **stack_top(const struct heap *heap, unsigned class) {
+    return atomic_load_explicit(&heap->front.top[class], memory_order_relaxed);
 }
 
 HAK_INLINE size_t stack_held(const struct heap *heap, unsigned class) {
-    return (size_t)(heap->front.top[class] - stack_bottom(heap, class));
+    return (size_t)(stack_top(heap, class) - heap->bins[class].bottom);
 }
 
 /* Whether one more block fits. */
 HAK_INLINE bool stack_has_room(const struct heap *heap, unsigned class) {
-    return heap->front.top[class] < heap->bins[class].stack + heap->bins[class].depth;
+    return stack_top(heap, class) < heap->bins[class].stack + heap->bins[class].depth;
 }
 
-/* The stack's blocks now lie in lo .. top - 1. */
-HAK_INLINE void stack_set(struct heap *heap, unsigned class, void **lo, void **top) {
-    const struct bin *bin = &heap->bins[class];
-    atomic_store_explicit(&heap->front.lo[class], lo, memory_order_relaxed);
+/* The stack's blocks now lie in bottom .. top - 1. */
+HAK_INLINE void stack_set(struct heap *heap, unsigned class, void **bottom, void **top) {
+    struct bin *bin = &heap->bins[class];
+    bin->bottom = bottom;
+    atomic_store_explicit(&heap->front.lo[class], bottom, memory_order_relaxed);
     atomic_store_explicit(&heap->front.hi[class], bin->stack + bin->depth, memory_order_relaxed);
-    heap->front.top[class] = top;
+    atomic_store_explicit(&heap->front.top[class], top, memory_order_relaxed);
+}
+
+/* One block more, for which there is room; and one less, when there are some. */
+HAK_INLINE void stack_push(struct heap *heap, unsigned class, void *block) {
+    void **top = stack_top(heap, class);
+    front_block_set(top, block);
+    atomic_store_explicit(&heap->front.top[class], top + 1, memory_order_release); /* as in front_push */
+}
+HAK_INLINE void *stack_pop(struct heap *heap, unsigned class) {
+    void **top = stack_top(heap, class) - 1;
+    atomic_store_explicit(&heap->front.top[class], top, memory_order_relaxed);
+    return front_block(top);
 }
 
 /* Gives each bin of a new or reused heap its first stack, empty. */
@@ -151,6 +167,14 @@ void stack_adapt(struct heap *heap, unsigned class);
 
 /* Makes bins shallower while the heap's stacks are deeper than its share allows. */
 void stack_fit_budget(struct heap *heap);
+
+/* Sends a heap's owner to its slow paths for whatever he holds; stack_take then gives back to their slabs what his stacks
+ * hold but for the newest block of each, after os_barrier_others. Others than the owner; each takes the heap's lock. */
+void stack_raise(struct heap *heap);
+void stack_take(struct heap *heap, bool barrier_passed);
+
+/* In the owner's slow paths: all he holds is his again. */
+void stack_lower(struct heap *heap);
 
 /* For fork. */
 void stack_pool_lock(void);

@@ -1,9 +1,9 @@
 /* purge.c - what one step of giving back does. A step runs under the purging lock.
  *
- * Free spans decay at every step. Every VISIT_MS the heaps are visited: of a heap whose owner took no slow path since
- * the last visit, the blocks that wait in its buffer are given back and its inbox is drained, as the owner would do. Then
- * the slabs: one that did not change for some half-lives is searched for holes. Where nobody worked for a while
- * no peak is to come back soon, and free spans decay as fast as was configured. */
+ * Free spans decay at every step. Every VISIT_MS the heaps are visited: of a heap whose owner did nothing since the
+ * last visit, the blocks in its stacks and its buffer are given back and its inbox is drained. Then the slabs: one that did
+ * not change for some half-lives is searched for holes. Where nobody worked for a while no peak is to come back soon, and
+ * free spans decay as fast as was configured. */
 #include "heap/purge.h"
 
 #include "base/bits.h"
@@ -36,15 +36,25 @@ bool purge_saw_work(void) { return atomic_load_explicit(&state.saw_work, memory_
 
 /* ---- heaps ------------------------------------------------------------------------------------------- */
 
-/* A heap that nobody works in. */
+/* relaxed: a hint. */
+static void **look_at(const front_slot *slot) { return atomic_load_explicit(slot, memory_order_relaxed); }
+
+/* A heap that nobody works in, by slow paths or by fast ones. */
 static bool sleeps(struct heap *heap) {
     uint32_t ticks = atomic_load_explicit(&heap->ticks, memory_order_relaxed); /* a hint */
-    bool sleeps = ticks == heap->ticks_seen;
+    uintptr_t tops = 0;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+        tops = tops * 31 + (uintptr_t)look_at(&heap->front.top[class]);
+    bool sleeps = ticks == heap->ticks_seen && tops == heap->tops_seen;
     heap->ticks_seen = ticks;
+    heap->tops_seen = tops;
     return sleeps;
 }
 
-static bool has_buffered(struct heap *heap) {
+/* Whether there is something in its buffer, or in its stacks that can be taken. */
+static bool holds_blocks(struct heap *heap) {
+    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+        if (look_at(&heap->front.top[class]) - look_at(&heap->front.lo[class]) > 1) return true;
     return atomic_load_explicit(&heap->remote_count, memory_order_relaxed) != 0; /* a hint */
 }
 
@@ -64,14 +74,20 @@ static void visit_heaps(bool all) {
         bool asleep = sleeps(heap);
         saw_work |= !asleep;
         heap->visited = asleep || all;
-        heap->robbed = heap->visited && has_buffered(heap);
-        if (heap->robbed) buffer_want(heap);
-        wanted |= heap->robbed;
+        heap->robbed = heap->visited && holds_blocks(heap);
+        if (!heap->robbed) continue;
+        buffer_want(heap);
+        stack_raise(heap);
+        wanted = true;
     }
     atomic_store_explicit(&state.saw_work, saw_work, memory_order_relaxed); /* a hint */
     bool barrier_passed = wanted && os_barrier_others();
-    for (struct heap *heap = first; heap != NULL; heap = heap->next)
-        if (heap->robbed) buffer_take(heap, barrier_passed);
+    for (struct heap *heap = first; heap != NULL; heap = heap->next) {
+        if (!heap->robbed) continue;
+        buffer_take(heap, barrier_passed);
+        stack_take(heap, barrier_passed);
+    }
+    state.left |= barrier_passed;
     for (struct heap *heap = first; heap != NULL; heap = heap->next)
         if (heap->visited) drain(heap);
     drain(&commons);

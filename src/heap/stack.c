@@ -3,10 +3,15 @@
  *
  * A stack of pointers fills part of stack[0 .. capacity]:
  *
- *     stack        lo            top           stack + depth = hi     stack + capacity
+ *     stack      bottom          top           stack + depth = hi     stack + capacity
  *       |  unused   |   blocks    |   room          |                      |
  *
- * A refill stores downward, so lo may lie above stack; a spill moves what stays to the start. */
+ * A refill stores downward, so bottom may lie above stack; a spill moves what stays to the start.
+ *
+ * Blocks of a thread that sleeps are taken from below. Whoever wants them raises lo to the top, lets every running
+ * thread pass a barrier, and then looks at the top again. From the barrier on the owner finds his stack empty, and comes by
+ * the slow path, which waits for the lock and lowers lo; only an operation that had read the old bound before
+ * may still be about to take one block, the uppermost. So all below that one can be taken. */
 #include "ace/depth.h"
 #include "base/bits.h"
 #include "heap/footprint.h"
@@ -96,7 +101,7 @@ static void move_down(void **to, void **from, size_t count) {
 /* Gives the COUNT oldest blocks back and moves the others to the start. */
 static void give_oldest(struct heap *heap, unsigned class, size_t count) {
     struct bin *bin = &heap->bins[class];
-    void **lo = stack_bottom(heap, class), **top = heap->front.top[class];
+    void **lo = bin->bottom, **top = stack_top(heap, class);
     bin_put(heap, lo, count);
     size_t left = (size_t)(top - lo) - count;
     move_down(bin->stack, lo + count, left);
@@ -117,7 +122,7 @@ void stack_empty(struct heap *heap, unsigned class) {
 
 static bool deepen(struct heap *heap, unsigned class, uint32_t depth) {
     struct bin *bin = &heap->bins[class];
-    void **lo = stack_bottom(heap, class);
+    void **lo = bin->bottom;
     size_t held = stack_held(heap, class);
     if (depth > bin->capacity) {
         void **stack = pool_take(depth);
@@ -187,4 +192,45 @@ void stack_adapt(struct heap *heap, unsigned class) {
     if (!find_budget(heap, class, wanted) || !deepen(heap, class, next.depth)) return;
     heap->depth_bytes += wanted;
     heap->extra_bytes += wanted;
+}
+
+/* ---- taking from sleepers ------------------------------------------------------------------------- */
+
+void stack_raise(struct heap *heap) {
+    os_lock_take(&heap->lock);
+    heap->raised = true;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) /* relaxed: a barrier follows */
+        atomic_store_explicit(&heap->front.lo[class], stack_top(heap, class), memory_order_relaxed);
+    os_lock_drop(&heap->lock);
+}
+
+void stack_lower(struct heap *heap) {
+    heap->raised = false;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) /* relaxed: as in stack_set */
+        atomic_store_explicit(&heap->front.lo[class], heap->bins[class].bottom, memory_order_relaxed);
+}
+
+/* Gives the blocks from the bottom to END back; in pieces, since bin_put reads them as they are. */
+static void take_below(struct heap *heap, unsigned class, void **end) {
+    enum { PIECE = 128 };
+    void *blocks[PIECE];
+    struct bin *bin = &heap->bins[class];
+    while (bin->bottom < end) {
+        size_t count = min_size((size_t)(end - bin->bottom), PIECE);
+        for (size_t i = 0; i < count; i++) blocks[i] = front_block(bin->bottom + i);
+        bin->bottom += count;
+        bin_put(heap, blocks, count);
+    }
+}
+
+void stack_take(struct heap *heap, bool barrier_passed) {
+    os_lock_take(&heap->lock);
+    for (unsigned class = 0; heap->raised && barrier_passed && class < SIZE_CLASSES; class++) {
+        /* relaxed: the lock is held. acquire: pairs with front_push. */
+        void **raised_to = atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
+        void **top = atomic_load_explicit(&heap->front.top[class], memory_order_acquire);
+        if (top > heap->bins[class].bottom) take_below(heap, class, top - 1 < raised_to ? top - 1 : raised_to);
+    }
+    if (heap->raised) stack_lower(heap);
+    os_lock_drop(&heap->lock);
 }

@@ -11,13 +11,16 @@
 #include <errno.h>
 #include <pthread.h>
 
-/* Fronts of threads without a heap: every operation takes the slow path, which tells them apart. */
-const struct front front_none, front_gone;
+const struct front front_gone;
 
-_Thread_local struct thread_state thread_state;
+/* Neither of the fronts without a heap is ever written to: they have no bounds. */
+#define FRONT(constant) ((struct front *)(uintptr_t)(constant))
+
+_Thread_local struct thread_state thread_state = {.front = FRONT(&front_constants.none)};
 
 static void set_front(const struct front *front) {
-    thread_state.front_distance = (uintptr_t)front - (uintptr_t)&front_none;
+    thread_state.front = FRONT(front);
+    thread_state.front_distance = (uintptr_t)front - (uintptr_t)&front_constants.none;
 }
 
 struct heap_settings heap_settings;
@@ -41,6 +44,7 @@ size_t heap_foreign(void *block, enum heap_foreign_use use) { return foreign_han
 static void retire(struct heap *heap, bool stacks) {
     os_lock_take(&heap->lock);
     atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
+    heap->raised = false;
     for (unsigned class = 0; stacks && class < SIZE_CLASSES; class++) stack_empty(heap, class);
     stack_reset_all(heap);
     bin_hand_over(heap);

@@ -5,7 +5,7 @@
 #include "heap/enter.h"
 #include "heap/heap.h"
 
-/* The front of a thread after its last operation. */
+/* The front of a thread after its last operation: it takes the slow path, too, which tells the two apart. */
 extern HAK_HIDDEN const struct front front_gone;
 
 /* Gives the thread a heap if it has none yet and may have one. Not between slow_enter and slow_leave. */
@@ -21,7 +21,7 @@ HAK_INLINE void thread_ensure_heap(void) {
 /* This thread's heap; NULL when it has none. */
 HAK_INLINE struct heap *thread_heap(void) {
     struct front *front = thread_front();
-    return front == &front_none || front == &front_gone ? NULL : (struct heap *)front;
+    return front == &front_constants.none || front == &front_gone ? NULL : (struct heap *)front;
 }
 
 #endif

@@ -116,6 +116,10 @@ bool os_is_libc(const void *address);
  * from a constructor. */
 void os_stay_loaded(void);
 
+/* Whether this thread is, as far as can be seen, inside a callback of dl_iterate_phdr: it holds a lock of the loader's,
+ * and must not start a thread, which waits for another while dlopen does the reverse. Takes some microseconds. */
+bool os_in_loader_callback(void);
+
 /* After it every other running thread of the process has passed a full barrier, too: the expensive half of a
  * barrier whose cheap half is a compiler's. False where the kernel has no such thing. */
 bool os_barrier_others(void);
@@ -162,6 +166,10 @@ bool os_print(int fd, const char *format, ...) HAK_PRINTF(2, 3);
 
 /* A message, then the end of the process by SIGABRT. */
 _Noreturn void os_panic(const char *format, ...) HAK_PRINTF(1, 2);
+
+/* Writes LINE to standard error and ends the process with status 1, by the kernel alone: for where no other function of
+ * libc may be called. */
+_Noreturn void os_leave(const char *line);
 
 /* Keeps the standard error of this moment for later messages, since many programs close theirs
  * before the library's last words. */

@@ -7,9 +7,11 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* From the kernel's membarrier.h, which musl's headers do not bring. */
@@ -96,11 +98,46 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *unused) {
     return 0;
 }
 
-void os_find_libc(void) { dl_iterate_phdr(look_at, NULL); }
+/* Where callbacks of dl_iterate_phdr return to. */
+static const void *after_callback;
+
+static HAK_NOINLINE int look_back(struct dl_phdr_info *object, size_t size, void *unused) {
+    after_callback = __builtin_return_address(0);
+    return look_at(object, size, unused);
+}
+
+void os_find_libc(void) { dl_iterate_phdr(look_back, NULL); }
 
 bool os_is_libc(const void *address) {
     uintptr_t at = (uintptr_t)address;
     return libc_code.end == 0 || holds(libc_code, at) || holds(threads_code, at) || holds(loader_code, at);
+}
+
+/* ---- whether the loader's lock is held ------------------------------------------------------------------ */
+
+/* A callback has its return address somewhere above on its stack. That may be anyone's stack, of any length: so the kernel
+ * is asked for it, 4 KiB at a time, which says where it ends. */
+static bool is_on_stack(const void *wanted) {
+    enum { PIECE_BYTES = 4096, PIECES = 17 };
+    const void *words[PIECE_BYTES / sizeof wanted];
+    uintptr_t at = round_down((uintptr_t)__builtin_frame_address(0), sizeof wanted);
+    bool found = false;
+    for (int piece = 0; piece < PIECES && !found; piece++) {
+        size_t bytes = round_down(at, PIECE_BYTES) + PIECE_BYTES - at;
+        struct iovec here = {words, bytes}, there = {(void *)at, bytes};
+        if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)bytes) break;
+        for (size_t i = 0; i < bytes / sizeof wanted; i++) found |= words[i] == wanted;
+        at += bytes;
+    }
+    explicit_bzero(words, sizeof words); /* or a later call finds its copy on the stack */
+    return found;
+}
+
+bool os_in_loader_callback(void) {
+    int saved = errno;
+    bool found = after_callback != NULL && is_on_stack(after_callback);
+    errno = saved;
+    return found;
 }
 
 /* ---- a library stays where it is ----------------------------------------------------------------------- */

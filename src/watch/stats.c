@@ -1,5 +1,5 @@
 /* stats.c - the report at exit. Everything is read as it stands: no counter is kept for it on the fast
- * paths, so blocks in use are known up to what the threads' stacks hold. */
+ * paths, so what the stacks of running threads hold is known about. */
 #include "watch/stats.h"
 
 #include "ace/decay.h"
@@ -16,14 +16,15 @@
 
 /* The sum over all heaps of one class. */
 struct class_sum {
-    uint64_t slabs, taken, cached_most, refills, refilled, spills, spilled, remote, adopted;
+    uint64_t slabs, taken, cached, refills, refilled, spills, spilled, remote, adopted;
 };
 
 struct sum {
     struct class_sum classes[SIZE_CLASSES];
     uint32_t live_heaps, heaps;
     uint64_t remote_waiting, remote_bytes;
-    uint64_t stack_bytes, stack_bytes_most; /* in all, and of the one thread with the most */
+    uint64_t stack_bytes, stack_bytes_most; /* held in all, and by the one thread with the most */
+    uint64_t depth_bytes;                   /* what the stacks are sized for */
 };
 
 /* Blocks that are out of their slab: in use, or cached by some thread. Heap's lock held. */
@@ -38,21 +39,20 @@ static uint64_t blocks_taken(const struct bin *bin, unsigned class) {
 static void add_heap(struct heap *heap, void *context) {
     struct sum *sum = context;
     bool live = atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a statistic */
-    bool own = thread_front() == &heap->front;
+    uint64_t held_bytes = 0;
     sum->heaps++;
     sum->live_heaps += live;
     sum->remote_waiting += atomic_load_explicit(&heap->remote_count, memory_order_relaxed);
     sum->remote_bytes += atomic_load_explicit(&heap->remote_bytes, memory_order_relaxed);
-    if (live) sum->stack_bytes += heap->depth_bytes;
-    if (live && heap->depth_bytes > sum->stack_bytes_most) sum->stack_bytes_most = heap->depth_bytes;
-    for (unsigned class = 0; class < SIZE_CLASSES; class ++) {
+    if (live) sum->depth_bytes += heap->depth_bytes;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         const struct bin *bin = &heap->bins[class];
         struct class_sum *into = &sum->classes[class];
         into->slabs += bin->slab_count;
         into->taken += blocks_taken(bin, class);
-        /* Only the owner may count its stack; of another's the depth is known. */
-        if (live && (bin->refills != 0 || bin->spills != 0))
-            into->cached_most += own ? stack_held(heap, class) : bin->depth;
+        uint64_t held = live ? stack_held(heap, class) : 0;
+        into->cached += held;
+        held_bytes += held * slab_classes[class].block_bytes;
         into->refills += bin->refills;
         into->refilled += bin->refilled_blocks;
         into->spills += bin->spills;
@@ -60,6 +60,8 @@ static void add_heap(struct heap *heap, void *context) {
         into->remote += bin->remote_blocks;
         into->adopted += bin->adopted_slabs;
     }
+    sum->stack_bytes += held_bytes;
+    if (held_bytes > sum->stack_bytes_most) sum->stack_bytes_most = held_bytes;
 }
 
 static unsigned long long get(const _Atomic uint64_t *counter) {
@@ -118,8 +120,9 @@ static bool print_spans(int fd, const struct sum *sum) {
                     kib(counts.huge_pages * PAGE_BYTES), kib(counts.fresh_pages * PAGE_BYTES)) &&
            os_print(
                fd,
-               "  thread stacks   hide at most %llu KiB, %llu KiB of one thread; on the way to other heaps %llu KiB\n",
-               kib(sum->stack_bytes), kib(sum->stack_bytes_most), kib(sum->remote_bytes)) &&
+               "  thread stacks   hide %llu KiB, %llu KiB of one thread, sized for %llu KiB; on the way to other heaps %llu KiB\n",
+               kib(sum->stack_bytes), kib(sum->stack_bytes_most), kib(sum->depth_bytes),
+               kib(sum->remote_bytes)) &&
            os_print(fd, "  books           %llu KiB\n", kib(books_bytes())) &&
            os_print(fd, "  foreign frees   %llu\n", (unsigned long long)foreign_count()) &&
            os_print(fd, "  heaps           %u, of living threads %u; blocks on the way to other heaps %llu\n",
@@ -130,11 +133,11 @@ static bool print_classes(int fd, const struct sum *sum) {
     uint64_t least = 0, most = 0;
     bool done =
         os_print(fd, "  %7s %7s %10s %9s %12s %9s %11s %8s %11s %10s %8s\n", "block", "slabs", "taken",
-                 "cached<=", "live bytes>=", "refills", "blocks", "spills", "blocks", "remote", "adopted");
-    for (unsigned class = 0; done && class < SIZE_CLASSES; class ++) {
+                 "cached", "live bytes", "refills", "blocks", "spills", "blocks", "remote", "adopted");
+    for (unsigned class = 0; done && class < SIZE_CLASSES; class++) {
         const struct class_sum *row = &sum->classes[class];
         if (row->refills == 0 && row->taken == 0 && row->spilled == 0) continue;
-        uint64_t cached = row->cached_most < row->taken ? row->cached_most : row->taken;
+        uint64_t cached = row->cached < row->taken ? row->cached : row->taken;
         uint64_t live_bytes = (row->taken - cached) * slab_classes[class].block_bytes;
         least += live_bytes;
         most += row->taken * slab_classes[class].block_bytes;
@@ -169,7 +172,7 @@ void stats_total(struct stats_totals *totals) {
     os_lock_take(&lock);
     count_heaps();
     span_counts_read(&counts);
-    for (unsigned class = 0; class < SIZE_CLASSES; class ++) {
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         const struct class_sum *row = &sum.classes[class];
         const struct slab_class *shape = &slab_classes[class];
         uint64_t free_blocks = row->slabs * shape->blocks - row->taken;

@@ -74,14 +74,17 @@ TEST(from_a_busy_process) {
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
 }
 
-/* 2000 variables of 500 bytes for the child to read its options from. */
+/* More than 1 MiB in 2200 variables, and one as long as the kernel allows, for the child to read its options from. */
 TEST(with_a_huge_environment) {
     char name[32], value[500];
     memset(value, 'v', sizeof value - 1);
     value[sizeof value - 1] = '\0';
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2200; i++) {
         snprintf(name, sizeof name, "HUGE_%d", i);
         CHECK_EQ(setenv(name, value, 1), 0);
     }
+    static char longest[(128 << 10) - 16]; /* MAX_ARG_STRLEN, the name included */
+    memset(longest, 'v', sizeof longest - 1);
+    CHECK_EQ(setenv("HUGE", longest, 1), 0);
     spawn_all_ways(2);
 }

@@ -46,6 +46,8 @@ static void allocate_burst(struct rng *rng) {
 }
 
 static void step(struct rng *rng, struct mark **stash) {
+    enum { COLLECTS_ONE_IN = 30000 };
+    if (rng_below(rng, COLLECTS_ONE_IN) == 0) hak_collect(); /* takes from the stacks of all threads */
     size_t slot = rng_below(rng, SHARED_SLOTS), own = rng_below(rng, STASH);
     switch (rng_below(rng, 16)) {
     case 0: /* another thread's block, resized and passed on */

@@ -1,12 +1,13 @@
 """Programs in processes that may not have what they ask for. A refusal may end in the program's own words
 about memory; never in a crash, and never where the same program runs on the allocator it always had."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from toolbox import Build, compile_c, run
+from toolbox import Build, cannot_run, compile_c, run, tool
 
 ADDRESS_LIMITS_MIB = [64, 128, 256, 512, 1024, 2048, 4096]
 
@@ -162,3 +163,36 @@ def test_unknown_options_are_named_and_ignored(build: Build) -> None:
     result = build.run("echo", "out", env={"HAKMEM_BIN_DEPHT": "4"})
     assert (result.returncode, result.stdout) == (0, "out\n")
     assert "HAKMEM_BIN_DEPTH" in result.stderr.upper()
+
+
+@pytest.fixture
+def without_kernel_files() -> list[str]:
+    """The beginning of a command: what follows finds /proc and /sys empty."""
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    hide = "mount -n -t tmpfs none /sys && mount -n -t tmpfs none /proc"
+    namespace = [tool("unshare"), *user, "--mount", "--propagation", "private", "sh", "-c"]
+    probe = run(*namespace, f"{hide} && ! test -e /proc/self && ! test -e /sys/kernel")
+    if probe.returncode != 0:
+        cannot_run(f"/proc cannot be hidden here: {probe.stderr.strip()}")
+    return [*namespace, f'{hide} && exec "$@"', "sh"]
+
+
+def test_neither_proc_nor_sys(build: Build, without_kernel_files: list[str]) -> None:
+    """The launcher and its proof, a whole program, and the statistics at its end."""
+    line = [*without_kernel_files, build.launcher, "--stats", build.library, "--"]
+    result = run(*line, sys.executable, "-c", PYTHON_WORK, env=build.environment(PYTHONMALLOC="malloc"))
+    plain = run(sys.executable, "-c", PYTHON_WORK)
+    assert (result.returncode, result.stdout) == (0, plain.stdout), result.stderr
+    assert "statistics" in result.stderr
+
+
+@pytest.mark.parametrize("program", ["compat/small_stacks", "preload/api/calloc_test"])
+def test_threads_with_neither_proc_nor_sys(
+    build: Build, without_kernel_files: list[str], program: str
+) -> None:
+    path = build.directory / "tests" / program
+    if not path.is_file():
+        cannot_run(f"{path} was not built")
+    variables = build.environment(LD_PRELOAD=None, EXPECT_HAKMEM="1")
+    result = run(*without_kernel_files, "env", f"LD_PRELOAD={build.library}", path, env=variables)
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout

@@ -89,7 +89,7 @@ TEST(zero_means_zero) {
 
 /* As after the thread's last destructor: everything comes from the commons and goes there. */
 TEST(a_thread_without_a_heap) {
-    uintptr_t distance = thread_state.front_distance;
+    struct thread_state state = thread_state;
     thread_forgo_heap();
     void *blocks[300], *large = heap_alloc(MIB(1));
     for (size_t i = 0; i < 300; i++) {
@@ -106,7 +106,7 @@ TEST(a_thread_without_a_heap) {
     }
     CHECK_EQ(commons.bins[size_class_of(208)].slab_count, 0); /* given back as they came */
     CHECK_EQ(atomic_load(&commons.inbox), 0);
-    thread_state.front_distance = distance;
+    thread_state = state;
 }
 
 static char *of_handler[3];
@@ -135,10 +135,10 @@ TEST(a_handler_gets_blocks_outside) {
     CHECK(slow_enter());
     os_lock_take(&heap->lock);
     /* As a full stack would: the front must not serve the handler. */
-    atomic_store_explicit(&heap->front.hi[class], heap->front.top[class], memory_order_relaxed);
+    atomic_store_explicit(&heap->front.hi[class], stack_top(heap, class), memory_order_relaxed);
     unsigned asked = size_class_of(3000), aligned = size_class_of(4096);
-    atomic_store_explicit(&heap->front.lo[asked], heap->front.top[asked], memory_order_relaxed);
-    atomic_store_explicit(&heap->front.lo[aligned], heap->front.top[aligned], memory_order_relaxed);
+    atomic_store_explicit(&heap->front.lo[asked], stack_top(heap, asked), memory_order_relaxed);
+    atomic_store_explicit(&heap->front.lo[aligned], stack_top(heap, aligned), memory_order_relaxed);
     raise(SIGUSR1);
     atomic_store_explicit(&heap->front.hi[class], heap->bins[class].stack + heap->bins[class].depth,
                           memory_order_relaxed);

@@ -63,7 +63,7 @@ TEST(a_full_stack_spills) {
     for (size_t i = 0; i < 4000; i++) {
         heap_free(blocks[i], NULL);
         CHECK_AT(stack_held(heap, class) <= bin->depth, i);
-        CHECK_AT(heap->front.top[class][-1] == blocks[i], i); /* the newest is on top */
+        CHECK_AT(stack_top(heap, class)[-1] == blocks[i], i); /* the newest is on top */
     }
     CHECK(bin->spills > spills);
     CHECK(bin->slab_count < slabs / 4); /* slabs that emptied went back */

@@ -7,6 +7,8 @@
  *   nobody sleeps, or everybody                  a_sleepers_buffer_is_emptied
  *   everything leaves the awake alone            with_everything_everybodys_is
  *   inboxes are left as they are                 a_sleepers_inbox_is_taken_in
+ *   bounds stay raised                           a_sleepers_stacks_are_emptied
+ *   whoever allocates only by fast paths sleeps  a_sleepers_stacks_are_emptied
  *   the lock is held across the system call      its_owner_may_end: watchdog
  *   a slab that emptied is not given back, or looked at after   all_other_blocks_may_come_back
  *   everything is only what is due               everything_at_once
@@ -14,6 +16,7 @@
  */
 #include "child.h"
 #include "clock.h"
+#include "hakmem/hakmem.h"
 #include "heap/alloc.h"
 #include "heap/footprint.h"
 #include "heap/purge.h"
@@ -206,7 +209,93 @@ static void purge_short(void) {
 
 TEST(a_step_does_only_so_much) { IN_CHILD(purge_short); }
 
-/* ---- sleepers --------------------------------------------------------------------------------------------- */
+/* ---- sleepers: their stacks ------------------------------------------------------------------------------- */
+
+static _Atomic(struct heap *) sleeper;
+static atomic_int sleeper_may;
+
+static size_t held_by(struct heap *heap) {
+    size_t held = 0;
+    os_lock_take(&heap->lock);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) held += stack_held(heap, class);
+    os_lock_drop(&heap->lock);
+    return held;
+}
+
+static void wait_for(const atomic_int *number, int value) {
+    while (atomic_load(number) < value) sched_yield();
+}
+
+/* Fills its stacks, sleeps, and then finds every block it allocates sound. */
+static void *hold_and_sleep(void *unused) {
+    static void *blocks[2000];
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < 2000; i++) {
+            size_t bytes = 16 + i % 50 * 40;
+            CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+            block_fill(blocks[i], bytes, i);
+        }
+        for (size_t i = 0; i < 2000; i++) {
+            CHECK(block_holds(blocks[i], 16 + i % 50 * 40, i));
+            heap_free(blocks[i], NULL);
+        }
+        atomic_store(&sleeper, thread_heap());
+        wait_for(&sleeper_may, round + 1);
+    }
+    return unused;
+}
+
+static void rob_stacks(void) {
+    pthread_t thread;
+    never_decay();
+    if (!os_barrier_others()) return;
+    CHECK_EQ(pthread_create(&thread, NULL, hold_and_sleep, NULL), 0);
+    while (atomic_load(&sleeper) == NULL) sched_yield();
+    struct heap *heap = atomic_load(&sleeper);
+    size_t held = held_by(heap), slabs = atomic_load(&heap->slab_total);
+    CHECK(held > 3 * SIZE_CLASSES);
+    step_after(VISIT_MS);
+    CHECK_EQ(held_by(heap), held); /* it worked since the last visit, of which there was none */
+    step_after(VISIT_MS - 1);
+    CHECK_EQ(held_by(heap), held);
+    step_after(1);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        CHECK_AT(stack_held(heap, class) <= 1, class);
+        CHECK_EQ(atomic_load(&heap->front.lo[class]) - heap->bins[class].bottom, 0);
+    }
+    CHECK(atomic_load(&heap->slab_total) < slabs);
+    CHECK(!heap->raised);
+    atomic_store(&sleeper_may, 2);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+TEST(a_sleepers_stacks_are_emptied) { IN_CHILD(rob_stacks); }
+
+static void rob_without_barrier(void) {
+    struct heap *heap;
+    never_decay();
+    heap_free(heap_alloc(100), NULL);
+    heap = thread_heap();
+    size_t held = held_by(heap);
+    stack_raise(heap);
+    CHECK(heap->raised);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+        CHECK(atomic_load(&heap->front.lo[class]) == stack_top(heap, class));
+    stack_take(heap, false);
+    CHECK(!heap->raised);
+    CHECK_EQ(held_by(heap), held);
+    stack_raise(heap);
+    void *block = hak_malloc(100); /* comes by, and is served from the stack */
+    CHECK(!heap->raised);
+    CHECK_EQ(held_by(heap), held - 1);
+    hak_free(block);
+    stack_take(heap, true); /* too late */
+    CHECK_EQ(held_by(heap), held);
+}
+
+TEST(whoever_comes_by_keeps_his_stacks) { IN_CHILD(rob_without_barrier); }
+
+/* ---- sleepers: their buffers ------------------------------------------------------------------------------ */
 
 enum { GIVEN = 50 };
 static void *given[GIVEN];

@@ -19,7 +19,7 @@ static void **limit_of(const struct heap *heap, unsigned class) {
 
 static void check_stack(const struct heap *heap, unsigned class) {
     const struct bin *bin = &heap->bins[class];
-    void **lo = stack_bottom(heap, class), **top = heap->front.top[class], **hi = limit_of(heap, class);
+    void **lo = bin->bottom, **top = stack_top(heap, class), **hi = limit_of(heap, class);
     CHECK_AT(bin->stack <= lo && lo <= top && top <= hi, class);
     CHECK_AT(hi == bin->stack + bin->depth && bin->depth <= bin->capacity, class);
     CHECK_AT(bin->depth >= 1 && bin->depth <= bin->most, class);
@@ -33,7 +33,7 @@ static void push(struct heap *heap, unsigned class, size_t count) {
         CHECK(stack_has_room(heap, class));
         bool zero;
         while (bin_fill(heap, class, &block + 1, 1, &zero) == 0) add_slab(heap, class);
-        *heap->front.top[class]++ = block;
+        stack_push(heap, class, block);
     }
 }
 
@@ -72,14 +72,14 @@ TEST(a_spill_gives_the_older_half) {
         for (size_t count = 1; count <= heap->bins[class].depth; count++) {
             void *blocks[32];
             push(heap, class, count);
-            memcpy(blocks, stack_bottom(heap, class), count * sizeof *blocks);
+            memcpy(blocks, heap->bins[class].bottom, count * sizeof *blocks);
             stack_spill(heap, class);
             check_stack(heap, class);
             size_t kept = count / 2;
             CHECK_EQ(stack_held(heap, class), kept);
             CHECK(stack_has_room(heap, class));
-            CHECK(memcmp(stack_bottom(heap, class), blocks + count - kept, kept * sizeof *blocks) == 0);
-            CHECK(stack_bottom(heap, class) == heap->bins[class].stack);
+            CHECK(memcmp(heap->bins[class].bottom, blocks + count - kept, kept * sizeof *blocks) == 0);
+            CHECK(heap->bins[class].bottom == heap->bins[class].stack);
             CHECK_EQ(blocks_out(heap, class), kept);
             stack_empty(heap, class);
             CHECK_EQ(stack_held(heap, class), 0);
@@ -98,14 +98,14 @@ TEST(swings_deepen_a_stack) {
             CHECK_AT(misses < 20, class);
             uint32_t depth = bin->depth;
             push(heap, class, depth - stack_held(heap, class));
-            void *oldest = *stack_bottom(heap, class), *newest = heap->front.top[class][-1];
+            void *oldest = *heap->bins[class].bottom, *newest = stack_top(heap, class)[-1];
             adapt(heap, class, 1, 0);
             CHECK_EQ(bin->depth, depth); /* one refill says nothing */
             adapt(heap, class, 0, 1);
             CHECK_EQ(bin->depth, depth * 2 < most ? depth * 2 : most);
             CHECK_EQ(bin->recent_refills + bin->recent_spills, 0);
             CHECK_EQ(stack_held(heap, class), depth);
-            CHECK(*stack_bottom(heap, class) == oldest && heap->front.top[class][-1] == newest);
+            CHECK(*heap->bins[class].bottom == oldest && stack_top(heap, class)[-1] == newest);
         }
         stack_empty(heap, class);
         check_stack(heap, class);

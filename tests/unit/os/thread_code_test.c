@@ -4,12 +4,17 @@
  * Planted defects it was seen to catch:
  *   the loader is forgotten                      whose_code_it_is
  *   every object, or the program, is libc        whose_code_it_is
+ *   no callback is one                           inside_a_callback_of_the_loader
+ *   a stack is read past its end                 a_short_stack_of_any_kind
  */
 #include "check.h"
 #include "os/os.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 
 static const void *code_of(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
@@ -19,7 +24,8 @@ TEST(whose_code_it_is) {
     if (getauxval(AT_BASE) == 0) SKIP("linked statically");
     if (CHECK_SHADOWED) SKIP("the sanitizer's functions stand before libc's");
     static const char *const of_libc[] = {"qsort", "getaddrinfo", "setlocale", "strtod", "abort"};
-    for (size_t i = 0; i < 5; i++) CHECK_AT(code_of(of_libc[i]) != NULL && os_is_libc(code_of(of_libc[i])), i);
+    for (size_t i = 0; i < 5; i++)
+        CHECK_AT(code_of(of_libc[i]) != NULL && os_is_libc(code_of(of_libc[i])), i);
     CHECK(os_is_libc((const void *)(getauxval(AT_BASE) + 4096))); /* the loader */
     CHECK(!os_is_libc((const void *)(uintptr_t)&os_is_libc));
     CHECK(!os_is_libc((const void *)(uintptr_t)&code_of));
@@ -28,3 +34,53 @@ TEST(whose_code_it_is) {
     void *other = dlopen("libm.so.6", RTLD_NOW);
     if (other != NULL && dlsym(other, "cbrt") != NULL) CHECK(!os_is_libc(dlsym(other, "cbrt")));
 }
+
+/* As far from the loader's own frame as a program may get. */
+static __attribute__((noinline)) bool look_from_afar(size_t bytes) {
+    volatile char frame[1024];
+    frame[0] = frame[1023] = 0;
+    bool seen = bytes <= sizeof frame ? os_in_loader_callback() : look_from_afar(bytes - sizeof frame);
+    return seen && frame[0] == 0;
+}
+
+static int call_back(struct dl_phdr_info *object, size_t size, void *seen) {
+    (void)object;
+    (void)size;
+    errno = 4711;
+    *(bool *)seen = os_in_loader_callback() && look_from_afar(40000);
+    return errno == 4711 ? 1 : 2;
+}
+
+TEST(inside_a_callback_of_the_loader) {
+    bool seen = false;
+    os_find_libc();
+    if (getauxval(AT_BASE) == 0) SKIP("linked statically");
+    CHECK(!os_in_loader_callback());
+    CHECK_EQ(dl_iterate_phdr(call_back, &seen), 1);
+    CHECK(CHECK_SHADOWED || seen);
+    CHECK(!look_from_afar(20000));
+}
+
+#ifdef __GLIBC__ /* musl has no makecontext */
+static ucontext_t back, fibre;
+static bool fibre_saw;
+
+static void look_in_fibre(void) { fibre_saw = os_in_loader_callback(); }
+
+/* Of a fibre, with nothing behind it. */
+TEST(a_short_stack_of_any_kind) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *stack = mmap(NULL, 8 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(stack != MAP_FAILED);
+    CHECK_EQ(mprotect(stack + 7 * page, page, PROT_NONE), 0);
+    CHECK_EQ(getcontext(&fibre), 0);
+    fibre.uc_stack.ss_sp = stack;
+    fibre.uc_stack.ss_size = 7 * page;
+    fibre.uc_link = &back;
+    makecontext(&fibre, look_in_fibre, 0);
+    fibre_saw = true;
+    CHECK_EQ(swapcontext(&back, &fibre), 0);
+    CHECK(!fibre_saw);
+    munmap(stack, 8 * page);
+}
+#endif

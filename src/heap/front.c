@@ -1,0 +1,4 @@
+/* front.c - the constants behind front.h. */
+#include "heap/front.h"
+
+const struct front_constants front_constants = {.classes = {SIZE_CLASS_LOOKUP}};
