@@ -8,7 +8,9 @@ that is how most of these defects show. What does not build is an error of the d
 """
 
 import argparse
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,22 +78,27 @@ def chosen(defects: list[Defect], names: list[str]) -> list[Defect]:
 def finish(
     command: Iterable[str | Path], where: Path, seconds: float, **variables: str
 ) -> subprocess.CompletedProcess[str] | None:
-    """Runs a command to its end; None when it took longer than SECONDS."""
-    try:
-        return subprocess.run(
-            [str(word) for word in command],
-            cwd=where,
-            env=os.environ | variables,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return None
+    """Runs a command to its end, and ends what it left running; None when it took longer than SECONDS."""
+    with subprocess.Popen(
+        [str(word) for word in command],
+        cwd=where,
+        env=os.environ | variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        process_group=0,
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            # Children that a defect made hang outlive the test that forked them.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess([], process.returncode, said)
 
 
 class Scratch:

@@ -54,7 +54,9 @@ def test_a_defect_can_be_planted(build: Build, name: str) -> None:
     assert str(defect["why"]).strip()
     test = str(defect["test"])
     if test.startswith(SYSTEM):
-        assert test.removeprefix(SYSTEM) in system_tests()
+        # An expression of pytest's -k; what comes after its first word may choose among cases.
+        words = re.findall(r"\w+", test.removeprefix(SYSTEM))
+        assert any(words[0] in name for name in system_tests())
     elif defect.get("preset", "release") == "release":
         assert test in ctest_names(build.directory)
 

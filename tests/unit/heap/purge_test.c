@@ -325,12 +325,12 @@ static void *free_and_sleep(void *unused) {
 static uint32_t waiting(void) { return atomic_load(&atomic_load(&theirs)->remote_count); }
 
 /* A slab of the heap MINE whose blocks wait in the buffer of a sleeper; 0 where nobody can take them out. */
-static uint32_t fill_buffer(struct heap *mine, pthread_t *sleeper) {
+static uint32_t fill_buffer(struct heap *mine, pthread_t *owner) {
     never_decay();
     if (!os_barrier_others()) return 0;
     uint32_t first = add_slab(mine, 20);
     CHECK_EQ(slab_take(first, given + GIVEN, GIVEN), GIVEN);
-    CHECK_EQ(pthread_create(sleeper, NULL, free_and_sleep, NULL), 0);
+    CHECK_EQ(pthread_create(owner, NULL, free_and_sleep, NULL), 0);
     let_reach(1);
     CHECK_EQ(waiting(), GIVEN);
     return first;
