@@ -88,9 +88,9 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, bodies[i], NULL), 0);
     usleep(MILLISECONDS * 1000);
+    while (objects_seen <= 20 || times_opened <= 5 || threads_ended <= 5) usleep(10000); /* or the alarm */
     atomic_store(&stop, true);
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
-    CHECK(objects_seen > 20 && times_opened > 5 && threads_ended > 5);
     check_say("ok loader_lock: %zu objects seen, %zu times opened, %zu threads", objects_seen, times_opened,
               threads_ended);
     return 0;

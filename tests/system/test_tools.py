@@ -92,9 +92,12 @@ def test_gdb_calls_malloc(build: Build, tmp_path: Path) -> None:
         "print/d (unsigned long) hak_usable_size((void *) calloc(3, 100000)) >= 300000",
         "continue",
     ]
-    result = run(*gdb(commands, worker(tmp_path, 3000)), env=environment(TERM="dumb"))
-    if "$1 = 4711" not in result.stdout:
-        pytest.skip(f"this gdb calls no functions here: {result.stderr.splitlines()[:1]}")
+    program = worker(tmp_path, 3000)
+    result = run(*gdb(commands, program), env=environment(TERM="dumb"))
+    if "$1 = 4711" not in result.stdout:  # some gdb can call nothing on some kernels: then not on glibc either
+        on_glibc = run(*gdb(commands[1:], program), env=environment(TERM="dumb"))
+        assert "$1 = 4711" not in on_glibc.stdout
+        return
     assert "$2 = 16" in result.stdout  # glibc's would be 24
     assert "$3 = 1" in result.stdout
     assert "exited normally" in result.stdout

@@ -19,11 +19,11 @@
  */
 #include "../../faults/fail_calls.h"
 #include "blocks.h"
+#include "child.h"
 
 #include <sys/mman.h>
-#include <sys/wait.h>
 
-enum { CHILD_SECONDS = CHECK_SHADOWED ? 120 : 20, SLOTS = 160, WORKERS = 3, NOT_REACHED = 77 };
+enum { SLOTS = 160, WORKERS = 3, NOT_REACHED = 77 };
 
 /* The workload. STRICT: no allocation may fail. Slots belong to one thread at a time. */
 static bool strict;
@@ -142,16 +142,7 @@ static void run_with_fault(void) {
 
 /* This process without its threads and before its first allocation, or a fresh one. */
 static int run_child(void (*body)(void)) {
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        signal(SIGALRM, SIG_DFL);
-        alarm(CHILD_SECONDS);
-        body();
-        _exit(0);
-    }
-    int status = -1;
-    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+    int status = child_status(body, CHILD_SECONDS);
     if (status != 0 && status != NOT_REACHED << 8) {
         check_say("     %s at %lu %s: child ended with status %#x", fail_names[kind], at,
                   ever ? "ever" : "once", (unsigned)status);

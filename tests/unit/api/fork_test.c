@@ -7,26 +7,9 @@
  *   handlers registered at the first malloc  early_atfork_handlers_may_allocate: watchdog
  */
 #include "blocks.h"
+#include "child.h"
 
 #include <stdatomic.h>
-#include <sys/wait.h>
-
-enum { CHILD_SECONDS = CHECK_SHADOWED ? 120 : 20 };
-
-/* Forks; the child runs BODY and exits 0, or 1 by a failed check, or dies by its own alarm. */
-static void run_child(void (*body)(void)) {
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        signal(SIGALRM, SIG_DFL);
-        alarm(CHILD_SECONDS);
-        body();
-        _exit(0);
-    }
-    int status = -1;
-    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
-    CHECK_EQ(status, 0);
-}
 
 enum { SHARED = 400 };
 static struct {
@@ -91,30 +74,30 @@ static void child_that_does_all(void) {
 
 TEST(the_child_owns_all_blocks) {
     make_shared();
-    for (size_t i = 0; i < check_count(20); i++) run_child(child_that_does_all);
+    for (size_t i = 0; i < check_count(20); i++) IN_CHILD(child_that_does_all);
     free_shared();
 }
 
-TEST(the_first_operation_of_a_process_may_be_in_a_child) { run_child(use_every_class); }
+TEST(the_first_operation_of_a_process_may_be_in_a_child) { IN_CHILD(use_every_class); }
 
 static unsigned depth;
 
 static void child_that_forks(void) {
     use_every_class();
-    if (++depth < 5) run_child(child_that_forks);
+    if (++depth < 5) IN_CHILD(child_that_forks);
     child_that_does_all();
 }
 
 TEST(children_may_fork_children) {
     make_shared();
     depth = 0;
-    run_child(child_that_forks);
+    IN_CHILD(child_that_forks);
     free_shared();
 }
 
 static void *fork_here(void *unused) {
-    for (size_t i = 0; i < check_count(20); i++) run_child(child_that_does_all);
-    run_child(child_that_forks);
+    for (size_t i = 0; i < check_count(20); i++) IN_CHILD(child_that_does_all);
+    IN_CHILD(child_that_forks);
     return unused;
 }
 
@@ -143,7 +126,7 @@ TEST(the_child_frees_what_the_dead_left) {
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, make_shared_in_thread, NULL), 0);
     pthread_join(thread, NULL);
-    for (size_t i = 0; i < check_count(10); i++) run_child(child_that_does_all);
+    for (size_t i = 0; i < check_count(10); i++) IN_CHILD(child_that_does_all);
     free_shared();
 }
 
@@ -169,7 +152,7 @@ TEST(fork_while_another_thread_allocates) {
     atomic_store(&stop, false);
     for (size_t i = 0; i < 2; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, allocate_until_stopped, (void *)i), 0);
-    for (size_t i = 0; i < check_count(100); i++) run_child(i % 10 ? free_shared : child_that_does_all);
+    for (size_t i = 0; i < check_count(100); i++) IN_CHILD(i % 10 ? free_shared : child_that_does_all);
     atomic_store(&stop, true);
     for (size_t i = 0; i < 2; i++) pthread_join(threads[i], NULL);
     free_shared();
@@ -233,7 +216,7 @@ static void fork_with_handlers(void) {
     CHECK_EQ(pthread_create(&thread, NULL, allocate_until_stopped, NULL), 0);
     for (size_t i = 0; i < check_count(20); i++) {
         handled = 0;
-        run_child(child_of_handlers);
+        IN_CHILD(child_of_handlers);
     }
     atomic_store(&stop, true);
     pthread_join(thread, NULL);
