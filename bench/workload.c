@@ -188,12 +188,6 @@ static void usage_read(struct workload_usage *usage) {
     usage->wall_ns = clock_ns(CLOCK_MONOTONIC);
 }
 
-uint64_t workload_faults_read(void) {
-    struct rusage kernel;
-    getrusage(RUSAGE_SELF, &kernel);
-    return (uint64_t)kernel.ru_minflt + (uint64_t)kernel.ru_majflt;
-}
-
 /* VmHWM and not ru_maxrss: the latter is inherited from the process that started this one. */
 static uint64_t peak_rss_kib_read(void) {
     char text[LINE_BYTES];

@@ -82,9 +82,6 @@ void workload_start(struct workload *workload);
  * for that share of the time: the known slowdown that a laboratory must be able to see. */
 void workload_stop(struct workload *workload, uint64_t ops);
 
-/* Page faults of the process so far, minor and major: what happened between two moments inside a run. */
-uint64_t workload_faults_read(void);
-
 /* One more number for the JSON line. */
 void workload_figure_add(struct workload *workload, const char *name, uint64_t value);
 
