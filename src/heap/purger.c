@@ -33,6 +33,8 @@ static struct {
 void purger_configure(uint64_t half_life_ms, bool allowed) {
     purger.off = half_life_ms == ACE_NEVER;
     purger.allowed = allowed;
+    /* A first look at once would be one system call more in the start of every process. */
+    atomic_store_explicit(&purger.look_ms, os_clock_ms(), memory_order_relaxed);
 }
 
 void purger_forget(void) { atomic_store_explicit(&purger.running, false, memory_order_relaxed); }
