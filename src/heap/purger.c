@@ -50,9 +50,11 @@ static uint64_t mark_bytes(void) { return is_alone() ? MARK_ALONE_BYTES : MARK_B
 
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
-/* In a process of one thread it does not stay for a little: slow paths see to it, or it goes at once. */
+/* In a process of one thread it does not stay for a little: slow paths see to it, or it goes at once. But it does not come
+ * and go with what is in use either, as long as so much is dirty. */
 static bool is_too_little(void) {
     if (!is_alone() || footprint_returnable() >= MARK_ALONE_BYTES) return false;
+    if (span_dirty_left() * PAGE_BYTES >= MARK_ALONE_BYTES) return false;
     if (!purge_saw_work()) purge_steps(PURGE_ALL);
     return true;
 }

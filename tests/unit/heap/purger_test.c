@@ -2,6 +2,7 @@
  * what was started or refused stays in the process.
  *
  * Planted defects it was seen to catch:
+ *   it goes while much is dirty                 it_does_not_come_and_go
  *   the mark of a single thread is a lower one   a_single_thread_with_little_stays_alone
  */
 #include "ace/decay.h"
@@ -72,6 +73,25 @@ static pthread_t start_other(void) {
 }
 
 /* ---- alone -------------------------------------------------------------------------------------------------- */
+
+/* What is in use swings, while much is free in places where the swing does not fit: the thread stays. */
+static void alone_with_swings(void) {
+    enum { BLOCKS = 64 };
+    static void *blocks[BLOCKS];
+    configure(500, true);
+    for (int i = 0; i < BLOCKS; i++) CHECK((blocks[i] = heap_alloc(MIB(2))) != NULL);
+    for (int i = 0; i < BLOCKS; i += 2) heap_free(blocks[i], NULL);
+    for (int i = 0; i < 10; i++) {
+        void *swing = heap_alloc(MIB(100));
+        CHECK(swing != NULL);
+        os_sleep_ms(120);
+        heap_free(swing, NULL);
+        look(NULL);
+    }
+    CHECK_AT(purger_starts() == 1, purger_starts());
+}
+
+TEST(it_does_not_come_and_go) { IN_CHILD(alone_with_swings); }
 
 static void alone_with_little(void) {
     configure(HALF_LIFE_MS, true);
