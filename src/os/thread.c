@@ -133,12 +133,12 @@ static uintptr_t word_at(uintptr_t address) {
 /* A callback has its return address somewhere above on its stack. That may be anyone's stack, of any length, so every
  * page is asked for; an emulator that calls all addresses readable is not believed. */
 static bool is_on_stack(const void *wanted) {
-    enum { FAR = 64 * 1024, UNMAPPED = 8 };
+    enum { FAR = 64 * 1024, UNMAPPED = 8, LEAST_PAGE_BYTES = 4096 };
     uintptr_t at = round_up((uintptr_t)__builtin_frame_address(0), sizeof wanted), known = 0;
     if (is_readable(UNMAPPED)) return false;
     for (uintptr_t end = at + FAR; at < end; at += sizeof wanted) {
         if (at >= known && !is_readable(at)) return false;
-        known = round_down(at, os_page_bytes()) + os_page_bytes();
+        known = round_down(at, LEAST_PAGE_BYTES) + LEAST_PAGE_BYTES;
         if (word_at(at) == (uintptr_t)wanted) return true;
     }
     return false;

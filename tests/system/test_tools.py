@@ -94,7 +94,9 @@ def test_gdb_calls_malloc(build: Build, tmp_path: Path) -> None:
     ]
     program = worker(tmp_path, 3000)
     result = run(*gdb(commands, program), env=environment(TERM="dumb"))
-    if "$1 = 4711" not in result.stdout:  # some gdb can call nothing on some kernels: then not on glibc either
+    if (
+        "$1 = 4711" not in result.stdout
+    ):  # some gdb can call nothing on some kernels: then not on glibc either
         on_glibc = run(*gdb(commands[1:], program), env=environment(TERM="dumb"))
         assert "$1 = 4711" not in on_glibc.stdout
         return
