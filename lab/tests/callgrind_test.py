@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from hakmem_lab.callgrind import instructions_by_object
-from hakmem_lab.instructions import PAIRS, pair_cost, passage_cost
+from hakmem_lab.studies.callgrind import instructions_by_object
+from hakmem_lab.studies.instructions import PAIRS, pair_cost, passage_cost
 
 FILE = """\
 version: 1

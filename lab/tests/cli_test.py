@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hakmem_lab.samples import COLUMNS
+from hakmem_lab.measure.samples import COLUMNS
 
 LAB = Path(__file__).resolve().parents[1]
 

@@ -4,10 +4,10 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from hakmem_lab import crates
-from hakmem_lab.crates import PinnedCrate, cargo_home, crate_obtain, crate_pinned_read, tools_check
+from hakmem_lab.allocators import crates
+from hakmem_lab.allocators.crates import PinnedCrate, cargo_home, crate_obtain, crate_pinned_read, tools_check
+from hakmem_lab.allocators.peers import LOCK
 from hakmem_lab.errors import LabError
-from hakmem_lab.peers import LOCK
 
 CONTENT = b"sources"
 PINNED = PinnedCrate("some", "some-sys", "0.1.2+3.4.5-0-gabc", hashlib.sha256(CONTENT).hexdigest())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hakmem_lab.estimate import (
+from hakmem_lab.statistics.estimate import (
     Estimate,
     Samples,
     Verdict,

@@ -3,11 +3,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hakmem_lab.cells import NOT_BEHIND, Cell, Target
-from hakmem_lab.estimate import Verdict
-from hakmem_lab.figures import SAME, SLOWED, Control, Figures, Result, Settings, cell_judge
-from hakmem_lab.pairs import Budget, Comparison, Pair
-from hakmem_lab.report import figures_grids, ratio_text, suite_lines, warning_lines
+from hakmem_lab.measure.pairs import Budget, Comparison, Pair
+from hakmem_lab.reports.report import figures_grids, ratio_text, suite_lines, warning_lines
+from hakmem_lab.statistics.estimate import Verdict
+from hakmem_lab.studies.figures import SAME, SLOWED, Control, Figures, Result, Settings, cell_judge
+from hakmem_lab.workloads.cells import NOT_BEHIND, Cell, Target
 from lab_pairs import GLIBC, HAKMEM, pair_make, pairs_make
 
 SETTINGS = Settings(Budget())

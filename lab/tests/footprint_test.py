@@ -4,10 +4,12 @@ import random
 from pathlib import Path
 
 import pytest
-from hakmem_lab.bindings import bindings_complaint
+from hakmem_lab.allocators.bindings import bindings_complaint
+from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.footprint import (
+from hakmem_lab.measure.runner import Conditions
+from hakmem_lab.studies.footprint import (
     COLUMNS,
     Sample,
     arm_of,
@@ -18,7 +20,7 @@ from hakmem_lab.footprint import (
     rows_make,
     tools_check,
 )
-from hakmem_lab.footprint_inputs import (
+from hakmem_lab.workloads.footprint_inputs import (
     PROGRAMS,
     Program,
     inputs_make,
@@ -26,8 +28,6 @@ from hakmem_lab.footprint_inputs import (
     redis_commands,
     repository_stream,
 )
-from hakmem_lab.peers import Peer
-from hakmem_lab.runner import Conditions
 from lab_pairs import GLIBC, HAKMEM
 
 SMALL = Program("small", ("small",), "small")

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hakmem_lab.pairs import Comparison, Pair
-from hakmem_lab.peers import Peer
-from hakmem_lab.runner import Arm, Conditions, Measured
+from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.measure.pairs import Comparison, Pair
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
 
 HAKMEM = Arm(Peer("hakmem", "0", None, "id"))
 GLIBC = Arm(Peer("glibc", "2.36", None, "id"))

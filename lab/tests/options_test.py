@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hakmem_lab.cells import Measure
-from hakmem_lab.options import options_peer
-from hakmem_lab.runner import Arm, environment_make
+from hakmem_lab.allocators.options import options_peer
+from hakmem_lab.measure.runner import Arm, environment_make
+from hakmem_lab.workloads.cells import Measure
 from lab_pairs import HAKMEM, pair_make
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem_lab import pairs
-from hakmem_lab.cells import COUNT_PLACE, SEED_PLACE, Cell
 from hakmem_lab.errors import LabError
-from hakmem_lab.pairs import Budget, Comparison, Pair, Plan, cell_plan, cell_run, disturbance
-from hakmem_lab.runner import Arm, Conditions, Measured
+from hakmem_lab.measure import pairs
+from hakmem_lab.measure.pairs import Budget, Comparison, Pair, Plan, cell_plan, cell_run, disturbance
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.workloads.cells import COUNT_PLACE, SEED_PLACE, Cell
 from hypothesis import given
 from hypothesis import strategies as st
 from lab_pairs import GLIBC, HAKMEM, RUN, pair_make

@@ -5,10 +5,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hakmem_lab import peers
+from hakmem_lab.allocators import peers
+from hakmem_lab.allocators.peers import PeerStore, Pinned, pinned_obtain, pinned_read
 from hakmem_lab.checkout import Checkout, machine
 from hakmem_lab.errors import LabError
-from hakmem_lab.peers import PeerStore, Pinned, pinned_obtain, pinned_read
 
 CONTENT = b"not really a library"
 

@@ -5,10 +5,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from hakmem_lab import runner
+from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError
-from hakmem_lab.peers import Peer
-from hakmem_lab.runner import (
+from hakmem_lab.measure import runner
+from hakmem_lab.measure.runner import (
     PRELOAD_PLACE,
     Arm,
     Conditions,

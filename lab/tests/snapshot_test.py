@@ -4,15 +4,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hakmem_lab import snapshot
+from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.footprint import arm_of
-from hakmem_lab.peers import Peer, PeerStore
-from hakmem_lab.redis_server import SERVER, command, redis_start
-from hakmem_lab.runner import Arm, Conditions
-from hakmem_lab.snapshot import CHANGES, COLUMNS, NOTHING, Change, Load, Sample
-from hakmem_lab.stage import Stage, staged
+from hakmem_lab.measure.runner import Arm, Conditions
+from hakmem_lab.measure.stage import Stage, staged
+from hakmem_lab.studies import snapshot
+from hakmem_lab.studies.footprint import arm_of
+from hakmem_lab.studies.snapshot import CHANGES, COLUMNS, NOTHING, Change, Load, Sample
+from hakmem_lab.workloads.redis_server import SERVER, command, redis_start
 from lab_pairs import GLIBC, HAKMEM
 
 DELETE = CHANGES[1]

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hakmem_lab.cells import FIRST_FIGURES
-from hakmem_lab.runner import Line
+from hakmem_lab.measure.runner import Line
+from hakmem_lab.workloads.cells import FIRST_FIGURES
 
 # {seed} stands where the seed goes.
 SMALL: dict[str, str] = {

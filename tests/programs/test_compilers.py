@@ -1,7 +1,7 @@
 """gcc, g++ and clang: the object file is the same, byte by byte, and the program does what it should."""
 
 import pytest
-from hakmem_lab.footprint_inputs import HEAVY
+from hakmem_lab.workloads.footprint_inputs import HEAVY
 from trial import Side, Trial, file_hash
 
 SORT = r"""

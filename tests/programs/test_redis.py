@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hakmem_lab.footprint_inputs import redis_commands
+from hakmem_lab.workloads.footprint_inputs import redis_commands
 from toolbox import run, run_well, tool
 from trial import Side, Suite, Trial, file_hash, wait_until
 

@@ -4,12 +4,12 @@ docs/results/bgsave.md has the figures."""
 import random
 
 import pytest
-from hakmem_lab import snapshot
+from hakmem_lab.allocators.peers import PeerStore
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.footprint import arm_of
-from hakmem_lab.peers import PeerStore
-from hakmem_lab.snapshot import CHANGES, NOTHING
-from hakmem_lab.stage import staged
+from hakmem_lab.measure.stage import staged
+from hakmem_lab.studies import snapshot
+from hakmem_lab.studies.footprint import arm_of
+from hakmem_lab.studies.snapshot import CHANGES, NOTHING
 from toolbox import Build, tool
 
 DELETE = CHANGES[1]

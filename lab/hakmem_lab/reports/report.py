@@ -10,11 +10,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from hakmem_lab.cells import Measure
 from hakmem_lab.errors import LabError
-from hakmem_lab.estimate import Estimate
-from hakmem_lab.figures import RSS_MARGIN, Control, Figures, Memory, Result
-from hakmem_lab.provenance import Provenance
+from hakmem_lab.measure.provenance import Provenance
+from hakmem_lab.statistics.estimate import Estimate
+from hakmem_lab.studies.figures import RSS_MARGIN, Control, Figures, Memory, Result
+from hakmem_lab.workloads.cells import Measure
 
 STYLES = {
     "behind": "red",

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hakmem_lab.bindings import bindings_complaint, linker_environment
+from hakmem_lab.allocators.bindings import bindings_complaint, linker_environment
+from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError
-from hakmem_lab.footprint import LIMIT, SUBJECT, Row, Spread, conditions_draw, round_order
-from hakmem_lab.peers import Peer
-from hakmem_lab.redis_server import Redis, command, redis_start
-from hakmem_lab.report import Grid
-from hakmem_lab.runner import Arm, Conditions
-from hakmem_lab.stage import Stage
+from hakmem_lab.measure.runner import Arm, Conditions
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.reports.report import Grid
+from hakmem_lab.studies.footprint import LIMIT, SUBJECT, Row, Spread, conditions_draw, round_order
+from hakmem_lab.workloads.redis_server import Redis, command, redis_start
 
 VALUE_LEAST, VALUE_MOST = 16, 16384
 IDLE_SECONDS = 2.0

@@ -15,11 +15,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hakmem_lab.cells import Cell, Measure
 from hakmem_lab.errors import LabError
-from hakmem_lab.estimate import pairs_needed
-from hakmem_lab.runner import Arm, Conditions, Measured, workload_run
-from hakmem_lab.stage import Stage
+from hakmem_lab.measure.runner import Arm, Conditions, Measured, workload_run
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.statistics.estimate import pairs_needed
+from hakmem_lab.workloads.cells import Cell, Measure
 
 PADDING_MAX = 4096
 SEED_BITS = 32

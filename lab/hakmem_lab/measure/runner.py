@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError
-from hakmem_lab.peers import Peer
 
 PRELOAD_PLACE = "{preload}"
 """In a command's arguments: the tool preloads the library into the process it starts, and not into itself."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.runner import Arm, environment_make, process_run, service_check
-from hakmem_lab.stage import Stage
+from hakmem_lab.measure.runner import Arm, environment_make, process_run, service_check
+from hakmem_lab.measure.stage import Stage
 
 OUTPUT = "callgrind.out"
 

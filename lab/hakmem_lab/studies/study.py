@@ -12,10 +12,13 @@ from datetime import UTC, datetime
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from hakmem_lab.cells import Cell
+from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import RunInterruptedError
-from hakmem_lab.figures import (
+from hakmem_lab.measure.pairs import Pair, Plan
+from hakmem_lab.measure.samples import SampleWriter, sample_writer
+from hakmem_lab.measure.stage import Stage, staged
+from hakmem_lab.studies.figures import (
     Control,
     Figures,
     Result,
@@ -23,10 +26,7 @@ from hakmem_lab.figures import (
     cell_measure,
     comparisons_make,
 )
-from hakmem_lab.pairs import Pair, Plan
-from hakmem_lab.peers import Peer, PeerStore
-from hakmem_lab.samples import SampleWriter, sample_writer
-from hakmem_lab.stage import Stage, staged
+from hakmem_lab.workloads.cells import Cell
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hakmem_lab.cells import Cell, Target
-from hakmem_lab.estimate import Estimate, Verdict, ratio_estimate, suite_estimate
-from hakmem_lab.pairs import (
+from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.measure.pairs import (
     Budget,
     Comparison,
     Pair,
@@ -27,9 +26,10 @@ from hakmem_lab.pairs import (
     cell_run,
     pairs_to_analyse,
 )
-from hakmem_lab.peers import Peer
-from hakmem_lab.runner import Arm, Measured
-from hakmem_lab.stage import Stage
+from hakmem_lab.measure.runner import Arm, Measured
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.statistics.estimate import Estimate, Verdict, ratio_estimate, suite_estimate
+from hakmem_lab.workloads.cells import Cell, Target
 
 SAME = "itself"
 SLOWED = "itself, slowed"

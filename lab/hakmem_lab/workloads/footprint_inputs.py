@@ -11,8 +11,8 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from hakmem_lab.cells import SEED_PLACE
 from hakmem_lab.errors import LabError
+from hakmem_lab.workloads.cells import SEED_PLACE
 
 INPUTS_PLACE = "{inputs}"
 BENCH_PLACE = "{bench}"

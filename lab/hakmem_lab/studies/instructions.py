@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hakmem_lab.callgrind import allocator_instructions
-from hakmem_lab.checks import Check
-from hakmem_lab.pairs import cpus_allowed
-from hakmem_lab.peers import Peer
-from hakmem_lab.report import Grid
-from hakmem_lab.runner import Arm
-from hakmem_lab.stage import Stage
+from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.measure.pairs import cpus_allowed
+from hakmem_lab.measure.runner import Arm
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.reports.report import Grid
+from hakmem_lab.studies.callgrind import allocator_instructions
+from hakmem_lab.studies.checks import Check
 
 PAIR_LIMIT = 38
 PASSAGE_LIMIT = 30

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TextIO
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.pairs import Pair
-from hakmem_lab.runner import Arm, Measured
+from hakmem_lab.measure.pairs import Pair
+from hakmem_lab.measure.runner import Arm, Measured
 
 COLUMNS = (
     "cell",

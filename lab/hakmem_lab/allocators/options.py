@@ -8,10 +8,10 @@ from __future__ import annotations
 import subprocess
 from dataclasses import replace
 
+from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError
-from hakmem_lab.peers import Peer
-from hakmem_lab.runner import Arm, environment_make
-from hakmem_lab.stage import Stage
+from hakmem_lab.measure.runner import Arm, environment_make
+from hakmem_lab.measure.stage import Stage
 
 VARIABLE = "HAKMEM_CONF"
 CHECK_SECONDS = 30

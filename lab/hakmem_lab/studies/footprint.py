@@ -19,15 +19,22 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hakmem_lab.bindings import bindings_complaint, linker_environment
+from hakmem_lab.allocators.bindings import bindings_complaint, linker_environment
+from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.footprint_inputs import ANONYMOUS, AT_EXIT, PEAK, Program, inputs_make, repository_stream
-from hakmem_lab.pairs import PADDING_MAX, SEED_BITS, cpus_allowed
-from hakmem_lab.peers import Peer
-from hakmem_lab.report import Grid
-from hakmem_lab.runner import PRELOAD_PLACE, Arm, Conditions, Line, json_run
-from hakmem_lab.stage import Stage
+from hakmem_lab.measure.pairs import PADDING_MAX, SEED_BITS, cpus_allowed
+from hakmem_lab.measure.runner import PRELOAD_PLACE, Arm, Conditions, Line, json_run
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.reports.report import Grid
+from hakmem_lab.workloads.footprint_inputs import (
+    ANONYMOUS,
+    AT_EXIT,
+    PEAK,
+    Program,
+    inputs_make,
+    repository_stream,
+)
 
 TOOL = "peak_memory"
 SUBJECT = "hakmem"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from hakmem_lab.runner import PRELOAD_PLACE
+from hakmem_lab.measure.runner import PRELOAD_PLACE
 
 COUNT_PLACE = "{count}"
 SEED_PLACE = "{seed}"

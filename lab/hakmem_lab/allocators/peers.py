@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hakmem_lab import elf
+from hakmem_lab.allocators import elf
+from hakmem_lab.allocators.crates import crate_obtain, crate_pinned_read
 from hakmem_lab.checkout import Checkout, machine
-from hakmem_lab.crates import crate_obtain, crate_pinned_read
 from hakmem_lab.errors import LabError
 
 LOCK = Path(__file__).with_name("peers.toml")

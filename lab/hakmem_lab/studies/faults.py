@@ -7,13 +7,13 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hakmem_lab.cells import PROCESS_START
-from hakmem_lab.checks import Check
-from hakmem_lab.pairs import conditions_draw
-from hakmem_lab.peers import Peer
-from hakmem_lab.report import Grid
-from hakmem_lab.runner import PRELOAD_PLACE, Arm, Line, json_run
-from hakmem_lab.stage import Stage
+from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.measure.pairs import conditions_draw
+from hakmem_lab.measure.runner import PRELOAD_PLACE, Arm, Line, json_run
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.reports.report import Grid
+from hakmem_lab.studies.checks import Check
+from hakmem_lab.workloads.cells import PROCESS_START
 
 MIX_OPS = 1_000_000
 MIX_SLOTS = 400

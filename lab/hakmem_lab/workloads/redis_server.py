@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.runner import Arm, Conditions, environment_make, pinned_to
+from hakmem_lab.measure.runner import Arm, Conditions, environment_make, pinned_to
 
 SERVER = "redis-server"
 OPTIONS = (

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hakmem_lab import elf
+from hakmem_lab.allocators import elf
+from hakmem_lab.allocators.peers import Peer, glibc_version
 from hakmem_lab.checkout import Checkout, machine
-from hakmem_lab.peers import Peer, glibc_version
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hakmem_lab import elf
+from hakmem_lab.allocators import elf
 from hakmem_lab.errors import LabError
 
 FETCH_SECONDS = 300

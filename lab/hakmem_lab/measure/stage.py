@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.peers import Peer
 
 
 def copy_to_disk(source: Path, copy: Path) -> None:

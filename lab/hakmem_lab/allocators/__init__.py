@@ -1,0 +1,1 @@
+"""The allocators that are measured: where they come from, and the proof that they serve."""

@@ -1,0 +1,43 @@
+"""`hakmem instructions`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.allocators.peers import PeerStore
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.common import BuildOption, grids_show, words_split
+from hakmem_lab.measure.stage import staged
+from hakmem_lab.studies.checks import checks_grid
+from hakmem_lab.studies.instructions import (
+    SIZES,
+    instructions_checks,
+    instructions_grid,
+    instructions_measure,
+)
+from hakmem_lab.studies.study import progress_make
+
+
+def instructions(
+    peers: Annotated[
+        str, typer.Option(help="Also count these, separated by commas; they have no limit.")
+    ] = "",
+    build: BuildOption = None,
+) -> None:
+    """Instructions of a malloc and free pair, and of a block's refill and spill, by callgrind."""
+    checkout = Checkout.find(build)
+    with staged(checkout) as stage, progress_make() as progress:
+        store = PeerStore(checkout)
+        counted = [stage.peer(store.obtain(name)) for name in ("hakmem", *words_split(peers))]
+        task = progress.add_task("callgrind", total=len(counted) * len(SIZES))
+        measured = []
+        for peer in counted:
+            for size in SIZES:
+                measured.append(instructions_measure(stage, peer, size))
+                progress.advance(task)
+    checks = instructions_checks([one for one in measured if one.peer == "hakmem"])
+    grids_show([checks_grid(checks), instructions_grid(measured)], [])
+    if any(check.state == "missed" for check in checks):
+        raise typer.Exit(1)

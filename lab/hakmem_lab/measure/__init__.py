@@ -1,0 +1,1 @@
+"""One run, one pair, one study: processes started under known conditions, samples kept."""

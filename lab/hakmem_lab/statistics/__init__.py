@@ -1,0 +1,1 @@
+"""From samples to estimates, intervals and verdicts. Knows nothing of allocators."""

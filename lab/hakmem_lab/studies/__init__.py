@@ -1,0 +1,1 @@
+"""What is asked of the measurements: which arms, which controls, which limits."""
