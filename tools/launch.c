@@ -10,11 +10,11 @@
  * Exit status: the program's own; if a signal ended it, the same signal ends the launcher. 125 when
  * hakmem did not or would not serve it, 126 when it cannot be executed, 127 when it is not found, 2 for
  * a mistake in the launcher's own arguments. Every message is one line on standard error. */
-#include <elf.h>
+#include "elf_image.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <link.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -22,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -39,12 +38,6 @@ struct request {
     bool stats;
     bool no_deepbind;
     char **command; /* NULL-terminated */
-};
-
-/* A file mapped for reading; empty when it cannot be read, which does not keep it from being run. */
-struct image {
-    const unsigned char *bytes;
-    size_t size;
 };
 
 _Noreturn __attribute__((format(printf, 2, 3))) static void fail(int status, const char *format, ...) {
@@ -121,108 +114,13 @@ static const char *find_program(char *name) {
 
 /* ---- what the dynamic loader would ignore --------------------------------------------------------- */
 
-static struct image map_file(const char *path) {
-    struct image image = {NULL, 0};
-    struct stat file;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return image;
-    if (fstat(fd, &file) == 0 && file.st_size > 0) {
-        void *bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (bytes != MAP_FAILED) image = (struct image){bytes, (size_t)file.st_size};
-    }
-    close(fd);
-    return image;
-}
-
-static void unmap_file(struct image image) {
-    if (image.bytes != NULL) munmap((void *)(uintptr_t)image.bytes, image.size);
-}
-
-/* COUNT items of ITEM bytes at OFFSET, or NULL if they do not lie inside the file or are not aligned. */
-static const void *image_at(struct image image, uint64_t offset, uint64_t count, size_t item) {
-    if (offset > image.size || offset % sizeof(ElfW(Addr)) != 0 || count > (image.size - offset) / item)
-        return NULL;
-    return image.bytes + offset;
-}
-
-static bool is_elf(struct image image) {
-    return image.size >= sizeof(ElfW(Ehdr)) && memcmp(image.bytes, ELFMAG, SELFMAG) == 0;
-}
-
-static bool same_machine(const unsigned char *one, const unsigned char *other) {
-    const ElfW(Ehdr) *a = (const void *)one, *b = (const void *)other;
-    return one[EI_CLASS] == other[EI_CLASS] && one[EI_DATA] == other[EI_DATA] && a->e_machine == b->e_machine;
-}
-
-static bool names_an_interpreter(struct image image) {
-    const ElfW(Ehdr) *header = (const void *)image.bytes;
-    const ElfW(Phdr) *segment = image_at(image, header->e_phoff, header->e_phnum, sizeof *segment);
-    for (size_t i = 0; segment != NULL && i < header->e_phnum; i++)
-        if (segment[i].p_type == PT_INTERP) return true;
-    return segment == NULL; /* unreadable: let the kernel judge */
-}
-
-/* The strings of a section; NULL if they do not lie inside the file, or do not end there. */
-static const char *image_text(struct image image, const ElfW(Shdr) * strings) {
-    if (strings->sh_offset > image.size || strings->sh_size > image.size - strings->sh_offset) return NULL;
-    const char *text = (const char *)image.bytes + strings->sh_offset;
-    return strings->sh_size > 0 && text[strings->sh_size - 1] == '\0' ? text : NULL;
-}
-
-static bool symbols_define(struct image image, const ElfW(Shdr) * table, const ElfW(Shdr) * strings,
-                           const char *name) {
-    size_t count = table->sh_size / sizeof(ElfW(Sym));
-    const ElfW(Sym) *symbol = image_at(image, table->sh_offset, count, sizeof *symbol);
-    const char *text = image_text(image, strings);
-    if (symbol == NULL || text == NULL) return false;
-    size_t bytes = strlen(name) + 1;
-    for (size_t i = 0; i < count; i++) {
-        bool fits = symbol[i].st_name < strings->sh_size && strings->sh_size - symbol[i].st_name >= bytes;
-        if (symbol[i].st_shndx != SHN_UNDEF && fits && memcmp(text + symbol[i].st_name, name, bytes) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* A program's own malloc comes before any preloaded one. */
-static bool defines_malloc(struct image image) {
-    const ElfW(Ehdr) *header = (const void *)image.bytes;
-    const ElfW(Shdr) *section = image_at(image, header->e_shoff, header->e_shnum, sizeof *section);
-    for (size_t i = 0; section != NULL && i < header->e_shnum; i++)
-        if (section[i].sh_type == SHT_DYNSYM && section[i].sh_link < header->e_shnum)
-            return symbols_define(image, &section[i], &section[section[i].sh_link], "malloc");
-    return false;
-}
-
-/* A library of a sanitizer that the program asks for; NULL if there is none. It brings a malloc with it that must stand
- * alone: it ends the program when it comes second, or half works. */
-static const char *needed_sanitizer(struct image image) {
-    static const char *const libraries[] = {"libasan.", "libtsan.", "liblsan.", "libhwasan.", "libclang_rt."};
-    const ElfW(Ehdr) *header = (const void *)image.bytes;
-    const ElfW(Shdr) *section = image_at(image, header->e_shoff, header->e_shnum, sizeof *section);
-    for (size_t i = 0; section != NULL && i < header->e_shnum; i++) {
-        if (section[i].sh_type != SHT_DYNAMIC || section[i].sh_link >= header->e_shnum) continue;
-        const ElfW(Shdr) *strings = &section[section[i].sh_link];
-        size_t count = section[i].sh_size / sizeof(ElfW(Dyn));
-        const ElfW(Dyn) *entry = image_at(image, section[i].sh_offset, count, sizeof *entry);
-        const char *text = image_text(image, strings);
-        for (size_t j = 0; entry != NULL && text != NULL && j < count; j++) {
-            if (entry[j].d_tag != DT_NEEDED || entry[j].d_un.d_val >= strings->sh_size) continue;
-            for (size_t k = 0; k < sizeof libraries / sizeof *libraries; k++)
-                if (strncmp(text + entry[j].d_un.d_val, libraries[k], strlen(libraries[k])) == 0)
-                    return text + entry[j].d_un.d_val;
-        }
-    }
-    return NULL;
-}
-
 static void refuse_elf(const char *path, struct image image, struct image library) {
-    if (!same_machine(image.bytes, library.bytes))
+    if (!image_same_machine(image, library))
         fail(EXIT_NOT_SERVED, "%s is built for another machine than libhakmem", path);
-    if (!names_an_interpreter(image))
+    if (!image_names_interpreter(image))
         fail(EXIT_NOT_SERVED, "%s is a static binary: nothing can be preloaded into it", path);
-    if (defines_malloc(image)) fail(EXIT_NOT_SERVED, "%s brings its own allocator: it defines malloc", path);
-    const char *sanitizer = needed_sanitizer(image);
+    if (image_defines_malloc(image)) fail(EXIT_NOT_SERVED, "%s brings its own allocator: it defines malloc", path);
+    const char *sanitizer = image_sanitizer(image);
     if (sanitizer != NULL)
         fail(EXIT_NOT_SERVED, "%s brings its own allocator: it is built with %s", path, sanitizer);
 }
@@ -259,11 +157,11 @@ static void refuse_unservable(const char *program, struct image library) {
     char path[PATH_MAX], interpreter[LINE_BYTES];
     snprintf(path, sizeof path, "%s", program);
     for (int depth = 0; depth < INTERPRETER_DEPTH; depth++) {
-        struct image image = map_file(path);
+        struct image image = image_map(path);
         bool script = read_interpreter(image, interpreter);
         if (!script) refuse_gained_rights(path); /* Linux ignores the bits of scripts */
-        if (is_elf(image)) refuse_elf(path, image, library);
-        unmap_file(image);
+        if (image_is_elf(image)) refuse_elf(path, image, library);
+        image_unmap(image);
         if (!script) return;
         if (!is_file_to_execute(interpreter))
             fail(EXIT_NOT_EXECUTABLE, "%s: its interpreter %s cannot be executed", program, interpreter);
@@ -432,8 +330,8 @@ static char *resolve_library(const char *name, struct image *image) {
     if (library == NULL) fail(EXIT_NOT_SERVED, "no library %s: %s", name, strerror(errno));
     if (strpbrk(library, " :") != NULL)
         fail(EXIT_NOT_SERVED, "LD_PRELOAD cannot name %s: its path holds a space or a colon", library);
-    *image = map_file(library);
-    if (!is_elf(*image)) fail(EXIT_NOT_SERVED, "%s is not a shared object", library);
+    *image = image_map(library);
+    if (!image_is_elf(*image)) fail(EXIT_NOT_SERVED, "%s is not a shared object", library);
     return library;
 }
 

@@ -1,14 +1,9 @@
-/* purge_test.c - the steps of giving back, with the time in the test's hands: which slabs are searched when, whose buffers
- * and inboxes are emptied, and what may happen while the kernel works on a hole. madvise is interposed to make it happen
- * just then. In children, since what was visited stays in the process; only there are threads started.
+/* purge_test.c - the steps of giving back, with the time in the test's hands: which slabs are searched when, and what may
+ * happen while the kernel works on a hole. madvise is interposed to make it happen just then. In children, since what was
+ * visited stays in the process; only there are threads started. What others do for sleepers: purge_sleepers_test.c.
  *
  * Planted defects it was seen to catch:
  *   every slab is searched at once, or visited too often   a_slab_is_searched_once_it_stays_unchanged
- *   nobody sleeps, or everybody                  a_sleepers_buffer_is_emptied
- *   everything leaves the awake alone            with_everything_everybodys_is
- *   inboxes are left as they are                 a_sleepers_inbox_is_taken_in
- *   bounds stay raised                           a_sleepers_stacks_are_emptied
- *   whoever allocates only by fast paths sleeps  a_sleepers_stacks_are_emptied
  *   the lock is held across the system call      its_owner_may_end: watchdog
  *   a slab that emptied is not given back, or looked at after   all_other_blocks_may_come_back
  *   everything is only what is due               everything_at_once
@@ -22,11 +17,11 @@
 #include "heap/purge.h"
 #include "heap/thread.h"
 #include "own_heap.h"
+#include "purge_steps.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 
-enum { VISIT_MS = 400, BYTES = 2048, STEP_SPAN_PAGES = 512 };
+enum { BYTES = 2048, STEP_SPAN_PAGES = 512 };
 
 static void (*while_it_is_given_back)(void);
 static bool refuse_to_give;
@@ -44,27 +39,7 @@ int madvise(void *address, size_t bytes, int advice) {
     return (int)syscall(SYS_madvise, address, bytes, advice);
 }
 
-static bool step(enum purge_pace pace) { return purge_steps(pace) != PURGE_DONE; }
-
-static bool step_after(uint64_t ms) {
-    clock_pass(ms);
-    return step(PURGE_DUE);
-}
-
-static struct span_counts counts_now(void) {
-    struct span_counts counts;
-    span_counts_read(&counts);
-    return counts;
-}
-
 static uint64_t part_bytes(void) { return counts_now().part_bytes; }
-
-static void decay_in(uint64_t half_life_ms) {
-    span_configure(
-        &(struct span_settings){.decay_half_life_ms = half_life_ms, .huge_from_pages = UINT64_MAX});
-}
-
-static void never_decay(void) { decay_in(ACE_NEVER); }
 
 /* ---- a slab with holes ---------------------------------------------------------------------------------- */
 
@@ -208,204 +183,6 @@ static void purge_short(void) {
 }
 
 TEST(a_step_does_only_so_much) { IN_CHILD(purge_short); }
-
-/* ---- sleepers: their stacks ------------------------------------------------------------------------------- */
-
-static _Atomic(struct heap *) sleeper;
-static atomic_int sleeper_may;
-
-static size_t held_by(struct heap *heap) {
-    size_t held = 0;
-    os_lock_take(&heap->lock);
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) held += stack_held(heap, class);
-    os_lock_drop(&heap->lock);
-    return held;
-}
-
-static void wait_for(const atomic_int *number, int value) {
-    while (atomic_load(number) < value) sched_yield();
-}
-
-/* Fills its stacks, sleeps, and then finds every block it allocates sound. */
-static void *hold_and_sleep(void *unused) {
-    static void *blocks[2000];
-    for (int round = 0; round < 2; round++) {
-        for (size_t i = 0; i < 2000; i++) {
-            size_t bytes = 16 + i % 50 * 40;
-            CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
-            block_fill(blocks[i], bytes, i);
-        }
-        for (size_t i = 0; i < 2000; i++) {
-            CHECK(block_holds(blocks[i], 16 + i % 50 * 40, i));
-            heap_free(blocks[i], NULL);
-        }
-        atomic_store(&sleeper, thread_heap());
-        wait_for(&sleeper_may, round + 1);
-    }
-    return unused;
-}
-
-static void rob_stacks(void) {
-    pthread_t thread;
-    never_decay();
-    if (!os_barrier_others()) return;
-    CHECK_EQ(pthread_create(&thread, NULL, hold_and_sleep, NULL), 0);
-    while (atomic_load(&sleeper) == NULL) sched_yield();
-    struct heap *heap = atomic_load(&sleeper);
-    size_t held = held_by(heap), slabs = atomic_load(&heap->slab_total);
-    CHECK(held > 3 * SIZE_CLASSES);
-    step_after(VISIT_MS);
-    CHECK_EQ(held_by(heap), held); /* it worked since the last visit, of which there was none */
-    step_after(VISIT_MS - 1);
-    CHECK_EQ(held_by(heap), held);
-    step_after(1);
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
-        CHECK_AT(stack_held(heap, class) <= 1, class);
-        CHECK_EQ(atomic_load(&heap->front.lo[class]) - heap->bins[class].bottom, 0);
-    }
-    CHECK(atomic_load(&heap->slab_total) < slabs);
-    CHECK(!heap->raised);
-    atomic_store(&sleeper_may, 2);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-TEST(a_sleepers_stacks_are_emptied) { IN_CHILD(rob_stacks); }
-
-static void rob_without_barrier(void) {
-    struct heap *heap;
-    never_decay();
-    heap_free(heap_alloc(100), NULL);
-    heap = thread_heap();
-    size_t held = held_by(heap);
-    stack_raise(heap);
-    CHECK(heap->raised);
-    for (unsigned class = 0; class < SIZE_CLASSES; class++)
-        CHECK(atomic_load(&heap->front.lo[class]) == stack_top(heap, class));
-    stack_take(heap, false);
-    CHECK(!heap->raised);
-    CHECK_EQ(held_by(heap), held);
-    stack_raise(heap);
-    void *block = hak_malloc(100); /* comes by, and is served from the stack */
-    CHECK(!heap->raised);
-    CHECK_EQ(held_by(heap), held - 1);
-    hak_free(block);
-    stack_take(heap, true); /* too late */
-    CHECK_EQ(held_by(heap), held);
-}
-
-TEST(whoever_comes_by_keeps_his_stacks) { IN_CHILD(rob_without_barrier); }
-
-/* ---- sleepers: their buffers ------------------------------------------------------------------------------ */
-
-enum { GIVEN = 50 };
-static void *given[GIVEN];
-static struct heap *_Atomic theirs;
-static atomic_int says, may; /* how far the other thread is, and may go */
-
-static void reach(int point) {
-    atomic_store(&says, point);
-    while (atomic_load(&may) < point) sched_yield();
-}
-
-static void let_reach(int point) {
-    atomic_store(&may, point - 1);
-    while (atomic_load(&says) < point) sched_yield();
-}
-
-static void *free_and_sleep(void *unused) {
-    heap_free(heap_alloc(100), NULL);
-    atomic_store(&theirs, thread_heap());
-    for (size_t i = 0; i < GIVEN; i++) heap_free(given[i], NULL);
-    reach(1);
-    for (int i = 0; i < 3; i++) heap_free(heap_alloc(MIB(1)), NULL); /* some slow paths */
-    reach(2);
-    return unused;
-}
-
-static uint32_t waiting(void) { return atomic_load(&atomic_load(&theirs)->remote_count); }
-
-/* A slab of the heap MINE whose blocks wait in the buffer of a sleeper; 0 where nobody can take them out. */
-static uint32_t fill_buffer(struct heap *mine, pthread_t *owner) {
-    never_decay();
-    if (!os_barrier_others()) return 0;
-    uint32_t first = add_slab(mine, 20);
-    CHECK_EQ(slab_take(first, given + GIVEN, GIVEN), GIVEN);
-    CHECK_EQ(pthread_create(owner, NULL, free_and_sleep, NULL), 0);
-    let_reach(1);
-    CHECK_EQ(waiting(), GIVEN);
-    return first;
-}
-
-static void rob_sleepers(void) {
-    pthread_t thread;
-    struct heap *mine = make_heap(HEAP_LIVE);
-    uint32_t first = fill_buffer(mine, &thread);
-    if (first == 0) return;
-    step_after(VISIT_MS);
-    CHECK(purge_saw_work());
-    CHECK_EQ(waiting(), GIVEN); /* it did something before */
-    let_reach(2);
-    step_after(VISIT_MS);
-    CHECK(purge_saw_work());
-    CHECK_EQ(waiting(), GIVEN); /* and again */
-    step_after(VISIT_MS - 1);
-    CHECK_EQ(waiting(), GIVEN);
-    step_after(1);
-    CHECK(!purge_saw_work());
-    CHECK_EQ(waiting(), 0);
-    CHECK_EQ(atomic_load(&mine->inbox), first); /* which is no heap of the registry's */
-    CHECK_EQ(drain(mine), GIVEN);
-    atomic_store(&may, 2);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-TEST(a_sleepers_buffer_is_emptied) { IN_CHILD(rob_sleepers); }
-
-static void rob_everybody(void) {
-    pthread_t thread;
-    struct heap *mine = make_heap(HEAP_LIVE);
-    if (fill_buffer(mine, &thread) == 0) return;
-    step(PURGE_ALL);
-    CHECK_EQ(waiting(), 0);
-    CHECK_EQ(drain(mine), GIVEN);
-    atomic_store(&may, 2);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-TEST(with_everything_everybodys_is) { IN_CHILD(rob_everybody); }
-
-static void *take_and_sleep(void *unused) {
-    for (size_t i = 0; i < GIVEN; i++) CHECK((given[i] = heap_alloc(5000)) != NULL);
-    atomic_store(&theirs, thread_heap());
-    reach(1);
-    reach(2);
-    return unused;
-}
-
-/* What others gave to a sleeper is taken in, and empty slabs go. */
-static void drain_sleepers(void) {
-    pthread_t thread;
-    never_decay();
-    CHECK_EQ(pthread_create(&thread, NULL, take_and_sleep, NULL), 0);
-    let_reach(1);
-    step_after(VISIT_MS); /* once seen */
-    struct heap *heap = atomic_load(&theirs);
-    uint32_t slabs = heap->bins[size_class_of(5000)].slab_count;
-    uint64_t used = counts_now().used_pages;
-    remote_give(given, GIVEN);
-    CHECK(atomic_load(&heap->inbox) != 0);
-    step_after(VISIT_MS - 1);
-    CHECK(atomic_load(&heap->inbox) != 0);
-    step_after(1);
-    CHECK_EQ(atomic_load(&heap->inbox), 0);
-    CHECK(heap->bins[size_class_of(5000)].slab_count <= slabs);
-    CHECK(heap->bins[size_class_of(5000)].remote_blocks >= GIVEN);
-    CHECK(counts_now().used_pages < used);
-    atomic_store(&may, 2);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-TEST(a_sleepers_inbox_is_taken_in) { IN_CHILD(drain_sleepers); }
 
 /* ---- while the kernel works on a hole ----------------------------------------------------------------------- */
 
