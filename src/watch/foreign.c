@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 static enum foreign_policy policy;
 static _Atomic uint64_t seen;
@@ -64,7 +65,7 @@ void foreign_describe(const void *pointer, char *text, size_t bytes) {
         snprintf(text, bytes, "it lies on this thread's stack");
     else if (mapping.name[0] == '\0')
         snprintf(text, bytes, "it lies in memory that is not hakmem's: " OTHER_MALLOC);
-    else if (mapping.name[0] == '[' && mapping.name[1] == 'h') /* [heap] */
+    else if (strcmp(mapping.name, "[heap]") == 0)
         snprintf(text, bytes, "it lies in libc's own heap: " OTHER_MALLOC);
     else
         snprintf(text, bytes, "it lies in %s", mapping.name);

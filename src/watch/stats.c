@@ -104,25 +104,20 @@ static bool print_decay(int fd, uint64_t half_life_ms) {
 static bool print_spans(int fd, const struct sum *sum) {
     struct span_counts counts;
     span_counts_read(&counts);
-    return os_print(fd,
-                    "  spans           used %llu KiB, free and dirty %llu KiB, taken %llu, given back %llu\n",
+    return os_print(fd, "  spans           used %llu KiB, free and dirty %llu KiB, taken %llu, given back %llu\n",
                     kib(counts.used_pages * PAGE_BYTES), kib(counts.dirty_pages * PAGE_BYTES),
                     (unsigned long long)counts.taken, (unsigned long long)counts.given) &&
            os_print(fd, "  moved           %llu spans by their page tables, %llu by copying\n",
                     (unsigned long long)counts.moves, (unsigned long long)counts.copies) &&
-           os_print(
-               fd,
-               "  to the kernel   free spans %llu KiB, of these used again %llu KiB; inside slabs %llu KiB\n",
-               kib(counts.returned_pages * PAGE_BYTES), kib(counts.retaken_pages * PAGE_BYTES),
-               kib(counts.part_bytes)) &&
+           os_print(fd, "  to the kernel   free spans %llu KiB, of these used again %llu KiB; inside slabs %llu KiB\n",
+                    kib(counts.returned_pages * PAGE_BYTES), kib(counts.retaken_pages * PAGE_BYTES),
+                    kib(counts.part_bytes)) &&
            print_decay(fd, counts.half_life_ms) &&
            os_print(fd, "  huge pages      asked for in %llu KiB of %llu KiB\n",
                     kib(counts.huge_pages * PAGE_BYTES), kib(counts.fresh_pages * PAGE_BYTES)) &&
-           os_print(
-               fd,
-               "  thread stacks   hide %llu KiB, %llu KiB of one thread, sized for %llu KiB; on the way to other heaps %llu KiB\n",
-               kib(sum->stack_bytes), kib(sum->stack_bytes_most), kib(sum->depth_bytes),
-               kib(sum->remote_bytes)) &&
+           os_print(fd, "  thread stacks   hide %llu KiB, %llu KiB of one thread, sized for %llu KiB; ",
+                    kib(sum->stack_bytes), kib(sum->stack_bytes_most), kib(sum->depth_bytes)) &&
+           os_print(fd, "on the way to other heaps %llu KiB\n", kib(sum->remote_bytes)) &&
            os_print(fd, "  books           %llu KiB\n", kib(books_bytes())) &&
            os_print(fd, "  foreign frees   %llu\n", (unsigned long long)foreign_count()) &&
            os_print(fd, "  heaps           %u, of living threads %u; blocks on the way to other heaps %llu\n",

@@ -95,7 +95,7 @@ def finish(
         except subprocess.TimeoutExpired:
             return None
         finally:
-            # Children that a defect made hang outlive the test that forked them.
+            # Children that a defect made hang outlive the test that forked them; mostly there are none.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     return subprocess.CompletedProcess([], process.returncode, said)

@@ -13,6 +13,7 @@
 #include "served.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -45,9 +46,8 @@ static void work_without_descriptors(void) {
     for (int file = 0; file < 3; file++)
         if (fcntl(file, F_GETFD) != -1) fail(KEPT_DESCRIPTOR);
 
-    char path[] = "/tmp/closed_fds.XXXXXX";
-    int file = mkostemp(path, O_CLOEXEC);
-    if (file != 0 || unlink(path) != 0 || dup(file) != 1 || dup(file) != 2) fail(NO_FILES);
+    int file = memfd_create("closed_fds", MFD_CLOEXEC);
+    if (file != 0 || dup(file) != 1 || dup(file) != 2) fail(NO_FILES);
     use_memory_and_threads();
     struct stat now;
     if (fstat(file, &now) != 0 || now.st_size != 0) fail(WROTE);

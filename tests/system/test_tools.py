@@ -55,13 +55,19 @@ def gdb(commands: list[str], program: Path) -> list[str | Path]:
     return [tool("gdb"), "-nx", "-batch", *arguments, program]
 
 
-def test_gdb(build: Build, tmp_path: Path) -> None:
-    """A breakpoint in malloc, and a backtrace from there."""
-    commands = [
+def gdb_to_main(build: Build) -> list[str]:
+    return [
         f"set environment LD_PRELOAD {build.library}",
         "set startup-with-shell off",
         "break main",
         "run",
+    ]
+
+
+def test_gdb(build: Build, tmp_path: Path) -> None:
+    """A breakpoint in malloc, and a backtrace from there."""
+    commands = [
+        *gdb_to_main(build),
         "info symbol (long) malloc",
         "tbreak malloc",
         "continue",
@@ -79,10 +85,7 @@ def test_gdb(build: Build, tmp_path: Path) -> None:
 def test_gdb_calls_malloc(build: Build, tmp_path: Path) -> None:
     """Calls into the stopped process, from inside malloc, too."""
     commands = [
-        f"set environment LD_PRELOAD {build.library}",
-        "set startup-with-shell off",
-        "break main",
-        "run",
+        *gdb_to_main(build),
         "print (int) abs(-4711)",
         "tbreak malloc",
         "continue",

@@ -9,7 +9,6 @@
 
 #include "check.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 
 static struct os_mapping mapping;
@@ -32,17 +31,16 @@ TEST(the_range_is_the_kernels) {
 }
 
 TEST(names) {
-    char local[10] = "", path[200] = "/tmp/hakmem-mapping-";
+    char local[10] = "", name[200] = "";
     CHECK(os_find_mapping(local, &mapping));
     CHECK(strcmp(mapping.name, "[stack]") == 0 ||
           mapping.name[0] == '\0'); /* an emulator's stack is its own */
-    memset(path + strlen(path), 'n', 150);
-    int fd = open(path, O_CREAT | O_RDWR, 0600);
+    memset(name, 'n', 180);
+    int fd = memfd_create(name, MFD_CLOEXEC);
     CHECK(fd >= 0);
     CHECK_EQ(ftruncate(fd, 65536), 0);
     void *file = mmap(NULL, 65536, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
-    unlink(path);
     CHECK(file != MAP_FAILED);
     CHECK(os_find_mapping(file, &mapping));
     CHECK_EQ(strlen(mapping.name), sizeof mapping.name - 1);
