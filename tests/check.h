@@ -158,8 +158,11 @@ CHECK_UNUSED __attribute__((noreturn)) static void check_leave(int how) {
 #define TEST(title) CHECK_REGISTER(title, false)
 #define HELPER(title) CHECK_REGISTER(title, true)
 
-/* How often to repeat: NORMAL times --scale, a tenth of it under a sanitizer with shadow memory. */
+/* How often to repeat: NORMAL times --scale, a tenth of it under a sanitizer with shadow memory or an emulator. */
 CHECK_UNUSED static size_t check_count(size_t normal) {
+#ifdef CHECK_EMULATED
+    normal /= 10;
+#endif
     size_t count = normal * check_now.scale / (CHECK_SHADOWED ? 10 : 1);
     return count > 0 ? count : 1;
 }

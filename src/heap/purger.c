@@ -95,7 +95,8 @@ static bool is_calm(struct heap *heap, uint64_t now_ms) {
 
 /* Not from here when libc is in the middle of something. HEAP: NULL at a thread's end. */
 static bool try_to_start(struct heap *heap, const void *caller, uint64_t now_ms) {
-    if (is_refused(now_ms) || (caller != NULL && os_is_libc(caller)) || (heap != NULL && !is_calm(heap, now_ms))) return false;
+    if (is_refused(now_ms) || (caller != NULL && os_is_libc(caller))) return false;
+    if (heap != NULL && !is_calm(heap, now_ms)) return false;
     if (os_in_loader_callback()) return false;
     if (atomic_exchange_explicit(&purger.running, true, memory_order_seq_cst)) return true;
     if (os_thread_start(run, NAME)) {
