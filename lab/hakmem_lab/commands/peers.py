@@ -68,7 +68,7 @@ def _see(stage: Stage, peer: Peer) -> Seen:
 def _show(console: Console, seen: list[Seen], missing: list[Missing]) -> None:
     table = Table(title="Peers", title_justify="left", show_lines=True)
     for column in ("peer", "version, from", "built, identity", "serves"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for one in seen:
         peer = one.peer
         options = [f"{name}={value}" for name, value in peer.environment]
