@@ -25,6 +25,7 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.pairs import PADDING_MAX, SEED_BITS, cpus_allowed
 from hakmem_lab.measure.runner import PRELOAD_PLACE, Arm, Conditions, Line, json_run
+from hakmem_lab.measure.service import libc_preloaded
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.reports.report import Grid
 from hakmem_lab.workloads.footprint_inputs import (
@@ -138,17 +139,8 @@ def tools_check(checkout: Checkout, programs: Iterable[Program], path: str) -> N
         )
 
 
-def libc_path() -> Path:
-    """Of the C library that programs on this system get: the one that serves this process."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        path = Path(line.split(maxsplit=5)[-1])
-        if path.name == "libc.so.6":
-            return path
-    raise LabError("this system's C library is not glibc")
-
-
 def arm_of(peer: Peer) -> Arm:
-    return Arm(peer if peer.library is not None else replace(peer, library=libc_path()))
+    return libc_preloaded(Arm(peer))
 
 
 def repository_make(folder: Path, rng: random.Random) -> None:
