@@ -1,4 +1,4 @@
-/* command_cost FD [--repeat N] [--slowdown PERCENT] [--preload LIBRARY] [--] COMMAND... - what a whole command costs.
+/* command_cost FD [--repeat N] [--slowdown PERCENT] [--measure time|cpu] [--preload LIBRARY] [--] COMMAND... - what a whole command costs.
  *
  * Runs it N times, one after the other, and writes one JSON line to the descriptor FD: time from the first start to the
  * last exit; processor time, page faults and switches of all processes of the command; the peak RSS of the largest of
@@ -6,8 +6,8 @@
  *
  * The tool is small and stays on its own allocator. That matters for the peak: the kernel's ru_maxrss of a child starts
  * from what its parent held at the fork, and the laboratory, in Python, holds more than many a program. Input, output and
- * environment are the command's own; LD_PRELOAD gets the library before what it had. With a slowdown the clock runs on for
- * that share of the measured time, busy. */
+ * environment are the command's own; LD_PRELOAD gets the library before what it had. With a slowdown the clock runs on,
+ * busy, for that share of the time or, where that is what is compared, of the processor time. */
 #include "child.h"
 
 #include <errno.h>
@@ -25,12 +25,13 @@
 #define REPEAT_MAX 1000000L
 
 static const char usage[] =
-    "command_cost FD [--repeat N] [--slowdown PERCENT] [--preload LIBRARY] [--] COMMAND...";
+    "command_cost FD [--repeat N] [--slowdown PERCENT] [--measure time|cpu] [--preload LIBRARY] [--] COMMAND...";
 
 struct request {
     int report_fd;
     long repeat;
     double slowdown_share;
+    bool by_cpu;
     struct child_command command;
 };
 
@@ -77,6 +78,9 @@ static struct request request_read(char **argv) {
         } else if (strcmp(*rest, "--slowdown") == 0) {
             request.slowdown_share = strtod(rest[1], &end) / 100;
             if (*end != '\0' || !(request.slowdown_share >= 0)) usage_fail("--slowdown is a percentage");
+        } else if (strcmp(*rest, "--measure") == 0) {
+            request.by_cpu = strcmp(rest[1], "cpu") == 0;
+            if (!request.by_cpu && strcmp(rest[1], "time") != 0) usage_fail("--measure is time or cpu");
         } else if (strcmp(*rest, "--preload") == 0) {
             request.command.preload = rest[1];
         } else {
@@ -101,12 +105,10 @@ static int status_wait(pid_t pid) {
     }
 }
 
-static double slowed_seconds(double started, double share) {
-    double end = started + (clock_seconds() - started) * (1 + share);
-    double now;
-    do {
-        now = clock_seconds();
-    } while (share > 0 && now < end);
+/* Busy for SECONDS; returns how long. */
+static double burn(double seconds) {
+    double started = clock_seconds(), now = started;
+    while (seconds > 0 && now < started + seconds) now = clock_seconds();
     return now - started;
 }
 
@@ -118,18 +120,18 @@ int main(int argc, char **argv) {
     double started = clock_seconds();
     for (long i = 0; i < request.repeat && status == 0; i++)
         status = status_wait(child_start(&request.command, false));
-    double command_seconds = clock_seconds() - started;
-    double seconds = slowed_seconds(started, request.slowdown_share);
+    double seconds = clock_seconds() - started;
     while (waitpid(-1, NULL, WNOHANG) > 0) continue;
-
     struct rusage used;
     getrusage(RUSAGE_CHILDREN, &used);
+    double burnt = burn(request.slowdown_share * (request.by_cpu ? usage_seconds(&used) : seconds));
+
     dprintf(
         request.report_fd,
         "{\"seconds\":%.9f,\"cpu_seconds\":%.6f,\"peak_rss_kib\":%ld,\"minor_faults\":%ld,\"major_faults\":%ld,"
         "\"involuntary_switches\":%ld,\"exit_status\":%d,\"signal\":%d}\n",
-        seconds, usage_seconds(&used) + seconds - command_seconds, used.ru_maxrss, used.ru_minflt,
-        used.ru_majflt, used.ru_nivcsw, WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+        seconds + burnt, usage_seconds(&used) + burnt, used.ru_maxrss, used.ru_minflt, used.ru_majflt,
+        used.ru_nivcsw, WIFEXITED(status) ? WEXITSTATUS(status) : 0,
         WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     return 0;
 }

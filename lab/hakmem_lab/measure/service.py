@@ -81,27 +81,37 @@ def service_judge(arm: Arm, watched: Watched, texts: Mapping[int, str], tool: Pa
         complaint = bindings_complaint(texts.values(), library, tool) if library else ""
         return Service(complaint, "", owner)
     main = images[0]
-    owner = _owner(texts.get(main.pid, ""), tool)
+    by_pid = {image.pid: image for image in images}
+    records = {id(image): _record(image, by_pid, texts) for image in images}
+    owner = _owner(records[id(main)], tool)
     if library is None:
-        return Service("", main.program.name, owner)
-    complaints = {id(image): _complaint(image, texts.get(image.pid, ""), library, tool) for image in images}
+        return Service("", main.name, owner)
+    complaints = {id(image): _complaint(image, records[id(image)], library, tool) for image in images}
     total = sum(image.ticks for image in images) or 1
     missed = [image for image in images if complaints[id(image)]]
     share = sum(image.ticks for image in missed) / total
     complaint = ""
     if main in missed or share > UNSERVED_SHARE_MAX:
         of_time = f"{100 * missed[0].ticks / total:.0f} % of the processor time"
-        complaint = f"{missed[0].program.name} ({of_time}): {complaints[id(missed[0])]}"
-    return Service(complaint, main.program.name, owner)
+        complaint = f"{missed[0].name} ({of_time}): {complaints[id(missed[0])]}"
+    return Service(complaint, main.name, owner)
+
+
+def _record(image: Image, by_pid: Mapping[int, Image], texts: Mapping[int, str]) -> str:
+    """The linker's; a process that was forked and runs on is bound as its parent is."""
+    seen = {image.pid}
+    while image.pid not in texts and image.parent in by_pid and image.parent not in seen:
+        image = by_pid[image.parent]
+        seen.add(image.pid)
+    return texts.get(image.pid, "")
 
 
 def _owner(text: str, tool: Path) -> str:
-    owners = [
-        Path(target).name
-        for source, target, name in BINDING.findall(text)
-        if name == "malloc" and source != str(tool)
-    ]
-    return max(dict.fromkeys(owners), key=owners.count, default="")
+    """Whom most of its objects call. A program that takes malloc's address lends the others its own jump to it."""
+    bound = [(source, target) for source, target, name in BINDING.findall(text) if name == "malloc"]
+    lenders = {source for source, target in bound if source != target}
+    owners = [target for source, target in bound if source != str(tool) and target not in lenders]
+    return Path(max(dict.fromkeys(owners), key=owners.count, default="")).name
 
 
 def _complaint(image: Image, text: str, library: Path, tool: Path) -> str:

@@ -26,7 +26,9 @@ class Image:
     """One program in one process; an exec begins another."""
 
     pid: int
+    parent: int
     program: Path
+    name: str
     looks: int = 0
     ticks: int = 0
     """Of processor time, since it was first seen."""
@@ -81,8 +83,17 @@ def tree_rss_kib(pid: int) -> int:
     return sum(rss_kib_of(one) for one in descendants_of(pid))
 
 
+def stat_fields(pid: int) -> list[str]:
+    """Those after the name, which may hold anything."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def parent_of(pid: int) -> int:
+    return int(stat_fields(pid)[1])
+
+
 def ticks_of(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = stat_fields(pid)
     return int(fields[11]) + int(fields[12])
 
 
@@ -123,7 +134,10 @@ class Watcher:
             program = Path(f"/proc/{pid}/exe").readlink()
             if program == self._tool:
                 return 0
-            image = self._images.setdefault((pid, program), Image(pid, program))
+            if (pid, program) not in self._images:
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                self._images[pid, program] = Image(pid, parent_of(pid), program, name)
+            image = self._images[pid, program]
             ticks = ticks_of(pid)
             image.looks += 1
             image.ticks += ticks - self._ticks.get(pid, 0)

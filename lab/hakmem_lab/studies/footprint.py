@@ -36,6 +36,7 @@ from hakmem_lab.workloads.footprint_inputs import (
     inputs_make,
     repository_stream,
 )
+from hakmem_lab.workloads.installed import installed_check
 
 TOOL = "peak_memory"
 SUBJECT = "hakmem"
@@ -119,24 +120,9 @@ class Row:
 # ---- preparing ------------------------------------------------------------------------------------------
 
 
-def package_of(checkout: Checkout, tool: str) -> str:
-    """Debian's package of a command, from the table that the tests use too."""
-    for line in (checkout.root / "tests/system/tools.txt").read_text().splitlines():
-        words = line.split()
-        if words[:1] == [tool]:
-            return " ".join(words[1:])
-    return tool
-
-
 def tools_check(checkout: Checkout, programs: Iterable[Program], path: str) -> None:
-    tools = dict.fromkeys(tool for program in programs for tool in program.tools)
-    missing = [tool for tool in tools if shutil.which(tool, path=path) is None]
-    if missing:
-        packages = dict.fromkeys(package_of(checkout, tool) for tool in missing)
-        raise LabError(
-            f"not installed: {', '.join(missing)} (on Debian: apt-get install {' '.join(packages)});"
-            " --only leaves programs out"
-        )
+    tools = (tool for program in programs for tool in program.tools)
+    installed_check(checkout, tools, path, "; --only leaves programs out")
 
 
 def arm_of(peer: Peer) -> Arm:
