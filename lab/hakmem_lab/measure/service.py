@@ -109,7 +109,7 @@ def _record(image: Image, by_pid: Mapping[int, Image], texts: Mapping[int, str])
 def _owner(text: str, tool: Path) -> str:
     """Whom most of its objects call. A program that takes malloc's address lends the others its own jump to it."""
     bound = [(source, target) for source, target, name in BINDING.findall(text) if name == "malloc"]
-    lenders = {source for source, target in bound if source != target}
+    lenders = {source for source, target in bound if source != target and (source, source) in bound}
     owners = [target for source, target in bound if source != str(tool) and target not in lenders]
     return Path(max(dict.fromkeys(owners), key=owners.count, default="")).name
 
