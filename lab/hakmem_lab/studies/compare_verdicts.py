@@ -113,7 +113,7 @@ def log_ratios(rounds: Sequence[Round], figure: Figure, baseline: str, name: str
     return found
 
 
-def outcome_make(course: Course, plan: Plan, arms: Arms, task: Task, margin: float, alpha: float) -> Outcome:
+def outcome_make(course: Course, arms: Arms, task: Task, margin: float, alpha: float) -> Outcome:
     """Of the looks that were taken until now."""
     primary = CPU if task.measure is Measure.CPU else TIME
     baseline = arms.baseline.name
