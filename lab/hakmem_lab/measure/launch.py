@@ -20,21 +20,13 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.runner import Arm, Conditions, environment_make, pinned_to
 from hakmem_lab.measure.tree import tree_kill
 
 TOOL = "command_cost"
 NOT_STARTED = 1
 """command_cost's own exit status when it could not start the command."""
-
-
-class CommandError(LabError):
-    """The command failed under an arm; its reason alone fits into a row of a table."""
-
-    def __init__(self, reason: str, what: str) -> None:
-        super().__init__(f"{what}: {reason}")
-        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -103,19 +95,21 @@ class Running:
         """An error when it fails; the signal that was sent to stop it is not a failure."""
         what = f"{self._start.name} under {self._arm.name}"
         if not self.ended_within(limit):
-            raise CommandError(f"did not end within {limit:g} s", what)
+            raise ProcessFailedError(f"{what} did not end within {limit:g} s", f"hung: {limit:g} s")
         said = self.last_line()
         if self.process.returncode != 0:
-            raise CommandError(
-                said.partition(": ")[2] or f"{TOOL} exited with {self.process.returncode}", what
-            )
+            raise LabError(said.partition(": ")[2] or f"{TOOL} exited with {self.process.returncode}")
         self._report.seek(0)
         line: dict[str, Any] = json.loads(self._report.read())
         status, number = line.pop("exit_status"), line.pop("signal")
         if number not in (0, stopped_by):
-            raise CommandError(f"crashed: signal {number} ({signal.strsignal(number) or 'unknown'})", what)
+            text = f"{what} was ended by signal {number} ({signal.strsignal(number) or 'unknown'})"
+            raise ProcessFailedError(text, f"crashed: signal {number}")
         if status != self._start.allow_status:
-            raise CommandError(f"exited with {status}" + (f": {said}" if said else ""), what)
+            because = f": {said}" if said else ""
+            raise ProcessFailedError(
+                f"{what} exited with {status}{because}", f"failed: status {status}{because}"
+            )
         self._output.seek(0)
         return Ended(**line, output_hash=hashlib.file_digest(self._output, "sha256").hexdigest()[:16])
 

@@ -17,8 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from hakmem_lab.errors import LabError
-from hakmem_lab.measure.launch import CommandError
+from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.pairs import DISTURBED_EXTRA_SHARE, PADDING_MAX, SEED_BITS, cpus_allowed, disturbance
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.service import Service
@@ -130,10 +129,10 @@ class Comparing:
         for order, arm in enumerate((self.arms.baseline, *self.arms.candidates)):
             try:
                 measured, service = self.task.observe(arm, conditions)
-            except CommandError as error:
+            except ProcessFailedError as error:
                 if arm is self.arms.baseline:
                     raise
-                course.failures[arm.name] = error.reason
+                course.failures[arm.name] = error.outcome
                 continue
             self._keep(OBSERVED, 0, order, arm, conditions, measured)
             course.services[arm.name] = service
@@ -217,10 +216,10 @@ class Comparing:
         for place, arm in enumerate(order):
             try:
                 run = self.task.run(arm, conditions)
-            except CommandError as error:
+            except ProcessFailedError as error:
                 if arm in self.arms.controls:
                     raise
-                course.failures[arm.name] = error.reason
+                course.failures[arm.name] = error.outcome
                 continue
             runs[arm.name] = run
             disturbed |= bool(self._keep(phase, number, place, arm, conditions, run))

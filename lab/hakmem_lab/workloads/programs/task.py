@@ -18,10 +18,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure import launch
 from hakmem_lab.measure.command import measured_make
-from hakmem_lab.measure.launch import CommandError, Ended, Running, Start, started, user_options
+from hakmem_lab.measure.launch import Ended, Running, Start, started, user_options
 from hakmem_lab.measure.runner import Arm, Conditions, Measured, pinned_to, steal_ticks_read
 from hakmem_lab.measure.service import Records, Service, libc_preloaded, linker_records, service_judge
 from hakmem_lab.measure.stage import Stage
@@ -185,12 +185,13 @@ class ProgramTask:
                 self._end_early(running)
             if time.monotonic() > deadline:
                 said = running.last_line()
-                raise CommandError(f"was not ready within {READY_SECONDS:g} s: {said}", self.name)
+                text = f"{self.name} was not ready within {READY_SECONDS:g} s: {said}"
+                raise ProcessFailedError(text, f"hung: not ready after {READY_SECONDS:g} s")
             time.sleep(0.02)
 
     def _end_early(self, running: Running) -> None:
         running.wait(0)
-        raise CommandError("ended before it was asked to", self.name)
+        raise ProcessFailedError(f"{self.name} ended before it was asked to", "failed: ended early")
 
     def _checksum(self, place: Place, output_hash: str) -> str:
         check = self.program.run.check
