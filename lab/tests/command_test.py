@@ -129,11 +129,21 @@ def test_a_failure_has_its_reason(tool: Path, folder: Path, script: str, outcome
 def test_an_exit_status_can_be_allowed(tool: Path, folder: Path) -> None:
     task = task_make(tool, folder, "sh", "-c", "exit 3", status=3)
     assert task.run(OWN, CONDITIONS).ops == 1
+    counted = task_make(tool, folder, "sh", "-c", "echo x >>count; exit 3", status=3).repeated(2)
+    assert counted.run(OWN, CONDITIONS).ops == 2
+    assert (folder / "count").read_text() == "x\n" * 2
+    with pytest.raises(ProcessFailedError, match="exited with 0"):
+        task_make(tool, folder, "true", status=3).run(OWN, CONDITIONS)
 
 
 def test_a_command_that_is_not_there(tool: Path, folder: Path) -> None:
     with pytest.raises(LabError, match="cannot run /nosuch: No such file or directory"):
         task_make(tool, folder, "/nosuch").run(OWN, CONDITIONS)
+
+
+def test_a_library_that_is_not_there_is_no_silent_glibc(tool: Path, folder: Path) -> None:
+    with pytest.raises(LabError, match=r"cannot read /nosuch\.so"):
+        shell(tool, folder, "exit 0", Arm(Peer("gone", "0", Path("/nosuch.so"), "id")))
 
 
 def test_a_library_that_crashes_is_told_from_the_command(tool: Path, folder: Path) -> None:

@@ -254,11 +254,15 @@ def test_a_peer_that_did_not_serve_is_not_measured() -> None:
 
 
 def test_a_peer_that_does_other_work_is_not_compared() -> None:
-    task = FakeTask(
-        {"glibc": 0.5, "odd": 0.1, "fast": 0.4}, checksum=lambda name: "bb" if name == "odd" else "aa"
-    )
+    def checksum(name: str) -> str:
+        late = name == "later" and len(task.runs) > 20
+        return "bb" if name == "odd" or late else "aa"
+
+    task = FakeTask({"glibc": 0.5, "odd": 0.1, "later": 0.4, "fast": 0.4}, checksum=checksum)
     done = study(task)
     assert done.row("odd").startswith("odd | its output is another")
+    assert done.row("later").startswith("later | its output is another")
+    assert sum(sample.arm.name == "odd" for sample in done.samples) == 1
 
 
 def test_a_program_that_fails_by_itself_is_an_error() -> None:
@@ -358,6 +362,7 @@ def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:
             "hakmem: there is no allocator 'jemaloc', did you mean jemalloc?",
         ),
         (["--program", "rediss"], "hakmem: there is no program 'rediss', did you mean 'redis'?"),
+        (["--allocators", "hakmem", "sh", "-c", "exit 4"], "hakmem: sh under as it is exited with 4"),
         ([], "hakmem: give either a command"),
         (["--budget", "soon", "--", "true"], "hakmem: --budget is a time such as"),
         (
