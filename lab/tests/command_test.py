@@ -20,7 +20,7 @@ CPUS = tuple(sorted(os.sched_getaffinity(0)))
 CONDITIONS = Conditions(1, 0, CPUS)
 OWN = Arm(Peer("as it is", "0", None, "id"))
 CRASHES = "#include <stdlib.h>\n__attribute__((constructor)) static void start(void) { abort(); }\n"
-WORKS = "int main(void) { for (volatile long i = 0; i < 60000000; i++); return 0; }\n"
+WORKS = "int main(void) { for (volatile long i = 0; i < 200000000; i++); return 0; }\n"
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ OTHER = BOUND.replace("/peers/libpeer.so", "/lib/other.so")
 
 
 def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True) -> Image:
-    return Image(pid, parent, Path(f"/bin/{pid}"), f"program-{pid}", 1, ticks, 100, mapped)
+    return Image(pid, parent, Path(f"/bin/{pid}"), f"program-{pid}", 1, 0, ticks, 100, mapped)
 
 
 @pytest.mark.parametrize(
@@ -222,17 +222,17 @@ def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True) -> Image:
         (
             [image(5, 80), image(6, 20)],
             {5: BOUND, 6: OTHER},
-            "program-6 (20 % of the processor time): malloc of",
+            "program-6 (20 % of the work): malloc of",
         ),
         (
             [image(5, 9)],
             {5: OTHER},
-            "program-5 (100 % of the processor time): malloc of one is bound to other.so",
+            "program-5 (100 % of the work): malloc of one is bound to other.so",
         ),
         (
             [image(5, 9, mapped=False)],
             {5: BOUND},
-            "program-5 (100 % of the processor time): the library is not",
+            "program-5 (100 % of the work): the library is not",
         ),
         ([], {5: BOUND}, ""),  # ended between two looks
         ([], {}, "the dynamic linker bound no malloc to it"),

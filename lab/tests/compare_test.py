@@ -247,6 +247,14 @@ def test_a_peer_that_crashes_has_its_row_and_the_others_go_on() -> None:
     assert done.outcome.rows[-1].name == "bad"
 
 
+def test_when_all_have_crashed_there_is_no_answer() -> None:
+    def fails(name: str, run: int) -> str:
+        return "crashed: signal 11" if name == "bad" and run > 20 else ""
+
+    done = study(FakeTask({"glibc": 0.5, "bad": 0.4}, fails=fails))
+    assert sentence(done.outcome, done.plan).startswith("No answer: no other allocator than glibc ran")
+
+
 def test_a_peer_that_did_not_serve_is_not_measured() -> None:
     done = study(FakeTask({"glibc": 0.5, "fast": 0.4, "idle": 0.1}, complaints={"idle": "sh: not mapped"}))
     assert done.row("idle").startswith("idle | did not serve: sh: not mapped")
