@@ -20,7 +20,7 @@ from hakmem_lab.measure.runner import Arm
 from hakmem_lab.reports.honesty import live_grid, naive_grid, reading_lines, simulated_checks, simulated_grid
 from hakmem_lab.reports.report import report_write
 from hakmem_lab.studies.ab import Design
-from hakmem_lab.studies.arrange import bench_find, cell_calibrator
+from hakmem_lab.studies.arrange import calibrator
 from hakmem_lab.studies.checks import checks_grid
 from hakmem_lab.studies.honesty import Simulated, simulate, truths
 from hakmem_lab.studies.honesty_live import LIVE_FILE, Lived, live_earlier, live_run, live_setting
@@ -87,18 +87,18 @@ def simulated_all(noise: Noise, design: Design, simulations: int, seed: int) -> 
 def live_all(
     checkout: Checkout, bench: str, design: Design, count: int, resume: bool, seed: int, command: str
 ) -> tuple[list[Lived], provenance.Provenance, Path | None]:
-    cell = bench_find(bench)
+    calibrate = calibrator(bench, [])
     with study_open(checkout, KIND, seed) as study:
         peer = study.store.obtain("hakmem")
-        source = provenance.collect(checkout, command, cell.program, [peer])
+        source = provenance.collect(checkout, command, "random_mixed", [peer])
         if not count:
             return [], source, None
-        setting = live_setting(study, cell.name, design)
+        setting = live_setting(study, bench, design)
         earlier = live_earlier(checkout.root / "bench_results" / KIND, setting) if resume else []
         task = study.progress.add_task("live", total=2 * count, completed=len(earlier))
         lived = live_run(
             study,
-            cell_calibrator(cell),
+            calibrate,
             setting,
             design,
             count,
@@ -114,7 +114,7 @@ def noise_record(checkout: Checkout, design: Design, count: int, seed: int) -> N
         shown = study.progress.add_task("noise", total=len(conditions()) * count)
         traces = []
         for condition in conditions():
-            calibrated = cell_calibrator(bench_find(condition.bench))(study.stage, [arm], design, study.rng)
+            calibrated = calibrator(condition.bench, [])(study.stage, [arm], design, study.rng)
             ran = partial(study.progress.advance, shown)
             traces.append(trace_record(calibrated.task, arm, condition, count, study.rng, ran))
         command = f"./hakmem {KIND} --record {count}"

@@ -13,10 +13,10 @@ from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.compare import Course, Plan
 from hakmem_lab.studies.compare_verdicts import (
     CPU,
+    FAULTS,
     FIGURES,
     IDLE,
     MEMORY_MARGIN,
-    FAULTS,
     PEAK,
     TIME,
     Judged,

@@ -113,13 +113,18 @@ class Outcome:
         if answer.verdict is not Verdict.UNCLEAR:
             return ""
         if self.same_state is Control.OPEN:
-            return "the budget ended before the controls had enough pairs"
+            return f"the budget ended before there were enough pairs; {self._needed(answer)}"
         if answer.estimate.verdict(self.design.margin) is Verdict.EQUAL:
             return f"they look equivalent, but a known slowdown of {self.design.slowdown_percent:g} % was not seen"
         factor = budget_factor(answer.estimate, self.design.margin)
         if not math.isfinite(factor):
-            return "the budget ended before there were enough pairs"
+            return f"the budget ended before there were enough pairs; {self._needed(answer)}"
         return f"the budget ended first; about {time_text(factor * self.seconds)} would decide"
+
+    def _needed(self, answer: Answer) -> str:
+        """The fewest rounds that can show anything, at the pace of those that were run."""
+        share = pairs_min(self.design.alpha / len(self.answers)) / max(1, answer.estimate.pairs)
+        return f"at least {time_text(1.1 * share * self.seconds)} are needed"
 
 
 @dataclass
