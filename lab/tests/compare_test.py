@@ -20,7 +20,14 @@ from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.service import Service
-from hakmem_lab.reports.compare import change_text, note_lines, result_content, sentence, verdict_grid
+from hakmem_lab.reports.compare import (
+    change_text,
+    medians_grid,
+    note_lines,
+    result_content,
+    sentence,
+    verdict_grid,
+)
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.compare import Arms, Comparing, Course, Plan, Sample, observe_first
 from hakmem_lab.studies.compare_samples import COLUMNS, sample_row
@@ -216,6 +223,8 @@ def test_a_short_budget_screens_and_judges_the_fastest() -> None:
     assert "screened out" in done.row("peer-7")
     judged = {sample.arm.name for sample in done.samples if sample.phase == "judged"}
     assert "peer-7" not in judged
+    medians = {row[0]: row for row in medians_grid(done.course, done.outcome).rows}
+    assert medians["peer-0"][1] != "" == medians["peer-7"][1]
 
 
 def test_a_budget_that_decides_nothing_says_which_would() -> None:

@@ -80,9 +80,12 @@ def _unjudged_text(row: Row) -> str:
 
 
 def medians_grid(course: Course, outcome: Outcome) -> Grid:
+    screened = {row.name for row in outcome.rows if not row.judged}
     rows = []
     for name in (outcome.baseline, *(row.name for row in outcome.rows if not row.failure)):
         medians = medians_of(course, name)
+        if name in screened:  # in other rounds, at another time: their ratio is in the other table
+            medians = {key: value for key, value in medians.items() if key not in (TIME.name, CPU.name)}
         ops = course.observed[name].ops
         watched = course.observed[name]
         rows.append(
