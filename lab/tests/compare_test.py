@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 import os
@@ -138,8 +139,8 @@ def test_faster_slower_and_equal_are_told_apart() -> None:
     assert done.verdict("same") is Verdict.EQUAL
     assert [row.name for row in done.outcome.rows] == ["fast", "same", "slow"]
     said = sentence(done.outcome, done.plan)
-    assert said.startswith("Use fast: it takes 20 % less (at least ")
-    assert "time than glibc, and as much memory at its peak; 99 % sure" in said
+    assert said.startswith("Use fast: it takes 20 % less time (at least ")
+    assert "than glibc, and as much memory at its peak; 99 % sure" in said
 
 
 def test_a_round_runs_everything_once_under_the_same_conditions() -> None:
@@ -185,7 +186,7 @@ def test_the_same_speed_in_less_memory_is_said() -> None:
     assert done.verdict("big", PEAK.name) is Verdict.BEHIND
     said = sentence(done.outcome, done.plan)
     assert said.startswith("Nothing is clearly faster than glibc, but small takes as long within 3 %")
-    assert "30 % less (at least 30 %) memory" in said
+    assert "30 % less memory (at least 30 %) at its peak" in said
 
 
 def test_nothing_better_is_an_answer() -> None:
@@ -411,3 +412,14 @@ def test_an_error_is_one_line(
     assert (caught.value.code, output) == (2, "")
     assert errors.startswith(message)
     assert errors.count("\n") == 1
+
+
+def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/checkout/.tools/lab/run-1")
+
+    monkeypatch.setattr(cli, "app", full)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == "hakmem: run-1: No space left on device\n"
