@@ -1,22 +1,26 @@
 """The command line of the laboratory: one module of commands/ for each of its commands.
 
 Exit status: 0 when every target and limit was met or left open, 1 when one was clearly missed, 2 for an error,
-130 when interrupted.
+3 when a comparison stayed inconclusive, 130 when interrupted.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import typer
 
+from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.bgsave import bgsave
+from hakmem_lab.commands.compare import compare
 from hakmem_lab.commands.faults import faults
 from hakmem_lab.commands.figures import figures
 from hakmem_lab.commands.footprint import footprint
+from hakmem_lab.commands.honesty import honesty
 from hakmem_lab.commands.instructions import instructions
-from hakmem_lab.commands.options import options
 from hakmem_lab.commands.peers import peers
+from hakmem_lab.commands.sweep import sweep
 from hakmem_lab.errors import LabError
 
 app = typer.Typer(
@@ -27,8 +31,12 @@ app = typer.Typer(
     help="The laboratory: hakmem beside other allocators, so that noise is never called a win.",
 )
 
-for command in (figures, faults, options, footprint, bgsave, instructions, peers):
+for command in (ab, sweep, honesty, figures, faults, footprint, bgsave, instructions, peers):
     app.command()(command)
+
+
+# What follows the command's first word is the command's own.
+app.command(context_settings={"allow_interspersed_args": False})(compare)
 
 
 def main() -> None:
@@ -37,3 +45,7 @@ def main() -> None:
     except LabError as error:
         print(f"hakmem: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
+    except OSError as error:  # a full disk, a file that cannot be read
+        where = f"{Path(error.filename).name}: " if error.filename else ""
+        print(f"hakmem: {where}{error.strerror}", file=sys.stderr)
+        sys.exit(LabError.exit_status)

@@ -30,10 +30,6 @@ def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["figures", "--only", "nosuch"], "hakmem: no cell is named like 'nosuch'; there are: "),
         (["figures", "--build", "/nowhere"], "hakmem: libhakmem.so is not there: run ./hakmem build first"),
         (["footprint", "--only", "nosuch"], "hakmem: no program is named like 'nosuch'; there are: "),
-        (
-            ["options", "decay:never", "--only", "nosuch"],
-            "hakmem: no cell is named like 'nosuch'; there are: ",
-        ),
         (["instructions", "--build", "/nowhere"], "hakmem: libhakmem.so is not there"),
     ],
 )
@@ -61,12 +57,6 @@ def test_a_missing_peer_is_an_error(served: Path) -> None:
     done = lab("figures", "--build", str(served), "--peers", "glibc,nosuch")
     assert done.returncode == 2
     assert done.stderr.startswith("hakmem: there is no peer 'nosuch'; known: ")
-
-
-def test_options_that_the_library_does_not_know_are_an_error(served: Path) -> None:
-    done = lab("options", "decay:nevr", "--build", str(served))
-    assert done.returncode == 2
-    assert done.stderr.startswith("hakmem: hakmem decay:nevr: HAKMEM_CONF: decay:nevr is not understood")
 
 
 def test_footprint_from_beginning_to_end(served: Path, tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hakmem_lab.allocators.peers import Peer
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, ProcessFailedError
 
 PRELOAD_PLACE = "{preload}"
 """In a command's arguments: the tool preloads the library into the process it starts, and not into itself."""
@@ -55,32 +55,58 @@ class Arm:
 
 
 @dataclass(frozen=True)
+class Latency:
+    """Of single operations, in nanoseconds."""
+
+    p50: float
+    p99: float
+    p999: float
+    max: float
+
+
+@dataclass(frozen=True)
 class Measured:
-    """What one run showed. None: this program does not tell."""
+    """What one run showed: the whole vector. None: this program, or this way of running it, does not tell."""
 
     ops: int
     seconds: float
     wall_seconds: float
     cpu_seconds: float
     peak_rss_kib: int | None
+    """Of the largest process."""
     minor_faults: int
     major_faults: int
     involuntary_switches: int
     steal_ticks: int
     checksum: str | None
+    rss_mean_kib: float | None = None
+    """The integral over time of the resident memory of all processes, by the time."""
+    tree_peak_rss_kib: float | None = None
+    """The most that all processes held together; what they share counts for each."""
+    idle_rss_kib: float | None = None
+    """After its work, once it has rested."""
+    system_calls: int | None = None
+    latency: Latency | None = None
 
 
-def environment_make(arm: Arm, padding: int, preload: bool) -> dict[str, str]:
-    """Nothing of the user's environment gets in: no other preload, no allocator's options."""
-    environment = {"PATH": os.defpath, "LC_ALL": "C"}
+def environment_make(
+    arm: Arm, padding: int, preload: bool, users: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Nothing of the user's environment gets in, no other preload and no allocator's options, unless it is given: a
+    user's own command gets all of it."""
+    environment = {"PATH": os.defpath, "LC_ALL": "C"} if users is None else dict(users)
+    room = ENVIRONMENT_BYTES + (0 if users is None else _bytes_used(environment))
     environment |= {"WORKLOAD_SLOWDOWN": f"{arm.slowdown_percent:.3f}"}
     environment |= dict(arm.peer.environment)
     if preload and arm.peer.library is not None:
         environment["LD_PRELOAD"] = str(arm.peer.library)
-    # Each string costs its bytes, '=', the final zero, and a pointer.
-    used = sum(len(key) + len(value) + 10 for key, value in environment.items())
-    environment["LAB_PADDING"] = "x" * max(0, ENVIRONMENT_BYTES - used + padding)
+    environment["LAB_PADDING"] = "x" * max(0, room - _bytes_used(environment) + padding)
     return environment
+
+
+def _bytes_used(environment: Mapping[str, str]) -> int:
+    """Each string costs its bytes, '=', the final zero, and a pointer."""
+    return sum(len(key) + len(value) + 10 for key, value in environment.items())
 
 
 def command_make(program: Path, arguments: Sequence[str], peer: Peer) -> list[str]:
@@ -125,16 +151,18 @@ def process_run(command: list[str], environment: dict[str, str], cpus: tuple[int
         process.kill()
         process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise LabError(f"{name} did not end within {RUN_SECONDS_MAX:g} s") from None
+            text = f"{name} did not end within {RUN_SECONDS_MAX:g} s"
+            raise ProcessFailedError(text, f"hung: {RUN_SECONDS_MAX:g} s") from None
         raise
     if process.returncode < 0:
         number = -process.returncode
         what = signal.strsignal(number) or "unknown signal"
-        raise LabError(f"{name} was ended by signal {number} ({what})")
+        raise ProcessFailedError(f"{name} was ended by signal {number} ({what})", f"crashed: signal {number}")
     if process.returncode != 0:
         lines = errors.strip().splitlines()
         said = f": {lines[-1]}" if lines else ""
-        raise LabError(f"{name} exited with {process.returncode}{said}")
+        text = f"{name} exited with {process.returncode}{said}"
+        raise ProcessFailedError(text, f"failed: status {process.returncode}")
     return output
 
 
@@ -148,6 +176,8 @@ def json_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: Cond
             conditions.cpus,
         )
         line: Line = json.loads(output)
+    except ProcessFailedError as error:
+        raise ProcessFailedError(f"{error} (under {arm.name})", error.outcome) from error
     except LabError as error:
         raise LabError(f"{error} (under {arm.name})") from error
     except json.JSONDecodeError as error:
@@ -195,4 +225,11 @@ def workload_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: 
         involuntary_switches=line["involuntary_switches"],
         steal_ticks=steal_ticks_read() - steal,
         checksum=line.get("checksum"),
+        latency=latency_of(line),
     )
+
+
+def latency_of(line: Line) -> Latency | None:
+    """Only programs that were asked by WORKLOAD_LATENCY=1 tell."""
+    told = line.get("latency_ns")
+    return Latency(told["p50"], told["p99"], told["p999"], told["max"]) if told else None

@@ -1,0 +1,272 @@
+"""What a comparison is to a reader: two tables, and at the end one plain sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+from hakmem_lab.measure.provenance import Provenance
+from hakmem_lab.reports.report import Grid, text_write
+from hakmem_lab.statistics.estimate import Estimate, Verdict
+from hakmem_lab.studies.compare import Course, Plan
+from hakmem_lab.studies.compare_verdicts import (
+    CPU,
+    FAULTS,
+    FIGURES,
+    IDLE,
+    MEMORY_MARGIN,
+    PEAK,
+    TIME,
+    Judged,
+    Outcome,
+    Row,
+    medians_of,
+)
+
+WORDS = {
+    Verdict.AHEAD: "better",
+    Verdict.BEHIND: "worse",
+    Verdict.EQUAL: "equivalent",
+    Verdict.UNCLEAR: "inconclusive",
+    Verdict.VOID: "void",
+}
+
+
+def change_text(estimate: Estimate) -> str:
+    """What the other allocator takes, less or more than the user's own, in per cent."""
+    if not math.isfinite(estimate.high) or not estimate.low:
+        return f"{_change(estimate.ratio)} %"
+    return f"{_change(estimate.ratio)} ({_change(estimate.high)} to {_change(estimate.low)}) %"
+
+
+def _change(ratio: float) -> str:
+    change = 100 * (1 / ratio - 1)
+    return f"{change:+.1f}" if abs(change) < 9.95 else f"{change:+.0f}"
+
+
+def verdict_grid(outcome: Outcome) -> Grid:
+    figures = [one.name for one in FIGURES if any(one.name in row.judged for row in outcome.judged_rows)]
+    figures = figures or [outcome.primary]
+    rows = []
+    for row in outcome.rows:
+        if row.judged:
+            cells = [_judged_text(row.judged[name]) if name in row.judged else "" for name in figures]
+        else:
+            cells = [_unjudged_text(row), *[""] * (len(figures) - 1)]
+        rows.append((row.name, *cells, _visible_text(row, outcome)))
+    title = f"Beside {outcome.baseline}: less is better; {100 * (1 - outcome.alpha):g} % over all rows of a column"
+    return Grid(title, ("allocator", *figures, "seen from"), tuple(rows), text_columns=1 + len(figures))
+
+
+def _visible_text(row: Row, outcome: Outcome) -> str:
+    """The smallest gain that the primary figure's interval would have shown."""
+    if outcome.primary not in row.judged or not math.isfinite(row.judged[outcome.primary].detectable):
+        return ""
+    return f"{100 * (1 - 1 / row.judged[outcome.primary].detectable):.0f} %"
+
+
+def _judged_text(judged: Judged) -> str:
+    return f"{WORDS[judged.verdict]} {change_text(judged.estimate)}"
+
+
+def _unjudged_text(row: Row) -> str:
+    if row.failure:
+        return row.failure
+    if row.screened is None:
+        return "screened out by its one run"
+    return f"screened out at {_change(row.screened)} %"
+
+
+def medians_grid(course: Course, outcome: Outcome) -> Grid:
+    screened = {row.name for row in outcome.rows if not row.judged}
+    rows = []
+    for name in (outcome.baseline, *(row.name for row in outcome.rows if not row.failure)):
+        medians = medians_of(course, name)
+        if name in screened:  # in other rounds, at another time: their ratio is in the other table
+            medians = {key: value for key, value in medians.items() if key not in (TIME.name, CPU.name)}
+        ops = course.observed[name].ops
+        watched = course.observed[name]
+        rows.append(
+            (
+                name,
+                *(_seconds(medians.get(key), ops) for key in (TIME.name, CPU.name)),
+                *(_mib(medians.get(key)) for key in (PEAK.name, IDLE.name)),
+                _mib(watched.tree_peak_rss_kib),
+                _mib(watched.rss_mean_kib),
+                f"{medians[FAULTS.name] - 1:.0f}" if FAULTS.name in medians else "",
+            )
+        )
+    columns = (
+        "allocator",
+        *("s", "processor s", "peak MiB", "idle MiB", "all processes MiB", "mean MiB", "page faults"),
+    )
+    return Grid(
+        "Medians of one run; all processes together and the mean over time as observed once",
+        columns,
+        tuple(rows),
+    )
+
+
+def _seconds(value: float | None, ops: int) -> str:
+    return "" if value is None else f"{value * ops:.3f}"
+
+
+def _mib(kib: float | None) -> str:
+    return "" if kib is None else f"{kib / 1024:.1f}"
+
+
+# ---- the sentence ------------------------------------------------------------------------------------------
+
+
+def sentence(outcome: Outcome, plan: Plan) -> str:
+    """What to use, what it gains, how sure."""
+    own = outcome.baseline
+    if not outcome.judged_rows:
+        return f"No answer: no other allocator than {own} ran the program to the end of the rounds."
+    if outcome.is_void and outcome.same is not None:
+        return (
+            f"No answer: {own} beside itself differed ({change_text(outcome.same)} {outcome.primary}), so the machine was"
+            " too noisy and every verdict is void; run it again when the machine is quieter."
+        )
+    if outcome.best is not None:
+        return _recommend(outcome, outcome.best)
+    smaller = [
+        row
+        for row in outcome.with_verdict(PEAK.name, Verdict.AHEAD)
+        if row.judged[outcome.primary].verdict is Verdict.EQUAL
+    ]
+    if smaller:
+        best = max(smaller, key=lambda row: row.judged[PEAK.name].estimate.ratio)
+        return (
+            f"Nothing is clearly faster than {own}, but {best.name} takes as long within"
+            f" {100 * outcome.margin:g} % and needs {_gain(best.judged[PEAK.name].estimate, 'memory')} at its peak;"
+            f" {_sure(outcome)}."
+        )
+    if outcome.is_decided:
+        return (
+            f"Nothing is clearly better than {own} for this program: stay with it; {_sure(outcome)}."
+            f" {_visible(outcome)}"
+        )
+    thrifty = outcome.with_verdict(CPU.name, Verdict.AHEAD) if outcome.primary != CPU.name else []
+    if thrifty:
+        best = max(thrifty, key=lambda row: row.judged[CPU.name].estimate.ratio)
+        gain = _gain(best.judged[CPU.name].estimate, CPU.name)
+        return (
+            f"By the clock nothing is clearly better than {own}, in more noise than this budget can see through, but"
+            f" {best.name} takes {gain}; {_sure(outcome)}. {_visible(outcome)}".strip()
+        )
+    advice = "" if plan.enough else f": --budget {math.ceil(plan.seconds_needed / 10) * 10}s might do"
+    return f"Nothing is clearly better than {own}, but the budget was too small to be sure{advice}. {_visible(outcome)}".strip()
+
+
+def _recommend(outcome: Outcome, best: Row) -> str:
+    text = f"Use {best.name}: it takes {_gain(best.judged[outcome.primary].estimate, outcome.primary)} than {outcome.baseline}"
+    peak = best.judged.get(PEAK.name)
+    if peak is not None:
+        text += {
+            Verdict.AHEAD: f", and {_gain(peak.estimate, 'memory')} at its peak",
+            Verdict.BEHIND: f", but {_cost(peak.estimate)} memory at its peak",
+            Verdict.EQUAL: ", and as much memory at its peak",
+        }.get(peak.verdict, ", with no clear difference in memory")
+    return f"{text}; {_sure(outcome)}."
+
+
+def _gain(estimate: Estimate, what: str) -> str:
+    return (
+        f"{100 * (1 - 1 / estimate.ratio):.0f} % less {what} (at least {100 * (1 - 1 / estimate.low):.0f} %)"
+    )
+
+
+def _cost(estimate: Estimate) -> str:
+    return f"{100 * (1 / estimate.ratio - 1):.0f} % more"
+
+
+def _sure(outcome: Outcome) -> str:
+    many = len(outcome.judged_rows)
+    of = f"{many} allocators were judged" if many > 1 else "one allocator was judged"
+    return f"{100 * (1 - outcome.alpha):g} % sure, over {outcome.rounds} rounds in which {of}"
+
+
+def _visible(outcome: Outcome) -> str:
+    """The smallest effect that would have been called one."""
+    found = [
+        row.judged[outcome.primary].detectable for row in outcome.judged_rows if outcome.primary in row.judged
+    ]
+    if not found or not math.isfinite(max(found)):
+        return ""
+    return f"A gain of {100 * (1 - 1 / max(found)):.0f} % would have been seen."
+
+
+def plan_line(plan: Plan, course: Course, outcome: Outcome) -> str:
+    screened = f"{plan.screening} rounds to choose {plan.finalists}, then " if plan.screening else ""
+    early = " (ended early: all was decided)" if outcome.rounds < plan.rounds else ""
+    early = " (the budget ended: runs took longer than at first)" if course.late else early
+    return (
+        f"{len(course.observed)} allocators were seen to serve it; {screened}{outcome.rounds} of {plan.rounds} planned"
+        f" rounds{early}. Margins {100 * outcome.margin:g} % of time and {100 * MEMORY_MARGIN:g} % of memory and faults."
+    )
+
+
+def note_lines(outcome: Outcome) -> list[str]:
+    lines = []
+    if outcome.same is not None and outcome.slowed is not None:
+        seen = "missed: nothing is called equivalent" if outcome.blind else "seen"
+        lines.append(
+            f"Controls: {outcome.baseline} beside itself {change_text(outcome.same)}; its known slowdown of"
+            f" {200 * outcome.margin:g} % was {seen} ({change_text(outcome.slowed)})."
+        )
+    others = [name for name in outcome.noisy if name != outcome.primary]
+    if others:
+        lines.append(f"Void, since {outcome.baseline} differed from itself there: {', '.join(others)}.")
+    return lines
+
+
+# ---- as JSON -----------------------------------------------------------------------------------------------
+
+
+def result_content(
+    source: Provenance, course: Course, plan: Plan, outcome: Outcome, last: str
+) -> dict[str, object]:
+    return {
+        "answer": last,
+        "baseline": outcome.baseline,
+        "medians": {name: medians_of(course, name) for name in course.observed},
+        "observed": {name: asdict(run) for name, run in course.observed.items()},
+        "plan": asdict(plan),
+        "rounds": outcome.rounds,
+        "noisy": outcome.noisy,
+        "blind": outcome.blind,
+        "itself": _estimate_content(outcome.same),
+        "slowed": _estimate_content(outcome.slowed),
+        "rows": [
+            {
+                "allocator": row.name,
+                "failure": row.failure,
+                "screened_ratio": row.screened,
+                "figures": {
+                    name: {"verdict": WORDS[one.verdict], **(_estimate_content(one.estimate) or {})}
+                    for name, one in row.judged.items()
+                },
+            }
+            for row in outcome.rows
+        ],
+        "provenance": asdict(source),
+    }
+
+
+def _estimate_content(estimate: Estimate | None) -> dict[str, float | None] | None:
+    """JSON has no infinity: an open interval has no upper end."""
+    if estimate is None:
+        return None
+    return {
+        "ratio": estimate.ratio,
+        "low": estimate.low,
+        "high": estimate.high if math.isfinite(estimate.high) else None,
+        "rounds": estimate.pairs,
+    }
+
+
+def result_write(path: Path, content: dict[str, object], samples: str) -> None:
+    text_write(path, json.dumps({**content, "samples": samples}, indent=2) + "\n")

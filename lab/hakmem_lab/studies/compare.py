@@ -1,0 +1,294 @@
+"""One program under many allocators: measured in rounds, within a budget that is fixed before.
+
+First every arm is observed once: the program must run, the allocator must be seen to serve it, and its memory is
+watched over time. Then come rounds: in each, one fresh process of every arm in random order, with one seed, environment
+size and set of processors. The log ratio of the user's own allocator to another one within a round is a sample.
+
+Where the budget does not allow a verdict on all, a third of it screens: rounds that only choose the fastest, as many
+as the rest of the budget can judge, and are not used again for the judgement. Those that were left out are shown as what
+they are, not judged. Every judged round also holds the user's allocator a second time and slowed by twice the margin.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.measure.pairs import DISTURBED_EXTRA_SHARE, PADDING_MAX, SEED_BITS, cpus_allowed, disturbance
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.measure.service import Service
+from hakmem_lab.measure.task import Task
+from hakmem_lab.statistics.sequential import PlannedLook, looks_plan, pairs_min
+from hakmem_lab.workloads.cells import Measure
+
+SCREENING_SHARE = 1 / 3
+"""Of the budget, where not all can be judged."""
+ROUNDS_WISHED = 2
+"""Times as many as a verdict needs at least: with the least, only what is very clear is seen."""
+ROUNDS_MAX = 500
+HANGS_TIMES, HANGS_SECONDS_MIN = 20, 10.0
+"""A run that takes so many times what the user's own allocator took, and so long, hangs."""
+
+OBSERVED, SCREENED, JUDGED = "observed", "screened", "judged"
+
+
+class ObservedTask(Task, Protocol):
+    """A task that can also be watched from outside."""
+
+    def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]: ...
+
+    def limited(self, seconds: float) -> ObservedTask:
+        """A run that takes longer hangs."""
+        ...
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The user's own allocator, the same again, the same slowed, and the candidates."""
+
+    baseline: Arm
+    again: Arm
+    slowed: Arm
+    candidates: tuple[Arm, ...]
+
+    @classmethod
+    def of(cls, baseline: Arm, candidates: Sequence[Arm], slowdown_percent: float) -> Arms:
+        again = replace(baseline, peer=replace(baseline.peer, name=f"{baseline.name} again"))
+        return cls(baseline, again, Arm(baseline.peer, slowdown_percent), tuple(candidates))
+
+    @property
+    def controls(self) -> tuple[Arm, ...]:
+        return (self.baseline, self.again, self.slowed)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run."""
+
+    phase: str
+    round: int
+    order: int
+    arm: Arm
+    conditions: Conditions
+    run: Measured
+    disturbed: str
+
+
+@dataclass(frozen=True)
+class Round:
+    runs: Mapping[str, Measured]
+    """By arm."""
+    disturbed: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Fixed after the observation, before the first round."""
+
+    screening: int
+    finalists: int
+    rounds: int
+    """Of judgement."""
+    seconds: float
+    enough: bool
+    """False: even one candidate gets fewer rounds than any verdict needs."""
+    seconds_needed: float
+    """After the observation, for the finalists."""
+
+
+@dataclass
+class Course:
+    """What has been measured so far."""
+
+    observed: dict[str, Measured] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    """By arm: why it is not compared."""
+    screening: list[Round] = field(default_factory=list)
+    finalists: list[Arm] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    """Those that count: disturbed ones were measured again, as far as the plan allows that."""
+    looks: list[PlannedLook] = field(default_factory=list)
+    """Those that were taken."""
+    late: bool = False
+    """Runs took longer than when they were observed: the budget ended the rounds."""
+
+
+Keep = Callable[[Sample], None]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Of the user's own allocator, under whatever name: it tells which that is."""
+
+    conditions: Conditions
+    measured: Measured
+    service: Service
+
+    @property
+    def hangs_seconds(self) -> float:
+        return max(HANGS_SECONDS_MIN, HANGS_TIMES * self.measured.wall_seconds)
+
+
+def conditions_draw(task: Task, rng: random.Random) -> Conditions:
+    allowed = cpus_allowed()
+    cpus = tuple(sorted(rng.sample(allowed, min(task.threads, len(allowed)))))
+    return Conditions(rng.getrandbits(SEED_BITS), rng.randrange(PADDING_MAX), cpus)
+
+
+def observe_first(task: ObservedTask, own: Arm, rng: random.Random) -> Observation:
+    conditions = conditions_draw(task, rng)
+    measured, service = task.observe(own, conditions)
+    if service.complaint:
+        raise LabError(f"{task.name}: {service.complaint}")
+    return Observation(conditions, measured, service)
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """The task, its arms, and the chances of this run."""
+
+    task: ObservedTask
+    first: Observation
+    arms: Arms
+    alpha: float
+    rng: random.Random
+    keep: Keep
+
+    # ---- observing --------------------------------------------------------------------------------------
+
+    def observe(self, course: Course) -> None:
+        """A candidate that fails, or that did not serve, is out. The user's own allocator was observed before."""
+        own = self.first
+        self._keep(OBSERVED, 0, 0, self.arms.baseline, own.conditions, own.measured)
+        course.observed[self.arms.baseline.name] = own.measured
+        for order, arm in enumerate(self.arms.candidates, 1):
+            try:
+                measured, service = self.task.observe(arm, own.conditions)
+            except ProcessFailedError as error:
+                course.failures[arm.name] = error.outcome
+                continue
+            self._keep(OBSERVED, 0, order, arm, own.conditions, measured)
+            if service.complaint:
+                course.failures[arm.name] = f"did not serve: {service.complaint}"
+            else:
+                course.observed[arm.name] = measured
+            if self._other_work(own.measured, measured):
+                course.failures[arm.name] = "its output is another"
+
+    # ---- planning ---------------------------------------------------------------------------------------
+
+    def candidates(self, course: Course) -> list[Arm]:
+        return [arm for arm in self.arms.candidates if arm.name not in course.failures]
+
+    def plan(self, course: Course, seconds_left: float) -> Plan:
+        """As many finalists as get enough rounds to be judged well; one at least."""
+        count = len(self.candidates(course))
+        if not count:
+            raise LabError(_nobody_left(course))
+        for finalists in range(count, 0, -1):
+            plan = self._plan(course, finalists, seconds_left)
+            if plan.rounds >= ROUNDS_WISHED * pairs_min(self.alpha / finalists):
+                break
+        return plan
+
+    def _plan(self, course: Course, finalists: int, seconds_left: float) -> Plan:
+        arms = self.candidates(course)
+        cost = sum(course.observed[arm.name].wall_seconds for arm in arms)
+        baseline = course.observed[self.arms.baseline.name].wall_seconds
+        needs_screening = finalists < len(arms)
+        screening = int(SCREENING_SHARE * seconds_left / (baseline + cost)) if needs_screening else 0
+        spent = screening * (baseline + cost)
+        per_round = len(self.arms.controls) * baseline + finalists * cost / len(arms)
+        rounds = min(ROUNDS_MAX, max(1, int((seconds_left - spent) / per_round)))
+        least = pairs_min(self.alpha / finalists)
+        needed = least * per_round / (1 - SCREENING_SHARE * needs_screening)
+        return Plan(screening, finalists, rounds, spent + rounds * per_round, rounds >= least, needed)
+
+    # ---- measuring --------------------------------------------------------------------------------------
+
+    def screen(self, course: Course, plan: Plan) -> None:
+        """Chooses the finalists by the median of their speed, from rounds that are not judged; where the budget allows
+        none, from the observed runs."""
+        for number in range(plan.screening):
+            arms = [self.arms.baseline, *self.candidates(course)]
+            course.screening.append(self._round(SCREENED, number, arms, course))
+
+        def seconds(arm: Arm) -> float:
+            runs = [one.runs[arm.name] for one in course.screening] or [course.observed[arm.name]]
+            return statistics.median(figure(run, self.task) for run in runs)
+
+        course.finalists = sorted(self.candidates(course), key=seconds)[: plan.finalists]
+
+    def judge_rounds(
+        self, course: Course, plan: Plan, decided: Callable[[], bool], is_late: Callable[[], bool]
+    ) -> None:
+        """DECIDED is asked at the looks that the plan allows, and may end the rounds. So may the clock: how long a round
+        takes in all does not tell which of its runs was the faster, so all error that is not spent yet goes to a last look.
+        """
+        alpha = self.alpha / max(1, len(course.finalists))
+        looks = {look.pairs: look for look in looks_plan(plan.rounds, alpha)}
+        extra = int(DISTURBED_EXTRA_SHARE * plan.rounds)
+        number = 0
+        while len(course.rounds) < plan.rounds and course.finalists:
+            one = self._round(JUDGED, number, [*self.arms.controls, *course.finalists], course)
+            number += 1
+            course.finalists = [arm for arm in course.finalists if arm.name not in course.failures]
+            if one.disturbed and extra:
+                extra -= 1
+                continue
+            course.rounds.append(one)
+            course.late = is_late() and len(course.rounds) < plan.rounds
+            if course.late:
+                spent = sum(look.share for look in course.looks)
+                course.looks.append(PlannedLook(len(course.rounds), 1 - spent))
+                return
+            if len(course.rounds) in looks:
+                course.looks.append(looks[len(course.rounds)])
+                if decided():
+                    return
+
+    def _round(self, phase: str, number: int, arms: Sequence[Arm], course: Course) -> Round:
+        conditions = conditions_draw(self.task, self.rng)
+        order = self.rng.sample(list(arms), len(arms))
+        runs: dict[str, Measured] = {}
+        disturbed = False
+        for place, arm in enumerate(order):
+            try:
+                run = self.task.run(arm, conditions)
+            except ProcessFailedError as error:
+                if arm in self.arms.controls:
+                    raise
+                course.failures[arm.name] = error.outcome
+                continue
+            runs[arm.name] = run
+            disturbed |= bool(self._keep(phase, number, place, arm, conditions, run))
+        baseline = runs[self.arms.baseline.name]
+        for arm in arms:
+            if arm.name in runs and self._other_work(baseline, runs[arm.name]):
+                course.failures[arm.name] = "its output is another"
+        return Round(runs, disturbed)
+
+    def _keep(
+        self, phase: str, number: int, order: int, arm: Arm, conditions: Conditions, run: Measured
+    ) -> str:
+        mark = disturbance(self.task, run, conditions.cpus)
+        self.keep(Sample(phase, number, order, arm, conditions, run, mark))
+        return mark
+
+    @staticmethod
+    def _other_work(one: Measured, two: Measured) -> bool:
+        return one.checksum != two.checksum
+
+
+def figure(run: Measured, task: Task) -> float:
+    """What one operation took, in the task's own measure."""
+    return (run.cpu_seconds if task.measure is Measure.CPU else run.seconds) / run.ops
+
+
+def _nobody_left(course: Course) -> str:
+    said = "; ".join(f"{name} {reason}" for name, reason in course.failures.items())
+    return f"there is nothing to compare: {said or 'no other allocator was named'}"
