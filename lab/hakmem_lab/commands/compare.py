@@ -110,7 +110,7 @@ def compare(
         source = provenance.collect(
             checkout, shlex.join(words), launch.TOOL, [arm.peer for arm in (baseline, *candidates)]
         )
-        comparing = Comparing(task, first, arms, ALPHA, study.rng, keep)
+        comparing = Comparing(task.limited(first.hangs_seconds), first, arms, ALPHA, study.rng, keep)
         course = Course()
         comparing.observe(course)
         plan = comparing.plan(course, seconds - (time.monotonic() - begun))
@@ -177,7 +177,7 @@ def _show(
     lines = [plan_line(plan, course, outcome), *note_lines(outcome), *missing]
     if isinstance(task, CommandTask) and one_run < SHORT_SECONDS:
         lines.append(
-            f"One run takes {1000 * one_run:.0f} ms, much of it the start of the process: give it more to do, or"
+            f"One run takes {1000 * one_run:.0f} ms: the start of the process and noise weigh much. Give it more to do, or"
             f" --repeat {round(2 * SHORT_SECONDS / one_run) + 1} for starts and all."
         )
     last = sentence(outcome, plan)
