@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure import pairs
-from hakmem_lab.measure.pairs import Budget, Comparison, Pair, Plan, cell_plan, cell_run, disturbance
+from hakmem_lab.measure import pairs, task
+from hakmem_lab.measure.pairs import Budget, Comparison, Pair, Plan, cell_plan, disturbance, pairs_run
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.measure.task import CellTask
 from hakmem_lab.workloads.cells import COUNT_PLACE, SEED_PLACE, Cell
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,11 +44,19 @@ class FakeMachine:
 
 
 def machine_install(monkeypatch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
-    monkeypatch.setattr(pairs, "workload_run", machine.run)
+    monkeypatch.setattr(task, "workload_run", machine.run)
 
 
 def run_all(plan: Plan, seed: int = 1) -> list[Pair]:
-    return cell_run(FakeStage(), plan, COMPARISONS, random.Random(seed), lambda _: None)  # type: ignore[arg-type]
+    return pairs_run(plan, COMPARISONS, random.Random(seed), lambda _: None)
+
+
+def task_make(cell: Cell = CELL, count: int = 1000) -> CellTask:
+    return CellTask(FakeStage(), cell, count)  # type: ignore[arg-type]
+
+
+def plan_make(count: int, planned: dict[str, int]) -> Plan:
+    return Plan(task_make(count=count), planned, 1.0)
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(0, 30), max_size=4), st.integers())
@@ -64,7 +73,7 @@ def test_schedule_is_balanced(planned: dict[str, int], seed: int) -> None:
 def test_both_runs_of_a_pair_share_their_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine()
     machine_install(monkeypatch, machine)
-    done = run_all(Plan(CELL, 1000, {"glibc": 10, "again": 10}, 1.0))
+    done = run_all(plan_make(1000, {"glibc": 10, "again": 10}))
     assert len(done) == 20
     for one, two in zip(machine.runs[::2], machine.runs[1::2], strict=True):
         assert one[1:] == two[1:]
@@ -76,7 +85,7 @@ def test_the_same_seed_draws_the_same_study(monkeypatch: pytest.MonkeyPatch) -> 
     machines = [FakeMachine(), FakeMachine(), FakeMachine()]
     for machine, seed in zip(machines, (5, 5, 6), strict=True):
         machine_install(monkeypatch, machine)
-        run_all(Plan(CELL, 1000, {"glibc": 10, "again": 10}, 1.0), seed)
+        run_all(plan_make(1000, {"glibc": 10, "again": 10}), seed)
     assert machines[0].runs == machines[1].runs != machines[2].runs
 
 
@@ -84,26 +93,27 @@ def test_disturbed_pairs_are_kept_and_measured_again_within_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine_install(monkeypatch, FakeMachine(switches=[10_000] * 1000))
-    done = run_all(Plan(CELL, 200_000, {"glibc": 10}, 1.0))
+    done = run_all(plan_make(200_000, {"glibc": 10}))
     assert len(done) == 15
     assert all(pair.disturbed == "switches" for pair in done)
 
     machine_install(monkeypatch, FakeMachine(switches=[0, 0, 0, 10_000]))
-    done = run_all(Plan(CELL, 200_000, {"glibc": 10}, 1.0))
+    done = run_all(plan_make(200_000, {"glibc": 10}))
     assert [bool(pair.disturbed) for pair in done] == [False, True] + [False] * 9
 
 
 def test_work_that_differs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     checksums = iter("ab")
-    monkeypatch.setattr(pairs, "workload_run", lambda *_: replace(RUN, checksum=next(checksums)))
+    monkeypatch.setattr(task, "workload_run", lambda *_: replace(RUN, checksum=next(checksums)))
     with pytest.raises(LabError, match="did different work"):
-        run_all(Plan(CELL, 1, {"glibc": 1}, 1.0))
+        run_all(plan_make(1, {"glibc": 1}))
 
 
 def test_plan_makes_runs_long_enough_and_fills_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     machine_install(monkeypatch, FakeMachine(seconds_per_count=1e-7))
     plan = cell_plan(FakeStage(), CELL, COMPARISONS, Budget(10.0), random.Random(1))  # type: ignore[arg-type]
-    seconds = plan.count * 1e-7
+    assert isinstance(plan.task, CellTask)
+    seconds = plan.task.count * 1e-7
     assert 0.2 <= seconds < 0.3
     assert plan.pairs["glibc"] == int(10 / (2 * (seconds + 0.001)))
 
@@ -125,13 +135,13 @@ def test_plan_never_has_too_few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_disturbance(change: dict[str, int], mark: str) -> None:
-    assert disturbance(CELL, replace(RUN, **change), (0,)) == mark  # type: ignore[arg-type]
+    assert disturbance(task_make(), replace(RUN, **change), (0,)) == mark  # type: ignore[arg-type]
 
 
 def test_disturbance_leaves_switches_to_programs_that_switch() -> None:
     run = replace(RUN, involuntary_switches=10_000)
-    assert disturbance(replace(CELL, switches_are_noise=False), run, (0,)) == ""
-    assert disturbance(replace(CELL, threads=2), run, (0,)) == ""
+    assert disturbance(task_make(replace(CELL, switches_are_noise=False)), run, (0,)) == ""
+    assert disturbance(task_make(replace(CELL, threads=2)), run, (0,)) == ""
 
 
 def test_undisturbed_pairs_are_analysed_when_there_are_enough() -> None:

@@ -1,7 +1,7 @@
 """Interleaved pairs: the unit of every timing.
 
 A pair is two fresh processes, one of each arm, one after the other in random order, with the same seed, the same
-environment size and the same processors, all drawn for the pair. The pairs of all comparisons of a cell are
+environment size and the same processors, all drawn for the pair. The pairs of all comparisons of a task are
 shuffled together. The number of pairs is fixed by the budget before the first of them runs; nothing is
 repeated because of what it showed. Pairs disturbed from outside, by a rule that does not look at their times,
 are kept in the samples, marked, and measured again.
@@ -13,11 +13,12 @@ import math
 import os
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure.runner import Arm, Conditions, Measured, workload_run
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.stage import Stage
+from hakmem_lab.measure.task import CellTask, Task
 from hakmem_lab.statistics.estimate import pairs_needed
 from hakmem_lab.workloads.cells import Cell, Measure
 
@@ -73,10 +74,9 @@ def _speed(run: Measured, measure: Measure) -> float:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that is fixed before the first pair of a cell."""
+    """Everything that is fixed before the first pair of a task."""
 
-    cell: Cell
-    count: int
+    task: Task
     pairs: dict[str, int]
     """By comparison."""
     seconds: float
@@ -94,20 +94,20 @@ def cpus_allowed() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
-def conditions_draw(cell: Cell, rng: random.Random) -> Conditions:
+def conditions_draw(task: Task, rng: random.Random) -> Conditions:
     allowed = cpus_allowed()
-    cpus = tuple(sorted(rng.sample(allowed, min(cell.threads, len(allowed)))))
+    cpus = tuple(sorted(rng.sample(allowed, min(task.threads, len(allowed)))))
     return Conditions(rng.getrandbits(SEED_BITS), rng.randrange(PADDING_MAX), cpus)
 
 
-def disturbance(cell: Cell, run: Measured, cpus: Sequence[int]) -> str:
+def disturbance(task: Task, run: Measured, cpus: Sequence[int]) -> str:
     """What disturbed the run from outside. Fixed in advance; it does not know how fast the run was."""
     if run.major_faults:
         return "major fault"
     ticks = run.wall_seconds * os.sysconf("SC_CLK_TCK") * (os.cpu_count() or 1)
     if run.steal_ticks > max(1.0, DISTURBED_STEAL_SHARE * ticks):
         return "steal"
-    if cell.switches_are_noise and len(cpus) >= cell.threads:
+    if task.switches_are_noise and len(cpus) >= task.threads:
         allowed = DISTURBED_SWITCHES_PER_SECOND * max(run.seconds, 0.2)
         if run.involuntary_switches > allowed:
             return "switches"
@@ -115,35 +115,69 @@ def disturbance(cell: Cell, run: Measured, cpus: Sequence[int]) -> str:
 
 
 def pair_run(
-    stage: Stage,
-    cell: Cell,
-    count: int,
-    comparison: Comparison,
-    number: int,
-    subject_first: bool,
-    rng: random.Random,
+    task: Task, comparison: Comparison, number: int, subject_first: bool, rng: random.Random
 ) -> Pair:
-    conditions = conditions_draw(cell, rng)
-    program = stage.program(cell.program)
-    arguments = cell.command(count, conditions.seed)
-
-    def run(arm: Arm) -> Measured:
-        return workload_run(program, arguments, arm, conditions)
-
+    conditions = conditions_draw(task, rng)
     if subject_first:
-        subject = run(comparison.subject)
-        other = run(comparison.other)
+        subject = task.run(comparison.subject, conditions)
+        other = task.run(comparison.other, conditions)
     else:
-        other = run(comparison.other)
-        subject = run(comparison.subject)
+        other = task.run(comparison.other, conditions)
+        subject = task.run(comparison.subject, conditions)
     if subject.checksum != other.checksum:
         raise LabError(
-            f"{cell.name}: {comparison.subject.name} and {comparison.other.name} did different work"
+            f"{task.name}: {comparison.subject.name} and {comparison.other.name} did different work"
             f" with seed {conditions.seed}"
         )
-    marks = (disturbance(cell, run, conditions.cpus) for run in (subject, other))
+    marks = (disturbance(task, run, conditions.cpus) for run in (subject, other))
     disturbed = ", ".join(sorted({mark for mark in marks if mark}))
-    return Pair(comparison, number, conditions, subject_first, subject, other, disturbed, cell.measure)
+    return Pair(comparison, number, conditions, subject_first, subject, other, disturbed, task.measure)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A task that runs long enough, and how long a run takes under each arm, start and end included."""
+
+    task: Task
+    wall_seconds: dict[Arm, float]
+
+    def pair_seconds(self, comparison: Comparison) -> float:
+        return self.wall_seconds[comparison.subject] + self.wall_seconds[comparison.other]
+
+
+def arms_of(comparisons: Sequence[Comparison]) -> list[Arm]:
+    return list(dict.fromkeys(arm for one in comparisons for arm in (one.subject, one.other)))
+
+
+def cell_calibrate(
+    stage: Stage, cell: Cell, arms: Sequence[Arm], run_seconds_min: float, rng: random.Random
+) -> Calibrated:
+    """Finds the count with which the fastest arm runs long enough."""
+    task = CellTask(stage, cell, cell.first_count)
+    conditions = conditions_draw(task, rng)
+
+    def runs_of(task: CellTask) -> dict[Arm, Measured]:
+        return {arm: task.run(arm, conditions) for arm in arms}
+
+    runs = runs_of(task)
+    while min(measured.seconds for measured in runs.values()) < CALIBRATION_SECONDS:
+        if max(measured.seconds for measured in runs.values()) > SLOWEST_RUN_SECONDS:
+            break
+        fastest = min(measured.seconds for measured in runs.values())
+        task = replace(task, count=math.ceil(task.count * min(20.0, 1.5 * CALIBRATION_SECONDS / fastest)))
+        runs = runs_of(task)
+    start = max(measured.wall_seconds - measured.seconds for measured in runs.values())
+    starts = STARTS_PER_RUN if cell.switches_are_noise and not cell.ends_slowly else 0
+    wanted = max(run_seconds_min, starts * start)
+    fastest = min(measured.seconds for measured in runs.values())
+    slowest = max(measured.seconds for measured in runs.values())
+    scale = min(CALIBRATION_RESERVE * wanted / fastest, max(1.0, SLOWEST_RUN_SECONDS / slowest))
+    scale = max(scale, cell.count_min / task.count)
+    walls = {
+        arm: measured.wall_seconds - measured.seconds + measured.seconds * scale
+        for arm, measured in runs.items()
+    }
+    return Calibrated(replace(task, count=math.ceil(task.count * scale)), walls)
 
 
 def cell_plan(
@@ -153,41 +187,16 @@ def cell_plan(
     budget: Budget,
     rng: random.Random,
 ) -> Plan:
-    """Finds the count with which the fastest arm runs long enough, and how many pairs fit."""
-    program = stage.program(cell.program)
-    arms = {arm for comparison in comparisons for arm in (comparison.subject, comparison.other)}
-    conditions = conditions_draw(cell, rng)
-
-    def run(arm: Arm, count: int) -> Measured:
-        return workload_run(program, cell.command(count, conditions.seed), arm, conditions)
-
-    count = cell.first_count
-    runs = {arm: run(arm, count) for arm in arms}
-    while min(measured.seconds for measured in runs.values()) < CALIBRATION_SECONDS:
-        if max(measured.seconds for measured in runs.values()) > SLOWEST_RUN_SECONDS:
-            break
-        fastest = min(measured.seconds for measured in runs.values())
-        count = math.ceil(count * min(20.0, 1.5 * CALIBRATION_SECONDS / fastest))
-        runs = {arm: run(arm, count) for arm in arms}
-    start = max(measured.wall_seconds - measured.seconds for measured in runs.values())
-    starts = STARTS_PER_RUN if cell.switches_are_noise and not cell.ends_slowly else 0
-    wanted = max(budget.run_seconds_min, starts * start)
-    fastest = min(measured.seconds for measured in runs.values())
-    slowest = max(measured.seconds for measured in runs.values())
-    scale = min(CALIBRATION_RESERVE * wanted / fastest, max(1.0, SLOWEST_RUN_SECONDS / slowest))
-    scale = max(scale, cell.count_min / count)
-    walls = {
-        arm: measured.wall_seconds - measured.seconds + measured.seconds * scale
-        for arm, measured in runs.items()
-    }
+    """How many pairs of runs that are long enough fit."""
+    calibrated = cell_calibrate(stage, cell, arms_of(comparisons), budget.run_seconds_min, rng)
     pairs: dict[str, int] = {}
     seconds = 0.0
     for comparison in comparisons:
-        cost = walls[comparison.subject] + walls[comparison.other]
+        cost = calibrated.pair_seconds(comparison)
         fitting = int(budget.seconds_per_comparison / cost)
         pairs[comparison.name] = max(pairs_needed(budget.confidence), fitting)
         seconds += pairs[comparison.name] * cost
-    return Plan(cell, math.ceil(count * scale), pairs, seconds)
+    return Plan(calibrated.task, pairs, seconds)
 
 
 def schedule_make(pairs: dict[str, int], rng: random.Random) -> list[tuple[str, bool]]:
@@ -200,8 +209,7 @@ def schedule_make(pairs: dict[str, int], rng: random.Random) -> list[tuple[str, 
     return schedule
 
 
-def cell_run(
-    stage: Stage,
+def pairs_run(
     plan: Plan,
     comparisons: Sequence[Comparison],
     rng: random.Random,
@@ -214,7 +222,7 @@ def cell_run(
     done: list[Pair] = []
     while pending:
         name, subject_first = pending.pop(0)
-        pair = pair_run(stage, plan.cell, plan.count, by_name[name], len(done), subject_first, rng)
+        pair = pair_run(plan.task, by_name[name], len(done), subject_first, rng)
         done.append(pair)
         keep(pair)
         if pair.disturbed and extra[name]:

@@ -23,7 +23,7 @@ from hakmem_lab.measure.pairs import (
     Pair,
     Plan,
     cell_plan,
-    cell_run,
+    pairs_run,
     pairs_to_analyse,
 )
 from hakmem_lab.measure.runner import Arm, Measured
@@ -172,7 +172,7 @@ def cell_measure(
         comparisons = [one for one in comparisons if one.name not in (SAME, SLOWED)]
     plan = cell_plan(stage, cell, comparisons, settings.budget, rng)
     planned(plan)
-    pairs = cell_run(stage, plan, comparisons, rng, keep)
+    pairs = pairs_run(plan, comparisons, rng, keep)
     return cell_judge(cell, comparisons, pairs, settings)
 
 
