@@ -11,3 +11,12 @@ class LabError(Exception):
 
 class RunInterruptedError(LabError):
     exit_status = 130
+
+
+class ProcessFailedError(LabError):
+    """A measured process crashed, hung or refused: under one allocator of many that is a result."""
+
+    def __init__(self, text: str, outcome: str) -> None:
+        super().__init__(text)
+        self.outcome = outcome
+        """In a few words, as a table has them: crashed: signal 11."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from hakmem_lab.allocators.peers import Peer
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, ProcessFailedError
 
 PRELOAD_PLACE = "{preload}"
 """In a command's arguments: the tool preloads the library into the process it starts, and not into itself."""
@@ -55,6 +55,16 @@ class Arm:
 
 
 @dataclass(frozen=True)
+class Latency:
+    """Of single operations."""
+
+    p50: float
+    p99: float
+    p999: float
+    max: float
+
+
+@dataclass(frozen=True)
 class Measured:
     """What one run showed. None: this program does not tell."""
 
@@ -68,6 +78,11 @@ class Measured:
     involuntary_switches: int
     steal_ticks: int
     checksum: str | None
+    rss_mean_kib: float | None = None
+    """The integral of resident memory over time, over the time."""
+    idle_rss_kib: int | None = None
+    system_calls: int | None = None
+    latency: Latency | None = None
 
 
 def environment_make(arm: Arm, padding: int, preload: bool) -> dict[str, str]:
@@ -125,16 +140,18 @@ def process_run(command: list[str], environment: dict[str, str], cpus: tuple[int
         process.kill()
         process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise LabError(f"{name} did not end within {RUN_SECONDS_MAX:g} s") from None
+            text = f"{name} did not end within {RUN_SECONDS_MAX:g} s"
+            raise ProcessFailedError(text, f"hung: {RUN_SECONDS_MAX:g} s") from None
         raise
     if process.returncode < 0:
         number = -process.returncode
         what = signal.strsignal(number) or "unknown signal"
-        raise LabError(f"{name} was ended by signal {number} ({what})")
+        raise ProcessFailedError(f"{name} was ended by signal {number} ({what})", f"crashed: signal {number}")
     if process.returncode != 0:
         lines = errors.strip().splitlines()
         said = f": {lines[-1]}" if lines else ""
-        raise LabError(f"{name} exited with {process.returncode}{said}")
+        text = f"{name} exited with {process.returncode}{said}"
+        raise ProcessFailedError(text, f"failed: status {process.returncode}")
     return output
 
 
@@ -148,6 +165,8 @@ def json_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: Cond
             conditions.cpus,
         )
         line: Line = json.loads(output)
+    except ProcessFailedError as error:
+        raise ProcessFailedError(f"{error} (under {arm.name})", error.outcome) from error
     except LabError as error:
         raise LabError(f"{error} (under {arm.name})") from error
     except json.JSONDecodeError as error:
@@ -195,4 +214,11 @@ def workload_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: 
         involuntary_switches=line["involuntary_switches"],
         steal_ticks=steal_ticks_read() - steal,
         checksum=line.get("checksum"),
+        latency=latency_of(line),
     )
+
+
+def latency_of(line: Line) -> Latency | None:
+    """Only programs that were asked by WORKLOAD_LATENCY=1 tell."""
+    told = line.get("latency_ns")
+    return Latency(told["p50"], told["p99"], told["p999"], told["max"]) if told else None
