@@ -56,7 +56,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Latency:
-    """Of single operations."""
+    """Of single operations, in nanoseconds."""
 
     p50: float
     p99: float
@@ -66,21 +66,25 @@ class Latency:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run showed. None: this program does not tell."""
+    """What one run showed: the whole vector. None: this program, or this way of running it, does not tell."""
 
     ops: int
     seconds: float
     wall_seconds: float
     cpu_seconds: float
     peak_rss_kib: int | None
+    """Of the largest process."""
     minor_faults: int
     major_faults: int
     involuntary_switches: int
     steal_ticks: int
     checksum: str | None
     rss_mean_kib: float | None = None
-    """The integral of resident memory over time, over the time."""
-    idle_rss_kib: int | None = None
+    """The integral over time of the resident memory of all processes, by the time."""
+    tree_peak_rss_kib: float | None = None
+    """The most that all processes held together; what they share counts for each."""
+    idle_rss_kib: float | None = None
+    """After its work, once it has rested."""
     system_calls: int | None = None
     latency: Latency | None = None
 

@@ -1,0 +1,39 @@
+"""Times and shares as people write them: 60s, 2m, 500ms; 3%, 0.03, +5%."""
+
+from __future__ import annotations
+
+import re
+
+from hakmem_lab.errors import LabError
+
+SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
+
+
+def seconds_parse(text: str, what: str = "budget") -> float:
+    match = re.fullmatch(NUMBER + r"\s*([a-z]*)", text.strip())
+    if match is None or match[2] not in SECONDS:
+        raise LabError(f"--{what} is a time such as 60s, 2m or 500ms, not '{text}'")
+    seconds = float(match[1]) * SECONDS[match[2]]
+    if seconds <= 0:
+        raise LabError(f"--{what} must be more than nothing, not '{text}'")
+    return seconds
+
+
+def share_parse(text: str, what: str = "margin") -> float:
+    """3% and 0.03 are the same."""
+    match = re.fullmatch(NUMBER + r"\s*(%?)", text.strip())
+    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0.001 <= share <= 0.5:
+        raise LabError(f"--{what} is a share from 0.1% to 50%, such as 3% or 0.03, not '{text}'")
+    return share
+
+
+def change_parse(text: str, what: str = "predict") -> float:
+    """A ratio: +5% is 1.05, -3% is 0.97, 0% is 1."""
+    match = re.fullmatch(r"([+-]?)" + NUMBER + r"\s*%", text.strip())
+    change = float(match[2]) / 100 * (-1 if match[1] == "-" else 1) if match else -1.0
+    if change <= -1:
+        raise LabError(f"--{what} is a change of speed such as +5% or -3%, not '{text}'")
+    return 1 + change
