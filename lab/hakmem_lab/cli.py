@@ -10,6 +10,7 @@ import sys
 
 import typer
 
+from hakmem_lab.commands.bench import bench
 from hakmem_lab.commands.bgsave import bgsave
 from hakmem_lab.commands.faults import faults
 from hakmem_lab.commands.figures import figures
@@ -27,7 +28,7 @@ app = typer.Typer(
     help="The laboratory: hakmem beside other allocators, so that noise is never called a win.",
 )
 
-for command in (figures, faults, options, footprint, bgsave, instructions, peers):
+for command in (bench, figures, faults, options, footprint, bgsave, instructions, peers):
     app.command()(command)
 
 

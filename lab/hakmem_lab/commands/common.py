@@ -15,6 +15,7 @@ from rich.console import Console
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.pairs import Budget, cpus_allowed
+from hakmem_lab.reports.files import text_write
 from hakmem_lab.reports.report import (
     Grid,
     figures_grids,
@@ -22,7 +23,6 @@ from hakmem_lab.reports.report import (
     reading_lines,
     report_write,
     suite_lines,
-    text_write,
     warning_lines,
 )
 from hakmem_lab.studies.figures import Figures, Settings

@@ -12,7 +12,6 @@ on as it would have gone on.
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -175,33 +174,40 @@ class Demand:
     def total(self, rounds: int) -> float:
         return rounds * self.seconds + min(rounds, self.least) * self.sparse_seconds
 
+    def fitting(self, seconds: float, most: int) -> int:
+        """How many rounds, up to MOST, take no longer."""
+        within = int(seconds / (self.seconds + self.sparse_seconds)) if self.total(1) else most
+        if within > self.least:
+            left = seconds - self.least * self.sparse_seconds
+            within = int(left / self.seconds) if self.seconds else most
+        return min(most, within)
 
-def rounds_share(demands: Sequence[Demand], seconds: float, most: int) -> list[int]:
+
+def rounds_share(demands: Sequence[Demand], seconds: float, limit: float, most: int) -> list[int]:
     """Every task gets the same time, but no fewer rounds than are of use and no more than MOST; what tasks leave
-    goes to the others. Where even the fewest do not fit, all tasks get fewer alike, two at least."""
+    goes to the others. Where even the fewest do not fit into LIMIT, the most expensive tasks get fewer than are of
+    use, two at least."""
+    fewest = [demand.least for demand in demands]
+    if rounds_cost(demands, fewest) > limit:
+        return _rounds_filled(demands, limit, [min(2, demand.least) for demand in demands], fewest)
+    return _rounds_filled(demands, seconds, fewest, [max(most, demand.least) for demand in demands])
+
+
+def rounds_cost(demands: Sequence[Demand], rounds: Sequence[int]) -> float:
+    return sum(demand.total(count) for demand, count in zip(demands, rounds, strict=True))
+
+
+def _rounds_filled(
+    demands: Sequence[Demand], seconds: float, fewest: Sequence[int], most: Sequence[int]
+) -> list[int]:
+    """The largest equal share of time whose rounds fit into SECONDS."""
 
     def rounds_at(share: float) -> list[int]:
-        return [_rounds_within(demand, share, most) for demand in demands]
+        bounds = zip(demands, fewest, most, strict=True)
+        return [max(low, min(high, demand.fitting(share, high))) for demand, low, high in bounds]
 
-    def cost(rounds: Sequence[int]) -> float:
-        return sum(demand.total(count) for demand, count in zip(demands, rounds, strict=True))
-
-    fewest = [demand.least for demand in demands]
-    if cost(fewest) > seconds:
-        least = max((demand.least for demand in demands), default=0)
-        for limit in range(least, 2, -1):
-            fewest = [min(limit, demand.least) for demand in demands]
-            if cost(fewest) <= seconds:
-                return fewest
-        return [min(2, demand.least) for demand in demands]
     low, high = 0.0, seconds
-    while high - low > 0.01 * seconds / max(1, len(demands)):
+    while high - low > 0.001 * seconds / max(1, len(demands)):
         middle = (low + high) / 2
-        low, high = (middle, high) if cost(rounds_at(middle)) <= seconds else (low, middle)
+        low, high = (middle, high) if rounds_cost(demands, rounds_at(middle)) <= seconds else (low, middle)
     return rounds_at(low)
-
-
-def _rounds_within(demand: Demand, seconds: float, most: int) -> int:
-    left = seconds - demand.least * demand.sparse_seconds
-    fitting = math.floor(left / demand.seconds) if demand.seconds > 0 else most
-    return max(demand.least, min(most, fitting))

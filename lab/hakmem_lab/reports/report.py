@@ -10,8 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from hakmem_lab.errors import LabError
 from hakmem_lab.measure.provenance import Provenance
+from hakmem_lab.reports.files import text_write
 from hakmem_lab.statistics.estimate import Estimate
 from hakmem_lab.studies.figures import RSS_MARGIN, Control, Figures, Memory, Result
 from hakmem_lab.workloads.cells import Measure
@@ -237,14 +237,6 @@ def report_write(
     text_write(path, text)
     if samples is not None and kept:
         text_write(beside, samples.read_text())
-
-
-def text_write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    except OSError as error:
-        raise LabError(f"cannot write {path.name}: {error.strerror}") from error
 
 
 def grids_print(console: Console, grids: Iterable[Grid]) -> None:

@@ -3,12 +3,13 @@ are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hakmem_lab.errors import LabError
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.task import CellTask, Task
-from hakmem_lab.workloads.cells import Cell, Target
+from hakmem_lab.workloads.cells import FIRST_FIGURES, Cell, Target
 
 
 @dataclass(frozen=True)
@@ -43,3 +44,21 @@ def cell_candidate(stage: Stage, cell: Cell) -> Candidate:
         memory=cell.memory,
         targets=cell.targets,
     )
+
+
+def candidates_choose(stage: Stage, suite: str, words: Sequence[str]) -> list[Candidate]:
+    """Those of the suite; with words, of all workloads those that they name."""
+    every = [cell_candidate(stage, cell) for cell in FIRST_FIGURES]
+    if not words:
+        quick = {cell.name for cell in FIRST_FIGURES if cell.suite == "quick"}
+        return [one for one in every if suite == "full" or one.name in quick]
+    chosen = [one for one in every if any(_is_named(one, word.lower()) for word in words)]
+    unknown = [word for word in words if not any(_is_named(one, word.lower()) for one in every)]
+    if unknown:
+        names = "; ".join(one.name for one in every)
+        raise LabError(f"no workload is named like '{unknown[0]}'; there are: {names}")
+    return chosen
+
+
+def _is_named(candidate: Candidate, word: str) -> bool:
+    return word in candidate.name.lower() or word in (candidate.program, candidate.group)

@@ -36,6 +36,8 @@ class Settings:
     suite: str
     only: str
     budget_seconds: float
+    limit_seconds: float
+    """The budget may be exceeded up to this, for as many rounds as an interval needs."""
     margin: float = 0.03
     rss_margin: float = 0.05
     confidence: float = 0.99

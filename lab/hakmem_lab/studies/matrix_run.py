@@ -70,15 +70,20 @@ def observed_seconds(works: Iterable[Work]) -> float:
 
 
 def rows_plan(
-    candidates: Sequence[Candidate], works: Mapping[str, Work], settings: Settings, seconds: float
+    candidates: Sequence[Candidate],
+    works: Mapping[str, Work],
+    settings: Settings,
+    seconds: float,
+    limit: float,
 ) -> list[Row]:
-    """SECONDS is what is left for the rounds of all rows."""
+    """SECONDS are left for the rounds of all rows; where they do not suffice for the fewest that are of use, those take
+    up to LIMIT."""
     least = pairs_needed(settings.confidence)
     always = (SUBJECT, SAME, settings.slowed)
     served = [candidate for candidate in candidates if works[candidate.name].walls]
     sparse = {one.name: works[one.name].sparse(always) for one in served}
     demands = [works[one.name].demand(sparse[one.name], least) for one in served]
-    counts = rounds_share(demands, seconds / (1 + EXTRA_SHARE), ROUNDS_MAX)
+    counts = rounds_share(demands, seconds / (1 + EXTRA_SHARE), limit / (1 + EXTRA_SHARE), ROUNDS_MAX)
     return [
         _row(candidate, works[candidate.name], sparse[candidate.name], count, demand)
         for candidate, demand, count in zip(served, demands, counts, strict=True)

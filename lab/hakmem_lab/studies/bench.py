@@ -1,0 +1,171 @@
+"""One run of the matrix from beginning to end: new, resumed, or judged again from what was kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hakmem_lab.allocators import elf
+from hakmem_lab.allocators.peers import Peer, PeerStore
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.measure import provenance
+from hakmem_lab.measure.runner import Arm
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.measure.store import SampleStore, provenance_columns
+from hakmem_lab.studies.candidates import Candidate
+from hakmem_lab.studies.judging import Matrix, judge
+from hakmem_lab.studies.matrix import (
+    SAME,
+    SUBJECT,
+    MatrixPlan,
+    Settings,
+    interrupted_find,
+    machine_text,
+    resume_check,
+)
+from hakmem_lab.studies.matrix_run import (
+    observed_seconds,
+    rows_observe,
+    rows_plan,
+    rows_run,
+    works_find,
+)
+from hakmem_lab.studies.progress import progress_shown
+
+KIND = "bench"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run on the disk."""
+
+    folder: Path
+    plan: MatrixPlan
+
+    @property
+    def store(self) -> SampleStore:
+        return SampleStore(self.folder / "raw", provenance_columns(self.plan.run, self.plan.source))
+
+    def judged(self) -> Matrix:
+        return judge(self.plan, self.store.load())
+
+
+@dataclass(frozen=True)
+class Field:
+    """Who takes part: hakmem, its peers, and the controls."""
+
+    hakmem: Peer
+    peers: tuple[Peer, ...]
+    missing: Mapping[str, str]
+    arms: tuple[Arm, ...]
+
+    @property
+    def measured(self) -> list[Peer]:
+        return [self.hakmem, *self.peers]
+
+
+def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings: Settings) -> Field:
+    """A peer that was named must be had; of the default set those that can be."""
+    missing: dict[str, str] = {}
+    found: list[Peer] = []
+    for name in names or [name for name in store.names if name != SUBJECT]:
+        try:
+            found.append(store.obtain(name))
+        except LabError as error:
+            if names:
+                raise
+            missing[name] = str(error)
+    own = store.obtain(SUBJECT)
+    hakmem, again = stage.peer(own), stage.peer(own, SAME)
+    peers = tuple(stage.peer(peer) for peer in found if peer.name != SUBJECT)
+    if not peers:
+        raise LabError("there is no peer to compare hakmem with")
+    arms = (Arm(hakmem), *(Arm(peer) for peer in peers), Arm(again), Arm(again, settings.slowdown_percent))
+    return Field(hakmem, peers, missing, arms)
+
+
+def identities_of(field: Field, stage: Stage, candidates: Sequence[Candidate]) -> dict[str, str]:
+    """What must be the same when a run goes on."""
+    identities = {peer.name: f"{peer.version} {peer.identity}" for peer in field.measured}
+    for name in sorted({candidate.program for candidate in candidates if candidate.first_count}):
+        identities[f"bench/{name}"] = elf.sha256(stage.program(name))[:16]
+    return identities
+
+
+def bench_new(
+    checkout: Checkout,
+    stage: Stage,
+    field: Field,
+    candidates: Sequence[Candidate],
+    settings: Settings,
+    command: str,
+) -> Kept:
+    """Finds the work of all rows, shares what the budget leaves, and measures."""
+    began = time.monotonic()
+    program = next((one.program for one in candidates if one.first_count), None)
+    source = provenance.collect(checkout, command, program, field.measured)
+    with progress_shown("preparing", len(candidates), float(len(candidates))) as step:
+        works = works_find(candidates, field.arms, settings, step)
+    spent = time.monotonic() - began + observed_seconds(works.values())
+    left, limit = (max(1.0, seconds - spent) for seconds in (settings.budget_seconds, settings.limit_seconds))
+    rows = rows_plan(candidates, works, settings, left, limit)
+    unserved = {
+        one.name: f"every allocator fails in it: {next(iter(works[one.name].failures.values()))}"
+        for one in candidates
+        if not works[one.name].walls
+    }
+    run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    plan = MatrixPlan(
+        run=run,
+        settings=settings,
+        source=source,
+        peers=tuple(peer.name for peer in field.peers),
+        missing={**field.missing, **unserved},
+        identities=identities_of(field, stage, candidates),
+        rows=tuple(rows),
+    )
+    kept = Kept(checkout.root / "bench_results" / KIND / run, plan)
+    plan.save(kept.folder)
+    return bench_measure(kept, field, candidates)
+
+
+def bench_resume(
+    checkout: Checkout, stage: Stage, field: Field, candidates: Sequence[Candidate], settings: Settings
+) -> Kept:
+    folder = interrupted_find(checkout.root / "bench_results" / KIND)
+    plan = MatrixPlan.load(folder)
+    now = provenance.collect(checkout, "", None, field.measured)
+    resume_check(plan, settings, identities_of(field, stage, candidates), machine_text(now))
+    return bench_measure(Kept(folder, plan), field, candidates)
+
+
+def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> Kept:
+    plan, store = kept.plan, kept.store
+    tasks_of = {candidate.name: candidate.task_of for candidate in candidates}
+    samples = store.load()
+    with interruptions_told(kept):
+        store.compact()
+        total = sum(row.seconds for row in plan.rows)
+        with progress_shown("row", len(plan.rows), total) as step:
+            tasks = {row.name: tasks_of[row.name](row.count) for row in plan.rows}
+            rows_run(plan.rows, tasks, field.arms, plan.settings.seed, store, step, samples)
+        with progress_shown("instruments", len(plan.rows), float(len(plan.rows))) as step:
+            rows_observe(plan.rows, tasks_of, field.arms, plan.settings.seed, store, step, samples)
+    return kept
+
+
+@contextmanager
+def interruptions_told(kept: Kept) -> Iterator[None]:
+    where = f"bench_results/{KIND}/{kept.plan.run}"
+    try:
+        yield
+    except KeyboardInterrupt:
+        text = f"interrupted; what was measured is in {where}, and --resume goes on"
+        raise RunInterruptedError(text) from None
+    except LabError as error:
+        raise LabError(f"{error}; what was measured is in {where}, and --resume goes on") from error
