@@ -1,7 +1,7 @@
 """The command line of the laboratory: one module of commands/ for each of its commands.
 
 Exit status: 0 when every target and limit was met or left open, 1 when one was clearly missed, 2 for an error,
-130 when interrupted.
+3 when a comparison stayed inconclusive, 130 when interrupted.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import sys
 
 import typer
 
+from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.bench import bench
 from hakmem_lab.commands.bgsave import bgsave
 from hakmem_lab.commands.faults import faults
 from hakmem_lab.commands.figures import figures
 from hakmem_lab.commands.footprint import footprint
+from hakmem_lab.commands.honesty import honesty
 from hakmem_lab.commands.instructions import instructions
-from hakmem_lab.commands.options import options
 from hakmem_lab.commands.peers import peers
+from hakmem_lab.commands.sweep import sweep
 from hakmem_lab.errors import LabError
 
 app = typer.Typer(
@@ -28,7 +30,7 @@ app = typer.Typer(
     help="The laboratory: hakmem beside other allocators, so that noise is never called a win.",
 )
 
-for command in (bench, figures, faults, options, footprint, bgsave, instructions, peers):
+for command in (ab, sweep, honesty, bench, figures, faults, footprint, bgsave, instructions, peers):
     app.command()(command)
 
 

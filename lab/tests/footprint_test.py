@@ -15,7 +15,6 @@ from hakmem_lab.studies.footprint import (
     arm_of,
     footprint_grids,
     footprint_lines,
-    package_of,
     round_order,
     rows_make,
     tools_check,
@@ -28,6 +27,7 @@ from hakmem_lab.workloads.footprint_inputs import (
     redis_commands,
     repository_stream,
 )
+from hakmem_lab.workloads.installed import package_of
 from lab_pairs import GLIBC, HAKMEM
 
 SMALL = Program("small", ("small",), "small")

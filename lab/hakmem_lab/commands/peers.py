@@ -2,28 +2,98 @@
 
 from __future__ import annotations
 
-from hakmem_lab.allocators.peers import PeerStore
+import json
+import sys
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from hakmem_lab.allocators.peers import Missing, Peer, PeerStore
+from hakmem_lab.allocators.service import Proof, service_prove
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.commands.common import BuildOption, grids_show
+from hakmem_lab.commands.common import TABLE_WIDTH, BuildOption, JsonOption, words_split
+from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.pairs import cpus_allowed
-from hakmem_lab.measure.runner import Arm, Conditions, json_run
-from hakmem_lab.measure.stage import staged
-from hakmem_lab.reports.report import (
-    Grid,
-)
+from hakmem_lab.measure.stage import Stage, staged
+from hakmem_lab.reports.report import text_write
 
 
-def peers(build: BuildOption = None) -> None:
+@dataclass(frozen=True)
+class Seen:
+    """One peer that could be had, and whether it serves."""
+
+    peer: Peer
+    proof: Proof | None
+    why_not: str = ""
+
+
+def peers(
+    allocators: Annotated[
+        str, typer.Option(help="Only these, separated by commas; one that cannot be had is an error.")
+    ] = "",
+    build: BuildOption = None,
+    json_file: JsonOption = None,
+) -> None:
     """Obtains every peer and shows that each serves a program."""
     checkout = Checkout.find(build)
     store = PeerStore(checkout)
-    rows = []
-    with staged(checkout) as stage:
-        program = stage.program("random_mixed")
-        conditions = Conditions(seed=1, padding=0, cpus=cpus_allowed())
-        for name in store.names:
-            peer = stage.peer(store.obtain(name))
-            json_run(program, ["1000", "100", "1"], Arm(peer), conditions)
-            rows.append((name, peer.version, peer.identity, "yes"))
-    columns = ("peer", "version", "identity", "serves")
-    grids_show([Grid("Peers", columns, tuple(rows), len(columns))], [])
+    console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    try:
+        names = words_split(allocators)
+        obtained, missing = ([store.obtain(name) for name in names], []) if names else store.obtain_default()
+        if not names:
+            obtained.insert(0, store.obtain("hakmem"))
+        with staged(checkout) as stage:
+            seen = [_see(stage, peer) for peer in obtained]
+    except KeyboardInterrupt:
+        raise RunInterruptedError("interrupted; peers that were already made are kept") from None
+    _show(console, seen, missing)
+    if json_file is not None:
+        text_write(json_file, json.dumps(_content(seen, missing), indent=2, default=str) + "\n")
+    if missing or any(one.proof is None for one in seen):
+        raise typer.Exit(1)
+
+
+def _see(stage: Stage, peer: Peer) -> Seen:
+    try:
+        return Seen(peer, service_prove(stage, stage.peer(peer), cpus_allowed()))
+    except LabError as error:
+        return Seen(peer, None, str(error))
+
+
+def _show(console: Console, seen: list[Seen], missing: list[Missing]) -> None:
+    table = Table(title="Peers", title_justify="left", show_lines=True)
+    for column in ("peer", "version, from", "built, identity", "serves"):
+        table.add_column(column)
+    for one in seen:
+        peer = one.peer
+        options = [f"{name}={value}" for name, value in peer.environment]
+        proof = f"yes: {escape(one.proof.own)}" if one.proof else f"[red]no[/red]: {escape(one.why_not)}"
+        table.add_row(
+            "\n".join([peer.name, *options]),
+            "\n".join(word for word in (peer.version, peer.origin, peer.note) if word),
+            "\n".join(word for word in (peer.flags, peer.identity) if word),
+            proof,
+        )
+    for peer in missing:
+        table.add_row(peer.name, "", "", f"[red]cannot be had[/red]: {escape(peer.why)}")
+    console.print(table)
+
+
+def _content(seen: list[Seen], missing: list[Missing]) -> dict[str, object]:
+    return {
+        "peers": [
+            asdict(replace(one.peer, library=None))
+            | {
+                "serves": one.proof is not None,
+                "proof": one.proof and asdict(one.proof),
+                "why_not": one.why_not,
+            }
+            for one in seen
+        ],
+        "missing": [asdict(peer) for peer in missing],
+    }

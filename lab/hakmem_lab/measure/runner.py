@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,17 +89,24 @@ class Measured:
     latency: Latency | None = None
 
 
-def environment_make(arm: Arm, padding: int, preload: bool) -> dict[str, str]:
-    """Nothing of the user's environment gets in: no other preload, no allocator's options."""
-    environment = {"PATH": os.defpath, "LC_ALL": "C"}
+def environment_make(
+    arm: Arm, padding: int, preload: bool, users: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Nothing of the user's environment gets in, no other preload and no allocator's options, unless it is given: a
+    user's own command gets all of it."""
+    environment = {"PATH": os.defpath, "LC_ALL": "C"} if users is None else dict(users)
+    room = ENVIRONMENT_BYTES + (0 if users is None else _bytes_used(environment))
     environment |= {"WORKLOAD_SLOWDOWN": f"{arm.slowdown_percent:.3f}"}
     environment |= dict(arm.peer.environment)
     if preload and arm.peer.library is not None:
         environment["LD_PRELOAD"] = str(arm.peer.library)
-    # Each string costs its bytes, '=', the final zero, and a pointer.
-    used = sum(len(key) + len(value) + 10 for key, value in environment.items())
-    environment["LAB_PADDING"] = "x" * max(0, ENVIRONMENT_BYTES - used + padding)
+    environment["LAB_PADDING"] = "x" * max(0, room - _bytes_used(environment) + padding)
     return environment
+
+
+def _bytes_used(environment: Mapping[str, str]) -> int:
+    """Each string costs its bytes, '=', the final zero, and a pointer."""
+    return sum(len(key) + len(value) + 10 for key, value in environment.items())
 
 
 def command_make(program: Path, arguments: Sequence[str], peer: Peer) -> list[str]:

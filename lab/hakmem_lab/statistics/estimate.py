@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,6 +67,7 @@ def signed_rank_distribution(count: int) -> Samples:
     return chances
 
 
+@lru_cache(maxsize=4096)
 def interval_rank(count: int, confidence: float) -> int:
     """How many Walsh averages lie outside the interval at each end, plus one; 0 when COUNT is too small
     for the confidence."""
@@ -74,6 +76,7 @@ def interval_rank(count: int, confidence: float) -> int:
     return int(np.searchsorted(cumulative, tail * (1 + 1e-12), side="right"))
 
 
+@lru_cache(maxsize=256)
 def pairs_needed(confidence: float) -> int:
     """The fewest pairs that can give a bounded interval."""
     count = 1

@@ -25,6 +25,7 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.pairs import PADDING_MAX, SEED_BITS, cpus_allowed
 from hakmem_lab.measure.runner import PRELOAD_PLACE, Arm, Conditions, Line, json_run
+from hakmem_lab.measure.service import libc_preloaded
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.reports.report import Grid
 from hakmem_lab.workloads.footprint_inputs import (
@@ -35,6 +36,7 @@ from hakmem_lab.workloads.footprint_inputs import (
     inputs_make,
     repository_stream,
 )
+from hakmem_lab.workloads.installed import installed_check
 
 TOOL = "peak_memory"
 SUBJECT = "hakmem"
@@ -118,37 +120,13 @@ class Row:
 # ---- preparing ------------------------------------------------------------------------------------------
 
 
-def package_of(checkout: Checkout, tool: str) -> str:
-    """Debian's package of a command, from the table that the tests use too."""
-    for line in (checkout.root / "tests/system/tools.txt").read_text().splitlines():
-        words = line.split()
-        if words[:1] == [tool]:
-            return " ".join(words[1:])
-    return tool
-
-
 def tools_check(checkout: Checkout, programs: Iterable[Program], path: str) -> None:
-    tools = dict.fromkeys(tool for program in programs for tool in program.tools)
-    missing = [tool for tool in tools if shutil.which(tool, path=path) is None]
-    if missing:
-        packages = dict.fromkeys(package_of(checkout, tool) for tool in missing)
-        raise LabError(
-            f"not installed: {', '.join(missing)} (on Debian: apt-get install {' '.join(packages)});"
-            " --only leaves programs out"
-        )
-
-
-def libc_path() -> Path:
-    """Of the C library that programs on this system get: the one that serves this process."""
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        path = Path(line.split(maxsplit=5)[-1])
-        if path.name == "libc.so.6":
-            return path
-    raise LabError("this system's C library is not glibc")
+    tools = (tool for program in programs for tool in program.tools)
+    installed_check(checkout, tools, path, "; --only leaves programs out")
 
 
 def arm_of(peer: Peer) -> Arm:
-    return Arm(peer if peer.library is not None else replace(peer, library=libc_path()))
+    return libc_preloaded(Arm(peer))
 
 
 def repository_make(folder: Path, rng: random.Random) -> None:

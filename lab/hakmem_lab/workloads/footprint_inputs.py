@@ -8,6 +8,7 @@ requests.
 from __future__ import annotations
 
 import random
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from hakmem_lab.workloads.cells import SEED_PLACE
 INPUTS_PLACE = "{inputs}"
 BENCH_PLACE = "{bench}"
 """Inside an argument: the folder of the inputs, and that of the programs of bench/."""
+
+SHARED = Path(__file__).parent / "programs/inputs"
+"""What the program files work on too."""
 
 PEAK = "peak_rss_kib"
 AT_EXIT = "rss_kib"
@@ -74,7 +78,11 @@ PROGRAMS = (
     _git("git log -p", "log", "-p", "--stat"),
     Program(
         "sqlite3",
-        ("sqlite3", "-batch", "-init", "/dev/null", ":memory:", f".read '{INPUTS_PLACE}/database.sql'"),
+        (
+            *("sqlite3", "-batch", "-init", "/dev/null", ":memory:"),
+            *(f".parameter set :seed {SEED_PLACE}", ".parameter set :rows 150000"),
+            f".read '{INPUTS_PLACE}/database.sql'",
+        ),
         "sqlite3",
         ("sqlite3",),
     ),
@@ -100,72 +108,6 @@ def programs_chosen(words: list[str]) -> list[Program]:
 
 # ---- inputs -----------------------------------------------------------------------------------------------
 
-OBJECTS = """\
-import random
-import sys
-
-count, seed = int(sys.argv[1]), int(sys.argv[2])
-rng = random.Random(seed)
-
-
-def record(number):
-    words = ["%x" % rng.getrandbits(40) for _ in range(rng.randrange(1, 5))]
-    return {"id": number, "name": "n" * rng.randrange(4, 80), "words": words, "at": float(number)}
-
-
-records = {"key-%d" % number: record(number) for number in range(count)}
-for key in rng.sample(sorted(records), count // 2):
-    del records[key]
-records.update(("new-%d" % number, [record(number)]) for number in range(count // 3))
-assert len(sorted(records, key=lambda key: key[::-1])) == count - count // 2 + count // 3
-"""
-
-HEAVY = """\
-#include <algorithm>
-#include <functional>
-#include <iostream>
-#include <map>
-#include <memory>
-#include <regex>
-#include <string>
-#include <unordered_map>
-#include <vector>
-
-template <int N> struct Table {
-    std::map<std::string, std::vector<std::function<int(int)>>> map;
-    int run(const std::string &text) {
-        static const std::regex word("([a-z]+)-([0-9]{1,4})");
-        std::smatch match;
-        if (std::regex_search(text, match, word)) map[match[1]].push_back([](int value) { return value * N; });
-        int sum = N;
-        for (auto &[key, calls] : map)
-            for (auto &call : calls) sum += call(static_cast<int>(key.size()));
-        return sum;
-    }
-};
-template <int N> int all(const std::string &text) {
-    if constexpr (N == 0) return 0;
-    else return Table<N>().run(text) + all<N - 1>(text);
-}
-int main(int argc, char **argv) {
-    std::cout << all<24>(argc > 1 ? argv[1] : "some-12") << std::endl;
-}
-"""
-
-DATABASE = """\
-CREATE TABLE item (id INTEGER PRIMARY KEY, number INTEGER, name TEXT, body TEXT);
-WITH RECURSIVE row(n, r) AS (
-  SELECT 1, {seed} UNION ALL SELECT n + 1, (r * 1103515245 + 12345) % 2147483648 FROM row WHERE n < 150000)
-INSERT INTO item SELECT n, r % 100000, printf('name-%d', r), printf('%.*c', 20 + r % 400, 'x') FROM row;
-CREATE INDEX item_name ON item (name);
-CREATE INDEX item_number ON item (number, name);
-SELECT count(*), sum(length(body)) FROM item WHERE number BETWEEN 1000 AND 5000;
-SELECT number % 1000 AS class, group_concat(name) FROM item GROUP BY class ORDER BY class LIMIT 1;
-DELETE FROM item WHERE id % 3 = 0;
-UPDATE item SET body = body || body WHERE id % 7 = 0;
-SELECT count(DISTINCT a.number) FROM item AS a JOIN item AS b ON a.name = b.name;
-"""
-
 REDIS = """\
 # The server and its client both run on the allocator; the server is by far the larger.
 folder=$(mktemp -d)
@@ -189,9 +131,8 @@ def inputs_make(folder: Path, seed: int) -> None:
     """All inputs into an empty FOLDER, except the repository, which git has to make."""
     folder.mkdir()
     rng = random.Random(seed)
-    (folder / "objects.py").write_text(OBJECTS)
-    (folder / "heavy.cpp").write_text(HEAVY)
-    (folder / "database.sql").write_text(DATABASE.replace("{seed}", str(rng.randrange(1 << 31))))
+    for name in ("objects.py", "heavy.cpp", "database.sql"):
+        shutil.copy(SHARED / name, folder)
     (folder / "redis.sh").write_text(REDIS)
     (folder / "redis.commands").write_bytes(redis_commands(rng, keys=120_000))
 

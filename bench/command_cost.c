@@ -1,0 +1,137 @@
+/* command_cost FD [--repeat N] [--slowdown PERCENT] [--measure time|cpu] [--preload LIBRARY] [--] COMMAND... - what a whole command costs.
+ *
+ * Runs it N times, one after the other, and writes one JSON line to the descriptor FD: time from the first start to the
+ * last exit; processor time, page faults and switches of all processes of the command; the peak RSS of the largest of
+ * them. A process whose parent ended before it comes to this one, so that it is counted too, if it ends in time.
+ *
+ * The tool is small and stays on its own allocator. That matters for the peak: the kernel's ru_maxrss of a child starts
+ * from what its parent held at the fork, and the laboratory, in Python, holds more than many a program. Input, output and
+ * environment are the command's own; LD_PRELOAD gets the library before what it had. With a slowdown the clock runs on,
+ * busy, for that share of the time or, where that is what is compared, of the processor time. */
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REPEAT_MAX 1000000L
+
+static const char usage[] =
+    "command_cost FD [--repeat N] [--slowdown PERCENT] [--measure time|cpu] [--preload LIBRARY] [--] COMMAND...";
+
+struct request {
+    int report_fd;
+    long repeat;
+    double slowdown_share;
+    bool by_cpu;
+    struct child_command command;
+};
+
+extern char **environ;
+
+static double clock_seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static double usage_seconds(const struct rusage *used) {
+    return (double)used->ru_utime.tv_sec + (double)used->ru_utime.tv_usec / 1e6 +
+           (double)used->ru_stime.tv_sec + (double)used->ru_stime.tv_usec / 1e6;
+}
+
+_Noreturn static void usage_fail(const char *why) {
+    fprintf(stderr, "command_cost: %s\nusage: %s\n", why, usage);
+    exit(2);
+}
+
+static void preload_add(const char *library) {
+    const char *before = getenv("LD_PRELOAD");
+    char *value;
+    if (asprintf(&value, "%s%s%s", library, before ? ":" : "", before ? before : "") < 0)
+        child_fail("no memory");
+    if (setenv("LD_PRELOAD", value, 1) != 0) child_fail("no memory");
+    free(value);
+}
+
+static struct request request_read(char **argv) {
+    struct request request = {.repeat = 1};
+    char *end = NULL;
+    request.report_fd = argv[1] ? (int)strtol(argv[1], &end, 10) : -1;
+    if (end == NULL || *end != '\0' || fcntl(request.report_fd, F_SETFD, FD_CLOEXEC) != 0) {
+        usage_fail("FD is an open descriptor");
+    }
+    char **rest = argv + 2;
+    for (; *rest != NULL && rest[1] != NULL && strcmp(*rest, "--") != 0; rest += 2) {
+        if (strcmp(*rest, "--repeat") == 0) {
+            request.repeat = strtol(rest[1], &end, 10);
+            if (*end != '\0' || request.repeat < 1 || request.repeat > REPEAT_MAX)
+                usage_fail("--repeat is a count");
+        } else if (strcmp(*rest, "--slowdown") == 0) {
+            request.slowdown_share = strtod(rest[1], &end) / 100;
+            if (*end != '\0' || !(request.slowdown_share >= 0)) usage_fail("--slowdown is a percentage");
+        } else if (strcmp(*rest, "--measure") == 0) {
+            request.by_cpu = strcmp(rest[1], "cpu") == 0;
+            if (!request.by_cpu && strcmp(rest[1], "time") != 0) usage_fail("--measure is time or cpu");
+        } else if (strcmp(*rest, "--preload") == 0) {
+            request.command.preload = rest[1];
+        } else {
+            break;
+        }
+    }
+    if (*rest != NULL && strcmp(*rest, "--") == 0) rest++;
+    if (*rest == NULL || **rest == '-') usage_fail("there is no command");
+    if (request.command.preload != NULL) preload_add(request.command.preload);
+    request.command.argv = rest;
+    request.command.environment = environ;
+    return request;
+}
+
+/* Waits for one process of ours and reaps whatever else ends meanwhile. */
+static int status_wait(pid_t pid) {
+    int status;
+    for (;;) {
+        pid_t ended = waitpid(-1, &status, 0);
+        if (ended == pid) return status;
+        if (ended < 0 && errno != EINTR) child_fail("cannot wait: %s", strerror(errno));
+    }
+}
+
+/* Busy for SECONDS; returns how long. */
+static double burn(double seconds) {
+    double started = clock_seconds(), now = started;
+    while (seconds > 0 && now < started + seconds) now = clock_seconds();
+    return now - started;
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    struct request request = request_read(argv);
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* without it, only processes that are waited for count */
+    int status = 0;
+    double started = clock_seconds();
+    for (long i = 0; i < request.repeat && status == 0; i++)
+        status = status_wait(child_start(&request.command, false));
+    double seconds = clock_seconds() - started;
+    while (waitpid(-1, NULL, WNOHANG) > 0) continue;
+    struct rusage used;
+    getrusage(RUSAGE_CHILDREN, &used);
+    double burnt = burn(request.slowdown_share * (request.by_cpu ? usage_seconds(&used) : seconds));
+
+    dprintf(
+        request.report_fd,
+        "{\"seconds\":%.9f,\"cpu_seconds\":%.6f,\"peak_rss_kib\":%ld,\"minor_faults\":%ld,\"major_faults\":%ld,"
+        "\"involuntary_switches\":%ld,\"exit_status\":%d,\"signal\":%d}\n",
+        seconds + burnt, usage_seconds(&used) + burnt, used.ru_maxrss, used.ru_minflt, used.ru_majflt,
+        used.ru_nivcsw, WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+        WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    return 0;
+}

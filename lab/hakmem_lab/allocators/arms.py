@@ -1,0 +1,94 @@
+"""What a user writes for an allocator: a name, the path of a library, or hakmem with options.
+
+    mimalloc3        /opt/lib/libfoo.so        hakmem:decay=never,profile=small
+
+Each becomes a peer. That a library can be loaded and answers to malloc is tried at once, with a program that
+allocates; whether it serves in every later run is proved there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from hakmem_lab.allocators import elf
+from hakmem_lab.allocators.peers import Peer, PeerStore
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.pairs import cpus_allowed
+from hakmem_lab.measure.runner import Arm, Conditions, environment_make, workload_run
+from hakmem_lab.measure.stage import Stage
+
+CONFIGURED = "hakmem"
+VARIABLE = "HAKMEM_CONF"
+CHECK_SECONDS = 30
+TRIAL = ("random_mixed", ("1000", "100", "1"))
+
+
+def arm_parse(text: str, store: PeerStore) -> Peer:
+    """The peer that TEXT means; an error in one line when there is none."""
+    name, colon, options = text.partition(":")
+    if "/" in text or text.endswith(".so"):
+        return _library_peer(Path(text).expanduser())
+    if not colon:
+        return _named_peer(text, store)
+    if name != CONFIGURED:
+        raise LabError(f"'{text}': only {CONFIGURED} takes options here, as {CONFIGURED}:decay=never")
+    return options_peer(_named_peer(name, store), options)
+
+
+def _named_peer(name: str, store: PeerStore) -> Peer:
+    if name in store.names:
+        return store.obtain(name)
+    near = difflib.get_close_matches(name, store.names, n=1)
+    hint = f", did you mean {near[0]}?" if near else f"; known: {', '.join(store.names)}, or a library's path"
+    raise LabError(f"there is no allocator '{name}'{hint}")
+
+
+def _library_peer(path: Path) -> Peer:
+    if not path.is_file():
+        raise LabError(f"{path.name}: there is no such library")
+    try:
+        return Peer(path.name, "given by path", path.resolve(), elf.build_id(path))
+    except OSError as error:
+        raise LabError(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+def options_peer(hakmem: Peer, options: str) -> Peer:
+    """OPTIONS as a user writes them, name=value,...; the same library, with another environment."""
+    settings = []
+    for setting in options.split(","):
+        name, equals, value = setting.strip().partition("=")
+        if not (name and equals and value):
+            raise LabError(f"'{setting}' is not an option with a value, as in decay=never")
+        settings.append(f"{name}:{value}")
+    environment = (*hakmem.environment, (VARIABLE, ",".join(settings)))
+    return replace(hakmem, name=f"{hakmem.name}:{options}", environment=environment)
+
+
+def arm_stage(stage: Stage, peer: Peer, folder: str, name: str | None = None) -> Peer:
+    """From a copy in a FOLDER whose name the dynamic linker can take (no colon, no space); under another NAME when
+    one is given. It was seen to serve a program."""
+    staged = replace(stage.peer(peer, folder), name=name or peer.name)
+    _options_check(stage, staged)
+    program, arguments = TRIAL
+    workload_run(stage.program(program), arguments, Arm(staged), Conditions(0, 0, cpus_allowed()))
+    return staged
+
+
+def _options_check(stage: Stage, peer: Peer) -> None:
+    """hakmem says on standard error what it does not understand, and goes on with its defaults."""
+    if VARIABLE not in dict(peer.environment):
+        return
+    done = subprocess.run(
+        [stage.program("no_alloc"), "1", "1"],
+        env=environment_make(Arm(peer), 0, preload=True),
+        capture_output=True,
+        text=True,
+        timeout=CHECK_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0 or done.stderr:
+        lines = done.stderr.splitlines() or [f"it exited with {done.returncode}"]
+        raise LabError(f"{peer.name}: {lines[0].removeprefix('hakmem: ')}")

@@ -1,0 +1,52 @@
+"""The proof that a peer serves, before anything is measured under it.
+
+Programs of bench/ and probe.py run under the peer. Each must end well and say that its malloc and free are the
+peer's; the peer's own functions must know the blocks.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.runner import Arm, Conditions, environment_make, json_run, process_run, service_check
+from hakmem_lab.measure.stage import Stage
+
+PROBE = Path(__file__).with_name("probe.py")
+PROGRAMS = (
+    ("random_mixed", ("20000", "1000", "1")),
+    ("producer_consumer", ("20000", "0", "16", "1")),
+)
+"""One thread; one that frees what another allocates."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was seen of one peer."""
+
+    programs: tuple[str, ...]
+    own: str
+    """What its own functions said; empty for a library that only its path names."""
+
+
+def service_prove(stage: Stage, peer: Peer, cpus: tuple[int, ...]) -> Proof:
+    """An error in one line when the PEER, staged, does not serve."""
+    conditions = Conditions(seed=1, padding=0, cpus=cpus)
+    for program, arguments in PROGRAMS:
+        json_run(stage.program(program), arguments, Arm(peer), conditions)
+    own = probe_run(peer, conditions) if peer.proof else ""
+    return Proof(tuple(program for program, _arguments in PROGRAMS), own)
+
+
+def probe_run(peer: Peer, conditions: Conditions) -> str:
+    command = [sys.executable, "-I", "-S", "-B", str(PROBE), peer.proof, peer.version]
+    try:
+        line = json.loads(process_run(command, environment_make(Arm(peer), 0, preload=True), conditions.cpus))
+    except LabError as error:
+        raise LabError(f"{peer.name} did not prove itself: {error}") from error
+    service_check(line, peer)
+    return str(line["own"])

@@ -1,0 +1,68 @@
+"""The system's own tools that obtaining a peer needs, and what is said when one fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from hakmem_lab.errors import LabError
+
+PACKAGES = {
+    "apt-get": "apt",
+    "ar": "binutils",
+    "c++": "g++",
+    "cargo": "cargo",
+    "cc": "gcc libc6-dev",
+    "cmake": "cmake",
+    "dpkg-deb": "dpkg",
+    "make": "make",
+}
+"""Debian's package of each."""
+
+
+def tools_check(what: str, tools: Iterable[str]) -> None:
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        packages = " ".join(PACKAGES[tool] for tool in missing)
+        raise LabError(f"{what} needs {', '.join(missing)}; on Debian: apt-get install {packages}")
+
+
+def environment_plain() -> dict[str, str]:
+    """For builds: nobody's own compiler flags get in."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
+
+
+def tool_run(
+    what: str, command: Sequence[str], folder: Path, limit: float, environment: dict[str, str] | None = None
+) -> None:
+    """Fails with one line: the last error that the tool told, or its last word."""
+    tool = Path(command[0]).name
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{what}: {tool} did not end within {limit:g} s") from None
+    except OSError as error:
+        raise LabError(f"{what}: {tool} cannot be started: {error.strerror}") from error
+    if done.returncode != 0:
+        said = _reason(done.stderr) or _reason(done.stdout)
+        raise LabError(f"{what}: {tool} exited with {done.returncode}{said and f': {said}'}")
+
+
+def _reason(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "error:" in line.lower() or line.startswith("E: ")]
+    # A compiler's first error explains the others; a package tool's last one is its summary, its first the cause.
+    return errors[0] if errors else lines[-1] if lines else ""

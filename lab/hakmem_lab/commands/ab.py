@@ -1,0 +1,73 @@
+"""`hakmem ab`."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.asking import (
+    DEFAULT_BENCH,
+    INCONCLUSIVE,
+    BenchOption,
+    CommandArgument,
+    ShareOption,
+    TimeBudgetOption,
+    answer_show,
+    ask,
+    calibrate_choose,
+    crowd_lines,
+    design_make,
+    outcome_keep,
+)
+from hakmem_lab.commands.common import BuildOption, JsonOption, SeedOption
+from hakmem_lab.commands.units import change_parse
+from hakmem_lab.reports.ab import prediction_line, reason_lines, verdict_line
+from hakmem_lab.studies.study import study_open
+
+
+def ab(
+    a: Annotated[str, typer.Argument(metavar="A", help="An allocator: its name, a library's path, or")],
+    b: Annotated[str, typer.Argument(metavar="B", help="hakmem:option=value,...")],
+    command: CommandArgument = None,
+    bench: BenchOption = "",
+    budget: TimeBudgetOption = "60s",
+    margin: ShareOption = "3%",
+    predict: Annotated[
+        str, typer.Option(help="What you expect of B's speed, said before: +5%. The report compares.")
+    ] = "",
+    instructions: Annotated[
+        bool, typer.Option("--instructions", help="Count instructions, however small the budget.")
+    ] = False,
+    seed: SeedOption = None,
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+) -> None:
+    """Is B faster than A? Interleaved pairs with controls, ended as soon as the answer is sure.
+
+    The last line is `verdict: better|worse|equivalent|inconclusive` of B against A. Exit status: 0 for a verdict,
+    3 when inconclusive, 2 for an error, 130 when interrupted.
+    """
+    design = design_make(budget, margin)
+    predicted = change_parse(predict) if predict else None
+    calibrate, program = calibrate_choose(bench, command)
+    seed = secrets.randbits(32) if seed is None else seed
+    words = ["./hakmem", "ab", a, b, "--budget", budget, "--margin", margin, "--seed", str(seed)]
+    words += ["--predict", predict] if predict else []
+    words += ["--", *command] if command else ["--bench", bench or DEFAULT_BENCH]
+    with study_open(Checkout.find(build), "ab", seed) as study:
+        asked = ask(study, [a, b], calibrate, program, design, shlex.join(words), instructions)
+    outcome, answer = asked.outcome, asked.outcome.answers[0]
+    lines = [*crowd_lines(asked), *reason_lines(outcome)]
+    lines += [opinion.line(answer, design.margin) for opinion in asked.opinions]
+    if predicted is not None:
+        lines.append(prediction_line(predicted, answer))
+    try:
+        lines.append(outcome_keep(study, asked, {"predicted": predicted}, json_file))
+    finally:  # also when the disk is full: the answer is there
+        answer_show(asked, lines, verdict_line(outcome, asked.arranged.base.name))
+    if answer.word == "inconclusive":
+        raise typer.Exit(INCONCLUSIVE)

@@ -1,0 +1,145 @@
+"""What `ab` and `sweep` share: one run from the names a user gave to kept samples and an outcome."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.allocators.arms import arm_parse
+from hakmem_lab.commands.common import grids_show, samples_text
+from hakmem_lab.commands.units import seconds_parse, share_parse
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure import provenance
+from hakmem_lab.measure.pairs import Pair, cpus_allowed
+from hakmem_lab.measure.task import CellTask
+from hakmem_lab.reports.ab import outcome_content, outcome_grid, vector, vector_grid
+from hakmem_lab.reports.report import Grid, text_write
+from hakmem_lab.studies.ab import Design, Outcome, questions_ask
+from hakmem_lab.studies.arrange import Arranged, Calibrate, arrange, bench_find, cell_calibrator
+from hakmem_lab.studies.opinion import BUDGET_SECONDS_MIN, Opinion, opinion_ask, opinion_possible
+from hakmem_lab.studies.study import Study
+
+INCONCLUSIVE = 3
+
+DEFAULT_BENCH = "random mix, 256 slots"
+
+BenchOption = Annotated[str, typer.Option("--bench", help="A workload's name, or a part of it.")]
+TimeBudgetOption = Annotated[str, typer.Option("--budget", help="In all, fixed in advance: 60s, 2m.")]
+ShareOption = Annotated[str, typer.Option("--margin", help="Within it speeds are equivalent: 3%, 0.03.")]
+CommandArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[-- CMD...]", help="Your own program, instead of --bench.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    arranged: Arranged
+    outcome: Outcome
+    pairs: tuple[Pair, ...]
+    opinions: tuple[Opinion, ...]
+    source: provenance.Provenance
+
+    def pairs_of(self, name: str) -> list[Pair]:
+        return [pair for pair in self.pairs if pair.comparison.name == name]
+
+    def grids(self) -> list[Grid]:
+        """The judged figure, and what else was seen with each arm."""
+        base = self.arranged.base.name
+        grids = [outcome_grid(self.outcome, base)]
+        confidence = 1 - self.outcome.design.alpha
+        for arm in self.arranged.others:
+            grids.append(vector_grid(vector(self.pairs_of(arm.name), confidence), base, arm.name))
+        return grids
+
+
+def design_make(budget: str, margin: str) -> Design:
+    return Design(seconds_parse(budget), share_parse(margin))
+
+
+def calibrate_choose(bench: str, command: Sequence[str] | None) -> tuple[Calibrate, str]:
+    """And the program of bench/ that is run, or nothing."""
+    if command:
+        raise LabError("a command of your own cannot be measured yet")
+    cell = bench_find(bench or DEFAULT_BENCH)
+    return cell_calibrator(cell), cell.program
+
+
+def ask(
+    study: Study,
+    names: Sequence[str],
+    calibrate: Calibrate,
+    program: str,
+    design: Design,
+    command: str,
+    instructions: bool,
+) -> Asked:
+    """The first of NAMES is the base; every other is asked about."""
+    started = time.monotonic()
+    base, *others = [arm_parse(name, study.store) for name in names]
+    arranged = arrange(study.stage, base, others, calibrate, design, study.rng)
+    arms = [arranged.base, *arranged.others]
+    source = provenance.collect(study.checkout, command, program or None, [arm.peer for arm in arms])
+    task = arranged.calibrated.task
+    opinions: list[Opinion] = []
+    if (instructions or design.budget_seconds >= BUDGET_SECONDS_MIN) and opinion_possible(task):
+        assert isinstance(task, CellTask)
+        opinions = [opinion_ask(task, arranged.base, arm) for arm in arranged.others]
+    pairs: list[Pair] = []
+    shown = study.progress.add_task(task.name, total=design.budget_seconds)
+
+    def keep(pair: Pair) -> None:
+        pairs.append(pair)
+        study.samples.keep(task.name, pair)
+        study.progress.update(shown, completed=time.monotonic() - started)
+
+    outcome = questions_ask(
+        arranged.calibrated,
+        arranged.questions,
+        arranged.controls,
+        design,
+        study.rng,
+        keep,
+        seconds_used=time.monotonic() - started,
+    )
+    study.progress.remove_task(shown)
+    return Asked(arranged, outcome, tuple(pairs), tuple(opinions), source)
+
+
+def crowd_lines(asked: Asked) -> list[str]:
+    """What was measured in other circumstances than it was meant for."""
+    task, processors = asked.arranged.calibrated.task, len(cpus_allowed())
+    if task.threads <= processors:
+        return []
+    return [
+        f"{task.name}: its {task.threads} threads had to share {processors} processor{'s'[: processors - 1]}"
+    ]
+
+
+def outcome_keep(study: Study, asked: Asked, further: dict[str, object], json_file: Path | None) -> str:
+    """Beside the samples, also when nothing was found; and where the user wants it. Says where."""
+    content = {
+        "task": asked.arranged.calibrated.task.name,
+        "base": asked.arranged.base.name,
+        **outcome_content(asked.outcome),
+        **further,
+        "opinions": [asdict(opinion) for opinion in asked.opinions],
+        "provenance": asdict(asked.source),
+        "samples": study.checkout.shown(study.samples.path),
+    }
+    text = json.dumps(content, indent=2, default=str) + "\n"
+    text_write(study.samples.path.with_name("outcome.json"), text)
+    if json_file is not None:
+        text_write(json_file, text)
+    return samples_text(study)
+
+
+def answer_show(asked: Asked, lines: Sequence[str], last: str) -> None:
+    """The last line is for programs too: never wrapped."""
+    grids_show(asked.grids(), lines)
+    typer.echo(last)

@@ -1,0 +1,79 @@
+"""`hakmem sweep`."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.asking import (
+    DEFAULT_BENCH,
+    INCONCLUSIVE,
+    BenchOption,
+    CommandArgument,
+    ShareOption,
+    TimeBudgetOption,
+    answer_show,
+    ask,
+    calibrate_choose,
+    crowd_lines,
+    design_make,
+    outcome_keep,
+)
+from hakmem_lab.commands.common import BuildOption, JsonOption, SeedOption, words_split
+from hakmem_lab.errors import LabError
+from hakmem_lab.reports.ab import reason_lines, sweep_line
+from hakmem_lab.studies.study import study_open
+
+VALUES_MAX = 16
+
+
+def arms_of(option: str) -> list[str]:
+    name, equals, text = option.partition("=")
+    values = list(dict.fromkeys(words_split(text)))
+    if not (name and equals and values):
+        raise LabError(f"'{option}' is not OPTION=value,value, as in bin_depth=16,64,256")
+    if len(values) > VALUES_MAX:
+        raise LabError(f"{len(values)} values are too many for one run; at most {VALUES_MAX}")
+    return [f"hakmem:{name}={value}" for value in values]
+
+
+def sweep(
+    option: Annotated[str, typer.Argument(metavar="OPTION=v1,v2,...", help="As in docs/options.md.")],
+    command: CommandArgument = None,
+    bench: BenchOption = "",
+    budget: TimeBudgetOption = "120s",
+    margin: ShareOption = "3%",
+    instructions: Annotated[
+        bool, typer.Option("--instructions", help="Count instructions, however small the budget.")
+    ] = False,
+    seed: SeedOption = None,
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+) -> None:
+    """Every value of one option against hakmem's defaults, in one run with its controls.
+
+    The budget is for all values together; verdicts are corrected for their number (Holm). Exit status: 0 when
+    every value has a verdict, 3 when one is inconclusive, 2 for an error, 130 when interrupted.
+    """
+    design = design_make(budget, margin)
+    arms = arms_of(option)
+    calibrate, program = calibrate_choose(bench, command)
+    seed = secrets.randbits(32) if seed is None else seed
+    words = ["./hakmem", "sweep", option, "--budget", budget, "--margin", margin, "--seed", str(seed)]
+    words += ["--", *command] if command else ["--bench", bench or DEFAULT_BENCH]
+    with study_open(Checkout.find(build), "sweep", seed) as study:
+        asked = ask(study, ["hakmem", *arms], calibrate, program, design, shlex.join(words), instructions)
+    outcome = asked.outcome
+    lines = [*crowd_lines(asked), *reason_lines(outcome)]
+    for answer, opinion in zip(outcome.answers, asked.opinions, strict=False):
+        lines.append(f"{answer.name}: {opinion.line(answer, design.margin)}")
+    try:
+        lines.append(outcome_keep(study, asked, {}, json_file))
+    finally:  # also when the disk is full: the answers are there
+        answer_show(asked, lines, sweep_line(outcome))
+    if any(answer.word == "inconclusive" for answer in outcome.answers):
+        raise typer.Exit(INCONCLUSIVE)

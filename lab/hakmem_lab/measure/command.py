@@ -1,0 +1,98 @@
+"""Any command under any allocator, in the user's own environment: the whole vector of what it cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hakmem_lab.measure.launch import Ended, Running, Start, started
+from hakmem_lab.measure.runner import Arm, Conditions, Measured, steal_ticks_read
+from hakmem_lab.measure.service import Service, linker_records, service_judge
+from hakmem_lab.measure.tree import Watched, watching
+from hakmem_lab.workloads.cells import Measure
+
+SHORT_SECONDS = 0.2
+"""Below this a run is mostly start-up, and noise is larger than what allocators differ by."""
+RUN_SECONDS_MAX = 600.0
+
+
+@dataclass(frozen=True)
+class CommandTask:
+    """The user's command: with his environment and folder, its input from a file or empty."""
+
+    start: Start
+    threads: int
+    """As many as it may have processors: nobody knows how many it uses."""
+    run_seconds_max: float = RUN_SECONDS_MAX
+    measure: Measure = Measure.TIME
+    switches_are_noise: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.start.name
+
+    @property
+    def command(self) -> Sequence[str]:
+        return self.start.command
+
+    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        return self._measure(self.start, arm, conditions)[0]
+
+    def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]:
+        """A run that is watched from outside and whose linker keeps a record: for memory over time and for the proof of
+        service, not for time."""
+        with linker_records(self.start.folder) as records:
+            measured, watched = self._measure(self.start, arm, conditions, records.environment, watch=True)
+            assert watched is not None
+            return measured, service_judge(arm, watched, records.texts(), self.start.tool)
+
+    def repeated(self, count: int) -> CommandTask:
+        """One operation is then one run of COUNT in a row."""
+        return replace(self, start=replace(self.start, repeat=count))
+
+    def _measure(
+        self,
+        start: Start,
+        arm: Arm,
+        conditions: Conditions,
+        extra: tuple[tuple[str, str], ...] = (),
+        watch: bool = False,
+    ) -> tuple[Measured, Watched | None]:
+        steal = steal_ticks_read()
+        before = time.monotonic()
+        with started(start, arm, conditions, extra) as running:
+            if watch:
+                with watching(running.pid, start.tool, arm.peer.library) as watcher:
+                    ended = self._wait(running)
+                watched = watcher.watched()
+            else:
+                ended, watched = self._wait(running), None
+        wall = time.monotonic() - before
+        measured = measured_make(ended, start.repeat, wall, steal_ticks_read() - steal)
+        if watched is not None:
+            measured = replace(
+                measured,
+                rss_mean_kib=watched.rss_mean_kib,
+                tree_peak_rss_kib=max(watched.tree_peak_rss_kib, ended.peak_rss_kib),
+            )
+        return measured, watched
+
+    def _wait(self, running: Running) -> Ended:
+        return running.wait(self.run_seconds_max)
+
+
+def measured_make(ended: Ended, ops: int, wall: float, steal: int) -> Measured:
+    """Without a checksum: what a user's command prints may tell the time."""
+    return Measured(
+        ops=ops,
+        seconds=ended.seconds,
+        wall_seconds=wall,
+        cpu_seconds=ended.cpu_seconds,
+        peak_rss_kib=ended.peak_rss_kib,
+        minor_faults=ended.minor_faults,
+        major_faults=ended.major_faults,
+        involuntary_switches=ended.involuntary_switches,
+        steal_ticks=steal,
+        checksum=None,
+    )

@@ -1,0 +1,174 @@
+"""One command under one allocator: started by bench/command_cost, which alone is small enough to measure it.
+
+The command gets the library, the tool does not. Its output goes into files: not to the terminal, and not to
+/dev/null, which some programs notice and then leave out their work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pwd
+import select
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.measure.runner import Arm, Conditions, environment_make, pinned_to
+from hakmem_lab.measure.tree import tree_kill
+
+TOOL = "command_cost"
+NOT_STARTED = 1
+"""command_cost's own exit status when it could not start the command."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a command is started, whatever the arm."""
+
+    tool: Path
+    command: tuple[str, ...]
+    folder: Path
+    """Where its output is kept meanwhile."""
+    users: Mapping[str, str] | None = None
+    """The user's environment; None: nothing of it gets in."""
+    stdin: Path | None = None
+    """None: empty."""
+    cwd: Path | None = None
+    user: str = ""
+    """Another user to run as."""
+    repeat: int = 1
+    by_cpu: bool = False
+    """Processor time is what is compared: a slowdown is a share of that."""
+    allow_status: int = 0
+
+    @property
+    def name(self) -> str:
+        return Path(self.command[0]).name
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What command_cost says, and the hash of what the command printed."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_rss_kib: int
+    minor_faults: int
+    major_faults: int
+    involuntary_switches: int
+    output_hash: str
+
+
+class Running:
+    def __init__(
+        self, start: Start, arm: Arm, process: subprocess.Popen[bytes], files: tuple[IO[bytes], ...]
+    ) -> None:
+        self.process = process
+        self._start = start
+        self._arm = arm
+        self._output, self._errors, self._report = files
+
+    @property
+    def pid(self) -> int:
+        """Of the tool; the command is its only child."""
+        return self.process.pid
+
+    def ended_within(self, seconds: float) -> bool:
+        """Waits for it. Popen's own wait would look every 50 ms, and the budget pays for that."""
+        if self.process.poll() is None:
+            descriptor = os.pidfd_open(self.process.pid)
+            try:
+                select.select([descriptor], [], [], seconds)
+            finally:
+                os.close(descriptor)
+        return self.process.poll() is not None
+
+    def wait(self, limit: float, stopped_by: int = 0) -> Ended:
+        """An error when it fails; the signal that was sent to stop it is not a failure."""
+        what = f"{self._start.name} under {self._arm.name}"
+        if not self.ended_within(limit):
+            raise ProcessFailedError(f"{what} did not end within {limit:g} s", f"hung: {limit:g} s")
+        said = self.last_line()
+        if self.process.returncode != 0:
+            raise LabError(said.partition(": ")[2] or f"{TOOL} exited with {self.process.returncode}")
+        self._report.seek(0)
+        line: dict[str, Any] = json.loads(self._report.read())
+        status, number = line.pop("exit_status"), line.pop("signal")
+        if number not in (0, stopped_by):
+            text = f"{what} was ended by signal {number} ({signal.strsignal(number) or 'unknown'})"
+            raise ProcessFailedError(text, f"crashed: signal {number}")
+        if status != self._start.allow_status:
+            because = f": {said}" if said else ""
+            raise ProcessFailedError(
+                f"{what} exited with {status}{because}", f"failed: status {status}{because}"
+            )
+        self._output.seek(0)
+        return Ended(**line, output_hash=hashlib.file_digest(self._output, "sha256").hexdigest()[:16])
+
+    def last_line(self) -> str:
+        """Of what it said on standard error."""
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""
+
+
+@contextmanager
+def started(
+    start: Start, arm: Arm, conditions: Conditions, extra: tuple[tuple[str, str], ...] = ()
+) -> Iterator[Running]:
+    """Whatever is still running at the end of the block is killed. EXTRA are variables for the command and its tool."""
+    line = [str(start.tool), "{report}", "--repeat", str(start.repeat)]
+    line += ["--slowdown", f"{arm.slowdown_percent:.3f}", "--measure", "cpu" if start.by_cpu else "time"]
+    if arm.peer.library is not None:
+        line += ["--preload", str(arm.peer.library)]
+    line += ["--", *start.command]
+    # The tool slows the clock down, not the command: one that obeys the variable would be slowed twice.
+    quick = replace(arm, slowdown_percent=0.0)
+    environment = environment_make(quick, conditions.padding, preload=False, users=start.users)
+    with (
+        TemporaryFile(dir=start.folder) as output,
+        TemporaryFile(dir=start.folder) as errors,
+        TemporaryFile(dir=start.folder) as report,
+        (start.stdin or Path(os.devnull)).open("rb") as given,
+    ):
+        line[1] = str(report.fileno())
+        with pinned_to(conditions.cpus):
+            try:
+                process = subprocess.Popen(
+                    line,
+                    env=environment | dict(extra),
+                    stdin=given,
+                    stdout=output,
+                    stderr=errors,
+                    pass_fds=[report.fileno()],
+                    cwd=start.cwd,
+                    start_new_session=True,
+                    **user_options(start.user),
+                )
+            except OSError as error:
+                raise LabError(f"{TOOL} cannot be started: {error.strerror}") from error
+        try:
+            yield Running(start, arm, process, (output, errors, report))
+        finally:  # also when the user interrupts: no process stays behind
+            _clear(process)
+
+
+def user_options(name: str) -> dict[str, Any]:
+    """For Popen."""
+    if not name:
+        return {}
+    return {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
+
+
+def _clear(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        tree_kill(process.pid)
+        process.wait()

@@ -1,0 +1,152 @@
+"""Proof that an allocator served a command: all its processes that matter have the library mapped, and the dynamic
+linker bound their malloc and free to it.
+
+A preload that does not take is silent: a static or privileged program runs on, on the allocator it always had. And
+what the user starts may be a wrapper, whose child does the work. So a run before the measured ones is watched
+from outside, and the linker writes down what it binds.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import mkdtemp
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from hakmem_lab.allocators.bindings import BINDING, bindings_complaint, linker_environment
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.runner import Arm
+from hakmem_lab.measure.tree import Image, Watched
+
+UNSERVED_SHARE_MAX = 0.1
+"""Of the processor time: helpers that bring their own allocator may take this much."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """Who served a command."""
+
+    complaint: str
+    """Why the arm's library did not; empty when it did."""
+    process: str
+    """The program that took most of the processor time."""
+    owner: str
+    """The object that its malloc is bound to, as the linker has it; empty when the linker did not see it."""
+
+    @property
+    def is_libc(self) -> bool:
+        return self.owner.startswith(("libc.so", "libc-", "ld-musl"))
+
+
+@dataclass(frozen=True)
+class Records:
+    folder: Path
+
+    @property
+    def environment(self) -> tuple[tuple[str, str], ...]:
+        return linker_environment(self.folder / "process")
+
+    def texts(self) -> dict[int, str]:
+        """By process."""
+        return {
+            int(path.name.rpartition(".")[2]): path.read_text(errors="replace")
+            for path in self.folder.iterdir()
+        }
+
+
+@contextmanager
+def linker_records(parent: Path) -> Iterator[Records]:
+    """A place where every process of a command leaves the dynamic linker's record."""
+    folder = Path(mkdtemp(dir=parent, prefix="bindings-"))
+    folder.chmod(0o1777)  # a server may run as another user
+    try:
+        yield Records(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def service_judge(arm: Arm, watched: Watched, texts: Mapping[int, str], tool: Path) -> Service:
+    """The library must have served the process that took most of the time, and nearly all of the rest."""
+    images = sorted(watched.images, key=lambda image: (image.ticks, image.looks), reverse=True)
+    library = arm.peer.library
+    if not images:  # ended between two looks: the linker saw it, or nobody
+        owner = _owner("\n".join(texts.values()), tool)
+        complaint = bindings_complaint(texts.values(), library, tool) if library else ""
+        return Service(complaint, "", owner)
+    main = images[0]
+    by_pid = {image.pid: image for image in images}
+    records = {id(image): _record(image, by_pid, texts) for image in images}
+    owner = _owner(records[id(main)], tool)
+    if library is None:
+        return Service("", main.name, owner)
+    complaints = {id(image): _complaint(image, records[id(image)], library, tool) for image in images}
+    total = sum(image.ticks for image in images) or 1
+    missed = [image for image in images if complaints[id(image)]]
+    share = sum(image.ticks for image in missed) / total
+    complaint = ""
+    if main in missed or share > UNSERVED_SHARE_MAX:
+        of_time = f"{100 * missed[0].ticks / total:.0f} % of the processor time"
+        complaint = f"{missed[0].name} ({of_time}): {complaints[id(missed[0])]}"
+    return Service(complaint, main.name, owner)
+
+
+def _record(image: Image, by_pid: Mapping[int, Image], texts: Mapping[int, str]) -> str:
+    """The linker's; a process that was forked and runs on is bound as its parent is."""
+    seen = {image.pid}
+    while image.pid not in texts and image.parent in by_pid and image.parent not in seen:
+        image = by_pid[image.parent]
+        seen.add(image.pid)
+    return texts.get(image.pid, "")
+
+
+def _owner(text: str, tool: Path) -> str:
+    """Whom most of its objects call. A program that takes malloc's address lends the others its own jump to it."""
+    bound = [(source, target) for source, target, name in BINDING.findall(text) if name == "malloc"]
+    lenders = {source for source, target in bound if source != target and (source, source) in bound}
+    owners = [target for source, target in bound if source != str(tool) and target not in lenders]
+    return Path(max(dict.fromkeys(owners), key=owners.count, default="")).name
+
+
+def _complaint(image: Image, text: str, library: Path, tool: Path) -> str:
+    if not image.mapped:
+        return preload_obstacle(image.program) or "the library is not mapped in it"
+    return bindings_complaint([text], library, tool)
+
+
+def preload_obstacle(program: Path) -> str:
+    """Why the dynamic linker cannot preload anything into it; empty when it can."""
+    try:
+        mode = program.stat().st_mode
+        if mode & (stat.S_ISUID | stat.S_ISGID) or "security.capability" in os.listxattr(program):
+            return (
+                "it is privileged (setuid or capabilities), and the dynamic linker preloads nothing into it"
+            )
+        with program.open("rb") as file:
+            if all(segment["p_type"] != "PT_INTERP" for segment in ELFFile(file).iter_segments()):
+                return "a static binary, into which nothing can be preloaded"
+    except (OSError, ELFError):
+        return ""
+    return ""
+
+
+def libc_path() -> Path:
+    """Of the C library that programs on this system get: the one that serves this process."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = Path(line.split(maxsplit=5)[-1])
+        if path.name == "libc.so.6":
+            return path
+    raise LabError("this system's C library is not glibc")
+
+
+def libc_preloaded(arm: Arm) -> Arm:
+    """glibc as an arm like any other: a program may bring another allocator along (Debian's redis-server does)."""
+    if arm.peer.library is not None:
+        return arm
+    return replace(arm, peer=replace(arm.peer, library=libc_path()))

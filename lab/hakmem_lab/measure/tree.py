@@ -1,0 +1,167 @@
+"""The processes of a command, looked at from outside while it runs.
+
+A thread of the laboratory reads /proc every 20 ms: a few tens of microseconds for each process, on a processor that
+the command may want. So timed runs are not watched; runs of their own are. Peaks between two looks are not seen
+here: the kernel's own figure for the largest process is exact, and used.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+INTERVAL_SECONDS = 0.02
+PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
+GONE = (FileNotFoundError, ProcessLookupError)
+
+
+@dataclass
+class Image:
+    """One program in one process; an exec begins another."""
+
+    pid: int
+    parent: int
+    program: Path
+    name: str
+    looks: int = 0
+    ticks: int = 0
+    """Of processor time, since it was first seen."""
+    rss_kib: int = 0
+    """The most that was seen."""
+    mapped: bool = False
+    """The library that was asked for is in its maps."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    images: tuple[Image, ...]
+    rss_mean_kib: float
+    tree_peak_rss_kib: float
+
+
+def children_of(pid: int) -> list[int]:
+    children: list[int] = []
+    with suppress(*GONE):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(*GONE):
+                children += map(int, (thread / "children").read_text().split())
+    return children
+
+
+def descendants_of(pid: int) -> list[int]:
+    found: list[int] = []
+    waiting = children_of(pid)
+    while waiting:
+        found.append(waiting.pop())
+        waiting += children_of(found[-1])
+    return found
+
+
+def tree_kill(pid: int) -> None:
+    """The process and all below it, also those in sessions of their own."""
+    for one in [*descendants_of(pid), pid]:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(one, signal.SIGKILL)
+
+
+def rss_kib_of(pid: int) -> int:
+    """0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_KIB
+    except (*GONE, IndexError):
+        return 0
+
+
+def tree_rss_kib(pid: int) -> int:
+    """Of all that run below it."""
+    return sum(rss_kib_of(one) for one in descendants_of(pid))
+
+
+def stat_fields(pid: int) -> list[str]:
+    """Those after the name, which may hold anything."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def parent_of(pid: int) -> int:
+    return int(stat_fields(pid)[1])
+
+
+def ticks_of(pid: int) -> int:
+    fields = stat_fields(pid)
+    return int(fields[11]) + int(fields[12])
+
+
+class Watcher:
+    """Looks at everything below ROOT; the tool there is not looked at."""
+
+    def __init__(self, root: int, tool: Path, library: Path | None) -> None:
+        self._root = root
+        self._tool = tool.resolve()
+        self._library = library.resolve() if library else None
+        self._images: dict[tuple[int, Path], Image] = {}
+        self._ticks: dict[int, int] = {}
+        self._integral = 0.0
+        self._peak = 0.0
+        self._seconds = 0.0
+        self._stop = threading.Event()
+
+    def watched(self) -> Watched:
+        mean = self._integral / self._seconds if self._seconds else self._peak
+        return Watched(tuple(self._images.values()), mean, self._peak)
+
+    def run(self) -> None:
+        before = time.monotonic()
+        while not self._stop.wait(INTERVAL_SECONDS):
+            total = sum(self._look(pid) for pid in descendants_of(self._root))
+            now = time.monotonic()
+            if total:
+                self._integral += total * (now - before)
+                self._seconds += now - before
+                self._peak = max(self._peak, total)
+            before = now
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _look(self, pid: int) -> int:
+        try:
+            program = Path(f"/proc/{pid}/exe").readlink()
+            if program == self._tool:
+                return 0
+            if (pid, program) not in self._images:
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                self._images[pid, program] = Image(pid, parent_of(pid), program, name)
+            image = self._images[pid, program]
+            ticks = ticks_of(pid)
+            image.looks += 1
+            image.ticks += ticks - self._ticks.get(pid, 0)
+            self._ticks[pid] = ticks
+            rss = rss_kib_of(pid)
+            image.rss_kib = max(image.rss_kib, rss)
+            image.mapped = image.mapped or self._maps(pid)
+        except (OSError, IndexError):  # it ended meanwhile, or is another user's
+            return 0
+        return rss
+
+    def _maps(self, pid: int) -> bool:
+        if self._library is None:
+            return True
+        return f" {self._library}\n" in Path(f"/proc/{pid}/maps").read_text()
+
+
+@contextmanager
+def watching(root: int, tool: Path, library: Path | None) -> Iterator[Watcher]:
+    watcher = Watcher(root, tool, library)
+    thread = threading.Thread(target=watcher.run, daemon=True)
+    thread.start()
+    try:
+        yield watcher
+    finally:
+        watcher.stop()
+        thread.join()

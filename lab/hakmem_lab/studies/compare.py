@@ -1,0 +1,256 @@
+"""One program under many allocators: measured in rounds, within a budget that is fixed before.
+
+First every arm is observed once: the program must run, the allocator must be seen to serve it, and its memory is
+watched over time. Then come rounds: in each, one fresh process of every arm in random order, with one seed, environment
+size and set of processors. The log ratio of the user's own allocator to another one within a round is a sample.
+
+Where the budget does not allow a verdict on all, a third of it screens: rounds that only choose the fastest, as many
+as the rest of the budget can judge, and are not used again for the judgement. Those that were left out are shown as what
+they are, not judged. Every judged round also holds the user's allocator a second time and slowed by twice the margin.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.measure.pairs import DISTURBED_EXTRA_SHARE, PADDING_MAX, SEED_BITS, cpus_allowed, disturbance
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.measure.service import Service
+from hakmem_lab.measure.task import Task
+from hakmem_lab.statistics.sequential import PlannedLook, looks_plan, pairs_min
+from hakmem_lab.workloads.cells import Measure
+
+SCREENING_SHARE = 1 / 3
+"""Of the budget, where not all can be judged."""
+ROUNDS_MAX = 500
+
+OBSERVED, SCREENED, JUDGED = "observed", "screened", "judged"
+
+
+class ObservedTask(Task, Protocol):
+    """A task that can also be watched from outside."""
+
+    def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]: ...
+
+
+@dataclass(frozen=True)
+class Arms:
+    """The user's own allocator, the same again, the same slowed, and the candidates."""
+
+    baseline: Arm
+    again: Arm
+    slowed: Arm
+    candidates: tuple[Arm, ...]
+
+    @classmethod
+    def of(cls, baseline: Arm, candidates: Sequence[Arm], slowdown_percent: float) -> Arms:
+        again = replace(baseline, peer=replace(baseline.peer, name=f"{baseline.name} again"))
+        return cls(baseline, again, Arm(baseline.peer, slowdown_percent), tuple(candidates))
+
+    @property
+    def controls(self) -> tuple[Arm, ...]:
+        return (self.baseline, self.again, self.slowed)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One run."""
+
+    phase: str
+    round: int
+    order: int
+    arm: Arm
+    conditions: Conditions
+    run: Measured
+    disturbed: str
+
+
+@dataclass(frozen=True)
+class Round:
+    runs: Mapping[str, Measured]
+    """By arm."""
+    disturbed: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Fixed after the observation, before the first round."""
+
+    screening: int
+    finalists: int
+    rounds: int
+    """Of judgement."""
+    seconds: float
+    enough: bool
+    """False: even one candidate gets fewer rounds than any verdict needs."""
+    seconds_needed: float
+    """What would be enough for one."""
+
+
+@dataclass
+class Course:
+    """What has been measured so far."""
+
+    observed: dict[str, Measured] = field(default_factory=dict)
+    services: dict[str, Service] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    """By arm: why it is not compared."""
+    screening: list[Round] = field(default_factory=list)
+    finalists: list[Arm] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    """Those that count: disturbed ones were measured again, as far as the plan allows that."""
+    looks: list[PlannedLook] = field(default_factory=list)
+    """Those that were taken."""
+
+
+Keep = Callable[[Sample], None]
+
+
+@dataclass(frozen=True)
+class Comparing:
+    """The task, its arms, and the chances of this run."""
+
+    task: ObservedTask
+    arms: Arms
+    alpha: float
+    rng: random.Random
+    keep: Keep
+
+    # ---- observing --------------------------------------------------------------------------------------
+
+    def observe(self, course: Course) -> None:
+        """A candidate that fails, or that did not serve, is out; without the user's own allocator nothing goes on."""
+        conditions = self._conditions()
+        for order, arm in enumerate((self.arms.baseline, *self.arms.candidates)):
+            try:
+                measured, service = self.task.observe(arm, conditions)
+            except ProcessFailedError as error:
+                if arm is self.arms.baseline:
+                    raise
+                course.failures[arm.name] = error.outcome
+                continue
+            self._keep(OBSERVED, 0, order, arm, conditions, measured)
+            course.services[arm.name] = service
+            if service.complaint:
+                course.failures[arm.name] = f"did not serve: {service.complaint}"
+            else:
+                course.observed[arm.name] = measured
+            if self._other_work(course.observed[self.arms.baseline.name], measured):
+                course.failures[arm.name] = "its output is another"
+
+    # ---- planning ---------------------------------------------------------------------------------------
+
+    def candidates(self, course: Course) -> list[Arm]:
+        return [arm for arm in self.arms.candidates if arm.name not in course.failures]
+
+    def plan(self, course: Course, seconds_left: float) -> Plan:
+        arms = self.candidates(course)
+        if not arms:
+            raise LabError(_nobody_left(course))
+        cost = {arm.name: course.observed[arm.name].wall_seconds for arm in arms}
+        baseline = course.observed[self.arms.baseline.name].wall_seconds
+        controls = 3 * baseline
+        all_of_them = sum(cost.values())
+        rounds = int(seconds_left / (controls + all_of_them))
+        if rounds >= pairs_min(self.alpha / len(arms)):
+            rounds = min(rounds, ROUNDS_MAX)
+            return Plan(0, len(arms), rounds, rounds * (controls + all_of_them), True, seconds_left)
+        screening = int(SCREENING_SHARE * seconds_left / (baseline + all_of_them)) if len(arms) > 1 else 0
+        spent = screening * (baseline + all_of_them)
+        mean = all_of_them / len(arms)
+        for finalists in range(len(arms), 0, -1):
+            per_round = controls + finalists * mean
+            rounds = int((seconds_left - spent) / per_round)
+            if rounds >= pairs_min(self.alpha / finalists):
+                return Plan(screening, finalists, rounds, spent + rounds * per_round, True, seconds_left)
+        needed = pairs_min(self.alpha) * per_round
+        if len(arms) > 1:
+            needed /= 1 - SCREENING_SHARE
+        rounds = max(1, rounds)
+        return Plan(screening, 1, rounds, spent + rounds * per_round, False, needed)
+
+    # ---- measuring --------------------------------------------------------------------------------------
+
+    def screen(self, course: Course, plan: Plan) -> None:
+        """Chooses the finalists by the median of their speed, from rounds that are not judged; where the budget allows
+        none, from the observed runs."""
+        for number in range(plan.screening):
+            arms = [self.arms.baseline, *self.candidates(course)]
+            course.screening.append(self._round(SCREENED, number, arms, course))
+
+        def seconds(arm: Arm) -> float:
+            runs = [one.runs[arm.name] for one in course.screening] or [course.observed[arm.name]]
+            return statistics.median(figure(run, self.task) for run in runs)
+
+        course.finalists = sorted(self.candidates(course), key=seconds)[: plan.finalists]
+
+    def judge_rounds(self, course: Course, plan: Plan, decided: Callable[[], bool]) -> None:
+        """DECIDED is asked at the looks that the plan allows, and may end the rounds."""
+        alpha = self.alpha / max(1, len(course.finalists))
+        looks = {look.pairs: look for look in looks_plan(plan.rounds, alpha)}
+        extra = int(DISTURBED_EXTRA_SHARE * plan.rounds)
+        number = 0
+        while len(course.rounds) < plan.rounds and course.finalists:
+            one = self._round(JUDGED, number, [*self.arms.controls, *course.finalists], course)
+            number += 1
+            course.finalists = [arm for arm in course.finalists if arm.name not in course.failures]
+            if one.disturbed and extra:
+                extra -= 1
+                continue
+            course.rounds.append(one)
+            if len(course.rounds) in looks:
+                course.looks.append(looks[len(course.rounds)])
+                if decided():
+                    return
+
+    def _round(self, phase: str, number: int, arms: Sequence[Arm], course: Course) -> Round:
+        conditions = self._conditions()
+        order = self.rng.sample(list(arms), len(arms))
+        runs: dict[str, Measured] = {}
+        disturbed = False
+        for place, arm in enumerate(order):
+            try:
+                run = self.task.run(arm, conditions)
+            except ProcessFailedError as error:
+                if arm in self.arms.controls:
+                    raise
+                course.failures[arm.name] = error.outcome
+                continue
+            runs[arm.name] = run
+            disturbed |= bool(self._keep(phase, number, place, arm, conditions, run))
+        baseline = runs[self.arms.baseline.name]
+        for arm in arms:
+            if arm.name in runs and self._other_work(baseline, runs[arm.name]):
+                course.failures[arm.name] = "its output is another"
+        return Round(runs, disturbed)
+
+    def _keep(
+        self, phase: str, number: int, order: int, arm: Arm, conditions: Conditions, run: Measured
+    ) -> str:
+        mark = disturbance(self.task, run, conditions.cpus)
+        self.keep(Sample(phase, number, order, arm, conditions, run, mark))
+        return mark
+
+    def _conditions(self) -> Conditions:
+        allowed = cpus_allowed()
+        cpus = tuple(sorted(self.rng.sample(allowed, min(self.task.threads, len(allowed)))))
+        return Conditions(self.rng.getrandbits(SEED_BITS), self.rng.randrange(PADDING_MAX), cpus)
+
+    @staticmethod
+    def _other_work(one: Measured, two: Measured) -> bool:
+        return one.checksum != two.checksum
+
+
+def figure(run: Measured, task: Task) -> float:
+    """What one operation took, in the task's own measure."""
+    return (run.cpu_seconds if task.measure is Measure.CPU else run.seconds) / run.ops
+
+
+def _nobody_left(course: Course) -> str:
+    said = "; ".join(f"{name} {reason}" for name, reason in course.failures.items())
+    return f"there is nothing to compare: {said or 'no other allocator was named'}"

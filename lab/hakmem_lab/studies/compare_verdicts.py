@@ -1,0 +1,196 @@
+"""From the rounds of a comparison to a verdict on each allocator and each figure. Needs no machine: it can be run
+again on kept samples.
+
+A ratio is the user's own allocator over the other one: above 1 the other is faster, or smaller. For each figure
+Holm's steps keep the chance of any false verdict among all allocators below alpha.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hakmem_lab.measure.runner import Measured
+from hakmem_lab.measure.task import Task
+from hakmem_lab.statistics.estimate import Estimate, Verdict
+from hakmem_lab.statistics.sequential import Look, holm_estimates
+from hakmem_lab.studies.compare import Arms, Course, Round
+from hakmem_lab.workloads.cells import Measure
+
+MEMORY_MARGIN = 0.05
+
+
+@dataclass(frozen=True)
+class Figure:
+    name: str
+    value: Callable[[Measured], float | None]
+    is_time: bool = False
+
+    def margin(self, time_margin: float) -> float:
+        return time_margin if self.is_time else MEMORY_MARGIN
+
+
+TIME = Figure("time", lambda run: run.seconds / run.ops, is_time=True)
+CPU = Figure("processor time", lambda run: run.cpu_seconds / run.ops, is_time=True)
+PEAK = Figure("peak RSS", lambda run: run.peak_rss_kib)
+IDLE = Figure("idle RSS", lambda run: run.idle_rss_kib)
+FAULTS = Figure("page faults", lambda run: run.minor_faults + run.major_faults + 1)
+FIGURES = (TIME, CPU, PEAK, IDLE, FAULTS)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One allocator in one figure."""
+
+    estimate: Estimate
+    verdict: Verdict
+    detectable: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One allocator. Without verdicts it was not judged; FAILURE says why it could not be."""
+
+    name: str
+    judged: dict[str, Judged]
+    """By figure."""
+    medians: dict[str, float]
+    screened: float | None = None
+    """The median ratio of time, where it was only screened."""
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    primary: str
+    """The figure that decides: time or processor time."""
+    baseline: str
+    margin: float
+    alpha: float
+    rounds: int
+    rows: tuple[Row, ...]
+    """Best first; those that were not judged at the end."""
+    same: Estimate | None
+    slowed: Estimate | None
+    noisy: tuple[str, ...]
+    """Figures in which the same allocator again differed from itself: their verdicts are void."""
+    blind: bool
+    """The known slowdown was missed: nothing is called equal."""
+
+    @property
+    def is_void(self) -> bool:
+        return self.primary in self.noisy
+
+    @property
+    def judged_rows(self) -> list[Row]:
+        return [row for row in self.rows if row.judged]
+
+    def with_verdict(self, figure: str, verdict: Verdict) -> list[Row]:
+        return [
+            row for row in self.judged_rows if figure in row.judged and row.judged[figure].verdict is verdict
+        ]
+
+    @property
+    def is_decided(self) -> bool:
+        """Every finalist has a verdict in the primary figure."""
+        verdicts = [row.judged[self.primary].verdict for row in self.judged_rows]
+        return bool(verdicts) and all(one not in (Verdict.UNCLEAR, Verdict.VOID) for one in verdicts)
+
+
+def log_ratios(rounds: Sequence[Round], figure: Figure, baseline: str, name: str) -> list[float]:
+    """Empty where a run does not have the figure."""
+    found = []
+    for one in rounds:
+        if baseline in one.runs and name in one.runs:
+            mine, its = figure.value(one.runs[baseline]), figure.value(one.runs[name])
+            if not mine or not its:
+                return []
+            found.append(math.log(mine / its))
+    return found
+
+
+def outcome_make(course: Course, arms: Arms, task: Task, margin: float, alpha: float) -> Outcome:
+    """Of the looks that were taken until now."""
+    primary = CPU if task.measure is Measure.CPU else TIME
+    baseline = arms.baseline.name
+    names = [arm.name for arm in course.finalists]
+
+    def looks(figure: Figure, name: str) -> list[Look]:
+        ratios = np.array(log_ratios(course.rounds, figure, baseline, name))
+        return [Look(ratios[: look.pairs], look.share) for look in course.looks] if len(ratios) else []
+
+    def control(figure: Figure, name: str) -> Estimate | None:
+        taken = looks(figure, name)
+        return holm_estimates([taken], alpha, figure.margin(margin))[0] if taken else None
+
+    noisy = tuple(
+        figure.name
+        for figure in FIGURES
+        if (same := control(figure, arms.again.name)) and _differs(same.verdict(figure.margin(margin)))
+    )
+    slowed = control(primary, arms.slowed.name)
+    blind = slowed is None or slowed.verdict(margin) is not Verdict.BEHIND
+    judged: dict[str, dict[str, Judged]] = {name: {} for name in names}
+    for figure in FIGURES:
+        asked = {name: taken for name in names if (taken := looks(figure, name))}
+        limit = figure.margin(margin)
+        estimates = holm_estimates(list(asked.values()), alpha, limit) if asked else []
+        for name, estimate in zip(asked, estimates, strict=True):
+            verdict = estimate.verdict(limit)
+            if figure.name in noisy:
+                verdict = Verdict.VOID
+            elif blind and figure.is_time and verdict is Verdict.EQUAL:
+                verdict = Verdict.UNCLEAR
+            judged[name][figure.name] = Judged(estimate, verdict, estimate.detectable(limit))
+    rows = [_row(course, primary, baseline, arm.name, judged.get(arm.name, {})) for arm in arms.candidates]
+    return Outcome(
+        primary=primary.name,
+        baseline=baseline,
+        margin=margin,
+        alpha=alpha,
+        rounds=len(course.rounds),
+        rows=(*sorted(rows, key=lambda row: _rank(row, primary.name)),),
+        same=control(primary, arms.again.name),
+        slowed=slowed,
+        noisy=noisy,
+        blind=blind,
+    )
+
+
+def _differs(verdict: Verdict) -> bool:
+    return verdict in (Verdict.AHEAD, Verdict.BEHIND)
+
+
+def _row(course: Course, primary: Figure, baseline: str, name: str, judged: dict[str, Judged]) -> Row:
+    if name in course.failures:
+        return Row(name, {}, {}, failure=course.failures[name])
+    screened = log_ratios(course.screening, primary, baseline, name)
+    return Row(
+        name,
+        judged,
+        medians_of(course, name),
+        None if judged or not screened else math.exp(statistics.median(screened)),
+    )
+
+
+def medians_of(course: Course, name: str) -> dict[str, float]:
+    """By figure; and what was observed once: the memory over time."""
+    runs = [one.runs[name] for one in (course.rounds or course.screening) if name in one.runs]
+    medians = {}
+    for figure in FIGURES:
+        values = [value for run in runs if (value := figure.value(run)) is not None]
+        if values:
+            medians[figure.name] = float(statistics.median(values))
+    return medians
+
+
+def _rank(row: Row, primary: str) -> tuple[int, float]:
+    if row.failure:
+        return 2, 0.0
+    if primary in row.judged:
+        return 0, -row.judged[primary].estimate.ratio
+    return 1, -(row.screened or 0.0)

@@ -1,0 +1,66 @@
+"""The deterministic second opinion on an A/B: instructions that the allocator takes for one operation.
+
+The difference of a run and of one twice as long leaves out what the start costs. The clock decides; where the
+counts say otherwise, both are shown. Instructions are not time: caches and faults are not in them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+from hakmem_lab.measure.pairs import cpus_allowed
+from hakmem_lab.measure.runner import Arm
+from hakmem_lab.measure.task import CellTask, Task
+from hakmem_lab.statistics.estimate import Estimate, Verdict
+from hakmem_lab.studies.ab import WORDS, Answer
+from hakmem_lab.studies.callgrind import allocator_instructions
+
+COUNT_SHARE = 0.02
+"""Of the timed run's count: callgrind takes fifty times as long."""
+BUDGET_SECONDS_MIN = 30.0
+"""Below this the time is needed for the clock."""
+SEED = 1
+
+
+@dataclass(frozen=True)
+class Opinion:
+    base: float
+    """Instructions for one operation."""
+    other: float
+
+    @property
+    def ratio(self) -> float:
+        """Above one: the base takes more."""
+        return self.base / self.other
+
+    def word(self, margin: float) -> str:
+        return WORDS[Estimate(self.ratio, self.ratio, self.ratio, 1).verdict(margin)]
+
+    def line(self, answer: Answer, margin: float) -> str:
+        word = self.word(margin)
+        text = f"instructions of the allocator for one operation: {self.base:.1f} and {self.other:.1f}"
+        if answer.verdict in (Verdict.UNCLEAR, Verdict.VOID):
+            return f"{text}; by them {word} ({self.ratio:.2f})"
+        if word == answer.word:
+            return f"{text}; they agree ({self.ratio:.2f})"
+        return f"{text}; they DISAGREE: by instructions {word} ({self.ratio:.2f}), by the clock {answer.word}"
+
+
+def opinion_possible(task: Task) -> bool:
+    """Not of what runs by the clock."""
+    return shutil.which("valgrind") is not None and isinstance(task, CellTask) and task.cell.count_min == 1
+
+
+def opinion_ask(task: CellTask, base: Arm, other: Arm) -> Opinion:
+    count = max(1, int(COUNT_SHARE * task.count))
+    cpus = cpus_allowed()[: task.threads]
+
+    def per_operation(arm: Arm) -> float:
+        def counted(times: int) -> int:
+            arguments = task.cell.command(times * count, SEED)
+            return allocator_instructions(task.stage, task.cell.program, arguments, arm, cpus)
+
+        return (counted(2) - counted(1)) / count
+
+    return Opinion(per_operation(base), per_operation(other))
