@@ -3,12 +3,10 @@
  * seconds long: the resident memory 0, 1, 2, 5 and 10 s after the last free is in the JSON line, with that
  * before the first block and at full load, and the pages that hold a byte of a live block, all in KiB: what no
  * allocator can give back. One operation is one block. Sizes are drawn evenly on a logarithmic scale. */
+#include "resident.h"
 #include "workload.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,18 +45,6 @@ struct load {
     struct ledger ledger;
     atomic_bool done;
 };
-
-static uint64_t rss_kib_read(void) {
-    char text[256];
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (length <= 0) workload_fail("cannot read /proc/self/statm: %s", strerror(errno));
-    close(fd);
-    text[length] = '\0';
-    unsigned long long pages;
-    if (sscanf(text, "%*u %llu", &pages) != 1) workload_fail("/proc/self/statm has no resident size");
-    return pages * (uint64_t)sysconf(_SC_PAGESIZE) / 1024;
-}
 
 static void load_make(struct load *load, uint64_t bytes) {
     for (uint64_t made = 0; made < bytes && load->count < load->room; load->count++) {

@@ -109,6 +109,7 @@ int main(int argc, char **argv) {
     struct workload workload;
     workload_open(&workload, "larson", arguments, WORKLOAD_COUNT(arguments), argc, argv);
     const uint64_t *value = workload.value;
+    workload.by_clock = true;
     if (value[MIN] >= value[MAX]) workload_fail("MIN must be smaller than MAX");
     unsigned count = (unsigned)value[THREADS];
     struct server *server = workload_map(sizeof *server);

@@ -2,9 +2,12 @@
  * workload_start and workload_finish's last reading, so that what is counted is the workload's. */
 #include "workload.h"
 
+#include "latency.h"
+#include "line.h"
+#include "resident.h"
+
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
@@ -18,7 +21,9 @@
 #include <unistd.h>
 
 #define NS_PER_SECOND UINT64_C(1000000000)
-#define LINE_BYTES 4096
+
+/* The twin of latency.h runs: set before any thread is there. */
+static bool in_latency_twin;
 
 /* ---- failures ------------------------------------------------------------------------------------- */
 
@@ -37,6 +42,13 @@ void workload_memory_refused(size_t bytes) {
 }
 
 /* ---- the command line ----------------------------------------------------------------------------- */
+
+static bool latency_asked(void) {
+    const char *text = getenv("WORKLOAD_LATENCY");
+    if (text == NULL || strcmp(text, "0") == 0) return false;
+    if (strcmp(text, "1") != 0) workload_fail("WORKLOAD_LATENCY is 0 or 1, not '%s'", text);
+    return true;
+}
 
 static void usage_print(const struct workload *workload, int fd) {
     dprintf(fd, "usage: %s", workload->name);
@@ -63,6 +75,11 @@ static void argument_read(struct workload *workload, unsigned index, const char 
 
 void workload_open(struct workload *workload, const char *name, const struct workload_argument *arguments,
                    unsigned argument_count, int argc, char **argv) {
+    if (!in_latency_twin && latency_asked()) {
+        if (workload_latency_main == NULL) workload_fail("was built without the latency of single calls");
+        in_latency_twin = true;
+        exit(workload_latency_main(argc, argv));
+    }
     memset(workload, 0, sizeof *workload);
     workload->name = name;
     workload->arguments = arguments;
@@ -108,6 +125,9 @@ void *workload_map(size_t bytes) {
     return memory;
 }
 
+/* More threads than processors: who waits gives way at once. Set before the threads are there. */
+static bool crowded;
+
 struct thread_start {
     void (*body)(void *context);
     void *context;
@@ -139,6 +159,7 @@ static int thread_cpu(unsigned index, unsigned count) {
 void workload_threads_run(unsigned count, void (*body)(void *context), void *contexts, size_t context_bytes) {
     pthread_t threads[WORKLOAD_THREADS_MAX];
     struct thread_start starts[WORKLOAD_THREADS_MAX];
+    crowded = thread_cpu(0, count) < 0;
     for (unsigned i = 0; i < count; i++) {
         starts[i] = (struct thread_start){body, (char *)contexts + i * context_bytes, thread_cpu(i, count)};
     }
@@ -151,7 +172,7 @@ void workload_threads_run(unsigned count, void (*body)(void *context), void *con
 }
 
 void workload_spin(unsigned *spins) {
-    if (++*spins % 1024 == 0) {
+    if (crowded || ++*spins % 1024 == 0) {
         sched_yield();
         return;
     }
@@ -178,7 +199,11 @@ static uint64_t clock_ns(clockid_t clock) {
     return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
 }
 
-static void usage_read(struct workload_usage *usage) {
+uint64_t workload_clock_ns(void) {
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
+void workload_usage_read(struct workload_usage *usage) {
     struct rusage kernel;
     getrusage(RUSAGE_SELF, &kernel);
     usage->minor_faults = (uint64_t)kernel.ru_minflt;
@@ -186,19 +211,6 @@ static void usage_read(struct workload_usage *usage) {
     usage->involuntary_switches = (uint64_t)kernel.ru_nivcsw;
     usage->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     usage->wall_ns = clock_ns(CLOCK_MONOTONIC);
-}
-
-/* VmHWM and not ru_maxrss: the latter is inherited from the process that started this one. */
-static uint64_t peak_rss_kib_read(void) {
-    char text[LINE_BYTES];
-    int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
-    ssize_t length = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (length <= 0) return 0;
-    text[length] = '\0';
-    const char *field = strstr(text, "VmHWM:");
-    return field == NULL ? 0 : strtoull(field + strlen("VmHWM:"), NULL, 10);
 }
 
 static double slowdown_share_read(void) {
@@ -213,10 +225,12 @@ static double slowdown_share_read(void) {
 }
 
 void workload_start(struct workload *workload) {
-    usage_read(&workload->started);
+    if (in_latency_twin) latency_start();
+    workload_usage_read(&workload->started);
 }
 
 void workload_stop(struct workload *workload, uint64_t ops) {
+    latency_stop();
     double slowdown = slowdown_share_read();
     if (slowdown > 0) {
         clockid_t clock = workload->paced ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
@@ -224,43 +238,12 @@ void workload_stop(struct workload *workload, uint64_t ops) {
         uint64_t end = started + (uint64_t)((double)(clock_ns(clock) - started) * (1 + slowdown));
         while (clock_ns(clock) < end) {}
     }
-    usage_read(&workload->stopped);
+    workload_usage_read(&workload->stopped);
     workload->ops = ops;
     workload->peak_rss_kib = peak_rss_kib_read();
 }
 
 /* ---- the report ------------------------------------------------------------------------------------- */
-
-struct line {
-    size_t length;
-    char text[LINE_BYTES];
-};
-
-static void line_add(struct line *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void line_add(struct line *line, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    size_t room = sizeof line->text - line->length;
-    int added = vsnprintf(line->text + line->length, room, format, arguments);
-    va_end(arguments);
-    if (added < 0 || (size_t)added >= room) workload_fail("the report does not fit in %d bytes", LINE_BYTES);
-    line->length += (size_t)added;
-}
-
-static void line_add_quoted(struct line *line, const char *text) {
-    line_add(line, "\"");
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\') line_add(line, "\\");
-        if ((unsigned char)*text >= ' ') line_add(line, "%c", *text);
-    }
-    line_add(line, "\"");
-}
-
-static void line_add_lower(struct line *line, const char *name) {
-    line_add(line, "\"");
-    for (; *name != '\0'; name++) line_add(line, "%c", *name >= 'A' && *name <= 'Z' ? *name - 'A' + 'a' : *name);
-    line_add(line, "\"");
-}
 
 /* The object whose FUNCTION this process calls: the proof of who served it. */
 static void line_add_owner(struct line *line, const char *key, const char *function) {
@@ -295,9 +278,28 @@ static void line_add_measured(struct line *line, const struct workload *workload
              stopped->involuntary_switches - started->involuntary_switches, workload->peak_rss_kib);
 }
 
+static void line_add_checksum(struct line *line, const struct workload *workload, uint64_t checksum) {
+    if (workload->by_clock) {
+        line_add(line, ",\"checksum\":null,\"checksum_of_this_run\":\"%016" PRIx64 "\"", checksum);
+    } else {
+        line_add(line, ",\"checksum\":\"%016" PRIx64 "\"", checksum);
+    }
+}
+
+static void line_add_series(struct line *line, const struct workload_series *series) {
+    line_add(line, ",\"%s\":[", series->name);
+    for (unsigned i = 0; i < series->count; i++) line_add(line, "%s%" PRIu64, i == 0 ? "" : ",", series->values[i]);
+    line_add(line, "]");
+}
+
 void workload_figure_add(struct workload *workload, const char *name, uint64_t value) {
     if (workload->figure_count == WORKLOAD_FIGURES_MAX) workload_fail("too many figures");
     workload->figures[workload->figure_count++] = (struct workload_figure){name, value};
+}
+
+void workload_series_add(struct workload *workload, const char *name, const uint64_t *values, unsigned count) {
+    if (workload->series_count == WORKLOAD_SERIES_MAX) workload_fail("too many series");
+    workload->series[workload->series_count++] = (struct workload_series){name, values, count};
 }
 
 int workload_finish(struct workload *workload, const struct ledger *ledger) {
@@ -310,7 +312,8 @@ int workload_finish(struct workload *workload, const struct ledger *ledger) {
     line_add_quoted(&line, workload->name);
     line_add_measured(&line, workload);
     /* As text: a JSON reader may keep only 53 bits of a number. */
-    line_add(&line, ",\"checksum\":\"%016" PRIx64 "\",\"seed\":\"%" PRIu64 "\"", ledger->read, seed_find(workload));
+    line_add_checksum(&line, workload, ledger->read);
+    line_add(&line, ",\"seed\":\"%" PRIu64 "\"", seed_find(workload));
     line_add(&line, ",\"arguments\":{");
     for (unsigned i = 0; i < workload->argument_count; i++) {
         line_add(&line, "%s", i == 0 ? "" : ",");
@@ -321,13 +324,11 @@ int workload_finish(struct workload *workload, const struct ledger *ledger) {
     for (unsigned i = 0; i < workload->figure_count; i++) {
         line_add(&line, ",\"%s\":%" PRIu64, workload->figures[i].name, workload->figures[i].value);
     }
+    for (unsigned i = 0; i < workload->series_count; i++) line_add_series(&line, &workload->series[i]);
+    if (in_latency_twin) latency_line_add(&line);
     line_add_owner(&line, "malloc_from", "malloc");
     line_add_owner(&line, "free_from", "free");
     line_add(&line, "}\n");
-    for (size_t done = 0; done < line.length;) {
-        ssize_t written = write(STDOUT_FILENO, line.text + done, line.length - done);
-        if (written < 0 && errno != EINTR) workload_fail("cannot print: %s", strerror(errno));
-        if (written > 0) done += (size_t)written;
-    }
+    line_print(&line);
     return 0;
 }

@@ -18,8 +18,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#ifdef WORKLOAD_LATENCY_TWIN
+#include "latency.h"
+#endif
+
 #define WORKLOAD_ARGUMENTS_MAX 8
 #define WORKLOAD_FIGURES_MAX 12
+#define WORKLOAD_SERIES_MAX 4
 #define WORKLOAD_THREADS_MAX 256
 
 /* Limits that keep every product of two arguments inside 64 bits. */
@@ -47,6 +52,13 @@ struct workload_figure {
     uint64_t value;
 };
 
+/* A figure over time. */
+struct workload_series {
+    const char *name;
+    const uint64_t *values;
+    unsigned count;
+};
+
 struct workload_usage {
     uint64_t wall_ns;
     uint64_t cpu_ns;
@@ -62,6 +74,9 @@ struct workload {
     uint64_t value[WORKLOAD_ARGUMENTS_MAX]; /* in the order of ARGUMENTS */
     unsigned figure_count;
     struct workload_figure figures[WORKLOAD_FIGURES_MAX];
+    unsigned series_count;
+    struct workload_series series[WORKLOAD_SERIES_MAX];
+    bool by_clock; /* ends when a time is over: the same arguments do not give the same checksum */
     bool paced; /* waits by the clock: its measure is processor time, and WORKLOAD_SLOWDOWN is a share of that */
     uint64_t ops;
     uint64_t peak_rss_kib;
@@ -84,6 +99,15 @@ void workload_stop(struct workload *workload, uint64_t ops);
 
 /* One more number for the JSON line. */
 void workload_figure_add(struct workload *workload, const char *name, uint64_t value);
+
+/* One more array of numbers for it; VALUES are read by workload_finish. */
+void workload_series_add(struct workload *workload, const char *name, const uint64_t *values, unsigned count);
+
+/* Monotonic. */
+uint64_t workload_clock_ns(void);
+
+/* What the process has used until now. */
+void workload_usage_read(struct workload_usage *usage);
 
 /* Runs BODY on COUNT contexts, CONTEXT_BYTES apart, each on a thread of its own (the first on the caller's), and
  * returns when all are done. Where there are enough processors each thread stays on one of its own: left

@@ -1,6 +1,6 @@
 # The benchmarks: bench/NAME.c becomes the program bench/NAME. None is linked with hakmem, so that one
 # binary measures every allocator that can be preloaded. A source with a header of its own name is not a
-# program but a part that programs share.
+# program but a part that programs share. A workload is compiled twice: bench/latency.h says why.
 
 file(GLOB bench_sources CONFIGURE_DEPENDS
     "${PROJECT_SOURCE_DIR}/bench/*.c" "${PROJECT_SOURCE_DIR}/bench/*.cc")
@@ -13,6 +13,9 @@ foreach(source IN LISTS bench_sources)
     endif()
 endforeach()
 list(REMOVE_ITEM bench_sources ${bench_parts})
+
+# Programs that measure other processes, or nothing.
+set(bench_tools exit_pages first_calls peak_memory process_start start_loop)
 
 function(hak_bench_options target)
     hak_compile(${target})
@@ -34,6 +37,12 @@ foreach(source IN LISTS bench_sources)
     hak_bench_options(bench_${name})
     if(bench_parts)
         target_link_libraries(bench_${name} PRIVATE bench_parts)
+    endif()
+    if(NOT name IN_LIST bench_tools)
+        add_library(bench_${name}_latency OBJECT "${source}")
+        hak_bench_options(bench_${name}_latency)
+        target_compile_definitions(bench_${name}_latency PRIVATE WORKLOAD_LATENCY_TWIN)
+        target_sources(bench_${name} PRIVATE $<TARGET_OBJECTS:bench_${name}_latency>)
     endif()
     target_link_libraries(bench_${name} PRIVATE -pthread m)
     set_target_properties(bench_${name} PROPERTIES

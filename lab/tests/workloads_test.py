@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab.measure.runner import Line
-from hakmem_lab.workloads.cells import FIRST_FIGURES
+from hakmem_lab.workloads.cells import CELLS, FIRST_FIGURES, Cell, Group, Suite, suite_cells
 
 # {seed} stands where the seed goes.
 SMALL: dict[str, str] = {
@@ -27,7 +27,28 @@ SMALL: dict[str, str] = {
     "shared_write": "100000 16 {seed}",
     "no_alloc": "20000 {seed}",
     "cold_start": "2 {seed}",
+    "comprehensive": "1 {seed}",
+    "aligned_mix": "5000 100 {seed}",
+    "phase_change": "50000 256 {seed}",
+    "fragmentation": "20000 {seed}",
+    "thread_churn": "20 50 0 {seed}",
+    "own_write": "100000 16 {seed}",
+    "peak_then_idle": "4 {seed} 0",
 }
+
+CLASSIC = {
+    "larson": "1 8 128 100 10 {seed} 2",
+    "random_mixed": "20000 100 {seed}",
+    "mid_mt_gap": "5000 50 {seed}",
+    "mid_large_mt": "2 3000 50 {seed}",
+    "vm_mixed": "20 4 {seed}",
+    "tiny_hot": "32 16 500",
+    "fixed_size": "20000 64 100",
+    "comprehensive": "",
+}
+"""The command lines that are known from elsewhere."""
+
+LATENCY = {"WORKLOAD_LATENCY": "1"}
 
 KEYS = {
     "workload",
@@ -82,7 +103,7 @@ def test_one_line_says_everything(build: Path, name: str) -> None:
     assert line["malloc_from"] == line["free_from"]
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL if name != "cold_start"])
+@pytest.mark.parametrize("name", SMALL)
 def test_the_seed_decides_the_work(build: Path, name: str) -> None:
     first, again, other = (
         line_of(build / "bench" / name, SMALL[name].format(seed=seed)) for seed in (7, 7, 8)
@@ -91,10 +112,183 @@ def test_the_seed_decides_the_work(build: Path, name: str) -> None:
     assert first["ops"] == again["ops"]
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_the_work_is_the_same_under_every_allocator(build: Path, name: str) -> None:
+    library = build / "libhakmem.so"
+    if not library.is_file():
+        pytest.skip("no libhakmem.so in this build")
+    arguments = SMALL[name].format(seed=11)
+    own = line_of(build / "bench" / name, arguments)
+    other = line_of(build / "bench" / name, arguments, {"LD_PRELOAD": str(library)})
+    assert Path(other["malloc_from"]) == library
+    assert own["checksum"] == other["checksum"]
+
+
+@pytest.mark.parametrize("name", CLASSIC)
+def test_the_classic_command_lines_hold(build: Path, name: str) -> None:
+    assert line_of(build / "bench" / name, CLASSIC[name].format(seed=5))["ops"] > 0
+
+
 def test_larson_runs_for_its_time_and_threads_follow_each_other(build: Path) -> None:
     line = line_of(build / "bench/larson", "1 10 500 100 10 5 2")
     assert 1 <= line["seconds"] < 10
     assert line["thread_generations"] > 2
+    # How much it did is the clock's doing: two runs cannot be compared by their sums.
+    assert line["checksum"] is None
+    assert line["checksum_of_this_run"] != "0" * 16
+
+
+def test_mostly_allocating_grows_where_replacing_does_not(build: Path) -> None:
+    peaks = [
+        line_of(build / "bench/random_mixed", f"4000 4000 1 4096 4096 {allocating}")["peak_rss_kib"]
+        for allocating in (50, 90)
+    ]
+    # Of 4000 operations that replace, 37 % find their slot taken; of those that mostly allocate, 10 % free.
+    assert peaks[1] > 1.15 * peaks[0]
+    refused = run(build / "bench/random_mixed", "10 5 1 16 32 40")
+    assert refused.returncode == 2
+    assert "ALLOCATING is a whole number from 50 to 100" in refused.stderr
+
+
+def test_a_purge_begins_anew(build: Path) -> None:
+    few, many = (
+        line_of(build / "bench/random_mixed", f"{ops} 1000 1 4096 4096 90")["peak_rss_kib"]
+        for ops in (1_000, 100_000)
+    )
+    assert many - few < 1_000
+
+
+def test_comprehensive_tells_each_pattern(build: Path) -> None:
+    line = line_of(build / "bench/comprehensive", "2 1")
+    assert line["ops"] == 2 * 4 * 1024 * line["classes"]
+    speeds = [line[f"{pattern}_blocks_per_second"] for pattern in ("lifo", "fifo", "random", "burst")]
+    # Each pattern has a quarter of the blocks: their times add up to the whole.
+    assert sum(line["ops"] / 4 / speed for speed in speeds) == pytest.approx(line["seconds"], rel=0.05)
+
+
+@pytest.mark.parametrize("consumers", [1, 3])
+@pytest.mark.parametrize("batch", [1, 7])
+def test_every_consumer_gets_its_blocks(build: Path, batch: int, consumers: int) -> None:
+    line = line_of(build / "bench/producer_consumer", f"1000 64 {batch} 5 {consumers}")
+    assert line["ops"] == -(-1000 // batch) * batch
+    alone = line_of(build / "bench/producer_consumer", f"1000 64 {batch} 5")
+    assert line["checksum"] == alone["checksum"]
+
+
+def test_fragmentation_tells_footprint_over_time(build: Path) -> None:
+    line = line_of(build / "bench/fragmentation", "600000 3")
+    rss, live = line["rss_kib"], line["live_kib"]
+    assert len(rss) == len(live) == 16
+    assert live[0] < live[15]
+    assert all(held > 0.9 * lives for held, lives in zip(rss[2:], live[2:], strict=True))
+    shares = [100 * held // lives for held, lives in zip(rss[8:], live[8:], strict=True)]
+    assert line["footprint_percent_mean"] == sum(shares) // 8
+    assert line["footprint_percent_most"] == max(shares)
+
+
+def test_a_peak_is_seen_and_what_idle_keeps(build: Path) -> None:
+    line = line_of(build / "bench/peak_then_idle", "32 1 1")
+    assert line["rss_kib_at_peak"] - line["rss_kib_before"] > 32 << 10
+    assert line["live_kib"] == pytest.approx(3.2 * 1024, rel=0.25)
+    for figure in ("rss_kib_after_free", "idle_rss_kib"):
+        assert line["live_kib"] < line[figure] - line["rss_kib_before"] < 40 << 10
+    # Its seconds are those of its work.
+    assert line["seconds"] < 1
+
+
+def test_cold_start_adds_up_its_processes(build: Path) -> None:
+    one, five = (line_of(build / "bench/cold_start", f"8 1 {processes}") for processes in (1, 5))
+    assert five["ops"] == 5 * one["ops"] == 5 * 8 * one["sizes"]
+    assert five["minor_faults"] > 3 * one["minor_faults"]
+    assert five["peak_rss_kib"] < 2 * one["peak_rss_kib"]
+    assert five["seed"] == one["seed"]
+    spoiled = run(build / "bench/cold_start", "8 1 1", {"COLD_START_USED": "1 2"})
+    assert spoiled.returncode == 1
+    assert "COLD_START_USED is not what a process before this one left" in spoiled.stderr
+
+
+def test_a_replaced_process_is_slowed_as_a_whole(build: Path) -> None:
+    slow = [
+        min(
+            line_of(build / "bench/cold_start", f"8 {seed} 5", {"WORKLOAD_SLOWDOWN": slowdown})["seconds"]
+            for seed in range(3)
+        )
+        for slowdown in ("0", "900")
+    ]
+    assert 4 < slow[1] / slow[0] < 25
+
+
+@pytest.mark.parametrize("name", [name for name in SMALL if name not in ("no_alloc", "server_peaks")])
+def test_latency_is_told_when_asked(build: Path, name: str) -> None:
+    program, arguments = build / "bench" / name, SMALL[name].format(seed=7)
+    plain, line = line_of(program, arguments), line_of(program, arguments, LATENCY)
+    assert "latency_ns" not in plain
+    assert line["checksum"] == plain["checksum"]
+    latency = line["latency_ns"]
+    assert 0 < latency["clock"] <= latency["p50"] <= latency["p99"] <= latency["p999"] <= latency["max"]
+    ends, counts = zip(*latency["histogram"], strict=True)
+    assert list(ends) == sorted(set(ends))
+    assert min(counts) > 0
+    assert sum(counts) == latency["calls"] > 0
+    assert latency["max"] <= ends[-1] <= 1.04 * latency["max"] + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "calls"),
+    [
+        ("tiny_hot", "32 16 500", 2 * 16 * 500),
+        ("fixed_size", "20000 64 1", 2 * 20_000 - 1),
+        ("mid_large_mt", "4 4000 1 3", 2 * 4_000 - 4),
+        ("producer_consumer", "1000 64 10 1 2", 2 * 1000),
+        ("thread_churn", "100 7 64 1", 100 * 2 * 7 - 2 * 7),
+        ("realloc_growth", "1 1 4194304 1", 1 + 16 + 1),
+        ("comprehensive", "1", 2 * 4 * 1024 * 112),
+        ("cold_start", "3 1 1", 3 * 112),
+    ],
+)
+def test_every_call_is_counted(build: Path, name: str, arguments: str, calls: int) -> None:
+    assert line_of(build / "bench" / name, arguments, LATENCY)["latency_ns"]["calls"] == calls
+
+
+def test_percentiles_are_those_of_the_histogram(build: Path) -> None:
+    latency = line_of(build / "bench/random_mixed", "20000 100 1", LATENCY)["latency_ns"]
+    for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999)):
+        seen = 0
+        for end, count in latency["histogram"]:
+            seen += count
+            if seen >= share * latency["calls"]:
+                assert latency[name] == end
+                break
+
+
+def test_latency_sees_slow_calls(build: Path, tmp_path: Path) -> None:
+    # glibc with a free that takes a millisecond every 200th time: 1 in 400 calls.
+    library = library_make(
+        tmp_path / "slow.so",
+        "#define _GNU_SOURCE\n#include <stdlib.h>\n#include <time.h>\n"
+        "extern void __libc_free(void *); static unsigned long calls;\n"
+        "void free(void *p) {\n"
+        "    if (++calls % 200 == 0) { struct timespec ms = {0, 1000000}; nanosleep(&ms, NULL); }\n"
+        "    __libc_free(p);\n"
+        "}\n",
+    )
+    environment = LATENCY | {"LD_PRELOAD": str(library)}
+    latency = line_of(build / "bench/tiny_hot", "64 100 300", environment)["latency_ns"]
+    assert latency["p99"] < 1e6 <= latency["p999"] < 20e6
+    slow = sum(count for end, count in latency["histogram"] if end >= 1e6)
+    assert slow == pytest.approx(150, abs=15)
+
+
+def test_latency_is_null_where_nothing_is_called(build: Path) -> None:
+    assert line_of(build / "bench/no_alloc", "1000 1", LATENCY)["latency_ns"] is None
+    assert "latency_ns" not in line_of(build / "bench/no_alloc", "1000 1", {"WORKLOAD_LATENCY": "0"})
+
+
+def test_latency_is_asked_for_by_0_or_1(build: Path) -> None:
+    done = run(build / "bench/random_mixed", "10 5 1", {"WORKLOAD_LATENCY": "yes"})
+    assert done.returncode == 1
+    assert "WORKLOAD_LATENCY is 0 or 1, not 'yes'" in done.stderr
+    assert run(build / "bench/random_mixed", "10", LATENCY).returncode == 2
 
 
 def test_large_memory_is_counted_in_its_steady_state(build: Path) -> None:
@@ -149,7 +343,7 @@ def test_the_negative_control_allocates_nothing(build: Path) -> None:
         ("-1 5 1", "OPS is a whole number"),
         ("10 0 1", "SLOTS is a whole number"),
         ("10 5 1 7", "MIN is a whole number from 8"),
-        ("10 5 1 16 32 9", "6 arguments are too many"),
+        ("10 5 1 16 32 60 9", "7 arguments are too many"),
     ],
 )
 def test_a_wrong_command_line_is_refused(build: Path, arguments: str, message: str) -> None:
@@ -178,22 +372,46 @@ def test_a_known_slowdown_is_exact(build: Path) -> None:
     assert 4 < seconds[1] / seconds[0] < 25
 
 
-def test_corruption_is_caught(build: Path, tmp_path: Path) -> None:
-    # An allocator that hands every block out twice.
-    source = tmp_path / "twice.c"
-    source.write_text(
-        "#include <stddef.h>\n"
-        "static char room[4096] __attribute__((aligned(16))); static unsigned long next;\n"
-        "void *malloc(size_t n) { (void)n; return room + (next++ / 2 % 32) * 128; }\n"
-        "void free(void *p) { (void)p; }\n"
-    )
-    library = tmp_path / "twice.so"
-    command = ["cc", "-shared", "-fPIC", "-O1", "-fno-builtin", "-o", str(library), str(source)]
-    if subprocess.run(command, check=False, capture_output=True).returncode != 0:
+def library_make(library: Path, source: str) -> Path:
+    command = ["cc", "-shared", "-fPIC", "-O1", "-fno-builtin", "-x", "c", "-", "-o", str(library)]
+    try:
+        subprocess.run(command, input=source, text=True, check=True, capture_output=True)
+    except FileNotFoundError:
         pytest.skip("no C compiler")
-    done = run(build / "bench/lifo_burst", "8 64 10 1", {"LD_PRELOAD": str(library)})
+    return library
+
+
+# An allocator that hands every block out twice.
+TWICE = (
+    "#include <stddef.h>\n"
+    "static char room[4096] __attribute__((aligned(16))); static unsigned long next;\n"
+    "void *malloc(size_t n) { (void)n; return room + (next++ / 2 % 32) * 128; }\n"
+    "void free(void *p) { (void)p; }\n"
+)
+
+# An allocator that aligns to 16 bytes, whatever it is asked for.
+CROOKED = (
+    "#define _GNU_SOURCE\n#include <stdlib.h>\n"
+    "int posix_memalign(void **p, size_t a, size_t n) { (void)a; *p = malloc(n); return 0; }\n"
+    "void *aligned_alloc(size_t a, size_t n) { (void)a; return malloc(n); }\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "program", "arguments", "message"),
+    [
+        (TWICE, "lifo_burst", "8 64 10 1", "blocks were not as they were left"),
+        (TWICE, "comprehensive", "1 1", "blocks were not as they were left"),
+        (CROOKED, "aligned_mix", "1000 10 1", "is not aligned to"),
+    ],
+)
+def test_a_broken_allocator_is_caught(
+    build: Path, tmp_path: Path, source: str, program: str, arguments: str, message: str
+) -> None:
+    library = library_make(tmp_path / "broken.so", source)
+    done = run(build / "bench" / program, arguments, {"LD_PRELOAD": str(library)})
     assert done.returncode == 1
-    assert "blocks were not as they were left" in done.stderr
+    assert message in done.stderr
 
 
 def test_exit_pages_counts_what_a_process_holds(build: Path) -> None:
@@ -267,8 +485,25 @@ def test_peak_memory_fails_when_the_command_does(build: Path) -> None:
     assert "false exited with 1" in done.stderr
 
 
-@pytest.mark.parametrize("cell", FIRST_FIGURES, ids=lambda cell: cell.name)
-def test_every_cell_runs_as_it_is_written(build: Path, cell: object) -> None:
-    chosen = next(one for one in FIRST_FIGURES if one is cell)
-    line = line_of(build / "bench" / chosen.program, " ".join(chosen.command(min(50, chosen.first_count), 3)))
+def runs_briefly(cell: Cell) -> bool:
+    """The others are counted in seconds, or take no seed: tests of their own run them."""
+    return cell.program not in ("larson", "server_peaks", "peak_then_idle", "start_loop")
+
+
+@pytest.mark.parametrize("cell", filter(runs_briefly, CELLS), ids=lambda cell: cell.name)
+def test_every_cell_runs_as_it_is_written(build: Path, cell: Cell) -> None:
+    line = line_of(build / "bench" / cell.program, " ".join(cell.command(min(50, cell.first_count), 3)))
     assert line["seed"] == "3"
+    if cell.figure:
+        assert line[cell.figure] >= 0
+
+
+def test_every_workload_has_a_cell_and_every_group_is_quickly_seen() -> None:
+    assert len({cell.name for cell in CELLS}) == len(CELLS)
+    assert {cell.program for cell in CELLS} == {*SMALL, "larson", "start_loop"}
+    quick = suite_cells(Suite.QUICK)
+    assert {cell.group for cell in quick} == set(Group)
+    assert len(quick) <= 32
+    assert suite_cells(Suite.FULL) == CELLS
+    names = [cell.name for cell in CELLS]
+    assert all(cell.name in names for cell in FIRST_FIGURES)

@@ -1,66 +1,42 @@
-"""What is measured: each cell is one program of bench/ with one set of arguments.
+"""What is measured: CELLS is the table of every workload, with arguments that put allocators to the test.
 
-A later suite, or a user's own program, is one more table of cells.
+FIRST_FIGURES are those of the earliest reports. Every name stays: reports of different days are compared by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import replace
 
 from hakmem_lab.measure.runner import PRELOAD_PLACE
+from hakmem_lab.workloads.cell import (
+    COUNT_PLACE,
+    NOT_BEHIND,
+    SEED_PLACE,
+    Cell,
+    Group,
+    Measure,
+    Suite,
+    Target,
+)
 
-COUNT_PLACE = "{count}"
-SEED_PLACE = "{seed}"
+__all__ = [
+    "CELLS",
+    "COUNT_PLACE",
+    "FIRST_FIGURES",
+    "NOT_BEHIND",
+    "PROCESS_START",
+    "SEED_PLACE",
+    "SERVER_PEAKS",
+    "Cell",
+    "Group",
+    "Measure",
+    "Suite",
+    "Target",
+    "suite_cells",
+]
 
-
-class Measure(Enum):
-    """What a speed is: operations per second of this."""
-
-    TIME = "time"
-    CPU = "processor time"
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is asked of hakmem against one peer."""
-
-    at_least: float | None = None
-    """The ratio of speeds that must be reached; None: not behind by more than the margin."""
-
-    @property
-    def text(self) -> str:
-        return f"at least {self.at_least:g}" if self.at_least else "not behind"
-
-
-NOT_BEHIND = Target()
-
-
-@dataclass(frozen=True)
-class Cell:
-    name: str
-    program: str
-    arguments: tuple[str, ...]
-    """COUNT_PLACE stands for the calibrated count, SEED_PLACE for the pair's seed."""
-    first_count: int
-    """Where calibration begins: a few milliseconds."""
-    threads: int = 1
-    targets: Mapping[str, Target] = field(default_factory=dict)
-    """By peer."""
-    control: bool = False
-    """Allocates nothing: any difference is the laboratory's fault."""
-    switches_are_noise: bool = True
-    """False where the program itself makes the scheduler switch."""
-    measure: Measure = Measure.TIME
-    count_min: int = 1
-    """A program that runs by the clock needs this much of it, whatever the calibration says."""
-    ends_slowly: bool = False
-    """It gives back much memory after its clock has stopped: that is not the cost of a start."""
-
-    def command(self, count: int, seed: int) -> list[str]:
-        places = {COUNT_PLACE: str(count), SEED_PLACE: str(seed)}
-        return [places.get(argument, argument) for argument in self.arguments]
+QUICK, FULL = Suite.QUICK, Suite.FULL
 
 
 def _faster(against_glibc: Target) -> dict[str, Target]:
@@ -68,106 +44,271 @@ def _faster(against_glibc: Target) -> dict[str, Target]:
 
 
 _FASTER = _faster(Target(at_least=1.2))
+_LEVEL = _faster(NOT_BEHIND)
 
 
-def _random_mixed(slots: int) -> Cell:
+def _cell(
+    group: Group,
+    suite: Suite,
+    name: str,
+    command: str,
+    first_count: int,
+    threads: int = 1,
+    targets: Mapping[str, Target] = _LEVEL,
+) -> Cell:
+    """COMMAND as it is typed, with places for what is drawn."""
+    program, *arguments = command.split()
     return Cell(
-        name=f"random mix, {slots} slots",
-        program="random_mixed",
-        arguments=(COUNT_PLACE, str(slots), SEED_PLACE, "16", "1024"),
-        first_count=200_000,
-        targets=_FASTER,
+        name=name,
+        program=program,
+        arguments=tuple(arguments),
+        first_count=first_count,
+        group=group,
+        suite=suite,
+        threads=threads,
+        targets=targets,
+        # Where threads are more than two processors, they switch by themselves.
+        switches_are_noise=threads <= 2,
     )
 
 
-def _lifo_burst(blocks: int, size: int) -> Cell:
-    what = f"{size} B" if size else "16-256 B"
-    return Cell(
-        name=f"LIFO burst, {blocks} of {what}",
-        program="lifo_burst",
-        arguments=(str(blocks), str(size), COUNT_PLACE, SEED_PLACE),
-        first_count=max(1, 200_000 // blocks),
-        targets=_FASTER,
-    )
+# ---- one thread ---------------------------------------------------------------------------------------------
 
 
-def _realloc_growth(blocks: int, step: int) -> Cell:
+def _random_mixed(slots: int, suite: Suite) -> Cell:
+    command = f"random_mixed {COUNT_PLACE} {slots} {SEED_PLACE} 16 1024"
+    return _cell(Group.SMALL, suite, f"random mix, {slots} slots", command, 200_000, targets=_FASTER)
+
+
+def _lifo_burst(blocks: int, size: int, suite: Suite) -> Cell:
+    name = f"LIFO burst, {blocks} of {size} B" if size else f"LIFO burst, {blocks} of 16-256 B"
+    command = f"lifo_burst {blocks} {size} {COUNT_PLACE} {SEED_PLACE}"
+    return _cell(Group.SMALL, suite, name, command, max(1, 200_000 // blocks), targets=_FASTER)
+
+
+def _tiny_hot(size: int, suite: Suite) -> Cell:
+    command = f"tiny_hot {size} 100 {COUNT_PLACE} {SEED_PLACE}"
+    return _cell(Group.SMALL, suite, f"tiny and hot, {size} B", command, 2_000)
+
+
+def _fixed_size(size: int, suite: Suite) -> Cell:
+    command = f"fixed_size {COUNT_PLACE} {size} 256 {SEED_PLACE}"
+    return _cell(Group.SMALL, suite, f"one size, {size} B", command, 200_000)
+
+
+def _realloc_growth(blocks: int, step: int, suite: Suite) -> Cell:
     what = "1 block" if blocks == 1 else f"{blocks} blocks"
     by = f"{step >> 10} KiB" if step else "a quarter"
-    return Cell(
-        name=f"growth by realloc, {what}, by {by}",
-        program="realloc_growth",
-        arguments=(COUNT_PLACE, str(blocks), str(step), SEED_PLACE),
-        first_count=1,
-        targets=_faster(NOT_BEHIND),
-        ends_slowly=True,
-    )
+    command = f"realloc_growth {COUNT_PLACE} {blocks} {step} {SEED_PLACE}"
+    cell = _cell(Group.LARGE, suite, f"growth by realloc, {what}, by {by}", command, 1)
+    return replace(cell, ends_slowly=True)
 
 
-FIRST_FIGURES = (
-    _random_mixed(256),
-    _random_mixed(8192),
-    *(_lifo_burst(blocks, size) for size in (64, 0) for blocks in (64, 1000, 4000)),
-    Cell(
-        name="producer and consumer",
-        program="producer_consumer",
-        arguments=(COUNT_PLACE, "64", "100", SEED_PLACE),
-        first_count=100_000,
-        threads=2,
-        targets=_FASTER,
-    ),
-    Cell(
-        name="hand-over of 1000 blocks",
-        program="hand_over",
-        arguments=(COUNT_PLACE, "1000", "0", SEED_PLACE),
-        first_count=100_000,
-        threads=2,
-        targets=_FASTER,
-    ),
-    Cell(
-        name="two writers, 16 B blocks",
-        program="shared_write",
-        arguments=(COUNT_PLACE, "16", SEED_PLACE),
-        first_count=5_000_000,
-        threads=2,
-        targets=_faster(NOT_BEHIND),
-    ),
-    Cell(
-        name="512 KiB-2 MiB, 256 slots",
-        program="vm_mixed",
-        arguments=(COUNT_PLACE, "256", SEED_PLACE),
-        first_count=20_000,  # half of it warms up
-        targets=_faster(NOT_BEHIND),
-        ends_slowly=True,
-    ),
-    _realloc_growth(1, 0),
-    _realloc_growth(8, 0),
-    _realloc_growth(1, 256 << 10),
-    Cell(
-        name="no allocation (control)",
-        program="no_alloc",
-        arguments=(COUNT_PLACE, SEED_PLACE),
-        first_count=2_000_000,
-        control=True,
-    ),
+# Half of its count warms up.
+_VM_MIXED = replace(
+    _cell(Group.LARGE, QUICK, "512 KiB-2 MiB, 256 slots", f"vm_mixed {COUNT_PLACE} 256 {SEED_PLACE}", 20_000),
+    ends_slowly=True,
 )
 
-SERVER_PEAKS = Cell(
-    name="server with peaks",
-    program="server_peaks",
-    arguments=(COUNT_PLACE, SEED_PLACE),
-    first_count=1,
+# ---- threads ------------------------------------------------------------------------------------------------
+
+
+def _mid_large_mt(threads: int, suite: Suite) -> Cell:
+    group = Group.MID if threads <= 2 else Group.THREADS
+    command = f"mid_large_mt {threads} {COUNT_PLACE} 100 {SEED_PLACE}"
+    return _cell(group, suite, f"{threads} threads, 8-32 KiB", command, 20_000, threads)
+
+
+def _larson(threads: int, suite: Suite) -> Cell:
+    """Its count is seconds; its threads come and go, and the scheduler with them."""
+    name = "larson, 1 thread, 8-128 B" if threads == 1 else f"larson, {threads} threads, 8-128 B"
+    command = f"larson {COUNT_PLACE} 8 128 1024 100 {SEED_PLACE} {threads}"
+    return replace(_cell(Group.THREADS, suite, name, command, 1, threads), switches_are_noise=False)
+
+
+def _writers(name: str, program: str) -> Cell:
+    command = f"{program} {COUNT_PLACE} 16 {SEED_PLACE}"
+    return _cell(Group.THREADS, QUICK, name, command, 5_000_000, threads=2)
+
+
+def _producer(
+    name: str, batch: int, consumers: int, suite: Suite, targets: Mapping[str, Target] = _LEVEL
+) -> Cell:
+    command = f"producer_consumer {COUNT_PLACE} 64 {batch} {SEED_PLACE} {consumers}"
+    return _cell(Group.HAND_OVER, suite, name, command, 100_000, 1 + consumers, targets)
+
+
+_HAND_OVER = _cell(
+    Group.HAND_OVER,
+    QUICK,
+    "hand-over of 1000 blocks",
+    f"hand_over {COUNT_PLACE} 1000 0 {SEED_PLACE}",
+    100_000,
     threads=2,
+    targets=_FASTER,
+)
+
+_THREAD_CHURN = replace(
+    _cell(
+        Group.THREADS,
+        QUICK,
+        "short-lived threads, 100 blocks each",
+        f"thread_churn {COUNT_PLACE} 100 0 {SEED_PLACE}",
+        400,
+        threads=2,
+    ),
+    switches_are_noise=False,
+)
+
+# ---- memory, start, control ---------------------------------------------------------------------------------
+
+_FRAGMENTATION = replace(
+    _cell(
+        Group.MEMORY,
+        QUICK,
+        "long run, Zipf sizes and lifetimes",
+        f"fragmentation {COUNT_PLACE} {SEED_PLACE}",
+        3_000_000,
+    ),
+    count_min=3_000_000,  # six times the longest lifetime
+    ends_slowly=True,
+    memory=True,
+    figure="footprint_percent_mean",
+)
+
+_PEAK_THEN_IDLE = replace(
+    _cell(Group.MEMORY, FULL, "peak, then idle for 10 s", f"peak_then_idle {COUNT_PLACE} {SEED_PLACE}", 256),
+    count_min=256,
+    ends_slowly=True,
+    memory=True,
+    figure="idle_rss_kib",
+)
+
+SERVER_PEAKS = replace(
+    _cell(
+        Group.MEMORY,
+        FULL,
+        "server with peaks",
+        f"server_peaks {COUNT_PLACE} {SEED_PLACE}",
+        1,
+        threads=2,
+        targets={},
+    ),
     switches_are_noise=False,
     measure=Measure.CPU,
     count_min=4,
 )
 
-PROCESS_START = Cell(
-    name="start of `true`",
-    program="start_loop",
-    arguments=(COUNT_PLACE, PRELOAD_PLACE, "--", "true"),
-    first_count=50,
-    targets={"mimalloc3": NOT_BEHIND},
+_COLD_START = replace(
+    _cell(Group.START, QUICK, "cold start, 64 of each class", f"cold_start 64 {SEED_PLACE} {COUNT_PLACE}", 2),
+    ends_slowly=True,
+)
+
+PROCESS_START = replace(
+    _cell(
+        Group.START,
+        QUICK,
+        "start of `true`",
+        f"start_loop {COUNT_PLACE} {PRELOAD_PLACE} -- true",
+        50,
+        targets={"mimalloc3": NOT_BEHIND},
+    ),
     switches_are_noise=False,
 )
+
+_NO_ALLOCATION = replace(
+    _cell(
+        Group.CONTROL,
+        QUICK,
+        "no allocation (control)",
+        f"no_alloc {COUNT_PLACE} {SEED_PLACE}",
+        2_000_000,
+        targets={},
+    ),
+    control=True,
+)
+
+# ---- the tables ---------------------------------------------------------------------------------------------
+
+FIRST_FIGURES = (
+    _random_mixed(256, QUICK),
+    _random_mixed(8192, QUICK),
+    _lifo_burst(64, 64, QUICK),
+    _lifo_burst(1000, 64, QUICK),
+    _lifo_burst(4000, 64, FULL),
+    _lifo_burst(64, 0, FULL),
+    _lifo_burst(1000, 0, FULL),
+    _lifo_burst(4000, 0, QUICK),
+    _producer("producer and consumer", 100, 1, QUICK, _FASTER),
+    _HAND_OVER,
+    _writers("two writers, 16 B blocks", "shared_write"),
+    _VM_MIXED,
+    _realloc_growth(1, 0, QUICK),
+    _realloc_growth(8, 0, FULL),
+    _realloc_growth(1, 256 << 10, QUICK),
+    _NO_ALLOCATION,
+)
+
+CELLS = (
+    *FIRST_FIGURES,
+    _random_mixed(400, FULL),
+    _cell(
+        Group.SMALL,
+        QUICK,
+        "random mix, 90 % allocating",
+        f"random_mixed {COUNT_PLACE} 8192 {SEED_PLACE} 16 1024 90",
+        100_000,
+    ),
+    _tiny_hot(16, FULL),
+    _tiny_hot(32, FULL),
+    _tiny_hot(64, QUICK),
+    _tiny_hot(128, FULL),
+    _fixed_size(128, FULL),
+    _fixed_size(256, QUICK),
+    _fixed_size(512, FULL),
+    _fixed_size(1024, FULL),
+    _cell(
+        Group.MID,
+        QUICK,
+        "random mix to 8 KiB, 1024 slots",
+        f"random_mixed {COUNT_PLACE} 1024 {SEED_PLACE} 16 8192",
+        100_000,
+    ),
+    _cell(Group.MID, QUICK, "every class, four patterns", f"comprehensive {COUNT_PLACE} {SEED_PLACE}", 1),
+    _cell(
+        Group.MID,
+        QUICK,
+        "aligned and plain, 1000 slots",
+        f"aligned_mix {COUNT_PLACE} 1000 {SEED_PLACE}",
+        50_000,
+    ),
+    _cell(
+        Group.MID,
+        QUICK,
+        "change of phase, 8192 slots",
+        f"phase_change {COUNT_PLACE} 8192 {SEED_PLACE}",
+        100_000,
+    ),
+    _cell(Group.MID, QUICK, "2 threads, 1-8 KiB", f"mid_mt_gap {COUNT_PLACE} 256 {SEED_PLACE}", 50_000, 2),
+    _mid_large_mt(2, QUICK),
+    _mid_large_mt(8, QUICK),
+    _mid_large_mt(32, FULL),
+    _larson(1, FULL),
+    _larson(2, QUICK),
+    _larson(8, QUICK),
+    _larson(32, FULL),
+    _THREAD_CHURN,
+    _writers("two writers, 16 B blocks of their own", "own_write"),
+    _producer("producer and consumer, one by one", 1, 1, QUICK),
+    _producer("producer and consumer, batches of 1000", 1000, 1, FULL),
+    _producer("1 producer, 3 consumers", 100, 3, QUICK),
+    _FRAGMENTATION,
+    _PEAK_THEN_IDLE,
+    SERVER_PEAKS,
+    _COLD_START,
+    PROCESS_START,
+)
+
+
+def suite_cells(suite: Suite) -> tuple[Cell, ...]:
+    return tuple(cell for cell in CELLS if suite in (FULL, cell.suite))

@@ -1,0 +1,89 @@
+"""What a cell is: one program of bench/ with one set of arguments, and how it is to be measured and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+
+COUNT_PLACE = "{count}"
+SEED_PLACE = "{seed}"
+
+
+class Measure(Enum):
+    """What a speed is: operations per second of this."""
+
+    TIME = "time"
+    CPU = "processor time"
+
+
+class Suite(StrEnum):
+    """The least suite that runs a cell: the full one runs all."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+class Group(StrEnum):
+    """What a cell puts to the test."""
+
+    SMALL = "small"
+    """Blocks up to 1 KiB, one thread."""
+    MID = "mid"
+    """Up to 32 KiB, and mixtures of all sizes."""
+    LARGE = "large"
+    THREADS = "threads"
+    """Threads that come and go, share lines, or are more than the processors."""
+    HAND_OVER = "hand-over"
+    """Blocks that another thread frees."""
+    MEMORY = "memory"
+    """Footprint over a long life, and what is given back."""
+    START = "start"
+    CONTROL = "control"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is asked of hakmem against one peer."""
+
+    at_least: float | None = None
+    """The ratio of speeds that must be reached; None: not behind by more than the margin."""
+
+    @property
+    def text(self) -> str:
+        return f"at least {self.at_least:g}" if self.at_least else "not behind"
+
+
+NOT_BEHIND = Target()
+
+
+@dataclass(frozen=True)
+class Cell:
+    name: str
+    program: str
+    arguments: tuple[str, ...]
+    """COUNT_PLACE stands for the calibrated count, SEED_PLACE for the pair's seed."""
+    first_count: int
+    """Where calibration begins: a few milliseconds."""
+    group: Group = Group.SMALL
+    suite: Suite = Suite.FULL
+    threads: int = 1
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    """By peer."""
+    control: bool = False
+    """Allocates nothing: any difference is the laboratory's fault."""
+    switches_are_noise: bool = True
+    """False where the program itself makes the scheduler switch."""
+    measure: Measure = Measure.TIME
+    count_min: int = 1
+    """A program that runs by the clock needs this much of it, whatever the calibration says."""
+    ends_slowly: bool = False
+    """It goes on for long outside its clock, gives back much memory or sleeps: that is not the cost of a start."""
+    memory: bool = False
+    """Memory is its figure; its speed stands beside it."""
+    figure: str = ""
+    """The figure that it is about, as the program's line names it, where that is none of every program's."""
+
+    def command(self, count: int, seed: int) -> list[str]:
+        places = {COUNT_PLACE: str(count), SEED_PLACE: str(seed)}
+        return [places.get(argument, argument) for argument in self.arguments]
