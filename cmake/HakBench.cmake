@@ -15,7 +15,7 @@ endforeach()
 list(REMOVE_ITEM bench_sources ${bench_parts})
 
 # Programs that measure other processes, or nothing.
-set(bench_tools exit_pages first_calls peak_memory process_start start_loop)
+set(bench_tools command_cost exit_pages first_calls peak_memory process_start start_loop)
 
 function(hak_bench_options target)
     hak_compile(${target})

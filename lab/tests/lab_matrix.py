@@ -44,6 +44,7 @@ def row_make(name: str, peers: Sequence[str] = PEERS, rounds: int = ROUNDS, **ch
         measure=Measure.TIME,
         control=False,
         memory=False,
+        figure="",
         targets={"glibc": Target(1.2), "mimalloc3": NOT_BEHIND},
         count=1000,
         rounds=RoundPlan(rounds, arms),

@@ -6,7 +6,6 @@ import math
 import secrets
 import shlex
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -24,10 +23,17 @@ from hakmem_lab.commands.common import (
 from hakmem_lab.commands.units import seconds_parse, share_parse
 from hakmem_lab.errors import RunInterruptedError
 from hakmem_lab.measure.stage import staged
-from hakmem_lab.reports.matrix_report import matrix_show
-from hakmem_lab.studies.bench import Kept, bench_new, bench_resume, field_gather
-from hakmem_lab.studies.candidates import candidates_choose
+from hakmem_lab.studies.bench import (
+    Kept,
+    bench_measure,
+    bench_plan,
+    field_gather,
+    resume_check,
+    run_resumable,
+)
+from hakmem_lab.studies.candidates import candidates_prepare, workloads_choose
 from hakmem_lab.studies.matrix import RESULTS_FILE, MatrixPlan, Settings
+from hakmem_lab.workloads.cells import Suite
 
 ONLY_SECONDS = {"quick": 20.0, "full": 90.0}
 """For each workload that was chosen."""
@@ -35,11 +41,6 @@ SUITE_SECONDS = {"quick": 28 * 60.0, "full": 70 * 60.0}
 LIMIT_SECONDS = {"quick": 28 * 60.0, "full": math.inf}
 """A small budget is exceeded up to this, so that every workload gets the rounds that an interval needs."""
 CONFIDENCE = {"quick": 95.0, "full": 99.0}
-
-
-class Suite(StrEnum):
-    QUICK = "quick"
-    FULL = "full"
 
 
 def bench(
@@ -80,6 +81,9 @@ def bench(
     build: BuildOption = None,
 ) -> None:
     """The matrix: hakmem against every peer in every workload, in interleaved rounds; losses first."""
+    # Drawing takes a second to load: not for --help and wrong options.
+    from hakmem_lab.reports.matrix_report import matrix_show
+
     checkout = Checkout.find(build)
     if kept is not None:
         run = Kept(kept, MatrixPlan.load(kept))
@@ -94,20 +98,24 @@ def bench(
         confidence=(CONFIDENCE[suite] if confidence is None else confidence) / 100,
         seed=secrets.randbits(32) if seed is None else seed,
     )
+    chosen = workloads_choose(suite, words_split(only))
+    settings = replace(settings, budget_seconds=budget_seconds(settings, budget, chosen.count))
+    begun = run_resumable(checkout, settings) if resume else None
+    if begun is not None:
+        settings = begun.plan.settings
     try:
         with staged(checkout) as stage:
-            candidates = candidates_choose(stage, suite.value, words_split(only))
-            seconds = budget_seconds(settings, budget, len(candidates))
-            settings = replace(settings, budget_seconds=seconds)
+            candidates, missing = candidates_prepare(stage, chosen, settings.seed)
             field = field_gather(PeerStore(checkout), stage, words_split(allocators), settings)
-            if resume:
-                run = bench_resume(checkout, stage, field, candidates, settings)
-            else:
+            if begun is None:
                 command = command_text(settings, allocators)
-                run = bench_new(checkout, stage, field, candidates, settings, command)
+                begun = bench_plan(checkout, stage, field, candidates, settings, command, missing)
+            else:
+                resume_check(begun.plan, checkout, stage, field, candidates)
+            bench_measure(begun, field, candidates)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
-    if matrix_show(checkout, run, report, json_file, complete=True).missed:
+    if matrix_show(checkout, begun, report, json_file, complete=True).missed:
         raise typer.Exit(1)
 
 

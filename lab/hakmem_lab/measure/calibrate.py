@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from hakmem_lab.measure.pairs import CALIBRATION_RESERVE, CALIBRATION_SECONDS, STARTS_PER_RUN
-from hakmem_lab.measure.rounds import Demand, Failure, run_once
+from hakmem_lab.measure.rounds import Demand, Failure, Run, run_once
 from hakmem_lab.measure.runner import Arm, Conditions
 from hakmem_lab.measure.task import Task
 
@@ -47,11 +47,14 @@ class Work:
     failures: Mapping[str, str]
     """By arm."""
 
+    @property
+    def wall(self) -> float:
+        """Seconds of a run under most arms."""
+        return statistics.median(self.walls.values()) if self.walls else 0.0
+
     def sparse(self, always: Collection[str]) -> tuple[str, ...]:
         """Those that are far slower than most; ALWAYS names arms that every comparison or control needs."""
-        if not self.walls:
-            return ()
-        limit = SPARSE_TIMES * statistics.median(self.walls.values())
+        limit = SPARSE_TIMES * self.wall
         return tuple(name for name, wall in self.walls.items() if wall > limit and name not in always)
 
     def demand(self, sparse: Collection[str], least: int) -> Demand:
@@ -102,12 +105,17 @@ def work_find(
     return Work(count, {name: speed.wall(count) for name, speed in speeds.items()}, failures)
 
 
-def work_fixed(task: Task, arms: Sequence[Arm], conditions: Conditions) -> Work:
-    """Of a task whose work is what it is: a real program."""
+def work_fixed(
+    task: Task,
+    arms: Sequence[Arm],
+    conditions: Conditions,
+    observe: Callable[[Task, Arm, Conditions], Run],
+) -> Work:
+    """Of a task whose work is what it is: a real program. OBSERVE also proves that the arm served it."""
     walls: dict[str, float] = {}
     failures: dict[str, str] = {}
     for arm in arms:
-        run = run_once(task, arm, conditions)
+        run = observe(task, arm, conditions)
         if isinstance(run, Failure):
             failures[arm.name] = run.outcome
         else:

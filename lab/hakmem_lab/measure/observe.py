@@ -26,6 +26,7 @@ from hakmem_lab.measure.runner import (
     Arm,
     Conditions,
     Latency,
+    Line,
     command_make,
     environment_make,
     latency_of,
@@ -49,6 +50,8 @@ class Observed:
     rss_trace: Trace
     rss_mean_kib: float | None
     system_calls: int | None
+    figure: float | None
+    """The one that the workload is about, where that is none of every program's."""
 
 
 def can_observe(task: CellTask) -> bool:
@@ -59,12 +62,15 @@ def can_observe(task: CellTask) -> bool:
 def observed_run(task: CellTask, arm: Arm, conditions: Conditions) -> Observed | Failure:
     try:
         line, trace = _traced_run(task, arm, conditions)
-        return Observed(latency_of(line), trace, trace_mean(trace), system_calls_count(task, arm, conditions))
+        # What rests for long is not run a second time to count its calls.
+        calls = None if task.cell.memory else system_calls_count(task, arm, conditions)
+        figure = line.get(task.cell.figure)
+        return Observed(latency_of(line), trace, trace_mean(trace), calls, figure)
     except LabError as error:
         return failure_of(error)
 
 
-def _traced_run(task: CellTask, arm: Arm, conditions: Conditions) -> tuple[dict[str, object], Trace]:
+def _traced_run(task: CellTask, arm: Arm, conditions: Conditions) -> tuple[Line, Trace]:
     program = task.stage.program(task.cell.program)
     arguments = task.cell.command(task.count, conditions.seed)
     environment = environment_make(arm, conditions.padding, preload=True) | {LATENCY_VARIABLE: "1"}

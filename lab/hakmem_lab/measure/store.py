@@ -66,6 +66,8 @@ class Sample:
     latency_p99_ns: float | None = None
     latency_p999_ns: float | None = None
     latency_max_ns: float | None = None
+    figure: float | None = None
+    """The one that its workload is about."""
     checksum: str | None = None
     rss_trace: tuple[tuple[float, int], ...] = ()
     """Seconds since the start, KiB."""

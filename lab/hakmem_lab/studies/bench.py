@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from hakmem_lab.studies.matrix import (
     Settings,
     interrupted_find,
     machine_text,
-    resume_check,
+    sameness_check,
 )
 from hakmem_lab.studies.matrix_run import (
     observed_seconds,
@@ -35,7 +36,7 @@ from hakmem_lab.studies.matrix_run import (
     rows_run,
     works_find,
 )
-from hakmem_lab.studies.progress import progress_shown
+from hakmem_lab.studies.progress import duration_text, progress_shown
 
 KIND = "bench"
 
@@ -71,15 +72,11 @@ class Field:
 
 def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings: Settings) -> Field:
     """A peer that was named must be had; of the default set those that can be."""
-    missing: dict[str, str] = {}
-    found: list[Peer] = []
-    for name in names or [name for name in store.names if name != SUBJECT]:
-        try:
-            found.append(store.obtain(name))
-        except LabError as error:
-            if names:
-                raise
-            missing[name] = str(error)
+    if names:
+        found, absent = [store.obtain(name) for name in dict.fromkeys(names)], []
+    else:
+        found, absent = store.obtain_default()
+    missing = {one.name: one.why for one in absent}
     own = store.obtain(SUBJECT)
     hakmem, again = stage.peer(own), stage.peer(own, SAME)
     peers = tuple(stage.peer(peer) for peer in found if peer.name != SUBJECT)
@@ -97,15 +94,20 @@ def identities_of(field: Field, stage: Stage, candidates: Sequence[Candidate]) -
     return identities
 
 
-def bench_new(
+def results_folder(checkout: Checkout) -> Path:
+    return checkout.root / "bench_results" / KIND
+
+
+def bench_plan(
     checkout: Checkout,
     stage: Stage,
     field: Field,
     candidates: Sequence[Candidate],
     settings: Settings,
     command: str,
+    missing: Mapping[str, str],
 ) -> Kept:
-    """Finds the work of all rows, shares what the budget leaves, and measures."""
+    """Finds the work of all rows and shares what the budget leaves."""
     began = time.monotonic()
     program = next((one.program for one in candidates if one.first_count), None)
     source = provenance.collect(checkout, command, program, field.measured)
@@ -125,26 +127,33 @@ def bench_new(
         settings=settings,
         source=source,
         peers=tuple(peer.name for peer in field.peers),
-        missing={**field.missing, **unserved},
+        missing={**field.missing, **missing, **unserved},
         identities=identities_of(field, stage, candidates),
         rows=tuple(rows),
     )
-    kept = Kept(checkout.root / "bench_results" / KIND / run, plan)
+    kept = Kept(results_folder(checkout) / run, plan)
     plan.save(kept.folder)
-    return bench_measure(kept, field, candidates)
+    expected = sum(row.seconds for row in rows) + observed_seconds(works.values())
+    print(
+        f"hakmem: {len(rows)} workloads under {len(field.measured)} allocators; about {duration_text(expected)} from now",
+        file=sys.stderr,
+    )
+    return kept
 
 
-def bench_resume(
-    checkout: Checkout, stage: Stage, field: Field, candidates: Sequence[Candidate], settings: Settings
-) -> Kept:
-    folder = interrupted_find(checkout.root / "bench_results" / KIND)
-    plan = MatrixPlan.load(folder)
+def run_resumable(checkout: Checkout, settings: Settings) -> Kept:
+    folder = interrupted_find(results_folder(checkout), settings)
+    return Kept(folder, MatrixPlan.load(folder))
+
+
+def resume_check(
+    plan: MatrixPlan, checkout: Checkout, stage: Stage, field: Field, candidates: Sequence[Candidate]
+) -> None:
     now = provenance.collect(checkout, "", None, field.measured)
-    resume_check(plan, settings, identities_of(field, stage, candidates), machine_text(now))
-    return bench_measure(Kept(folder, plan), field, candidates)
+    sameness_check(plan, identities_of(field, stage, candidates), machine_text(now))
 
 
-def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> Kept:
+def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> None:
     plan, store = kept.plan, kept.store
     tasks_of = {candidate.name: candidate.task_of for candidate in candidates}
     samples = store.load()
@@ -156,7 +165,6 @@ def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> 
             rows_run(plan.rows, tasks, field.arms, plan.settings.seed, store, step, samples)
         with progress_shown("instruments", len(plan.rows), float(len(plan.rows))) as step:
             rows_observe(plan.rows, tasks_of, field.arms, plan.settings.seed, store, step, samples)
-    return kept
 
 
 @contextmanager

@@ -65,7 +65,9 @@ class Row:
     measure: Measure
     control: bool
     memory: bool
-    """Memory is its figure; its speed is shown beside it."""
+    """Memory is its figure; its speed stands beside it."""
+    figure: str
+    """The figure that it is about, where that is none of every program's."""
     targets: Mapping[str, Target]
     count: int
     """0: the work is what it is."""
@@ -134,25 +136,23 @@ class MatrixPlan:
             raise LabError(f"{folder.name}: {PLAN_FILE} is not a plan of this version: {error}") from error
 
 
-def interrupted_find(results: Path) -> Path:
-    """The newest run, which must be incomplete."""
+def interrupted_find(results: Path, settings: Settings) -> Path:
+    """The newest run, which must be incomplete, and must have been asked for in the same words."""
     runs = sorted((path.parent for path in results.glob(f"*/{PLAN_FILE}")), reverse=True)
     if not runs:
         raise LabError("there is nothing to resume: no run was kept")
     if (runs[0] / RESULTS_FILE).exists():
         raise LabError(f"there is nothing to resume: the newest run, {runs[0].name}, is complete")
+    kept = MatrixPlan.load(runs[0])
+    for name in ("suite", "only", "margin", "confidence"):
+        then, now = getattr(kept.settings, name), getattr(settings, name)
+        if then != now:
+            raise LabError(f"cannot resume {kept.run}: its {name} was '{then}', asked for is '{now}'")
     return runs[0]
 
 
-def resume_check(kept: MatrixPlan, settings: Settings, identities: Mapping[str, str], machine: str) -> None:
+def sameness_check(kept: MatrixPlan, identities: Mapping[str, str], machine: str) -> None:
     """Samples of different libraries, programs or machines are not one measurement."""
-    then = kept.settings
-    for name in ("suite", "only", "margin", "confidence"):
-        if getattr(then, name) != getattr(settings, name):
-            raise LabError(
-                f"cannot resume {kept.run}: its {name} was {getattr(then, name)!r}, asked for is"
-                f" {getattr(settings, name)!r}"
-            )
     if machine_text(kept.source) != machine:
         raise LabError(f"cannot resume {kept.run}: it ran on {machine_text(kept.source)}, this is {machine}")
     for name in sorted(kept.identities.keys() | identities.keys()):

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from hakmem_lab.errors import LabError
 from hakmem_lab.measure.calibrate import Work, work_find, work_fixed
 from hakmem_lab.measure.observe import Observed, can_observe, observed_run
 from hakmem_lab.measure.pairs import conditions_draw
@@ -17,9 +18,9 @@ from hakmem_lab.measure.rounds import (
     Round,
     RoundPlan,
     Run,
+    failure_of,
     rounds_run,
     rounds_share,
-    run_once,
 )
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.store import OBSERVED, TIMED, Sample, SampleStore
@@ -27,10 +28,15 @@ from hakmem_lab.measure.task import CellTask, Task
 from hakmem_lab.statistics.estimate import pairs_needed
 from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.matrix import SAME, SUBJECT, Row, Settings
+from hakmem_lab.workloads.programs.task import ProgramTask
 
 ROUNDS_MAX = 60
 OBSERVED_WORK_SHARE = 0.25
 """A run with instruments does this share of a timed run's work: tails and counts need no precision."""
+LONG_RUN_SECONDS = 5.0
+LONG_RUN_ROUNDS = 3
+"""A workload whose runs take longer, because it rests, gets so few rounds: what it holds while it rests is its
+figure."""
 OBSERVED_RUNS = 2
 """One with clock and memory, one with the counter of system calls."""
 
@@ -58,7 +64,7 @@ def works_find(
                 candidate.starts_count,
             )
         else:
-            works[candidate.name] = work_fixed(task, wanted, conditions)
+            works[candidate.name] = work_fixed(task, wanted, conditions, program_observe)
         step(candidate.name, 1.0)
     return works
 
@@ -82,7 +88,12 @@ def rows_plan(
     always = (SUBJECT, SAME, settings.slowed)
     served = [candidate for candidate in candidates if works[candidate.name].walls]
     sparse = {one.name: works[one.name].sparse(always) for one in served}
-    demands = [works[one.name].demand(sparse[one.name], least) for one in served]
+    demands = [
+        works[one.name].demand(
+            sparse[one.name], LONG_RUN_ROUNDS if works[one.name].wall > LONG_RUN_SECONDS else least
+        )
+        for one in served
+    ]
     counts = rounds_share(demands, seconds / (1 + EXTRA_SHARE), limit / (1 + EXTRA_SHARE), ROUNDS_MAX)
     return [
         _row(candidate, works[candidate.name], sparse[candidate.name], count, demand)
@@ -102,6 +113,7 @@ def _row(candidate: Candidate, work: Work, sparse: tuple[str, ...], count: int, 
         measure=task.measure,
         control=candidate.control,
         memory=candidate.memory,
+        figure=candidate.figure,
         targets=candidate.targets,
         count=work.count,
         rounds=RoundPlan(count, tuple(arms), sparse, demand.least),
@@ -160,12 +172,23 @@ def rows_observe(
 
 
 def observe(row: Row, task: Task, arm: Arm, conditions: Conditions, count: int) -> Sample | None:
+    """None where there is nothing to look at."""
     origin = Origin(OBSERVED, row.name, 0, 0, 0, 1, arm, conditions, count)
     if isinstance(task, CellTask):
         if not can_observe(task):
             return None
         return _observed_sample(origin, observed_run(task, arm, conditions))
-    return origin.sample(run_once(task, arm, conditions))
+    return origin.sample(program_observe(task, arm, conditions))
+
+
+def program_observe(task: Task, arm: Arm, conditions: Conditions) -> Run:
+    """Watched from outside, with the proof that the arm's library served it."""
+    assert isinstance(task, ProgramTask)
+    try:
+        measured, service = task.observe(arm, conditions)
+    except LabError as error:
+        return failure_of(error)
+    return Failure(f"failed: not served: {service.complaint}") if service.complaint else measured
 
 
 @dataclass(frozen=True)
