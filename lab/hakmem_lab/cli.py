@@ -7,12 +7,14 @@ Exit status: 0 when every target and limit was met or left open, 1 when one was 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import typer
 
 from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.bench import bench
 from hakmem_lab.commands.bgsave import bgsave
+from hakmem_lab.commands.compare import compare
 from hakmem_lab.commands.faults import faults
 from hakmem_lab.commands.figures import figures
 from hakmem_lab.commands.footprint import footprint
@@ -34,9 +36,17 @@ for command in (ab, sweep, honesty, bench, figures, faults, footprint, bgsave, i
     app.command()(command)
 
 
+# What follows the command's first word is the command's own.
+app.command(context_settings={"allow_interspersed_args": False})(compare)
+
+
 def main() -> None:
     try:
         app(prog_name="hakmem")
     except LabError as error:
         print(f"hakmem: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
+    except OSError as error:  # a full disk, a file that cannot be read
+        where = f"{Path(error.filename).name}: " if error.filename else ""
+        print(f"hakmem: {where}{error.strerror}", file=sys.stderr)
+        sys.exit(LabError.exit_status)

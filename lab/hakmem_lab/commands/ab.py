@@ -19,7 +19,7 @@ from hakmem_lab.commands.asking import (
     answer_show,
     ask,
     calibrate_choose,
-    crowd_lines,
+    circumstance_lines,
     design_make,
     outcome_keep,
 )
@@ -53,15 +53,15 @@ def ab(
     """
     design = design_make(budget, margin)
     predicted = change_parse(predict) if predict else None
-    calibrate, program = calibrate_choose(bench, command)
+    calibrate = calibrate_choose(bench, command)
     seed = secrets.randbits(32) if seed is None else seed
     words = ["./hakmem", "ab", a, b, "--budget", budget, "--margin", margin, "--seed", str(seed)]
     words += ["--predict", predict] if predict else []
     words += ["--", *command] if command else ["--bench", bench or DEFAULT_BENCH]
     with study_open(Checkout.find(build), "ab", seed) as study:
-        asked = ask(study, [a, b], calibrate, program, design, shlex.join(words), instructions)
+        asked = ask(study, [a, b], calibrate, design, shlex.join(words), instructions)
     outcome, answer = asked.outcome, asked.outcome.answers[0]
-    lines = [*crowd_lines(asked), *reason_lines(outcome)]
+    lines = [*circumstance_lines(asked), *reason_lines(outcome)]
     lines += [opinion.line(answer, design.margin) for opinion in asked.opinions]
     if predicted is not None:
         lines.append(prediction_line(predicted, answer))

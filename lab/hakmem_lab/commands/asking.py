@@ -15,13 +15,14 @@ from hakmem_lab.allocators.arms import arm_parse
 from hakmem_lab.commands.common import grids_show, samples_text
 from hakmem_lab.commands.units import seconds_parse, share_parse
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure import provenance
+from hakmem_lab.measure import launch, provenance
+from hakmem_lab.measure.command import CommandTask
 from hakmem_lab.measure.pairs import Pair, cpus_allowed
 from hakmem_lab.measure.task import CellTask
 from hakmem_lab.reports.ab import outcome_content, outcome_grid, vector, vector_grid
 from hakmem_lab.reports.report import Grid, text_write
 from hakmem_lab.studies.ab import Design, Outcome, questions_ask
-from hakmem_lab.studies.arrange import Arranged, Calibrate, arrange, bench_find, cell_calibrator
+from hakmem_lab.studies.arrange import Arranged, Calibrate, arrange, calibrator
 from hakmem_lab.studies.opinion import BUDGET_SECONDS_MIN, Opinion, opinion_ask, opinion_possible
 from hakmem_lab.studies.study import Study
 
@@ -62,19 +63,16 @@ def design_make(budget: str, margin: str) -> Design:
     return Design(seconds_parse(budget), share_parse(margin))
 
 
-def calibrate_choose(bench: str, command: Sequence[str] | None) -> tuple[Calibrate, str]:
-    """And the program of bench/ that is run, or nothing."""
-    if command:
-        raise LabError("a command of your own cannot be measured yet")
-    cell = bench_find(bench or DEFAULT_BENCH)
-    return cell_calibrator(cell), cell.program
+def calibrate_choose(bench: str, command: Sequence[str] | None) -> Calibrate:
+    if bench and command:
+        raise LabError("give either --bench or a command, not both")
+    return calibrator(bench or DEFAULT_BENCH, command or [])
 
 
 def ask(
     study: Study,
     names: Sequence[str],
     calibrate: Calibrate,
-    program: str,
     design: Design,
     command: str,
     instructions: bool,
@@ -84,8 +82,9 @@ def ask(
     base, *others = [arm_parse(name, study.store) for name in names]
     arranged = arrange(study.stage, base, others, calibrate, design, study.rng)
     arms = [arranged.base, *arranged.others]
-    source = provenance.collect(study.checkout, command, program or None, [arm.peer for arm in arms])
     task = arranged.calibrated.task
+    program = task.cell.program if isinstance(task, CellTask) else launch.TOOL
+    source = provenance.collect(study.checkout, command, program, [arm.peer for arm in arms])
     opinions: list[Opinion] = []
     if (instructions or design.budget_seconds >= BUDGET_SECONDS_MIN) and opinion_possible(task):
         assert isinstance(task, CellTask)
@@ -111,14 +110,22 @@ def ask(
     return Asked(arranged, outcome, tuple(pairs), tuple(opinions), source)
 
 
-def crowd_lines(asked: Asked) -> list[str]:
+def circumstance_lines(asked: Asked) -> list[str]:
     """What was measured in other circumstances than it was meant for."""
     task, processors = asked.arranged.calibrated.task, len(cpus_allowed())
-    if task.threads <= processors:
-        return []
-    return [
-        f"{task.name}: its {task.threads} threads had to share {processors} processor{'s'[: processors - 1]}"
-    ]
+    lines = []
+    if task.threads > processors:
+        some = "1 processor" if processors == 1 else f"{processors} processors"
+        lines.append(f"{task.name}: its {task.threads} threads had to share {some}")
+    if isinstance(task, CommandTask) and task.start.repeat > 1:
+        lines.append(
+            f"{task.name} is short: each run is {task.start.repeat} in a row, their starts and ends included"
+        )
+    if not isinstance(task, CellTask):
+        lines.append(
+            f"{task.name} cannot slow itself: in the slowed control its run waits on after its end, and that counts"
+        )
+    return lines
 
 
 def outcome_keep(study: Study, asked: Asked, further: dict[str, object], json_file: Path | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import secrets
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,14 +13,14 @@ import typer
 
 from hakmem_lab.allocators.arms import arm_stage
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.commands.asking import DEFAULT_BENCH, BenchOption, ShareOption, TimeBudgetOption, design_make
+from hakmem_lab.commands.asking import BenchOption, ShareOption, TimeBudgetOption, design_make
 from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.reports.honesty import live_grid, naive_grid, reading_lines, simulated_checks, simulated_grid
 from hakmem_lab.reports.report import report_write
 from hakmem_lab.studies.ab import Design
-from hakmem_lab.studies.arrange import bench_find, cell_calibrator
+from hakmem_lab.studies.arrange import calibrator
 from hakmem_lab.studies.checks import checks_grid
 from hakmem_lab.studies.honesty import Simulated, simulate, truths
 from hakmem_lab.studies.honesty_live import LIVE_FILE, Lived, live_earlier, live_run, live_setting
@@ -27,8 +28,8 @@ from hakmem_lab.studies.noise import Noise, conditions, noise_read, noise_write,
 from hakmem_lab.studies.study import progress_make, study_open
 
 KIND = "honesty"
-RUNS_RECORDED = 400
-"""Of each condition: a minute and a half, when nothing else runs."""
+LIVE_BENCH = "no allocation (control)"
+"""There the truth is known: where memory happens to lie can make one copy of a library faster than another."""
 
 
 def honesty(
@@ -38,11 +39,12 @@ def honesty(
     ] = 1000,
     budget: TimeBudgetOption = "15s",
     margin: ShareOption = "3%",
-    bench: BenchOption = DEFAULT_BENCH,
+    bench: BenchOption = LIVE_BENCH,
     resume: Annotated[bool, typer.Option("--resume", help="Take up the latest live session.")] = False,
     record: Annotated[
-        bool, typer.Option("--record", help="Only record this machine's noise, for the simulations.")
-    ] = False,
+        int,
+        typer.Option(min=0, help="Only record so many runs of noise in each condition, for the simulations."),
+    ] = 0,
     seed: SeedOption = None,
     report: ReportOption = None,
     build: BuildOption = None,
@@ -52,7 +54,7 @@ def honesty(
     seed = secrets.randbits(32) if seed is None else seed
     design = design_make(budget, margin)
     if record:
-        noise_record(checkout, bench, design, seed)
+        noise_record(checkout, design, record, seed)
         return
     words = ["./hakmem", KIND, "--live", str(live), "--simulations", str(simulations), "--budget", budget]
     words += ["--margin", margin, "--bench", bench, "--seed", str(seed)]
@@ -85,18 +87,18 @@ def simulated_all(noise: Noise, design: Design, simulations: int, seed: int) -> 
 def live_all(
     checkout: Checkout, bench: str, design: Design, count: int, resume: bool, seed: int, command: str
 ) -> tuple[list[Lived], provenance.Provenance, Path | None]:
-    cell = bench_find(bench)
+    calibrate = calibrator(bench, [])
     with study_open(checkout, KIND, seed) as study:
         peer = study.store.obtain("hakmem")
-        source = provenance.collect(checkout, command, cell.program, [peer])
+        source = provenance.collect(checkout, command, "random_mixed", [peer])
         if not count:
             return [], source, None
-        setting = live_setting(study, cell.name, design)
+        setting = live_setting(study, bench, design)
         earlier = live_earlier(checkout.root / "bench_results" / KIND, setting) if resume else []
         task = study.progress.add_task("live", total=2 * count, completed=len(earlier))
         lived = live_run(
             study,
-            cell_calibrator(cell),
+            calibrate,
             setting,
             design,
             count,
@@ -106,16 +108,15 @@ def live_all(
         return lived, source, study.samples.path.with_name(LIVE_FILE)
 
 
-def noise_record(checkout: Checkout, bench: str, design: Design, seed: int) -> None:
-    cell = bench_find(bench)
-    names = list(conditions())
+def noise_record(checkout: Checkout, design: Design, count: int, seed: int) -> None:
     with study_open(checkout, KIND, seed) as study:
         arm = Arm(arm_stage(study.stage, study.store.obtain("hakmem"), "a"))
-        task = cell_calibrator(cell)(study.stage, [arm], design, study.rng).task
-        shown = study.progress.add_task("noise", total=len(names) * RUNS_RECORDED)
-        traces = [
-            trace_record(task, arm, name, RUNS_RECORDED, study.rng, lambda: study.progress.advance(shown))
-            for name in names
-        ]
-        source = provenance.collect(checkout, "./hakmem honesty --record", cell.program, [arm.peer])
-    noise_write(Noise({"workload": cell.name, **dict(source.rows())}, tuple(traces)))
+        shown = study.progress.add_task("noise", total=len(conditions()) * count)
+        traces = []
+        for condition in conditions():
+            calibrated = calibrator(condition.bench, [])(study.stage, [arm], design, study.rng)
+            ran = partial(study.progress.advance, shown)
+            traces.append(trace_record(calibrated.task, arm, condition, count, study.rng, ran))
+        command = f"./hakmem {KIND} --record {count}"
+        source = provenance.collect(checkout, command, "random_mixed", [arm.peer])
+    noise_write(Noise(dict(source.rows()), tuple(traces)))

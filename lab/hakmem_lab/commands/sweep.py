@@ -19,7 +19,7 @@ from hakmem_lab.commands.asking import (
     answer_show,
     ask,
     calibrate_choose,
-    crowd_lines,
+    circumstance_lines,
     design_make,
     outcome_keep,
 )
@@ -61,14 +61,14 @@ def sweep(
     """
     design = design_make(budget, margin)
     arms = arms_of(option)
-    calibrate, program = calibrate_choose(bench, command)
+    calibrate = calibrate_choose(bench, command)
     seed = secrets.randbits(32) if seed is None else seed
     words = ["./hakmem", "sweep", option, "--budget", budget, "--margin", margin, "--seed", str(seed)]
     words += ["--", *command] if command else ["--bench", bench or DEFAULT_BENCH]
     with study_open(Checkout.find(build), "sweep", seed) as study:
-        asked = ask(study, ["hakmem", *arms], calibrate, program, design, shlex.join(words), instructions)
+        asked = ask(study, ["hakmem", *arms], calibrate, design, shlex.join(words), instructions)
     outcome = asked.outcome
-    lines = [*crowd_lines(asked), *reason_lines(outcome)]
+    lines = [*circumstance_lines(asked), *reason_lines(outcome)]
     for answer, opinion in zip(outcome.answers, asked.opinions, strict=False):
         lines.append(f"{answer.name}: {opinion.line(answer, design.margin)}")
     try:

@@ -84,8 +84,9 @@ def service_judge(arm: Arm, watched: Watched, texts: Mapping[int, str], tool: Pa
     by_pid = {image.pid: image for image in images}
     records = {id(image): _record(image, by_pid, texts) for image in images}
     owner = _owner(records[id(main)], tool)
-    if library is None:
-        return Service("", main.name, owner)
+    if library is None:  # whatever it is on: what can be said is whether that could be changed
+        obstacle = preload_obstacle(main.program)
+        return Service(f"{main.name} is {obstacle}" if obstacle else "", main.name, owner)
     complaints = {id(image): _complaint(image, records[id(image)], library, tool) for image in images}
     total = sum(image.ticks for image in images) or 1
     missed = [image for image in images if complaints[id(image)]]
@@ -130,7 +131,7 @@ def preload_obstacle(program: Path) -> str:
             )
         with program.open("rb") as file:
             if all(segment["p_type"] != "PT_INTERP" for segment in ELFFile(file).iter_segments()):
-                return "a static binary, into which nothing can be preloaded"
+                return "a static binary: nothing can be preloaded into it"
     except (OSError, ELFError):
         return ""
     return ""

@@ -41,7 +41,8 @@ class Image:
 @dataclass(frozen=True)
 class Watched:
     images: tuple[Image, ...]
-    rss_mean_kib: float
+    rss_mean_kib: float | None
+    """None: it ended between two looks."""
     tree_peak_rss_kib: float
 
 
@@ -112,7 +113,7 @@ class Watcher:
         self._stop = threading.Event()
 
     def watched(self) -> Watched:
-        mean = self._integral / self._seconds if self._seconds else self._peak
+        mean = self._integral / self._seconds if self._seconds else None
         return Watched(tuple(self._images.values()), mean, self._peak)
 
     def run(self) -> None:

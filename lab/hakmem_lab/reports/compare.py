@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 
-from hakmem_lab.reports.report import Grid
+from hakmem_lab.measure.provenance import Provenance
+from hakmem_lab.reports.report import Grid, text_write
 from hakmem_lab.statistics.estimate import Estimate, Verdict
-from hakmem_lab.studies.compare import Course
+from hakmem_lab.studies.compare import Course, Plan
 from hakmem_lab.studies.compare_verdicts import (
+    CPU,
+    FAULTS,
     FIGURES,
     IDLE,
+    MEMORY_MARGIN,
     PEAK,
+    TIME,
     Judged,
     Outcome,
     Row,
@@ -28,15 +35,15 @@ WORDS = {
 
 
 def change_text(estimate: Estimate) -> str:
-    """What the other allocator takes, less or more than the user's own."""
+    """What the other allocator takes, less or more than the user's own, in per cent."""
     if not math.isfinite(estimate.high) or not estimate.low:
-        return f"{_percent(estimate.ratio)}"
-    return f"{_percent(estimate.ratio)} ({_percent(estimate.high)} to {_percent(estimate.low)})"
+        return f"{_change(estimate.ratio)} %"
+    return f"{_change(estimate.ratio)} ({_change(estimate.high)} to {_change(estimate.low)}) %"
 
 
-def _percent(ratio: float) -> str:
+def _change(ratio: float) -> str:
     change = 100 * (1 / ratio - 1)
-    return f"{change:+.1f} %" if abs(change) < 9.95 else f"{change:+.0f} %"
+    return f"{change:+.1f}" if abs(change) < 9.95 else f"{change:+.0f}"
 
 
 def verdict_grid(outcome: Outcome) -> Grid:
@@ -47,37 +54,45 @@ def verdict_grid(outcome: Outcome) -> Grid:
         if row.judged:
             cells = [_judged_text(row.judged[name]) if name in row.judged else "" for name in figures]
         else:
-            cells = [_unjudged_text(row, outcome), *[""] * (len(figures) - 1)]
-        rows.append((row.name, *cells))
+            cells = [_unjudged_text(row), *[""] * (len(figures) - 1)]
+        rows.append((row.name, *cells, _visible_text(row, outcome)))
     title = f"Beside {outcome.baseline}: less is better; {100 * (1 - outcome.alpha):g} % over all rows of a column"
-    return Grid(title, ("allocator", *figures), tuple(rows), text_columns=1 + len(figures))
+    return Grid(title, ("allocator", *figures, "seen from"), tuple(rows), text_columns=1 + len(figures))
+
+
+def _visible_text(row: Row, outcome: Outcome) -> str:
+    """The smallest gain that the primary figure's interval would have shown."""
+    if outcome.primary not in row.judged or not math.isfinite(row.judged[outcome.primary].detectable):
+        return ""
+    return f"{100 * (1 - 1 / row.judged[outcome.primary].detectable):.0f} %"
 
 
 def _judged_text(judged: Judged) -> str:
-    return f"{WORDS[judged.verdict]}: {change_text(judged.estimate)}"
+    return f"{WORDS[judged.verdict]} {change_text(judged.estimate)}"
 
 
-def _unjudged_text(row: Row, outcome: Outcome) -> str:
+def _unjudged_text(row: Row) -> str:
     if row.failure:
         return row.failure
     if row.screened is None:
-        return f"not among the fastest of the one run of each: not judged ({outcome.primary})"
-    return f"screened out at {_percent(row.screened)}: not judged"
+        return "screened out by its one run"
+    return f"screened out at {_change(row.screened)} %"
 
 
 def medians_grid(course: Course, outcome: Outcome) -> Grid:
     rows = []
     for name in (outcome.baseline, *(row.name for row in outcome.rows if not row.failure)):
         medians = medians_of(course, name)
+        ops = course.observed[name].ops
         watched = course.observed[name]
         rows.append(
             (
                 name,
-                *(_seconds(medians.get(key)) for key in ("time", "processor time")),
+                *(_seconds(medians.get(key), ops) for key in (TIME.name, CPU.name)),
                 *(_mib(medians.get(key)) for key in (PEAK.name, IDLE.name)),
                 _mib(watched.tree_peak_rss_kib),
                 _mib(watched.rss_mean_kib),
-                f"{medians['page faults'] - 1:.0f}" if "page faults" in medians else "",
+                f"{medians[FAULTS.name] - 1:.0f}" if FAULTS.name in medians else "",
             )
         )
     columns = (
@@ -91,8 +106,8 @@ def medians_grid(course: Course, outcome: Outcome) -> Grid:
     )
 
 
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+def _seconds(value: float | None, ops: int) -> str:
+    return "" if value is None else f"{value * ops:.3f}"
 
 
 def _mib(kib: float | None) -> str:
@@ -102,7 +117,7 @@ def _mib(kib: float | None) -> str:
 # ---- the sentence ------------------------------------------------------------------------------------------
 
 
-def sentence(outcome: Outcome, enough: bool, seconds_needed: float) -> str:
+def sentence(outcome: Outcome, plan: Plan) -> str:
     """What to use, what it gains, how sure."""
     own = outcome.baseline
     if outcome.is_void and outcome.same is not None:
@@ -110,9 +125,8 @@ def sentence(outcome: Outcome, enough: bool, seconds_needed: float) -> str:
             f"No answer: {own} beside itself differed ({change_text(outcome.same)} {outcome.primary}), so the machine was"
             " too noisy and every verdict is void; run it again when the machine is quieter."
         )
-    faster = outcome.with_verdict(outcome.primary, Verdict.AHEAD)
-    if faster:
-        return _recommend(outcome, faster[0])
+    if outcome.best is not None:
+        return _recommend(outcome, outcome.best)
     smaller = [
         row
         for row in outcome.with_verdict(PEAK.name, Verdict.AHEAD)
@@ -130,7 +144,15 @@ def sentence(outcome: Outcome, enough: bool, seconds_needed: float) -> str:
             f"Nothing is clearly better than {own} for this program: stay with it; {_sure(outcome)}."
             f" {_visible(outcome)}"
         )
-    advice = f": --budget {math.ceil(seconds_needed / 10) * 10}s might do" if not enough else ""
+    thrifty = outcome.with_verdict(CPU.name, Verdict.AHEAD) if outcome.primary != CPU.name else []
+    if thrifty:
+        best = max(thrifty, key=lambda row: row.judged[CPU.name].estimate.ratio)
+        gain = _gain(best.judged[CPU.name].estimate)
+        return (
+            f"By the clock nothing is clearly better than {own}, in more noise than this budget can see through, but"
+            f" {best.name} takes {gain} processor time; {_sure(outcome)}. {_visible(outcome)}".strip()
+        )
+    advice = "" if plan.enough else f": --budget {math.ceil(plan.seconds_needed / 10) * 10}s might do"
     return f"Nothing is clearly better than {own}, but the budget was too small to be sure{advice}. {_visible(outcome)}".strip()
 
 
@@ -171,6 +193,15 @@ def _visible(outcome: Outcome) -> str:
     return f"A gain of {100 * (1 - 1 / max(found)):.0f} % would have been seen."
 
 
+def plan_line(plan: Plan, course: Course, outcome: Outcome) -> str:
+    screened = f"{plan.screening} rounds to choose {plan.finalists}, then " if plan.screening else ""
+    early = " (ended early: all was decided)" if outcome.rounds < plan.rounds else ""
+    return (
+        f"{len(course.observed)} allocators were seen to serve it; {screened}{outcome.rounds} of {plan.rounds} planned"
+        f" rounds{early}. Margins {100 * outcome.margin:g} % of time and {100 * MEMORY_MARGIN:g} % of memory and faults."
+    )
+
+
 def note_lines(outcome: Outcome) -> list[str]:
     lines = []
     if outcome.same is not None and outcome.slowed is not None:
@@ -185,5 +216,50 @@ def note_lines(outcome: Outcome) -> list[str]:
     return lines
 
 
-def missing_lines(missing: Sequence[tuple[str, str]]) -> list[str]:
-    return [f"not measured: {name}: {why.removeprefix(f'{name}: ')}" for name, why in missing]
+# ---- as JSON -----------------------------------------------------------------------------------------------
+
+
+def result_content(
+    source: Provenance, course: Course, plan: Plan, outcome: Outcome, last: str
+) -> dict[str, object]:
+    return {
+        "answer": last,
+        "baseline": outcome.baseline,
+        "medians": {name: medians_of(course, name) for name in course.observed},
+        "observed": {name: asdict(run) for name, run in course.observed.items()},
+        "plan": asdict(plan),
+        "rounds": outcome.rounds,
+        "noisy": outcome.noisy,
+        "blind": outcome.blind,
+        "itself": _estimate_content(outcome.same),
+        "slowed": _estimate_content(outcome.slowed),
+        "rows": [
+            {
+                "allocator": row.name,
+                "failure": row.failure,
+                "screened_ratio": row.screened,
+                "figures": {
+                    name: {"verdict": WORDS[one.verdict], **(_estimate_content(one.estimate) or {})}
+                    for name, one in row.judged.items()
+                },
+            }
+            for row in outcome.rows
+        ],
+        "provenance": asdict(source),
+    }
+
+
+def _estimate_content(estimate: Estimate | None) -> dict[str, float | None] | None:
+    """JSON has no infinity: an open interval has no upper end."""
+    if estimate is None:
+        return None
+    return {
+        "ratio": estimate.ratio,
+        "low": estimate.low,
+        "high": estimate.high if math.isfinite(estimate.high) else None,
+        "rounds": estimate.pairs,
+    }
+
+
+def result_write(path: Path, content: dict[str, object], samples: str) -> None:
+    text_write(path, json.dumps({**content, "samples": samples}, indent=2) + "\n")

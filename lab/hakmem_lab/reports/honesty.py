@@ -66,14 +66,15 @@ def live_grid(lived: Sequence[Lived], asked: int) -> Grid:
 def reading_lines(noise: Noise, design: Design) -> list[str]:
     percent = 100 * design.margin
     recorded = noise.provenance
+    loads = ", ".join(f"{trace.load:g}" for trace in noise.traces)
     return [
         f"Every comparison has a budget of {design.budget_seconds:g} s, a margin of {percent:g} % and"
         f" an alpha of {100 * design.alpha:g} %, its own A/A and slowed control, and goes through the same"
         " code as `./hakmem ab`. *Wrong* is better or worse where nothing differs or the difference is the margin"
         " itself, and better or equivalent where B is slowed by twice the margin. Intervals are Clopper and"
         " Pearson's.",
-        f"The noise was recorded with {recorded['workload']}, {len(noise.traces[0].runs)} runs in each condition,"
-        f" on {recorded['date']}: {recorded['processor']}, {recorded['kernel']}. A simulation plays back"
+        f"The noise was recorded on {recorded['date']} by {recorded['command']}: {recorded['processor']},"
+        f" {recorded['kernel']}; load of the machine before each condition: {loads}. A simulation plays back"
         " blocks of consecutive runs; only how long the arms take is made up.",
         "The naive designs have the same noise and the whole budget: half of it for runs of A, then half for runs of B.",
         "A void run, whose A/A control came out as different, is inconclusive. Live, every comparison is kept;"

@@ -3,7 +3,8 @@
 One or several questions (B against A; each value of an option against the default) share a run with two
 controls: A/A, the same binary under another name, which must not differ, and that copy slowed by twice the
 margin, which must be seen. All get the same number of pairs, since calling two arms equal takes the same width of
-interval as seeing twice the margin does. Margin, budget, the number of pairs and when to look are fixed before
+interval as seeing twice the margin does. A round runs each arm once, in random order under the same
+conditions, and gives a pair for each question and control: A's run serves them all. Margin, budget, the number of pairs and when to look are fixed before
 the first pair; statistics/sequential.py says why looking early costs no honesty.
 """
 
@@ -23,8 +24,9 @@ from hakmem_lab.measure.pairs import (
     Calibrated,
     Comparison,
     Pair,
-    pair_run,
+    arms_of,
     pairs_to_analyse,
+    round_run,
 )
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.statistics.sequential import (
@@ -111,13 +113,18 @@ class Outcome:
         if answer.verdict is not Verdict.UNCLEAR:
             return ""
         if self.same_state is Control.OPEN:
-            return "the budget ended before the controls had enough pairs"
+            return f"the budget ended before there were enough pairs; {self._needed(answer)}"
         if answer.estimate.verdict(self.design.margin) is Verdict.EQUAL:
             return f"they look equivalent, but a known slowdown of {self.design.slowdown_percent:g} % was not seen"
         factor = budget_factor(answer.estimate, self.design.margin)
         if not math.isfinite(factor):
-            return "the budget ended before there were enough pairs"
+            return f"the budget ended before there were enough pairs; {self._needed(answer)}"
         return f"the budget ended first; about {time_text(factor * self.seconds)} would decide"
+
+    def _needed(self, answer: Answer) -> str:
+        """The fewest rounds that can show anything, at the pace of those that were run."""
+        share = pairs_min(self.design.alpha / len(self.answers)) / max(1, answer.estimate.pairs)
+        return f"at least {time_text(1.1 * share * self.seconds)} are needed"
 
 
 @dataclass
@@ -142,13 +149,13 @@ def questions_ask(
     seconds_used: float = 0.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """CONTROLS are those named SAME and SLOWED. KEEP gets each pair at once. SECONDS_USED of the budget went
+    """All are against the same arm; CONTROLS are those named SAME and SLOWED. KEEP gets each pair at once. SECONDS_USED of the budget went
     already."""
     started = clock() - seconds_used
     deadline = started + design.budget_seconds
     everything = [*questions, controls[SAME], controls[SLOWED]]
     level = design.alpha / len(questions)
-    round_seconds = sum(calibrated.pair_seconds(comparison) for comparison in everything)
+    round_seconds = sum(calibrated.wall_seconds[arm] for arm in arms_of(everything))
     fitting = int((deadline - clock()) / round_seconds)
     planned = min(PAIRS_MAX, max(pairs_min(level), fitting))
     extra = int(DISTURBED_EXTRA_SHARE * planned)
@@ -181,21 +188,22 @@ def _block_run(
     keep: Callable[[Pair], None],
     late: Callable[[], bool],
 ) -> None:
-    """COUNT pairs of each comparison that is still open, shuffled; disturbed ones again, within limits."""
+    """COUNT rounds of every comparison that is still open; disturbed pairs again, within limits."""
     active = [name for name, one in running.items() if one.active]
-    # Round by round, so that a clock that ends the run leaves all with as many pairs.
-    pending = [name for _ in range(count) for name in rng.sample(active, len(active))]
+    pending = [active] * count if active else []
     while pending and not late():
-        one = running[pending.pop(0)]
-        number = sum(len(other.pairs) for other in running.values())
-        # A fair coin, not a balanced order: the signed rank distribution is then exact.
-        first = rng.random() < 0.5
-        pair = pair_run(calibrated.task, one.comparison, number, first, rng)
-        one.pairs.append(pair)
-        keep(pair)
-        if pair.disturbed and one.extra:
-            one.extra -= 1
-            pending.insert(rng.randint(0, len(pending)), one.comparison.name)
+        comparisons = [running[name].comparison for name in pending.pop(0)]
+        number = max(len(one.pairs) for one in running.values())
+        again = []
+        for pair in round_run(calibrated.task, comparisons, number, rng):
+            one = running[pair.comparison.name]
+            one.pairs.append(pair)
+            keep(pair)
+            if pair.disturbed and one.extra:
+                one.extra -= 1
+                again.append(pair.comparison.name)
+        if again:
+            pending.insert(rng.randint(0, len(pending)), again)
 
 
 def _look_take(one: _Progress, share: float, level: float) -> None:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-import difflib
+import math
+import os
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hakmem_lab.allocators.arms import arm_stage
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure.pairs import Calibrated, Comparison, cell_calibrate
-from hakmem_lab.measure.runner import Arm
+from hakmem_lab.measure import launch
+from hakmem_lab.measure.command import CommandTask
+from hakmem_lab.measure.launch import Start
+from hakmem_lab.measure.pairs import (
+    CALIBRATION_RESERVE,
+    Calibrated,
+    Comparison,
+    cell_calibrate,
+    conditions_draw,
+    cpus_allowed,
+)
+from hakmem_lab.measure.runner import Arm, Measured
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.studies.ab import SAME, SLOWED, Design
+from hakmem_lab.studies.compare import ObservedTask
 from hakmem_lab.workloads.cells import FIRST_FIGURES, SERVER_PEAKS, Cell
+from hakmem_lab.workloads.find import workload_find
+from hakmem_lab.workloads.programs.task import program_prepare
 
 BENCHES = (*FIRST_FIGURES, SERVER_PEAKS)
 
@@ -30,19 +45,21 @@ class Arranged:
     controls: dict[str, Comparison]
 
 
-def bench_find(text: str) -> Cell:
-    """By its name, a part of its name, or its program."""
-    word = text.lower()
-    exact = [cell for cell in BENCHES if word == cell.name.lower()]
-    chosen = exact or [cell for cell in BENCHES if word in cell.name.lower() or word == cell.program]
-    if len(chosen) == 1:
-        return chosen[0]
-    if chosen:
-        raise LabError(f"several are named like '{text}': {'; '.join(cell.name for cell in chosen)}")
-    names = {name.lower(): cell.name for cell in BENCHES for name in (cell.name, cell.program)}
-    near = difflib.get_close_matches(word, names, n=1)
-    hint = f", did you mean '{names[near[0]]}'?" if near else f"; there are: {'; '.join(names.values())}"
-    raise LabError(f"no workload is named like '{text}'{hint}")
+def calibrator(bench: str, command: Sequence[str]) -> Calibrate:
+    """Of the user's COMMAND, if there is one, or of the workload that BENCH names: a cell, a program, a program file.
+    An error at once when there is no such thing."""
+    if command:
+        return _command_calibrator(command)
+    found = workload_find(bench, BENCHES)
+    if isinstance(found, Cell):
+        return cell_calibrator(found)
+
+    def calibrate(stage: Stage, arms: Sequence[Arm], _design: Design, rng: random.Random) -> Calibrated:
+        task = program_prepare(stage.checkout, stage, found, rng.getrandbits(32))
+        runs = _observed(task, arms, rng)
+        return Calibrated(task, {arm: run.wall_seconds for arm, run in runs.items()})
+
+    return calibrate
 
 
 def cell_calibrator(cell: Cell) -> Calibrate:
@@ -50,6 +67,38 @@ def cell_calibrator(cell: Cell) -> Calibrate:
         return cell_calibrate(stage, cell, arms, design.run_seconds_min, rng)
 
     return calibrate
+
+
+def _command_calibrator(command: Sequence[str]) -> Calibrate:
+    """A command shorter than a run must be is run several times in a row, starts and all."""
+    if shutil.which(command[0]) is None:
+        raise LabError(f"{command[0]}: there is no such command")
+
+    def calibrate(stage: Stage, arms: Sequence[Arm], design: Design, rng: random.Random) -> Calibrated:
+        tool = stage.program(launch.TOOL)
+        start = Start(tool, tuple(command), stage.folder, users=dict(os.environ))
+        task = CommandTask(start, threads=len(cpus_allowed()))
+        _observed(task, arms, rng)
+        conditions = conditions_draw(task, rng)
+        runs = {arm: task.run(arm, conditions) for arm in arms}
+        fastest = min(run.seconds for run in runs.values())
+        count = max(1, math.ceil(CALIBRATION_RESERVE * design.run_seconds_min / fastest))
+        if fastest >= design.run_seconds_min:
+            count = 1
+        repeated = task.repeated(count) if count > 1 else task
+        return Calibrated(repeated, {arm: count * run.wall_seconds for arm, run in runs.items()})
+
+    return calibrate
+
+
+def _observed(task: ObservedTask, arms: Sequence[Arm], rng: random.Random) -> dict[Arm, Measured]:
+    """A watched run of each arm: proof that it serves the program, before anything is measured."""
+    runs = {}
+    for arm in arms:
+        runs[arm], service = task.observe(arm, conditions_draw(task, rng))
+        if service.complaint:
+            raise LabError(f"{arm.name} does not serve {task.name}: {service.complaint}")
+    return runs
 
 
 def arrange(

@@ -97,7 +97,6 @@ class Course:
     """What has been measured so far."""
 
     observed: dict[str, Measured] = field(default_factory=dict)
-    services: dict[str, Service] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     """By arm: why it is not compared."""
     screening: list[Round] = field(default_factory=list)
@@ -112,10 +111,34 @@ Keep = Callable[[Sample], None]
 
 
 @dataclass(frozen=True)
+class Observation:
+    """Of the user's own allocator, under whatever name: it tells which that is."""
+
+    conditions: Conditions
+    measured: Measured
+    service: Service
+
+
+def conditions_draw(task: Task, rng: random.Random) -> Conditions:
+    allowed = cpus_allowed()
+    cpus = tuple(sorted(rng.sample(allowed, min(task.threads, len(allowed)))))
+    return Conditions(rng.getrandbits(SEED_BITS), rng.randrange(PADDING_MAX), cpus)
+
+
+def observe_first(task: ObservedTask, own: Arm, rng: random.Random) -> Observation:
+    conditions = conditions_draw(task, rng)
+    measured, service = task.observe(own, conditions)
+    if service.complaint:
+        raise LabError(f"{task.name}: {service.complaint}")
+    return Observation(conditions, measured, service)
+
+
+@dataclass(frozen=True)
 class Comparing:
     """The task, its arms, and the chances of this run."""
 
     task: ObservedTask
+    first: Observation
     arms: Arms
     alpha: float
     rng: random.Random
@@ -124,23 +147,22 @@ class Comparing:
     # ---- observing --------------------------------------------------------------------------------------
 
     def observe(self, course: Course) -> None:
-        """A candidate that fails, or that did not serve, is out; without the user's own allocator nothing goes on."""
-        conditions = self._conditions()
-        for order, arm in enumerate((self.arms.baseline, *self.arms.candidates)):
+        """A candidate that fails, or that did not serve, is out. The user's own allocator was observed before."""
+        own = self.first
+        self._keep(OBSERVED, 0, 0, self.arms.baseline, own.conditions, own.measured)
+        course.observed[self.arms.baseline.name] = own.measured
+        for order, arm in enumerate(self.arms.candidates, 1):
             try:
-                measured, service = self.task.observe(arm, conditions)
+                measured, service = self.task.observe(arm, own.conditions)
             except ProcessFailedError as error:
-                if arm is self.arms.baseline:
-                    raise
                 course.failures[arm.name] = error.outcome
                 continue
-            self._keep(OBSERVED, 0, order, arm, conditions, measured)
-            course.services[arm.name] = service
+            self._keep(OBSERVED, 0, order, arm, own.conditions, measured)
             if service.complaint:
                 course.failures[arm.name] = f"did not serve: {service.complaint}"
             else:
                 course.observed[arm.name] = measured
-            if self._other_work(course.observed[self.arms.baseline.name], measured):
+            if self._other_work(own.measured, measured):
                 course.failures[arm.name] = "its output is another"
 
     # ---- planning ---------------------------------------------------------------------------------------
@@ -209,7 +231,7 @@ class Comparing:
                     return
 
     def _round(self, phase: str, number: int, arms: Sequence[Arm], course: Course) -> Round:
-        conditions = self._conditions()
+        conditions = conditions_draw(self.task, self.rng)
         order = self.rng.sample(list(arms), len(arms))
         runs: dict[str, Measured] = {}
         disturbed = False
@@ -235,11 +257,6 @@ class Comparing:
         mark = disturbance(self.task, run, conditions.cpus)
         self.keep(Sample(phase, number, order, arm, conditions, run, mark))
         return mark
-
-    def _conditions(self) -> Conditions:
-        allowed = cpus_allowed()
-        cpus = tuple(sorted(self.rng.sample(allowed, min(self.task.threads, len(allowed)))))
-        return Conditions(self.rng.getrandbits(SEED_BITS), self.rng.randrange(PADDING_MAX), cpus)
 
     @staticmethod
     def _other_work(one: Measured, two: Measured) -> bool:

@@ -95,6 +95,12 @@ class Outcome:
         ]
 
     @property
+    def best(self) -> Row | None:
+        """The fastest of those that are clearly faster."""
+        faster = self.with_verdict(self.primary, Verdict.AHEAD)
+        return faster[0] if faster else None
+
+    @property
     def is_decided(self) -> bool:
         """Every finalist has a verdict in the primary figure."""
         verdicts = [row.judged[self.primary].verdict for row in self.judged_rows]

@@ -9,6 +9,7 @@ drift, heavy tails. How long a run takes is all that a simulated arm changes.
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -53,6 +54,8 @@ class Run:
 @dataclass(frozen=True)
 class Trace:
     condition: str
+    load: float
+    """Of the machine, before: what "left alone" was worth."""
     runs: tuple[Run, ...]
 
 
@@ -62,13 +65,23 @@ class Noise:
     traces: tuple[Trace, ...]
 
 
-def conditions() -> dict[str, list[str]]:
-    """By name: Python programs that run beside the recording."""
-    return {
-        "left alone": [],
-        "bursts of one process": [BURSTS],
-        "a busy process on every processor": [BUSY] * len(cpus_allowed()),
-    }
+@dataclass(frozen=True)
+class Condition:
+    name: str
+    bench: str
+    company: tuple[str, ...] = ()
+    """Python programs that run beside the recording."""
+
+
+def conditions() -> tuple[Condition, ...]:
+    """A workload that allocates nothing has the machine's noise alone; the other also that of where its memory lies."""
+    allocates = "random mix, 256 slots"
+    return (
+        Condition("no allocation, left alone", "no allocation (control)"),
+        Condition("random mix, left alone", allocates),
+        Condition("random mix, bursts of one other process", allocates, (BURSTS,)),
+        Condition("random mix, another process on every processor", allocates, (BUSY,) * len(cpus_allowed())),
+    )
 
 
 @contextmanager
@@ -83,10 +96,11 @@ def company(programs: Sequence[str]) -> Iterator[None]:
 
 
 def trace_record(
-    task: Task, arm: Arm, condition: str, count: int, rng: random.Random, ran: Callable[[], None]
+    task: Task, arm: Arm, condition: Condition, count: int, rng: random.Random, ran: Callable[[], None]
 ) -> Trace:
+    load = round(os.getloadavg()[0], 1)
     runs = []
-    with company(conditions()[condition]):
+    with company(condition.company):
         for index in range(count):
             if index % 2 == 0:
                 drawn = conditions_draw(task, rng)
@@ -101,7 +115,7 @@ def trace_record(
                 )
             )
             ran()
-    return Trace(condition, tuple(runs))
+    return Trace(condition.name, load, tuple(runs))
 
 
 def noise_write(noise: Noise, path: Path = TRACE_FILE) -> None:
@@ -109,7 +123,9 @@ def noise_write(noise: Noise, path: Path = TRACE_FILE) -> None:
     traces = []
     for trace in noise.traces:
         runs = ",\n".join(json.dumps(list(asdict(run).values())) for run in trace.runs)
-        traces.append(f'{{"condition": {json.dumps(trace.condition)}, "runs": [\n{runs}\n]}}')
+        traces.append(
+            f'{{"condition": {json.dumps(trace.condition)}, "load": {trace.load}, "runs": [\n{runs}\n]}}'
+        )
     columns = json.dumps(list(Run.__annotations__))
     head = f'"provenance": {json.dumps(noise.provenance, indent=1)},\n"columns": {columns}'
     text_write(path, f'{{{head},\n"traces": [\n' + ",\n".join(traces) + "\n]}\n")
@@ -120,7 +136,7 @@ def noise_read(path: Path = TRACE_FILE) -> Noise:
         raise LabError(f"{path.name} is not there: ./hakmem honesty --record makes it")
     content = json.loads(path.read_text())
     traces = tuple(
-        Trace(trace["condition"], tuple(Run(*values) for values in trace["runs"]))
+        Trace(trace["condition"], trace["load"], tuple(Run(*values) for values in trace["runs"]))
         for trace in content["traces"]
     )
     return Noise(content["provenance"], traces)

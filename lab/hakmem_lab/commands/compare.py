@@ -1,0 +1,212 @@
+"""`hakmem compare`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.allocators.arms import VARIABLE, arm_parse, arm_stage
+from hakmem_lab.allocators.peers import Peer, glibc_version
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.common import BuildOption, JsonOption, SeedOption, grids_show, words_split
+from hakmem_lab.commands.units import seconds_parse, share_parse
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure import launch, provenance
+from hakmem_lab.measure.command import SHORT_SECONDS, CommandTask
+from hakmem_lab.measure.launch import Start
+from hakmem_lab.measure.pairs import cpus_allowed
+from hakmem_lab.measure.runner import Arm
+from hakmem_lab.measure.samples import RowWriter
+from hakmem_lab.measure.service import Service, libc_path
+from hakmem_lab.reports.compare import (
+    medians_grid,
+    note_lines,
+    plan_line,
+    result_content,
+    result_write,
+    sentence,
+    verdict_grid,
+)
+from hakmem_lab.studies.compare import Arms, Comparing, Course, ObservedTask, Plan, Sample, observe_first
+from hakmem_lab.studies.compare_samples import COLUMNS, sample_row
+from hakmem_lab.studies.compare_verdicts import TIME, Outcome, medians_of, outcome_make
+from hakmem_lab.studies.study import Study, study_open
+from hakmem_lab.workloads.find import program_find
+from hakmem_lab.workloads.programs.task import program_prepare
+
+ALPHA = 0.01
+INCONCLUSIVE = 3
+OWN = "as it is"
+SUBJECT, LIBC = "hakmem", "glibc"
+
+CommandArgument = Annotated[list[str] | None, typer.Argument(metavar="[--] CMD...", help="Your program.")]
+
+
+def compare(
+    command: CommandArgument = None,
+    program: Annotated[
+        str, typer.Option(help="Instead of CMD: a program that comes along, such as redis, or a FILE.toml.")
+    ] = "",
+    allocators: Annotated[
+        str,
+        typer.Option(help="Names, libraries' paths, separated by commas; all that can be had if not given."),
+    ] = "",
+    budget: Annotated[str, typer.Option(help="In all, fixed in advance: 60s, 5m.")] = "60s",
+    margin: Annotated[str, typer.Option(help="Within it times are equivalent; memory has 5%.")] = "3%",
+    repeat: Annotated[int, typer.Option(min=1, help="Run CMD so often in a row as one run.")] = 1,
+    stdin: Annotated[Path | None, typer.Option(help="CMD's standard input; empty if not given.")] = None,
+    allow_status: Annotated[
+        int, typer.Option(min=0, max=255, help="The exit status with which CMD does well.")
+    ] = 0,
+    seed: SeedOption = None,
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+) -> None:
+    """Which allocator is best for your program? Every one in interleaved rounds beside the one it has now.
+
+    CMD runs in this folder with your environment, again and again; its output is dropped. The last line says what to use,
+    what it gains and how sure that is. Exit status: 0 for an answer, 3 when inconclusive, 2 for an error, 130 when
+    interrupted.
+    """
+    if bool(command) == bool(program):
+        raise LabError("give either a command, as in: hakmem compare -- python3 script.py, or --program NAME")
+    seconds, share = seconds_parse(budget), share_parse(margin)
+    seed = secrets.randbits(32) if seed is None else seed
+    words = ["./hakmem", "compare", "--budget", budget, "--margin", margin, "--seed", str(seed)]
+    words += ["--allocators", allocators] if allocators else []
+    words += ["--repeat", str(repeat)] if repeat > 1 else []
+    words += ["--program", program] if program else ["--", *(command or [])]
+    checkout = Checkout.find(build)
+    with (
+        study_open(checkout, "compare", seed) as study,
+        closing(RowWriter(study.samples.path, COLUMNS)) as writer,
+    ):
+        peers, missing = _peers(study, words_split(allocators))
+        task: ObservedTask
+        if program:
+            task = program_prepare(checkout, study.stage, program_find(program), seed)
+        else:
+            task = _command_task(study, command or [], repeat, stdin, allow_status)
+        for line in missing:
+            study.progress.console.print(line, markup=False, highlight=False)
+        shown = study.progress.add_task(task.name, total=seconds)
+        begun = time.monotonic()
+
+        def keep(sample: Sample) -> None:
+            writer.write(sample_row(task, sample))
+            study.progress.update(shown, completed=min(seconds, time.monotonic() - begun))
+
+        own = Arm(Peer(OWN, glibc_version(), None, "the C library"))
+        first = observe_first(task, own, study.rng)
+        baseline = replace(own, peer=replace(own.peer, name=_baseline_name(first.service)))
+        if baseline.peer.name != LIBC and not any(peer.name == LIBC for peer in peers) and not allocators:
+            peers.append(_libc())
+        candidates = [Arm(_preloaded(peer)) for peer in peers if peer.name != baseline.peer.name]
+        arms = Arms.of(baseline, candidates, 200 * share)
+        source = provenance.collect(
+            checkout, shlex.join(words), launch.TOOL, [arm.peer for arm in (baseline, *candidates)]
+        )
+        comparing = Comparing(task, first, arms, ALPHA, study.rng, keep)
+        course = Course()
+        comparing.observe(course)
+        plan = comparing.plan(course, seconds - (time.monotonic() - begun))
+        comparing.screen(course, plan)
+
+        def judge() -> Outcome:
+            return outcome_make(course, arms, task, share, ALPHA)
+
+        comparing.judge_rounds(course, plan, lambda: judge().is_decided and not judge().blind)
+        outcome = judge()
+    _show(study, source, task, course, plan, outcome, missing, json_file)
+    if not (outcome.is_decided or outcome.best) or outcome.is_void:
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def _peers(study: Study, names: Sequence[str]) -> tuple[list[Peer], list[str]]:
+    """Staged; and of the default set those that cannot be had. One that was named and cannot be had is an error."""
+    missing: list[str] = []
+    if names:
+        peers = [arm_parse(name, study.store) for name in dict.fromkeys(names)]
+    else:
+        found, without = study.store.obtain_default()
+        peers = [study.store.obtain(SUBJECT), *(peer for peer in found if peer.name != LIBC)]
+        missing = [f"not measured: {one.name}: {one.why.removeprefix(f'{one.name}: ')}" for one in without]
+    return [_staged(study, peer, f"arm-{number}") for number, peer in enumerate(peers)], missing
+
+
+def _staged(study: Study, peer: Peer, folder: str) -> Peer:
+    if VARIABLE in dict(peer.environment):  # options that hakmem does not understand are an error
+        return arm_stage(study.stage, peer, folder)
+    return replace(study.stage.peer(peer, folder), name=peer.name)
+
+
+def _libc() -> Peer:
+    return Peer(LIBC, glibc_version(), libc_path(), "the C library")
+
+
+def _preloaded(peer: Peer) -> Peer:
+    return peer if peer.library is not None else _libc()
+
+
+def _command_task(
+    study: Study, command: Sequence[str], repeat: int, stdin: Path | None, allow_status: int
+) -> CommandTask:
+    if shutil.which(command[0]) is None:
+        raise LabError(f"{command[0]}: there is no such command")
+    if stdin is not None and not stdin.is_file():
+        raise LabError(f"{stdin.name}: there is no such file")
+    start = Start(
+        tool=study.stage.program(launch.TOOL),
+        command=tuple(command),
+        folder=study.stage.folder,
+        users=dict(os.environ),
+        stdin=stdin,
+        repeat=repeat,
+        allow_status=allow_status,
+    )
+    return CommandTask(start, threads=len(cpus_allowed()))
+
+
+def _baseline_name(service: Service) -> str:
+    if service.is_libc:
+        return LIBC
+    return f"{OWN} ({service.owner})" if service.owner else OWN
+
+
+def _show(
+    study: Study,
+    source: provenance.Provenance,
+    task: ObservedTask,
+    course: Course,
+    plan: Plan,
+    outcome: Outcome,
+    missing: Sequence[str],
+    json_file: Path | None,
+) -> None:
+    one_run = medians_of(course, outcome.baseline)[TIME.name]
+    lines = [plan_line(plan, course, outcome), *note_lines(outcome), *missing]
+    if isinstance(task, CommandTask) and one_run < SHORT_SECONDS:
+        lines.append(
+            f"One run takes {1000 * one_run:.0f} ms, much of it the start of the process: give it more to do, or"
+            f" --repeat {round(2 * SHORT_SECONDS / one_run) + 1} for starts and all."
+        )
+    last = sentence(outcome, plan)
+    content = result_content(source, course, plan, outcome, last)
+    samples = study.checkout.shown(study.samples.path)
+    try:
+        result_write(study.samples.path.with_name("outcome.json"), content, samples)
+        if json_file is not None:
+            result_write(json_file, content, samples)
+    finally:  # also when the disk is full: the answer is there
+        grids_show([verdict_grid(outcome), medians_grid(course, outcome)], [*lines, f"samples: {samples}"])
+        typer.echo(last)

@@ -1,0 +1,183 @@
+"""The engine of `ab` over made-up runs whose truth is known."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.commands.units import seconds_parse
+from hakmem_lab.measure.pairs import Calibrated, Comparison, Pair
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.reports.ab import prediction_line, sweep_line, vector, verdict_line
+from hakmem_lab.studies.ab import SAME, SLOWED, Control, Design, Outcome, questions_ask, time_text
+from hakmem_lab.workloads.cells import Measure
+from lab_pairs import RUN
+
+DESIGN = Design(budget_seconds=15.0)
+
+
+def arm(name: str) -> Arm:
+    return Arm(Peer(name, "", None, ""))
+
+
+A, B, AGAIN = arm("A"), arm("B"), arm("A again")
+SLOW = replace(AGAIN, slowdown_percent=DESIGN.slowdown_percent)
+CONTROLS = {SAME: Comparison(SAME, AGAIN, A), SLOWED: Comparison(SLOWED, SLOW, A)}
+
+
+class Made:
+    """Runs of 0.2 s with a spread; by arm, how many times as long they take."""
+
+    name = "made"
+    threads = 1
+    measure = Measure.TIME
+    switches_are_noise = True
+
+    def __init__(
+        self, times: Mapping[str, float], spread: float = 0.01, slows: bool = True, switches: int = 0
+    ) -> None:
+        self.clock = 0.0
+        self.order: list[str] = []
+        self._times = times
+        self._spread = spread
+        self._slows = slows
+        self._switches = switches
+        self._rng = random.Random(7)
+
+    def run(self, arm: Arm, _conditions: Conditions) -> Measured:
+        self.order.append(arm.name)
+        slowdown = arm.slowdown_percent / 100 if self._slows else 0.0
+        seconds = 0.2 * self._times.get(arm.peer.name, 1.0) * (1 + slowdown)
+        seconds *= math.exp(self._rng.gauss(0, self._spread))
+        self.clock += seconds
+        return replace(
+            RUN, seconds=seconds, wall_seconds=seconds, involuntary_switches=self._switches, checksum=None
+        )
+
+
+def ask(made: Made, design: Design = DESIGN, kept: list[Pair] | None = None, *others: Arm) -> Outcome:
+    asked = others or (B,)
+    walls = dict.fromkeys((A, *asked, AGAIN, SLOW), 0.2)
+    questions = [Comparison(other.name, other, A) for other in asked]
+    keep = (kept if kept is not None else []).append
+    return questions_ask(
+        Calibrated(made, walls), questions, CONTROLS, design, random.Random(1), keep, clock=lambda: made.clock
+    )
+
+
+@pytest.mark.parametrize(
+    ("time", "word"), [(0.9, "better"), (1.1, "worse"), (1.0, "equivalent"), (1.03, "inconclusive")]
+)
+def test_the_verdict_is_about_b(time: float, word: str) -> None:
+    outcome = ask(Made({"B": time}))
+    assert outcome.answers[0].word == word
+    assert outcome.same_state is Control.PASSED
+    assert verdict_line(outcome, "A").startswith(f"verdict: {word}: B is ")
+    assert outcome.answers[0].estimate.ratio == pytest.approx(1 / time, rel=0.02)
+
+
+def test_a_clear_answer_ends_the_run_early() -> None:
+    made = Made({"B": 2.0}, spread=0.005)
+    outcome = ask(made, Design(budget_seconds=60.0))
+    assert outcome.answers[0].word == "worse"
+    assert outcome.seconds < 20
+    assert outcome.answers[0].estimate.pairs < outcome.planned / 2
+
+
+def test_the_budget_ends_the_run() -> None:
+    # The machine became four times slower than it was when the run was planned.
+    made = Made({"A": 4, "B": 4, "A again": 4}, spread=0.2)
+    outcome = ask(made)
+    assert DESIGN.budget_seconds <= outcome.seconds < DESIGN.budget_seconds + 2
+    assert outcome.answers[0].word == "inconclusive"
+    reason = outcome.reason(outcome.answers[0])
+    assert reason.startswith("the budget ended before there were enough pairs; at least ")
+    assert 20 < seconds_parse(reason.split()[-3]) < 60
+
+
+def test_noise_without_a_difference_is_inconclusive_and_says_what_would_decide() -> None:
+    outcome = ask(Made({}, spread=0.2))
+    answer = outcome.answers[0]
+    assert answer.word == "inconclusive"
+    assert answer.detectable > 1.1
+    assert outcome.reason(answer).startswith("the budget ended first; about ")
+
+
+def test_a_control_that_differs_voids_the_run() -> None:
+    outcome = ask(Made({"A again": 1.05, "B": 1.2}))
+    assert outcome.same_state is Control.FAILED
+    answer = outcome.answers[0]
+    assert answer.word == "inconclusive"
+    assert outcome.reason(answer).startswith("the run is void")
+
+
+def test_a_control_that_differs_within_the_margin_voids_the_run_too() -> None:
+    outcome = ask(Made({"A again": 1.02}, spread=0.003))
+    assert outcome.same_state is Control.FAILED
+
+
+def test_without_a_seen_slowdown_nothing_is_equivalent() -> None:
+    outcome = ask(Made({}, slows=False))
+    answer = outcome.answers[0]
+    assert answer.word == "inconclusive"
+    assert outcome.reason(answer) == ("they look equivalent, but a known slowdown of 6 % was not seen")
+
+
+def test_disturbed_pairs_are_kept_and_measured_again() -> None:
+    kept: list[Pair] = []
+    outcome = ask(Made({"B": 1.03}, switches=1000), DESIGN, kept)
+    assert all(pair.disturbed == "switches" for pair in kept)
+    assert outcome.answers[0].disturbed == sum(1 for pair in kept if pair.comparison.name == "B")
+
+
+def test_the_order_of_a_pair_is_a_coin_and_controls_are_interleaved() -> None:
+    kept: list[Pair] = []
+    ask(Made({"B": 1.03}), Design(budget_seconds=120.0), kept)
+    firsts = sum(pair.subject_first for pair in kept)
+    assert 0.35 < firsts / len(kept) < 0.65
+    for start in range(0, 24, 3):
+        together = kept[start : start + 3]
+        assert {pair.comparison.name for pair in together} == {"B", SAME, SLOWED}
+        assert len({id(pair.other) for pair in together}) == 1
+
+
+def test_values_of_a_sweep_share_a_run_and_are_judged_each() -> None:
+    times = {"B": 1.0, "C": 0.8, "D": 1.3}
+    outcome = ask(Made(times), Design(budget_seconds=40.0), None, B, arm("C"), arm("D"))
+    assert [answer.word for answer in outcome.answers] == ["equivalent", "better", "worse"]
+    line = sweep_line(outcome)
+    assert line.startswith("verdict: 1 better, 1 worse, 1 equivalent; C, 1.2")
+
+
+def test_a_sweep_without_a_better_value_says_so() -> None:
+    outcome = ask(Made({"B": 1.0}))
+    assert sweep_line(outcome) == "verdict: 1 equivalent; no value beats the default"
+
+
+def test_the_prediction_is_held_against_what_was_seen() -> None:
+    answer = ask(Made({"B": 1 / 1.1})).answers[0]
+    assert prediction_line(1.1, answer).startswith("predicted +10.0 %, observed +")
+    assert prediction_line(1.1, answer).endswith("the interval holds it")
+    assert prediction_line(1.0, answer).endswith("the interval does not hold it")
+
+
+def test_everything_that_was_seen_is_shown_beside() -> None:
+    kept: list[Pair] = []
+    ask(Made({"B": 2.0}), DESIGN, kept)
+    figures = {one.name: one for one in vector([one for one in kept if one.comparison.name == "B"], 0.99)}
+    time = figures["time, s"]
+    assert time.ratio is not None
+    assert (time.base, time.other, time.ratio.ratio) == pytest.approx((0.2, 0.4, 2.0), rel=0.02)
+    assert (figures["peak RSS, KiB"].base, figures["major faults"].ratio) == (2000, None)
+    assert "system calls" not in figures
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(42.4, "42s"), (599, "599s"), (900, "15m"), (36000 * 2, "20h")]
+)
+def test_times_are_told_as_the_budget_takes_them(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import ctypes.util
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hakmem_lab.allocators.arms import arm_parse, arm_stage, options_peer
+from hakmem_lab.allocators.peers import Peer, PeerStore
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.runner import Arm, environment_make
+from hakmem_lab.measure.stage import staged
+from lab_pairs import HAKMEM
+
+
+@pytest.fixture
+def store(build: Path) -> PeerStore:
+    return PeerStore(Checkout.find(build))
+
+
+def test_a_name_is_an_allocator(store: PeerStore) -> None:
+    assert arm_parse("glibc", store).library is None
+    assert arm_parse("hakmem", store) == store.obtain("hakmem")
+
+
+def test_a_path_is_a_library(store: PeerStore, build: Path) -> None:
+    peer = arm_parse(str(build / "libhakmem.so"), store)
+    assert (peer.name, peer.library) == ("libhakmem.so", (build / "libhakmem.so").resolve())
+    assert peer.identity == store.obtain("hakmem").identity
+
+
+def test_options_are_the_same_library_in_another_environment(store: PeerStore) -> None:
+    peer = arm_parse("hakmem:decay=never,profile=small", store)
+    assert peer.library == store.obtain("hakmem").library
+    assert environment_make(Arm(peer), 0, preload=True)["HAKMEM_CONF"] == "decay:never,profile:small"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hakmen", "there is no allocator 'hakmen', did you mean hakmem?"),
+        ("xyzzy", "there is no allocator 'xyzzy'; known: hakmem, "),
+        ("glibc:decay=never", "'glibc:decay=never': only hakmem takes options"),
+        ("hakmem:decay", "'decay' is not an option with a value"),
+        ("hakmem:", "'' is not an option with a value"),
+        ("/nowhere/libfoo.so", "libfoo.so: there is no such library"),
+        (__file__, "arms_test.py is not a shared object: "),
+    ],
+)
+def test_what_cannot_be_an_arm_is_refused(store: PeerStore, text: str, message: str) -> None:
+    with pytest.raises(LabError) as caught:
+        arm_parse(text, store)
+    assert str(caught.value).startswith(message)
+
+
+def stage_error(build: Path, peer: Peer) -> str:
+    with staged(Checkout.find(build)) as stage, pytest.raises(LabError) as caught:
+        arm_stage(stage, peer, "a")
+    return str(caught.value)
+
+
+def test_an_option_that_the_library_does_not_know_is_refused(build: Path, store: PeerStore) -> None:
+    peer = options_peer(store.obtain("hakmem"), "decay=nevr")
+    assert stage_error(build, peer).startswith("hakmem:decay=nevr: HAKMEM_CONF: decay:nevr is not understood")
+
+
+def test_a_library_that_does_not_serve_is_refused(build: Path) -> None:
+    name = ctypes.util.find_library("m")
+    assert name is not None
+    found = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    path = Path(next(line.split()[-1] for line in found.splitlines() if line.split()[:1] == [name]))
+    message = stage_error(build, Peer("libm", "", path, ""))
+    assert message.startswith("libm did not serve the process: malloc came from ")
+
+
+def library_make(folder: Path, name: str, body: str) -> Peer:
+    source = folder / f"{name}.c"
+    source.write_text("#include <stddef.h>\n" + body)
+    library = folder / f"{name}.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    return Peer(name, "", library, "")
+
+
+def test_an_allocator_that_crashes_is_one_line(build: Path, tmp_path: Path) -> None:
+    peer = library_make(tmp_path, "crashing", "void *malloc(size_t n) { (void)n; __builtin_trap(); }\n")
+    assert stage_error(build, peer) == (
+        "random_mixed was ended by signal 4 (Illegal instruction) (under crashing)"
+    )
+
+
+def test_a_program_that_fails_in_one_arm_is_one_line(build: Path, tmp_path: Path) -> None:
+    body = "void *malloc(size_t n) { (void)n; return NULL; }\nvoid free(void *p) { (void)p; }\n"
+    message = stage_error(build, library_make(tmp_path, "refusing", body))
+    assert message.startswith("random_mixed exited with 1: random_mixed: malloc(")
+    assert message.endswith("returned NULL (under refusing)")
+
+
+def test_two_arms_of_one_library_are_two_files(build: Path, store: PeerStore) -> None:
+    with staged(Checkout.find(build)) as stage:
+        first = arm_stage(stage, store.obtain("hakmem"), "a")
+        second = arm_stage(stage, options_peer(store.obtain("hakmem"), "decay=never"), "b")
+        assert first.library != second.library
+        assert (first.name, second.name) == ("hakmem", "hakmem:decay=never")
+        assert ":" not in str(second.library)
+
+
+def test_an_arm_keeps_what_its_peer_sets() -> None:
+    peer = replace(HAKMEM.peer, environment=(("SOME", "1"),))
+    assert options_peer(peer, "decay=never").environment == (("SOME", "1"), ("HAKMEM_CONF", "decay:never"))

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+from hakmem_lab.commands.units import change_parse, seconds_parse, share_parse
+from hakmem_lab.errors import LabError
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("60s", 60), ("60", 60), ("2m", 120), ("500ms", 0.5), ("1.5h", 5400), (" 3 s", 3)]
+)
+def test_times(text: str, seconds: float) -> None:
+    assert seconds_parse(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("text", "share"), [("3%", 0.03), ("0.03", 0.03), (".5", 0.5), ("0.5 %", 0.005)])
+def test_shares(text: str, share: float) -> None:
+    assert share_parse(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("text", "ratio"), [("+5%", 1.05), ("-3%", 0.97), ("5%", 1.05), ("0%", 1.0)])
+def test_changes(text: str, ratio: float) -> None:
+    assert change_parse(text) == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize("text", ["", "much", "0s", "-5s", "5 weeks", "1e3s", "nan"])
+def test_what_is_not_a_time_is_refused(text: str) -> None:
+    with pytest.raises(LabError, match="--budget"):
+        seconds_parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "3", "60%", "0%", "-3%", "3 s", "nan"])
+def test_what_is_not_a_share_is_refused(text: str) -> None:
+    with pytest.raises(LabError, match="--margin is a share"):
+        share_parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "5", "faster", "-100%", "+5"])
+def test_what_is_not_a_change_is_refused(text: str) -> None:
+    with pytest.raises(LabError, match="--predict is a change"):
+        change_parse(text)
