@@ -126,9 +126,7 @@ def preload_obstacle(program: Path) -> str:
     try:
         mode = program.stat().st_mode
         if mode & (stat.S_ISUID | stat.S_ISGID) or "security.capability" in os.listxattr(program):
-            return (
-                "it is privileged (setuid or capabilities), and the dynamic linker preloads nothing into it"
-            )
+            return "privileged (setuid or capabilities): the dynamic linker preloads nothing into it"
         with program.open("rb") as file:
             if all(segment["p_type"] != "PT_INTERP" for segment in ELFFile(file).iter_segments()):
                 return "a static binary: nothing can be preloaded into it"

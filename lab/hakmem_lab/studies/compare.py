@@ -27,6 +27,8 @@ from hakmem_lab.workloads.cells import Measure
 
 SCREENING_SHARE = 1 / 3
 """Of the budget, where not all can be judged."""
+ROUNDS_WISHED = 2
+"""Times as many as a verdict needs at least: with the least, only what is very clear is seen."""
 ROUNDS_MAX = 500
 
 OBSERVED, SCREENED, JUDGED = "observed", "screened", "judged"
@@ -89,7 +91,7 @@ class Plan:
     enough: bool
     """False: even one candidate gets fewer rounds than any verdict needs."""
     seconds_needed: float
-    """What would be enough for one."""
+    """After the observation, for the finalists."""
 
 
 @dataclass
@@ -171,30 +173,28 @@ class Comparing:
         return [arm for arm in self.arms.candidates if arm.name not in course.failures]
 
     def plan(self, course: Course, seconds_left: float) -> Plan:
-        arms = self.candidates(course)
-        if not arms:
+        """As many finalists as get enough rounds to be judged well; one at least."""
+        count = len(self.candidates(course))
+        if not count:
             raise LabError(_nobody_left(course))
-        cost = {arm.name: course.observed[arm.name].wall_seconds for arm in arms}
+        for finalists in range(count, 0, -1):
+            plan = self._plan(course, finalists, seconds_left)
+            if plan.rounds >= ROUNDS_WISHED * pairs_min(self.alpha / finalists):
+                break
+        return plan
+
+    def _plan(self, course: Course, finalists: int, seconds_left: float) -> Plan:
+        arms = self.candidates(course)
+        cost = sum(course.observed[arm.name].wall_seconds for arm in arms)
         baseline = course.observed[self.arms.baseline.name].wall_seconds
-        controls = 3 * baseline
-        all_of_them = sum(cost.values())
-        rounds = int(seconds_left / (controls + all_of_them))
-        if rounds >= pairs_min(self.alpha / len(arms)):
-            rounds = min(rounds, ROUNDS_MAX)
-            return Plan(0, len(arms), rounds, rounds * (controls + all_of_them), True, seconds_left)
-        screening = int(SCREENING_SHARE * seconds_left / (baseline + all_of_them)) if len(arms) > 1 else 0
-        spent = screening * (baseline + all_of_them)
-        mean = all_of_them / len(arms)
-        for finalists in range(len(arms), 0, -1):
-            per_round = controls + finalists * mean
-            rounds = int((seconds_left - spent) / per_round)
-            if rounds >= pairs_min(self.alpha / finalists):
-                return Plan(screening, finalists, rounds, spent + rounds * per_round, True, seconds_left)
-        needed = pairs_min(self.alpha) * per_round
-        if len(arms) > 1:
-            needed /= 1 - SCREENING_SHARE
-        rounds = max(1, rounds)
-        return Plan(screening, 1, rounds, spent + rounds * per_round, False, needed)
+        needs_screening = finalists < len(arms)
+        screening = int(SCREENING_SHARE * seconds_left / (baseline + cost)) if needs_screening else 0
+        spent = screening * (baseline + cost)
+        per_round = len(self.arms.controls) * baseline + finalists * cost / len(arms)
+        rounds = min(ROUNDS_MAX, max(1, int((seconds_left - spent) / per_round)))
+        least = pairs_min(self.alpha / finalists)
+        needed = least * per_round / (1 - SCREENING_SHARE * needs_screening)
+        return Plan(screening, finalists, rounds, spent + rounds * per_round, rounds >= least, needed)
 
     # ---- measuring --------------------------------------------------------------------------------------
 

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.measure.command import CommandTask
+from hakmem_lab.measure.launch import Start, started
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.measure.service import preload_obstacle, service_judge
+from hakmem_lab.measure.tree import Image, Watched, descendants_of
+from toolbox import compile_c
+
+CPUS = tuple(sorted(os.sched_getaffinity(0)))
+CONDITIONS = Conditions(1, 0, CPUS)
+OWN = Arm(Peer("as it is", "0", None, "id"))
+CRASHES = "#include <stdlib.h>\n__attribute__((constructor)) static void start(void) { abort(); }\n"
+WORKS = "int main(void) { for (volatile long i = 0; i < 60000000; i++); return 0; }\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "kept").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def tool(build: Path) -> Path:
+    return build / "bench/command_cost"
+
+
+@pytest.fixture
+def hakmem(build: Path) -> Arm:
+    return Arm(Peer("hakmem", "0", build / "libhakmem.so", "id"))
+
+
+def task_make(
+    tool: Path, folder: Path, *command: str, users: Mapping[str, str] | None = None, status: int = 0
+) -> CommandTask:
+    return CommandTask(
+        Start(
+            tool,
+            command,
+            folder / "kept",
+            users=dict(os.environ) if users is None else users,
+            cwd=folder,
+            allow_status=status,
+        ),
+        threads=len(CPUS),
+    )
+
+
+def shell(tool: Path, folder: Path, script: str, arm: Arm = OWN) -> Measured:
+    return task_make(tool, folder, "sh", "-c", script).run(arm, CONDITIONS)
+
+
+# ---- what it costs -----------------------------------------------------------------------------------------
+
+
+def test_the_peak_is_the_largest_processs_and_not_the_laboratorys(tool: Path, folder: Path) -> None:
+    ballast = bytearray(64 << 20)
+    small = shell(tool, folder, "exit 0")
+    large = shell(tool, folder, "python3 -c 'bytearray(40 << 20)'; exit 0")
+    assert small.peak_rss_kib is not None
+    assert large.peak_rss_kib is not None
+    assert small.peak_rss_kib < 8 << 10 < 40 << 10 < large.peak_rss_kib < len(ballast) >> 10
+
+
+def test_the_processor_time_of_all_processes_counts(tool: Path, folder: Path) -> None:
+    # The second process outlives its parent: it counts because the tool takes it over.
+    busy = "python3 -c 'sum(range(9000000))'"
+    run = shell(tool, folder, f"({busy} & wait) & {busy}; wait")
+    assert run.cpu_seconds > 0.2
+    assert run.minor_faults > 1000
+
+
+def test_a_slowdown_lets_the_clock_run_on(tool: Path, folder: Path) -> None:
+    arm = Arm(OWN.peer, slowdown_percent=50)
+    script = "sleep 0.2; echo ${WORKLOAD_SLOWDOWN:-none} >said"
+    run = shell(tool, folder, script, arm)
+    assert 0.3 < run.seconds < 0.6
+    assert (folder / "said").read_text() == "0.000\n"  # the command itself is not slowed a second time
+
+
+def test_repeated_runs_are_one(tool: Path, folder: Path) -> None:
+    task = task_make(tool, folder, "sh", "-c", "echo x >>count; sleep 0.05").repeated(3)
+    run = task.run(OWN, CONDITIONS)
+    assert (folder / "count").read_text() == "x\n" * 3
+    assert run.ops == 3
+    assert run.seconds > 0.15
+
+
+def test_input_output_and_environment_are_the_users(tool: Path, folder: Path, hakmem: Arm) -> None:
+    script = "[ -f /dev/stdout ] && [ ! -s /dev/stdin ] && echo $MINE $LD_PRELOAD $OPTION >said"
+    users = {"PATH": os.environ["PATH"], "MINE": "kept", "LD_PRELOAD": "libc.so.6"}
+    arm = Arm(Peer("hakmem", "0", hakmem.peer.library, "id", (("OPTION", "given"),)))
+    task_make(tool, folder, "sh", "-c", script, users=users).run(arm, CONDITIONS)
+    assert (folder / "said").read_text() == f"kept {hakmem.peer.library}:libc.so.6 given\n"
+
+
+def test_one_processor_is_enough(tool: Path, folder: Path) -> None:
+    task = task_make(tool, folder, "sh", "-c", "nproc >said")
+    task.run(OWN, Conditions(1, 0, CPUS[:1]))
+    assert (folder / "said").read_text() == "1\n"
+
+
+# ---- what goes wrong ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome"),
+    [
+        ("echo why >&2; exit 3", "failed: status 3: why"),
+        ("kill -SEGV $$", f"crashed: signal {signal.SIGSEGV.value}"),
+    ],
+)
+def test_a_failure_has_its_reason(tool: Path, folder: Path, script: str, outcome: str) -> None:
+    with pytest.raises(ProcessFailedError) as caught:
+        shell(tool, folder, script)
+    assert caught.value.outcome == outcome
+    assert str(caught.value).startswith("sh under as it is ")
+
+
+def test_an_exit_status_can_be_allowed(tool: Path, folder: Path) -> None:
+    task = task_make(tool, folder, "sh", "-c", "exit 3", status=3)
+    assert task.run(OWN, CONDITIONS).ops == 1
+
+
+def test_a_command_that_is_not_there(tool: Path, folder: Path) -> None:
+    with pytest.raises(LabError, match="cannot run /nosuch: No such file or directory"):
+        task_make(tool, folder, "/nosuch").run(OWN, CONDITIONS)
+
+
+def test_a_library_that_crashes_is_told_from_the_command(tool: Path, folder: Path) -> None:
+    library = compile_c(folder / "crash.so", CRASHES, "-shared", "-fPIC")
+    with pytest.raises(ProcessFailedError) as caught:
+        shell(tool, folder, "exit 0", Arm(Peer("crash", "0", library, "id")))
+    assert caught.value.outcome == f"crashed: signal {signal.SIGABRT.value}"
+
+
+def test_nothing_stays_behind(tool: Path, folder: Path) -> None:
+    start = task_make(tool, folder, "sh", "-c", "setsid sleep 60 & sleep 60").start
+    with started(start, OWN, CONDITIONS) as running:
+        deadline = time.monotonic() + 10
+        while len(below := descendants_of(running.pid)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(below) >= 3
+        with pytest.raises(ProcessFailedError, match="did not end within"):
+            running.wait(0.01)
+    time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}/cmdline").exists() and _is_alive(pid) for pid in below)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# ---- the proof of service ----------------------------------------------------------------------------------
+
+
+def test_a_command_is_seen_to_be_served(tool: Path, folder: Path, hakmem: Arm) -> None:
+    task = task_make(tool, folder, "python3", "-c", "list(map(str, range(200000)))")
+    measured, service = task.observe(hakmem, CONDITIONS)
+    assert (service.complaint, service.owner) == ("", "libhakmem.so")
+    assert measured.rss_mean_kib is not None
+    assert measured.peak_rss_kib is not None
+    assert 1000 < measured.rss_mean_kib <= (measured.tree_peak_rss_kib or 0)
+    _, own = task.observe(OWN, CONDITIONS)
+    assert own.is_libc
+
+
+def test_a_static_child_of_a_wrapper_is_seen(tool: Path, folder: Path, hakmem: Arm) -> None:
+    compile_c(folder / "still", WORKS, "-static")
+    _, service = task_make(tool, folder, "sh", "-c", "./still; exit 0").observe(hakmem, CONDITIONS)
+    assert service.complaint.startswith("still (")
+    assert service.complaint.endswith("a static binary: nothing can be preloaded into it")
+
+
+def test_a_privileged_program_is_seen(folder: Path) -> None:
+    program = compile_c(folder / "raised", WORKS)
+    assert preload_obstacle(program) == ""
+    program.chmod(0o4755)
+    assert preload_obstacle(program).startswith("privileged")
+
+
+LIBRARY = Path("/peers/libpeer.so")
+TOOL = Path("/bench/command_cost")
+BOUND = "binding file /bin/one [0] to /peers/libpeer.so [0]: normal symbol `malloc' [X]\n" + (
+    "binding file /bin/one [0] to /peers/libpeer.so [0]: normal symbol `free' [X]\n"
+)
+OTHER = BOUND.replace("/peers/libpeer.so", "/lib/other.so")
+
+
+def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True) -> Image:
+    return Image(pid, parent, Path(f"/bin/{pid}"), f"program-{pid}", 1, ticks, 100, mapped)
+
+
+@pytest.mark.parametrize(
+    ("images", "texts", "complaint"),
+    [
+        ([image(5, 9)], {5: BOUND}, ""),
+        ([image(5, 9), image(6, 90, parent=5)], {5: BOUND}, ""),  # forked, and runs on
+        ([image(5, 99), image(6, 1)], {5: BOUND, 6: OTHER}, ""),  # a helper, small beside it
+        (
+            [image(5, 80), image(6, 20)],
+            {5: BOUND, 6: OTHER},
+            "program-6 (20 % of the processor time): malloc of",
+        ),
+        (
+            [image(5, 9)],
+            {5: OTHER},
+            "program-5 (100 % of the processor time): malloc of one is bound to other.so",
+        ),
+        (
+            [image(5, 9, mapped=False)],
+            {5: BOUND},
+            "program-5 (100 % of the processor time): the library is not",
+        ),
+        ([], {5: BOUND}, ""),  # ended between two looks
+        ([], {}, "the dynamic linker bound no malloc to it"),
+    ],
+)
+def test_who_served_what_matters(images: list[Image], texts: dict[int, str], complaint: str) -> None:
+    arm = Arm(Peer("peer", "0", LIBRARY, "id"))
+    service = service_judge(arm, Watched(tuple(images), 1.0, 1.0), texts, TOOL)
+    assert service.complaint.startswith(complaint)
+    assert bool(service.complaint) == bool(complaint)

@@ -1,0 +1,382 @@
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from hakmem_lab import cli
+from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.measure.provenance import Provenance
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.measure.service import Service
+from hakmem_lab.reports.compare import change_text, note_lines, result_content, sentence, verdict_grid
+from hakmem_lab.statistics.estimate import Estimate, Verdict
+from hakmem_lab.studies.compare import Arms, Comparing, Course, Plan, Sample, observe_first
+from hakmem_lab.studies.compare_samples import COLUMNS, sample_row
+from hakmem_lab.studies.compare_verdicts import IDLE, PEAK, TIME, Outcome, outcome_make
+from hakmem_lab.workloads.cells import Measure
+from lab_pairs import RUN
+from toolbox import compile_c
+
+LAB = Path(__file__).resolve().parents[1]
+KEPT = LAB.parent / "bench_results/compare"
+OWN = Arm(Peer("glibc", "2.36", None, "id"))
+SERVED = Service("", "fake", "libc.so.6")
+SOURCE = Provenance(*("",) * 8, 2, "", "", ())
+ALPHA, MARGIN = 0.01, 0.03
+
+
+def peer(name: str) -> Arm:
+    return Arm(Peer(name, "1", Path(f"/lib/{name}.so"), "id"))
+
+
+@dataclass
+class FakeTask:
+    """Takes as long as it is told, under each allocator."""
+
+    seconds: dict[str, float]
+    noise: float = 0.004
+    kib: dict[str, int] = field(default_factory=dict)
+    fails: Callable[[str, int], str] = lambda _name, _run: ""
+    checksum: Callable[[str], str] = lambda _name: "aa"
+    complaints: dict[str, str] = field(default_factory=dict)
+    name: str = "fake"
+    threads: int = 1
+    measure: Measure = Measure.TIME
+    switches_are_noise: bool = False
+    runs: list[tuple[str, Conditions]] = field(default_factory=list)
+    rng: random.Random = field(default_factory=lambda: random.Random(3))
+
+    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        name = arm.peer.name
+        if outcome := self.fails(name, len(self.runs)):
+            raise ProcessFailedError(f"fake under {name} failed", outcome)
+        self.runs.append((arm.name, conditions))
+        known = name.removesuffix(" again")
+        noise = math.exp(self.rng.gauss(0, self.noise))
+        seconds = self.seconds[known] * (1 + arm.slowdown_percent / 100) * noise
+        return replace(
+            RUN,
+            seconds=seconds,
+            cpu_seconds=seconds,
+            wall_seconds=seconds,
+            peak_rss_kib=self.kib.get(known, 1000),
+            checksum=self.checksum(name),
+        )
+
+    def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]:
+        complaint = self.complaints.get(arm.peer.name, "")
+        return self.run(arm, conditions), replace(SERVED, complaint=complaint)
+
+
+@dataclass
+class Done:
+    outcome: Outcome
+    course: Course
+    plan: Plan
+    samples: list[Sample]
+
+    def row(self, name: str) -> str:
+        return next(" | ".join(row) for row in verdict_grid(self.outcome).rows if row[0] == name)
+
+    def verdict(self, name: str, figure: str = TIME.name) -> Verdict:
+        return next(row.judged[figure].verdict for row in self.outcome.rows if row.name == name)
+
+
+def study(task: FakeTask, budget: float = 60.0) -> Done:
+    samples: list[Sample] = []
+    rng = random.Random(1)
+    arms = Arms.of(OWN, [peer(name) for name in task.seconds if name != OWN.name], 200 * MARGIN)
+    first = observe_first(task, OWN, rng)
+    comparing = Comparing(task, first, arms, ALPHA, rng, samples.append)
+    course = Course()
+    comparing.observe(course)
+    plan = comparing.plan(course, budget)
+    comparing.screen(course, plan)
+
+    def judge() -> Outcome:
+        return outcome_make(course, arms, task, MARGIN, ALPHA)
+
+    comparing.judge_rounds(course, plan, lambda: judge().is_decided and not judge().blind)
+    return Done(judge(), course, plan, samples)
+
+
+# ---- verdicts ----------------------------------------------------------------------------------------------
+
+
+def test_faster_slower_and_equal_are_told_apart() -> None:
+    done = study(FakeTask({"glibc": 0.5, "fast": 0.4, "slow": 0.6, "same": 0.5}), budget=90)
+    assert done.verdict("fast") is Verdict.AHEAD
+    assert done.verdict("slow") is Verdict.BEHIND
+    assert done.verdict("same") is Verdict.EQUAL
+    assert [row.name for row in done.outcome.rows] == ["fast", "same", "slow"]
+    said = sentence(done.outcome, done.plan)
+    assert said.startswith("Use fast: it takes 20 % less (at least ")
+    assert "time than glibc, and as much memory at its peak; 99 % sure" in said
+
+
+def test_a_round_runs_everything_once_under_the_same_conditions() -> None:
+    done = study(FakeTask({"glibc": 0.5, "one": 0.5, "two": 0.5}))
+    judged = [sample for sample in done.samples if sample.phase == "judged"]
+    orders = set()
+    for number in range(done.outcome.rounds):
+        mine = [sample for sample in judged if sample.round == number]
+        assert {sample.arm.name for sample in mine} == {
+            *("glibc", "glibc again", "glibc slowed by 6 %", "one", "two")
+        }
+        assert len({sample.conditions for sample in mine}) == 1
+        orders.add(tuple(sample.arm.name for sample in mine))
+    assert len(orders) > 3
+
+
+def test_a_machine_that_is_too_noisy_says_nothing() -> None:
+    done = study(FakeTask({"glibc": 0.5, "other": 0.5}, noise=0.3))
+    assert done.outcome.blind
+    assert done.verdict("other") is Verdict.UNCLEAR
+    assert "the budget was too small to be sure" in sentence(done.outcome, done.plan)
+    assert "was missed" in note_lines(done.outcome)[0]
+
+
+def test_a_false_win_of_the_control_makes_the_run_void() -> None:
+    task = FakeTask({"glibc": 0.5, "fast": 0.3})
+    quick = replace(task, runs=[])
+
+    class Crooked(FakeTask):
+        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+            run = super().run(arm, conditions)
+            return replace(run, seconds=run.seconds * (0.8 if arm.name == "glibc again" else 1))
+
+    done = study(Crooked(quick.seconds))
+    assert done.outcome.is_void
+    assert done.verdict("fast") is Verdict.VOID
+    assert sentence(done.outcome, done.plan).startswith("No answer: glibc beside itself differed (-20 ")
+
+
+def test_the_same_speed_in_less_memory_is_said() -> None:
+    done = study(FakeTask({"glibc": 0.5, "small": 0.5, "big": 0.5}, kib={"small": 700, "big": 1500}))
+    assert done.verdict("small", PEAK.name) is Verdict.AHEAD
+    assert done.verdict("big", PEAK.name) is Verdict.BEHIND
+    said = sentence(done.outcome, done.plan)
+    assert said.startswith("Nothing is clearly faster than glibc, but small takes as long within 3 %")
+    assert "30 % less (at least 30 %) memory" in said
+
+
+def test_nothing_better_is_an_answer() -> None:
+    done = study(FakeTask({"glibc": 0.5, "same": 0.5, "slow": 0.7}))
+    assert done.outcome.is_decided
+    assert sentence(done.outcome, done.plan).startswith(
+        "Nothing is clearly better than glibc for this program: stay with it; 99 % sure"
+    )
+
+
+def test_a_figure_that_the_program_does_not_have_is_left_out() -> None:
+    done = study(FakeTask({"glibc": 0.5, "fast": 0.4}))
+    assert IDLE.name not in verdict_grid(done.outcome).columns
+    assert PEAK.name in verdict_grid(done.outcome).columns
+
+
+def test_results_and_samples_can_be_written() -> None:
+    task = FakeTask({"glibc": 0.5, "fast": 0.4})
+    done = study(task)
+    assert all(len(sample_row(task, sample)) == len(COLUMNS) for sample in done.samples)
+    assert change_text(Estimate(1.25, 1.0, 2.0, 9)) == "-20 (-50 to +0.0) %"
+    text = json.dumps(result_content(SOURCE, done.course, done.plan, done.outcome, "x"), allow_nan=False)
+    assert '"verdict": "better"' in text
+
+
+# ---- the budget --------------------------------------------------------------------------------------------
+
+
+def test_a_short_budget_screens_and_judges_the_fastest() -> None:
+    names = {f"peer-{number}": 1.0 + number / 10 for number in range(8)}
+    done = study(FakeTask({"glibc": 1.2, **names}), budget=150)
+    assert done.plan.screening >= 1
+    assert 1 <= done.plan.finalists < 8
+    assert done.verdict("peer-0") is Verdict.AHEAD
+    assert "screened out" in done.row("peer-7")
+    judged = {sample.arm.name for sample in done.samples if sample.phase == "judged"}
+    assert "peer-7" not in judged
+
+
+def test_a_budget_that_decides_nothing_says_which_would() -> None:
+    done = study(FakeTask({"glibc": 1.0, "fast": 0.5}), budget=6)
+    assert not done.plan.enough
+    assert done.verdict("fast") is Verdict.UNCLEAR
+    said = sentence(done.outcome, done.plan)
+    assert said.endswith("the budget was too small to be sure: --budget 30s might do.")
+
+
+def test_a_decided_run_ends_early() -> None:
+    done = study(FakeTask({"glibc": 0.1, "fast": 0.05}), budget=120)
+    assert done.outcome.rounds < done.plan.rounds
+    assert done.verdict("fast") is Verdict.AHEAD
+
+
+def test_disturbed_rounds_are_measured_again_within_a_limit() -> None:
+    class Disturbed(FakeTask):
+        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+            return replace(super().run(arm, conditions), major_faults=1)
+
+    done = study(Disturbed({"glibc": 1.0, "same": 1.0}, noise=0.2), budget=100)
+    rounds = {sample.round for sample in done.samples if sample.phase == "judged"}
+    assert len(rounds) == done.plan.rounds + done.plan.rounds // 2
+    assert done.outcome.rounds == done.plan.rounds
+
+
+# ---- what goes wrong ---------------------------------------------------------------------------------------
+
+
+def test_a_peer_that_crashes_has_its_row_and_the_others_go_on() -> None:
+    def fails(name: str, run: int) -> str:
+        return "crashed: signal 11" if name == "bad" and run > 20 else ""
+
+    done = study(FakeTask({"glibc": 0.5, "fast": 0.4, "bad": 0.4}, fails=fails))
+    assert done.row("bad").startswith("bad | crashed: signal 11")
+    assert done.verdict("fast") is Verdict.AHEAD
+    assert done.outcome.rows[-1].name == "bad"
+
+
+def test_a_peer_that_did_not_serve_is_not_measured() -> None:
+    done = study(FakeTask({"glibc": 0.5, "fast": 0.4, "idle": 0.1}, complaints={"idle": "sh: not mapped"}))
+    assert done.row("idle").startswith("idle | did not serve: sh: not mapped")
+    assert not any(sample.arm.name == "idle" and sample.phase == "judged" for sample in done.samples)
+
+
+def test_a_peer_that_does_other_work_is_not_compared() -> None:
+    task = FakeTask(
+        {"glibc": 0.5, "odd": 0.1, "fast": 0.4}, checksum=lambda name: "bb" if name == "odd" else "aa"
+    )
+    done = study(task)
+    assert done.row("odd").startswith("odd | its output is another")
+
+
+def test_a_program_that_fails_by_itself_is_an_error() -> None:
+    with pytest.raises(ProcessFailedError, match="fake under glibc failed"):
+        study(
+            FakeTask({"glibc": 0.5, "fast": 0.4}, fails=lambda name, _: "failed" if name == "glibc" else "")
+        )
+
+
+def test_nothing_to_compare_is_one_line() -> None:
+    with pytest.raises(LabError, match="there is nothing to compare: bad crashed: signal 6"):
+        study(
+            FakeTask(
+                {"glibc": 0.5, "bad": 1}, fails=lambda name, _: "crashed: signal 6" if name == "bad" else ""
+            )
+        )
+
+
+# ---- from the command line ---------------------------------------------------------------------------------
+
+
+def lab(build: Path, *arguments: str, cpus: set[int] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "hakmem_lab", "compare", "--build", str(build), *arguments],
+        env={**os.environ, "PYTHONPATH": str(LAB), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
+    )
+
+
+def test_compare_from_beginning_to_end_on_one_processor(build: Path, tmp_path: Path) -> None:
+    library = compile_c(
+        tmp_path / "crash.so",
+        "#include <stdlib.h>\n__attribute__((constructor)) static void start(void) { abort(); }\n",
+        *("-shared", "-fPIC"),
+    )
+    arguments = [
+        "--budget",
+        "2.5s",
+        "--allocators",
+        f"hakmem,{library}",
+        "--seed",
+        "5",
+        "--json",
+        "/dev/full",
+    ]
+    one = {min(os.sched_getaffinity(0))}
+    process = lab(
+        build, *arguments, "--", "sh", "-c", "i=0; while [ $i -lt 9000 ]; do i=$((i+1)); done", cpus=one
+    )
+    output, errors = process.communicate(timeout=60)
+    # The disk is full: one line, and the answer is there all the same.
+    assert errors == "hakmem: cannot write full: No space left on device\n"
+    assert process.returncode == 2
+    assert "crashed: signal 6" in output
+    assert output.splitlines()[-1].endswith(".")
+    path = next(line for line in output.splitlines() if line.startswith("samples: ")).removeprefix(
+        "samples: "
+    )
+    with (LAB.parent / path).open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["arm"] for row in rows} == {"glibc", "glibc again", "glibc slowed by 6 %", "hakmem"}
+    assert {row["cpus"] for row in rows} == {str(min(one))}
+    content = json.loads((LAB.parent / path).with_name("outcome.json").read_text())
+    assert content["answer"] == output.splitlines()[-1]
+    assert content["provenance"]["command"].startswith("./hakmem compare --budget 2.5s --margin 3% --seed 5")
+
+
+def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:
+    before = set(KEPT.glob("*/samples.csv"))
+    process = lab(build, "--budget", "60s", "--allocators", "hakmem", "--", "sleep", "0.2")
+    deadline = time.monotonic() + 30
+    while len(kept := set(KEPT.glob("*/samples.csv")) - before) == 0 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert kept
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors.startswith("hakmem: interrupted; what was measured is in bench_results/compare/")
+    path = LAB.parent / errors.split(" is in ")[1].strip()
+    assert path in kept
+    assert path.read_text().count("\n") >= 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--", "/nosuch/program"], "hakmem: /nosuch/program: there is no such command"),
+        (
+            ["--allocators", "hakmem", "--", "sh", "-c", "echo broken >&2; exit 3"],
+            "hakmem: sh under as it is exited with 3: broken",
+        ),
+        (
+            ["--allocators", "jemaloc", "--", "true"],
+            "hakmem: there is no allocator 'jemaloc', did you mean jemalloc?",
+        ),
+        (["--program", "rediss"], "hakmem: there is no program 'rediss', did you mean 'redis'?"),
+        ([], "hakmem: give either a command"),
+        (["--budget", "soon", "--", "true"], "hakmem: --budget is a time such as"),
+        (
+            ["--stdin", "nosuch", "--allocators", "hakmem", "--", "true"],
+            "hakmem: nosuch: there is no such file",
+        ),
+    ],
+)
+def test_an_error_is_one_line(
+    build: Path,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hakmem", "compare", "--build", str(build), *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    output, errors = capsys.readouterr()
+    assert (caught.value.code, output) == (2, "")
+    assert errors.startswith(message)
+    assert errors.count("\n") == 1
