@@ -146,12 +146,15 @@ static void *thread_enter(void *argument) {
     return NULL;
 }
 
-/* The processor for thread INDEX of COUNT, or -1 when there are fewer processors than threads. */
-static int thread_cpu(unsigned index, unsigned count) {
-    cpu_set_t allowed;
-    if (sched_getaffinity(getpid(), sizeof allowed, &allowed) != 0 || (unsigned)CPU_COUNT(&allowed) < count) return -1;
+/* The processors this process may use, as main left them. */
+static unsigned processors_read(cpu_set_t *allowed) {
+    return sched_getaffinity(getpid(), sizeof *allowed, allowed) == 0 ? (unsigned)CPU_COUNT(allowed) : 0;
+}
+
+/* The processor number INDEX of those ALLOWED, or -1 when there is none. */
+static int processor_at(const cpu_set_t *allowed, unsigned index) {
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (CPU_ISSET((unsigned)cpu, &allowed) && index-- == 0) return cpu;
+        if (CPU_ISSET((unsigned)cpu, allowed) && index-- == 0) return cpu;
     }
     return -1;
 }
@@ -159,9 +162,12 @@ static int thread_cpu(unsigned index, unsigned count) {
 void workload_threads_run(unsigned count, void (*body)(void *context), void *contexts, size_t context_bytes) {
     pthread_t threads[WORKLOAD_THREADS_MAX];
     struct thread_start starts[WORKLOAD_THREADS_MAX];
-    crowded = thread_cpu(0, count) < 0;
+    cpu_set_t allowed;
+    unsigned processors = processors_read(&allowed);
+    crowded = processors < count;
     for (unsigned i = 0; i < count; i++) {
-        starts[i] = (struct thread_start){body, (char *)contexts + i * context_bytes, thread_cpu(i, count)};
+        int cpu = processors == 0 ? -1 : processor_at(&allowed, i % processors);
+        starts[i] = (struct thread_start){body, (char *)contexts + i * context_bytes, cpu};
     }
     for (unsigned i = 1; i < count; i++) {
         int error = pthread_create(&threads[i], NULL, thread_enter, &starts[i]);

@@ -110,8 +110,8 @@ uint64_t workload_clock_ns(void);
 void workload_usage_read(struct workload_usage *usage);
 
 /* Runs BODY on COUNT contexts, CONTEXT_BYTES apart, each on a thread of its own (the first on the caller's), and
- * returns when all are done. Where there are enough processors each thread stays on one of its own: left
- * alone, the kernel keeps both threads of a short run on one processor now and then. */
+ * returns when all are done. Threads are dealt out to the processors in turn and stay there, each on one of its own where
+ * there are enough: left alone, the kernel keeps all threads of a short run on one processor now and then. */
 void workload_threads_run(unsigned count, void (*body)(void *context), void *contexts, size_t context_bytes);
 
 /* One line to stderr with the workload's name, then exit with 1. */

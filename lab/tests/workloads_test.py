@@ -97,6 +97,7 @@ def test_one_line_says_everything(build: Path, name: str) -> None:
     assert line.keys() >= KEYS
     assert line["workload"] == name
     assert line["seed"] == "7"
+    assert line["arguments"]["seed"] == 7
     assert line["ops"] > 0
     assert line["ops_per_second"] == pytest.approx(line["ops"] / line["seconds"], rel=0.01)
     assert line["peak_rss_kib"] > 100
@@ -228,6 +229,7 @@ def test_latency_is_told_when_asked(build: Path, name: str) -> None:
     assert 0 < latency["clock"] <= latency["p50"] <= latency["p99"] <= latency["p999"] <= latency["max"]
     ends, counts = zip(*latency["histogram"], strict=True)
     assert list(ends) == sorted(set(ends))
+    assert ends[0] >= 0.95 * latency["clock"]
     assert min(counts) > 0
     assert sum(counts) == latency["calls"] > 0
     assert latency["max"] <= ends[-1] <= 1.04 * latency["max"] + 1
