@@ -34,8 +34,8 @@ def package_fetch(pinned: Pinned, folder: Path) -> Path:
     unpacked.mkdir()
     try:
         return unpack(pinned, hashes[pinned.package.sha256], unpacked)
-    except OSError as error:
-        raise LabError(f"{pinned} cannot be unpacked: {error.strerror or error}") from error
+    except (OSError, zipfile.BadZipFile, tarfile.TarError) as error:
+        raise LabError(f"{pinned} cannot be unpacked: {error}") from error
 
 
 # ---- Python packages --------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from hakmem_lab.allocators.peers import Missing, Peer, PeerStore
 from hakmem_lab.allocators.service import Proof, service_prove
@@ -68,20 +68,24 @@ def _see(stage: Stage, peer: Peer) -> Seen:
 def _show(console: Console, seen: list[Seen], missing: list[Missing]) -> None:
     table = Table(title="Peers", title_justify="left", show_lines=True)
     for column in ("peer", "version, from", "built, identity", "serves"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for one in seen:
         peer = one.peer
         options = [f"{name}={value}" for name, value in peer.environment]
-        proof = f"yes: {escape(one.proof.own)}" if one.proof else f"[red]no[/red]: {escape(one.why_not)}"
         table.add_row(
-            "\n".join([peer.name, *options]),
-            "\n".join(word for word in (peer.version, peer.origin, peer.note) if word),
-            "\n".join(word for word in (peer.flags, peer.identity) if word),
-            proof,
+            _lines(peer.name, *options),
+            _lines(peer.version, peer.origin, peer.note),
+            _lines(peer.flags, peer.identity),
+            _lines("yes", one.proof.own) if one.proof else _lines(Text("no", "red"), one.why_not),
         )
     for peer in missing:
-        table.add_row(peer.name, "", "", f"[red]cannot be had[/red]: {escape(peer.why)}")
+        table.add_row(peer.name, "", "", _lines(Text("cannot be had", "red"), peer.why))
     console.print(table)
+
+
+def _lines(*words: str | Text) -> Text:
+    """As they stand: what a peer says of itself is no markup."""
+    return Text("\n").join(Text(word) if isinstance(word, str) else word for word in words if word)
 
 
 def _content(seen: list[Seen], missing: list[Missing]) -> dict[str, object]:
