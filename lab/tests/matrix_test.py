@@ -214,7 +214,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert MatrixPlan.load(tmp_path) == plan
 
 
-def test_the_newest_run_is_resumed_if_it_is_incomplete(tmp_path: Path) -> None:
+def test_the_newest_incomplete_run_is_resumed(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="nothing to resume: no run was kept"):
         interrupted_find(tmp_path, SETTINGS)
     for run in ("20260101T000000Z", "20260102T000000Z"):
@@ -223,7 +223,9 @@ def test_the_newest_run_is_resumed_if_it_is_incomplete(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="its suite was 'quick', asked for is 'full'"):
         interrupted_find(tmp_path, replace(SETTINGS, suite="full"))
     (tmp_path / "20260102T000000Z" / RESULTS_FILE).write_text("")
-    with pytest.raises(LabError, match="20260102T000000Z, is complete"):
+    assert interrupted_find(tmp_path, SETTINGS).name == "20260101T000000Z"
+    (tmp_path / "20260101T000000Z" / RESULTS_FILE).write_text("")
+    with pytest.raises(LabError, match="nothing to resume: all 2 runs are complete"):
         interrupted_find(tmp_path, SETTINGS)
 
 

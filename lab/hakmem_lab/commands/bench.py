@@ -138,7 +138,8 @@ def command_text(settings: Settings, allocators: str) -> str:
     if settings.only:
         command += ["--only", settings.only]
     if allocators:
-        command += ["--allocators", allocators]
+        names = [Path(word).name for word in words_split(allocators)]  # a library's path stays here
+        command += ["--allocators", ",".join(names)]
     command += ["--budget", f"{settings.budget_seconds:g}s", "--margin", f"{100 * settings.margin:g}%"]
     command += ["--confidence", f"{100 * settings.confidence:g}", "--seed", str(settings.seed)]
     return shlex.join(command)

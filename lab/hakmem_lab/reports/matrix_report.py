@@ -15,7 +15,6 @@ import jinja2
 from rich.console import Console
 
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.reports.files import text_write
 from hakmem_lab.reports.matrix_lines import reading_lines, summary_lines, warning_lines
 from hakmem_lab.reports.matrix_text import (
     comparisons_grid,
@@ -23,6 +22,7 @@ from hakmem_lab.reports.matrix_text import (
     cpu_grid,
     failures_grid,
     faults_grid,
+    figures_grid,
     groups_grid,
     memory_grid,
     observed_grids,
@@ -30,7 +30,8 @@ from hakmem_lab.reports.matrix_text import (
     speed_grid,
 )
 from hakmem_lab.reports.pictures import Picture, pictures_make
-from hakmem_lab.reports.report import Grid, grids_print, markdown_report
+from hakmem_lab.reports.report import Grid, grids_print, markdown_report, text_write
+from hakmem_lab.reports.then_and_now import then_grid
 from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.judging import Matrix
 from hakmem_lab.studies.matrix import RESULTS_FILE
@@ -61,7 +62,9 @@ class Content:
             outcome_grid(matrix),
             speed_grid(matrix),
             memory_grid(matrix),
+            figures_grid(matrix),
             groups_grid(matrix, means),
+            then_grid(matrix),
             failures_grid(matrix),
             controls_grid(matrix, failed_only=True),
         ]
@@ -117,7 +120,7 @@ def page_html(content: Content, pictures: Sequence[Picture], samples: str) -> st
 
 def svg_inline(picture: Picture) -> str:
     """Without the XML declaration, and with names that no other picture on the page has."""
-    text = picture.svg()
+    text = picture.svg
     return re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{picture.name}-", text[text.index("<svg") :])
 
 
@@ -138,7 +141,7 @@ def report_write(content: Content, run: Kept, path: Path, pictures: Sequence[Pic
     shown = []
     for picture in pictures:
         beside = path.with_name(f"{path.stem}-{picture.name}.svg")
-        text_write(beside, picture.svg())
+        text_write(beside, picture.svg)
         shown.append(f"![{picture.title}]({beside.name})\n\n{picture.caption}")
     page = path.with_suffix(".html")
     text_write(page, page_html(content, pictures, samples.name))

@@ -117,6 +117,21 @@ def observed_grid(matrix: Matrix, title: str, figure: Callable[[Sample], str]) -
     return _wide(matrix, title, entry, (matrix.plan.subject, *matrix.plan.peers))
 
 
+def figures_grid(matrix: Matrix) -> Grid:
+    """Of workloads that are about something else than speed."""
+    arms = (matrix.plan.subject, *matrix.plan.peers)
+
+    def entry(row: Row, arm: str) -> str:
+        sample = matrix.observed.get((row.name, arm))
+        return "" if sample is None or sample.figure is None else f"{sample.figure:.0f}"
+
+    rows = [(row.name, row.figure, *(entry(row, arm) for arm in arms)) for row in _rows(matrix) if row.figure]
+    title = "What workloads that are about memory tell, smaller is better"
+    return Grid(
+        title, ("workload", "figure", *arms), tuple(row for row in rows if any(row[2:])), text_columns=2
+    )
+
+
 def latency_text(sample: Sample) -> str:
     tail = (sample.latency_p50_ns, sample.latency_p99_ns, sample.latency_p999_ns)
     if None in tail or sample.latency_max_ns is None:

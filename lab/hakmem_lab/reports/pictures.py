@@ -7,6 +7,7 @@ import io
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import matplotlib as mpl
@@ -51,6 +52,7 @@ class Picture:
     caption: str
     figure: Figure
 
+    @cached_property
     def svg(self) -> str:
         text = io.StringIO()
         with mpl.rc_context(STYLE):

@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hakmem_lab.allocators import elf
+from hakmem_lab.allocators.arms import arm_parse
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError, RunInterruptedError
@@ -73,13 +74,17 @@ class Field:
 def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings: Settings) -> Field:
     """A peer that was named must be had; of the default set those that can be."""
     if names:
-        found, absent = [store.obtain(name) for name in dict.fromkeys(names)], []
+        found, absent = [arm_parse(name, store) for name in dict.fromkeys(names)], []
     else:
         found, absent = store.obtain_default()
     missing = {one.name: one.why for one in absent}
     own = store.obtain(SUBJECT)
     hakmem, again = stage.peer(own), stage.peer(own, SAME)
-    peers = tuple(stage.peer(peer) for peer in found if peer.name != SUBJECT)
+    peers = tuple(
+        replace(stage.peer(peer, f"peer-{number}"), name=peer.name)
+        for number, peer in enumerate(found)
+        if peer.name != SUBJECT
+    )
     if not peers:
         raise LabError("there is no peer to compare hakmem with")
     arms = (Arm(hakmem), *(Arm(peer) for peer in peers), Arm(again), Arm(again, settings.slowdown_percent))

@@ -15,7 +15,7 @@ from typing import Any
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.rounds import RoundPlan
-from hakmem_lab.reports.files import text_write
+from hakmem_lab.reports.report import text_write
 from hakmem_lab.workloads.cells import Measure, Target
 
 SUBJECT = "hakmem"
@@ -137,18 +137,18 @@ class MatrixPlan:
 
 
 def interrupted_find(results: Path, settings: Settings) -> Path:
-    """The newest run, which must be incomplete, and must have been asked for in the same words."""
+    """The newest run that is incomplete; it must have been asked for in the same words."""
     runs = sorted((path.parent for path in results.glob(f"*/{PLAN_FILE}")), reverse=True)
-    if not runs:
-        raise LabError("there is nothing to resume: no run was kept")
-    if (runs[0] / RESULTS_FILE).exists():
-        raise LabError(f"there is nothing to resume: the newest run, {runs[0].name}, is complete")
-    kept = MatrixPlan.load(runs[0])
+    incomplete = [run for run in runs if not (run / RESULTS_FILE).exists()]
+    if not incomplete:
+        kept = f"all {len(runs)} runs are complete" if runs else "no run was kept"
+        raise LabError(f"there is nothing to resume: {kept}")
+    plan = MatrixPlan.load(incomplete[0])
     for name in ("suite", "only", "margin", "confidence"):
-        then, now = getattr(kept.settings, name), getattr(settings, name)
+        then, now = getattr(plan.settings, name), getattr(settings, name)
         if then != now:
-            raise LabError(f"cannot resume {kept.run}: its {name} was '{then}', asked for is '{now}'")
-    return runs[0]
+            raise LabError(f"cannot resume {plan.run}: its {name} was '{then}', asked for is '{now}'")
+    return incomplete[0]
 
 
 def sameness_check(kept: MatrixPlan, identities: Mapping[str, str], machine: str) -> None:
