@@ -26,7 +26,8 @@ static uint64_t *aligned_make(uint64_t draw, size_t bytes, bool standard) {
         if (error != 0) workload_fail("posix_memalign(%zu, %zu): %s", alignment, bytes, strerror(error));
     }
     if (block == NULL) workload_fail("aligned_alloc(%zu, %zu) returned NULL", alignment, bytes);
-    if ((uintptr_t)block % alignment != 0) workload_fail("a block at %p is not aligned to %zu", block, alignment);
+    if ((uintptr_t)block % alignment != 0)
+        workload_fail("a block at %p is not aligned to %zu", block, alignment);
     return block;
 }
 

@@ -107,8 +107,8 @@ static void first_allocation(struct faults *faults, struct ledger *ledger) {
     faults->first = faults_read() - before;
 }
 
-static void class_begin(struct faults *faults, struct ledger *ledger, void **blocks, uint64_t ops, uint64_t bytes,
-                        uint64_t tag) {
+static void class_begin(struct faults *faults, struct ledger *ledger, void **blocks, uint64_t ops,
+                        uint64_t bytes, uint64_t tag) {
     uint64_t start = faults_read();
     window_mark();
     for (uint64_t i = 0; i < ops; i++) blocks[i] = malloc(bytes);

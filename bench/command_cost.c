@@ -1,13 +1,14 @@
-/* command_cost FD [--repeat N] [--slowdown PERCENT] [--measure time|cpu] [--preload LIBRARY] [--] COMMAND... - what a whole command costs.
+/* command_cost FD [OPTION...] [--] COMMAND... - what a whole command costs.
  *
- * Runs it N times, one after the other, and writes one JSON line to the descriptor FD: time from the first start to the
- * last exit; processor time, page faults and switches of all processes of the command; the peak RSS of the largest of
- * them. A process whose parent ended before it comes to this one, so that it is counted too, if it ends in time.
+ * Runs it, with --repeat N so often, one after the other, while it ends well, and writes one JSON line to the descriptor FD:
+ * time from the first start to the last exit; processor time, page faults and switches of all processes of the command;
+ * the peak RSS of the largest of them. A process whose parent ended before it comes to this one, so that it is counted
+ * too, if it ends in time. To end well is status 0, or the one of --allow-status N.
  *
  * The tool is small and stays on its own allocator. That matters for the peak: the kernel's ru_maxrss of a child starts
  * from what its parent held at the fork, and the laboratory, in Python, holds more than many a program. Input, output and
- * environment are the command's own; LD_PRELOAD gets the library before what it had. With a slowdown the clock runs on,
- * busy, for that share of the time or, where that is what is compared, of the processor time. */
+ * environment are the command's own; LD_PRELOAD gets the library before what it had. With --slowdown PERCENT the clock runs
+ * on, busy, for that share of the time or, with --measure cpu, of the processor time. */
 #include "child.h"
 
 #include <errno.h>
@@ -25,11 +26,13 @@
 #define REPEAT_MAX 1000000L
 
 static const char usage[] =
-    "command_cost FD [--repeat N] [--slowdown PERCENT] [--measure time|cpu] [--preload LIBRARY] [--] COMMAND...";
+    "command_cost FD [--repeat N] [--allow-status N] [--slowdown PERCENT] [--measure time|cpu]"
+    " [--preload LIBRARY] [--] COMMAND...";
 
 struct request {
     int report_fd;
     long repeat;
+    long allowed_status;
     double slowdown_share;
     bool by_cpu;
     struct child_command command;
@@ -54,6 +57,7 @@ _Noreturn static void usage_fail(const char *why) {
 }
 
 static void preload_add(const char *library) {
+    if (access(library, R_OK) != 0) child_fail("cannot read %s: %s", library, strerror(errno));
     const char *before = getenv("LD_PRELOAD");
     char *value;
     if (asprintf(&value, "%s%s%s", library, before ? ":" : "", before ? before : "") < 0)
@@ -75,6 +79,9 @@ static struct request request_read(char **argv) {
             request.repeat = strtol(rest[1], &end, 10);
             if (*end != '\0' || request.repeat < 1 || request.repeat > REPEAT_MAX)
                 usage_fail("--repeat is a count");
+        } else if (strcmp(*rest, "--allow-status") == 0) {
+            request.allowed_status = strtol(rest[1], &end, 10);
+            if (*end != '\0') usage_fail("--allow-status is an exit status");
         } else if (strcmp(*rest, "--slowdown") == 0) {
             request.slowdown_share = strtod(rest[1], &end) / 100;
             if (*end != '\0' || !(request.slowdown_share >= 0)) usage_fail("--slowdown is a percentage");
@@ -116,10 +123,12 @@ int main(int argc, char **argv) {
     (void)argc;
     struct request request = request_read(argv);
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* without it, only processes that are waited for count */
-    int status = 0;
+    int status;
+    long runs = 0;
     double started = clock_seconds();
-    for (long i = 0; i < request.repeat && status == 0; i++)
+    do {
         status = status_wait(child_start(&request.command, false));
+    } while (++runs < request.repeat && WIFEXITED(status) && WEXITSTATUS(status) == request.allowed_status);
     double seconds = clock_seconds() - started;
     while (waitpid(-1, NULL, WNOHANG) > 0) continue;
     struct rusage used;

@@ -35,9 +35,7 @@ void latency_start(void) {
     atomic_store_explicit(&recording, true, memory_order_relaxed);
 }
 
-void latency_stop(void) {
-    atomic_store_explicit(&recording, false, memory_order_relaxed);
-}
+void latency_stop(void) { atomic_store_explicit(&recording, false, memory_order_relaxed); }
 
 /* ---- buckets ----------------------------------------------------------------------------------------- */
 
@@ -65,8 +63,12 @@ void latency_record(uint64_t ticks) {
     }
     atomic_fetch_add_explicit(&histogram_mine->counts[bucket_of(ticks)], 1, memory_order_relaxed);
     uint64_t max = atomic_load_explicit(&histogram_mine->max, memory_order_relaxed);
-    while (ticks > max && !atomic_compare_exchange_weak_explicit(&histogram_mine->max, &max, ticks,
-                                                                 memory_order_relaxed, memory_order_relaxed)) {}
+    while (ticks > max) {
+        if (atomic_compare_exchange_weak_explicit(&histogram_mine->max, &max, ticks, memory_order_relaxed,
+                                                  memory_order_relaxed)) {
+            break;
+        }
+    }
 }
 
 /* ---- the report: threads have ended or been waited for ------------------------------------------------- */
@@ -132,8 +134,8 @@ void latency_line_add(struct line *line) {
         double value = (double)quantile(&summary, quantiles[i].per_mille) * ns;
         line_add(line, "\"%s\":%.1f,", quantiles[i].name, value);
     }
-    line_add(line, "\"max\":%.1f,\"clock\":%.1f,\"calls\":%" PRIu64 ",\"histogram\":[", (double)summary.max * ns,
-             (double)clock_ticks_measure() * ns, summary.calls);
+    line_add(line, "\"max\":%.1f,\"clock\":%.1f,\"calls\":%" PRIu64 ",\"histogram\":[",
+             (double)summary.max * ns, (double)clock_ticks_measure() * ns, summary.calls);
     const char *comma = "";
     for (unsigned i = 0; i < BUCKETS; i++) {
         if (summary.counts[i] == 0) continue;

@@ -30,7 +30,8 @@ void line_add_quoted(struct line *line, const char *text) {
 
 void line_add_lower(struct line *line, const char *name) {
     line_add(line, "\"");
-    for (; *name != '\0'; name++) line_add(line, "%c", *name >= 'A' && *name <= 'Z' ? *name - 'A' + 'a' : *name);
+    for (; *name != '\0'; name++)
+        line_add(line, "%c", *name >= 'A' && *name <= 'Z' ? *name - 'A' + 'a' : *name);
     line_add(line, "\"");
 }
 

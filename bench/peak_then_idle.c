@@ -33,9 +33,7 @@ struct load {
 };
 
 /* Sizes again from the draws that made them: the table of the workload's own stays small. */
-static uint64_t block_bytes(uint64_t draw) {
-    return random_log(draw, BYTES_MIN, BYTES_MAX);
-}
+static uint64_t block_bytes(uint64_t draw) { return random_log(draw, BYTES_MIN, BYTES_MAX); }
 
 static void load_rise(struct load *load, uint64_t bytes) {
     while (load->live_bytes < bytes && load->count < load->room) {
@@ -72,7 +70,8 @@ int main(int argc, char **argv) {
     workload_stop(&workload, load.count);
     workload_figure_add(&workload, "rss_kib_after_free", rss_kib_read());
     struct timespec rest = {.tv_sec = (time_t)workload.value[SECONDS], .tv_nsec = 0};
-    while (nanosleep(&rest, &rest) != 0) {}
+    while (nanosleep(&rest, &rest) != 0) {
+    }
     workload_figure_add(&workload, "idle_rss_kib", rss_kib_read());
 
     workload_figure_add(&workload, "live_kib", load.live_bytes >> 10);

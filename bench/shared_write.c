@@ -12,9 +12,7 @@ static const struct workload_argument arguments[] = {
     ARGUMENT_SEED,
 };
 
-static void thread_run(void *context) {
-    writer_run(context);
-}
+static void thread_run(void *context) { writer_run(context); }
 
 int main(int argc, char **argv) {
     struct workload workload;
@@ -24,7 +22,8 @@ int main(int argc, char **argv) {
     uint64_t ops = writers_open(writers, value[OPS], value[SIZE], value[SEED]);
 
     workload_start(&workload);
-    for (unsigned n = 0; n < WRITERS * WRITER_BLOCKS; n++) writer_block_make(&writers[n % WRITERS], n / WRITERS);
+    for (unsigned n = 0; n < WRITERS * WRITER_BLOCKS; n++)
+        writer_block_make(&writers[n % WRITERS], n / WRITERS);
     workload_threads_run(WRITERS, thread_run, writers, sizeof *writers);
     workload_stop(&workload, ops);
     return writers_finish(&workload, writers);

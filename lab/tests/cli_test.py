@@ -28,10 +28,6 @@ def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["bench", "--only", "nosuch"], "hakmem: no workload is named like 'nosuch'; there are: "),
         (["bench", "--build", "/nowhere"], "hakmem: command_cost is not there: run ./hakmem build first"),
         (["footprint", "--only", "nosuch"], "hakmem: no program is named like 'nosuch'; there are: "),
-        (
-            ["options", "decay:never", "--only", "nosuch"],
-            "hakmem: no cell is named like 'nosuch'; there are: ",
-        ),
         (["instructions", "--build", "/nowhere"], "hakmem: libhakmem.so is not there"),
     ],
 )
@@ -59,12 +55,6 @@ def test_a_missing_peer_is_an_error(served: Path) -> None:
     done = lab("bench", "--build", str(served), "--allocators", "glibc,nosuch")
     assert done.returncode == 2
     assert done.stderr.startswith("hakmem: there is no peer 'nosuch'; known: ")
-
-
-def test_options_that_the_library_does_not_know_are_an_error(served: Path) -> None:
-    done = lab("options", "decay:nevr", "--build", str(served))
-    assert done.returncode == 2
-    assert done.stderr.startswith("hakmem: hakmem decay:nevr: HAKMEM_CONF: decay:nevr is not understood")
 
 
 def test_footprint_from_beginning_to_end(served: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ CPUS = tuple(sorted(os.sched_getaffinity(0)))
 CONDITIONS = Conditions(1, 0, CPUS)
 OWN = Arm(Peer("as it is", "0", None, "id"))
 CRASHES = "#include <stdlib.h>\n__attribute__((constructor)) static void start(void) { abort(); }\n"
-WORKS = "int main(void) { for (volatile long i = 0; i < 60000000; i++); return 0; }\n"
+WORKS = "int main(void) { for (volatile long i = 0; i < 200000000; i++); return 0; }\n"
 
 
 @pytest.fixture
@@ -129,11 +129,21 @@ def test_a_failure_has_its_reason(tool: Path, folder: Path, script: str, outcome
 def test_an_exit_status_can_be_allowed(tool: Path, folder: Path) -> None:
     task = task_make(tool, folder, "sh", "-c", "exit 3", status=3)
     assert task.run(OWN, CONDITIONS).ops == 1
+    counted = task_make(tool, folder, "sh", "-c", "echo x >>count; exit 3", status=3).repeated(2)
+    assert counted.run(OWN, CONDITIONS).ops == 2
+    assert (folder / "count").read_text() == "x\n" * 2
+    with pytest.raises(ProcessFailedError, match="exited with 0"):
+        task_make(tool, folder, "true", status=3).run(OWN, CONDITIONS)
 
 
 def test_a_command_that_is_not_there(tool: Path, folder: Path) -> None:
     with pytest.raises(LabError, match="cannot run /nosuch: No such file or directory"):
         task_make(tool, folder, "/nosuch").run(OWN, CONDITIONS)
+
+
+def test_a_library_that_is_not_there_is_no_silent_glibc(tool: Path, folder: Path) -> None:
+    with pytest.raises(LabError, match=r"cannot read /nosuch\.so"):
+        shell(tool, folder, "exit 0", Arm(Peer("gone", "0", Path("/nosuch.so"), "id")))
 
 
 def test_a_library_that_crashes_is_told_from_the_command(tool: Path, folder: Path) -> None:
@@ -200,7 +210,7 @@ OTHER = BOUND.replace("/peers/libpeer.so", "/lib/other.so")
 
 
 def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True) -> Image:
-    return Image(pid, parent, Path(f"/bin/{pid}"), f"program-{pid}", 1, ticks, 100, mapped)
+    return Image(pid, parent, Path(f"/bin/{pid}"), f"program-{pid}", 1, 0, ticks, 100, mapped)
 
 
 @pytest.mark.parametrize(
@@ -212,17 +222,17 @@ def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True) -> Image:
         (
             [image(5, 80), image(6, 20)],
             {5: BOUND, 6: OTHER},
-            "program-6 (20 % of the processor time): malloc of",
+            "program-6 (20 % of the work): malloc of",
         ),
         (
             [image(5, 9)],
             {5: OTHER},
-            "program-5 (100 % of the processor time): malloc of one is bound to other.so",
+            "program-5 (100 % of the work): malloc of one is bound to other.so",
         ),
         (
             [image(5, 9, mapped=False)],
             {5: BOUND},
-            "program-5 (100 % of the processor time): the library is not",
+            "program-5 (100 % of the work): the library is not",
         ),
         ([], {5: BOUND}, ""),  # ended between two looks
         ([], {}, "the dynamic linker bound no malloc to it"),

@@ -247,6 +247,14 @@ def test_a_peer_that_crashes_has_its_row_and_the_others_go_on() -> None:
     assert done.outcome.rows[-1].name == "bad"
 
 
+def test_when_all_have_crashed_there_is_no_answer() -> None:
+    def fails(name: str, run: int) -> str:
+        return "crashed: signal 11" if name == "bad" and run > 20 else ""
+
+    done = study(FakeTask({"glibc": 0.5, "bad": 0.4}, fails=fails))
+    assert sentence(done.outcome, done.plan).startswith("No answer: no other allocator than glibc ran")
+
+
 def test_a_peer_that_did_not_serve_is_not_measured() -> None:
     done = study(FakeTask({"glibc": 0.5, "fast": 0.4, "idle": 0.1}, complaints={"idle": "sh: not mapped"}))
     assert done.row("idle").startswith("idle | did not serve: sh: not mapped")
@@ -254,11 +262,15 @@ def test_a_peer_that_did_not_serve_is_not_measured() -> None:
 
 
 def test_a_peer_that_does_other_work_is_not_compared() -> None:
-    task = FakeTask(
-        {"glibc": 0.5, "odd": 0.1, "fast": 0.4}, checksum=lambda name: "bb" if name == "odd" else "aa"
-    )
+    def checksum(name: str) -> str:
+        late = name == "later" and len(task.runs) > 20
+        return "bb" if name == "odd" or late else "aa"
+
+    task = FakeTask({"glibc": 0.5, "odd": 0.1, "later": 0.4, "fast": 0.4}, checksum=checksum)
     done = study(task)
     assert done.row("odd").startswith("odd | its output is another")
+    assert done.row("later").startswith("later | its output is another")
+    assert sum(sample.arm.name == "odd" for sample in done.samples) == 1
 
 
 def test_a_program_that_fails_by_itself_is_an_error() -> None:
@@ -358,6 +370,7 @@ def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:
             "hakmem: there is no allocator 'jemaloc', did you mean jemalloc?",
         ),
         (["--program", "rediss"], "hakmem: there is no program 'rediss', did you mean 'redis'?"),
+        (["--allocators", "hakmem", "sh", "-c", "exit 4"], "hakmem: sh under as it is exited with 4"),
         ([], "hakmem: give either a command"),
         (["--budget", "soon", "--", "true"], "hakmem: --budget is a time such as"),
         (

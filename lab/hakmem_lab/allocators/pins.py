@@ -64,11 +64,11 @@ def pinned_names(lock: Path = LOCK) -> list[str]:
 def pinned_read(name: str, lock: Path = LOCK) -> Pinned:
     entries = tomllib.loads(lock.read_text())
     entry = entries[name]
-    environment = tuple(entry.get("environment", {}).items())
     if "same_as" not in entry:
-        return replace(_library_read(name, entry), environment=environment)
+        return _library_read(name, entry)
     other = _library_read(entry["same_as"], entries[entry["same_as"]])
     note, proof = entry.get("note", other.note), entry.get("proof", other.proof)
+    environment = tuple(entry["environment"].items())
     return replace(other, name=name, note=note, proof=proof, environment=environment)
 
 

@@ -40,7 +40,7 @@ def ab(
         str, typer.Option(help="What you expect of B's speed, said before: +5%. The report compares.")
     ] = "",
     instructions: Annotated[
-        bool, typer.Option("--instructions", help="Count instructions, however small the budget.")
+        bool, typer.Option("--instructions", help="Count instructions also when no budget is left.")
     ] = False,
     seed: SeedOption = None,
     json_file: JsonOption = None,

@@ -23,7 +23,8 @@ from hakmem_lab.reports.ab import outcome_content, outcome_grid, vector, vector_
 from hakmem_lab.reports.report import Grid, text_write
 from hakmem_lab.studies.ab import Design, Outcome, questions_ask
 from hakmem_lab.studies.arrange import Arranged, Calibrate, arrange, calibrator
-from hakmem_lab.studies.opinion import BUDGET_SECONDS_MIN, Opinion, opinion_ask, opinion_possible
+from hakmem_lab.studies.opinion import SECONDS as OPINION_SECONDS
+from hakmem_lab.studies.opinion import Opinion, opinion_ask, opinion_possible
 from hakmem_lab.studies.study import Study
 
 INCONCLUSIVE = 3
@@ -85,10 +86,6 @@ def ask(
     task = arranged.calibrated.task
     program = task.cell.program if isinstance(task, CellTask) else launch.TOOL
     source = provenance.collect(study.checkout, command, program, [arm.peer for arm in arms])
-    opinions: list[Opinion] = []
-    if (instructions or design.budget_seconds >= BUDGET_SECONDS_MIN) and opinion_possible(task):
-        assert isinstance(task, CellTask)
-        opinions = [opinion_ask(task, arranged.base, arm) for arm in arranged.others]
     pairs: list[Pair] = []
     shown = study.progress.add_task(task.name, total=design.budget_seconds)
 
@@ -107,7 +104,17 @@ def ask(
         seconds_used=time.monotonic() - started,
     )
     study.progress.remove_task(shown)
-    return Asked(arranged, outcome, tuple(pairs), tuple(opinions), source)
+    left = design.budget_seconds - (time.monotonic() - started)
+    opinions = opinions_ask(arranged) if instructions or left > OPINION_SECONDS * len(others) else ()
+    return Asked(arranged, outcome, tuple(pairs), opinions, source)
+
+
+def opinions_ask(arranged: Arranged) -> tuple[Opinion, ...]:
+    """After the clock has spoken, which decides."""
+    task = arranged.calibrated.task
+    if not isinstance(task, CellTask) or not opinion_possible(task):
+        return ()
+    return tuple(opinion_ask(task, arranged.base, arm) for arm in arranged.others)
 
 
 def circumstance_lines(asked: Asked) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shlex
-import shutil
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -22,9 +20,7 @@ from hakmem_lab.commands.common import BuildOption, JsonOption, SeedOption, grid
 from hakmem_lab.commands.units import seconds_parse, share_parse
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure import launch, provenance
-from hakmem_lab.measure.command import SHORT_SECONDS, CommandTask
-from hakmem_lab.measure.launch import Start
-from hakmem_lab.measure.pairs import cpus_allowed
+from hakmem_lab.measure.command import SHORT_SECONDS, CommandTask, command_task
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.samples import RowWriter
 from hakmem_lab.measure.service import Service, libc_path
@@ -96,9 +92,7 @@ def compare(
         if program:
             task = program_prepare(checkout, study.stage, program_find(program), seed)
         else:
-            task = _command_task(study, command or [], repeat, stdin, allow_status)
-        for line in missing:
-            study.progress.console.print(line, markup=False, highlight=False)
+            task = command_task(study.stage, command or [], repeat, stdin, allow_status)
         shown = study.progress.add_task(task.name, total=seconds)
         begun = time.monotonic()
 
@@ -137,6 +131,11 @@ def _peers(study: Study, names: Sequence[str]) -> tuple[list[Peer], list[str]]:
     missing: list[str] = []
     if names:
         peers = [arm_parse(name, study.store) for name in dict.fromkeys(names)]
+        known: set[str] = set()
+        for peer in peers:
+            if peer.name in known:
+                raise LabError(f"two allocators are named {peer.name}: compare them one after the other")
+            known.add(peer.name)
     else:
         found, without = study.store.obtain_default()
         peers = [study.store.obtain(SUBJECT), *(peer for peer in found if peer.name != LIBC)]
@@ -156,25 +155,6 @@ def _libc() -> Peer:
 
 def _preloaded(peer: Peer) -> Peer:
     return peer if peer.library is not None else _libc()
-
-
-def _command_task(
-    study: Study, command: Sequence[str], repeat: int, stdin: Path | None, allow_status: int
-) -> CommandTask:
-    if shutil.which(command[0]) is None:
-        raise LabError(f"{command[0]}: there is no such command")
-    if stdin is not None and not stdin.is_file():
-        raise LabError(f"{stdin.name}: there is no such file")
-    start = Start(
-        tool=study.stage.program(launch.TOOL),
-        command=tuple(command),
-        folder=study.stage.folder,
-        users=dict(os.environ),
-        stdin=stdin,
-        repeat=repeat,
-        allow_status=allow_status,
-    )
-    return CommandTask(start, threads=len(cpus_allowed()))
 
 
 def _baseline_name(service: Service) -> str:

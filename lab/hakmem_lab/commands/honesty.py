@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import secrets
 import shlex
+from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -72,15 +74,15 @@ def honesty(
 
 
 def simulated_all(noise: Noise, design: Design, simulations: int, seed: int) -> list[Simulated]:
+    """With the budget of the live ones, and with four times as much."""
     rng = random.Random(seed)
-    cases = (
-        [(trace, truth) for trace in noise.traces for truth in truths(design.margin)] if simulations else []
-    )
+    budgets = [replace(design, budget_seconds=times * design.budget_seconds) for times in (1, 4)]
+    cases = list(product(noise.traces, budgets, truths(design.margin))) if simulations else []
     with progress_make() as progress:
         task = progress.add_task("simulated", total=len(cases) * simulations)
         return [
-            simulate(trace, truth, design, simulations, rng, lambda: progress.advance(task))
-            for trace, truth in cases
+            simulate(trace, truth, budget, simulations, rng, lambda: progress.advance(task))
+            for trace, budget, truth in cases
         ]
 
 

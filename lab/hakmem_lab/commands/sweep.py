@@ -48,7 +48,7 @@ def sweep(
     budget: TimeBudgetOption = "120s",
     margin: ShareOption = "3%",
     instructions: Annotated[
-        bool, typer.Option("--instructions", help="Count instructions, however small the budget.")
+        bool, typer.Option("--instructions", help="Count instructions also when no budget is left.")
     ] = False,
     seed: SeedOption = None,
     json_file: JsonOption = None,

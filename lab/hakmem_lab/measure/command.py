@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from hakmem_lab.measure.launch import Ended, Running, Start, started
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.launch import TOOL, Ended, Running, Start, started
+from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm, Conditions, Measured, steal_ticks_read
 from hakmem_lab.measure.service import Service, linker_records, service_judge
+from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.tree import Watched, watching
 from hakmem_lab.workloads.cells import Measure
 
@@ -80,6 +86,30 @@ class CommandTask:
 
     def _wait(self, running: Running) -> Ended:
         return running.wait(self.run_seconds_max)
+
+
+def command_task(
+    stage: Stage,
+    command: Sequence[str],
+    repeat: int = 1,
+    stdin: Path | None = None,
+    allow_status: int = 0,
+) -> CommandTask:
+    """As the user would start it here, on every processor that he may use."""
+    if shutil.which(command[0]) is None:
+        raise LabError(f"{command[0]}: there is no such command")
+    if stdin is not None and not stdin.is_file():
+        raise LabError(f"{stdin.name}: there is no such file")
+    start = Start(
+        tool=stage.program(TOOL),
+        command=tuple(command),
+        folder=stage.folder,
+        users=dict(os.environ),
+        stdin=stdin,
+        repeat=repeat,
+        allow_status=allow_status,
+    )
+    return CommandTask(start, threads=len(cpus_allowed()))
 
 
 def measured_make(ended: Ended, ops: int, wall: float, steal: int) -> Measured:

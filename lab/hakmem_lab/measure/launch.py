@@ -125,7 +125,14 @@ def started(
     start: Start, arm: Arm, conditions: Conditions, extra: tuple[tuple[str, str], ...] = ()
 ) -> Iterator[Running]:
     """Whatever is still running at the end of the block is killed. EXTRA are variables for the command and its tool."""
-    line = [str(start.tool), "{report}", "--repeat", str(start.repeat)]
+    line = [
+        str(start.tool),
+        "{report}",
+        "--repeat",
+        str(start.repeat),
+        "--allow-status",
+        str(start.allow_status),
+    ]
     line += ["--slowdown", f"{arm.slowdown_percent:.3f}", "--measure", "cpu" if start.by_cpu else "time"]
     if arm.peer.library is not None:
         line += ["--preload", str(arm.peer.library)]

@@ -47,8 +47,11 @@ class RowWriter:
         self._file: TextIO | None = None
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        try:
+            if self._file is not None:
+                self._file.close()
+        except OSError as error:  # what a full disk did not take is tried once more here
+            raise self._complaint(error) from error
 
     def write(self, row: Sequence[object]) -> None:
         try:
@@ -59,7 +62,10 @@ class RowWriter:
             csv.writer(self._file, lineterminator="\n").writerow(row)
             self._file.flush()
         except OSError as error:
-            raise LabError(f"cannot write {self.path.name}: {error.strerror}") from error
+            raise self._complaint(error) from error
+
+    def _complaint(self, error: OSError) -> LabError:
+        return LabError(f"cannot write {self.path.name}: {error.strerror}")
 
 
 class SampleWriter(RowWriter):

@@ -74,7 +74,7 @@ def linker_records(parent: Path) -> Iterator[Records]:
 
 def service_judge(arm: Arm, watched: Watched, texts: Mapping[int, str], tool: Path) -> Service:
     """The library must have served the process that took most of the time, and nearly all of the rest."""
-    images = sorted(watched.images, key=lambda image: (image.ticks, image.looks), reverse=True)
+    images = sorted(watched.images, key=lambda image: (image.work, image.looks), reverse=True)
     library = arm.peer.library
     if not images:  # ended between two looks: the linker saw it, or nobody
         owner = _owner("\n".join(texts.values()), tool)
@@ -88,12 +88,12 @@ def service_judge(arm: Arm, watched: Watched, texts: Mapping[int, str], tool: Pa
         obstacle = preload_obstacle(main.program)
         return Service(f"{main.name} is {obstacle}" if obstacle else "", main.name, owner)
     complaints = {id(image): _complaint(image, records[id(image)], library, tool) for image in images}
-    total = sum(image.ticks for image in images) or 1
+    total = sum(image.work for image in images) or 1
     missed = [image for image in images if complaints[id(image)]]
-    share = sum(image.ticks for image in missed) / total
+    share = sum(image.work for image in missed) / total
     complaint = ""
     if main in missed or share > UNSERVED_SHARE_MAX:
-        of_time = f"{100 * missed[0].ticks / total:.0f} % of the processor time"
+        of_time = f"{100 * missed[0].work / total:.0f} % of the work"
         complaint = f"{missed[0].name} ({of_time}): {complaints[id(missed[0])]}"
     return Service(complaint, main.name, owner)
 

@@ -16,13 +16,17 @@ from tempfile import TemporaryDirectory
 
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError
 
 
 def copy_to_disk(source: Path, copy: Path) -> None:
     """Until a new file is written to disk, the kernel counts its pages as dirtied by whoever maps them."""
-    shutil.copy(source, copy)
-    with copy.open("rb+") as file:
-        os.fsync(file.fileno())
+    try:
+        shutil.copy(source, copy)
+        with copy.open("rb+") as file:
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise LabError(f"cannot copy {source.name} aside: {error.strerror}") from error
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,10 @@ class Stage:
 @contextmanager
 def staged(checkout: Checkout) -> Iterator[Stage]:
     parent = checkout.tools / "lab"
-    parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=parent, prefix="run-") as folder:
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        made = TemporaryDirectory(dir=parent, prefix="run-")
+    except OSError as error:
+        raise LabError(f"cannot write into {checkout.tools.name}: {error.strerror}") from error
+    with made as folder:
         yield Stage(Path(folder), checkout)

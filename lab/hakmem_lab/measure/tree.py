@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from hakmem_lab.errors import LabError
+
 INTERVAL_SECONDS = 0.02
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 GONE = (FileNotFoundError, ProcessLookupError)
@@ -30,12 +32,18 @@ class Image:
     program: Path
     name: str
     looks: int = 0
+    running: int = 0
+    """Looks at which it ran, or was ready to: one that lives for less than a tick has no other trace."""
     ticks: int = 0
     """Of processor time, since it was first seen."""
     rss_kib: int = 0
     """The most that was seen."""
     mapped: bool = False
     """The library that was asked for is in its maps."""
+
+    @property
+    def work(self) -> int:
+        return self.ticks + self.running
 
 
 @dataclass(frozen=True)
@@ -93,11 +101,6 @@ def parent_of(pid: int) -> int:
     return int(stat_fields(pid)[1])
 
 
-def ticks_of(pid: int) -> int:
-    fields = stat_fields(pid)
-    return int(fields[11]) + int(fields[12])
-
-
 class Watcher:
     """Looks at everything below ROOT; the tool there is not looked at."""
 
@@ -139,8 +142,10 @@ class Watcher:
                 name = Path(f"/proc/{pid}/comm").read_text().strip()
                 self._images[pid, program] = Image(pid, parent_of(pid), program, name)
             image = self._images[pid, program]
-            ticks = ticks_of(pid)
+            fields = stat_fields(pid)
+            ticks = int(fields[11]) + int(fields[12])
             image.looks += 1
+            image.running += fields[0] == "R"
             image.ticks += ticks - self._ticks.get(pid, 0)
             self._ticks[pid] = ticks
             rss = rss_kib_of(pid)
@@ -156,8 +161,15 @@ class Watcher:
         return f" {self._library}\n" in Path(f"/proc/{pid}/maps").read_text()
 
 
+def kernel_check() -> None:
+    """Without it nobody would be seen, and nobody be missed."""
+    if not Path(f"/proc/self/task/{threading.get_native_id()}/children").exists():
+        raise LabError("this kernel does not list the children of a process (CONFIG_PROC_CHILDREN)")
+
+
 @contextmanager
 def watching(root: int, tool: Path, library: Path | None) -> Iterator[Watcher]:
+    kernel_check()
     watcher = Watcher(root, tool, library)
     thread = threading.Thread(target=watcher.run, daemon=True)
     thread.start()

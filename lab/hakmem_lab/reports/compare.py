@@ -120,6 +120,8 @@ def _mib(kib: float | None) -> str:
 def sentence(outcome: Outcome, plan: Plan) -> str:
     """What to use, what it gains, how sure."""
     own = outcome.baseline
+    if not outcome.judged_rows:
+        return f"No answer: no other allocator than {own} ran the program to the end of the rounds."
     if outcome.is_void and outcome.same is not None:
         return (
             f"No answer: {own} beside itself differed ({change_text(outcome.same)} {outcome.primary}), so the machine was"

@@ -19,7 +19,7 @@ def simulated_checks(simulated: Sequence[Simulated]) -> list[Check]:
     """Without a difference no more false wins than asked; and at most ALPHA where it is hardest."""
     return [
         Check.at_most(
-            f"{one.condition}, {one.truth.name}: wrong verdicts in {one.trials}",
+            f"{one.condition}, {one.budget_seconds:g} s, {one.truth.name}: wrong verdicts in {one.trials}",
             one.wrong,
             max(1, FALSE_WINS_PER_1000 * one.trials // 1000)
             if one.truth.right == "equivalent"
@@ -33,6 +33,7 @@ def simulated_grid(simulated: Sequence[Simulated]) -> Grid:
     rows = tuple(
         (
             one.condition,
+            f"{one.budget_seconds:g} s",
             one.truth.name,
             rate_estimate(one.wrong, one.trials).text,
             *(str(one.words[word]) for word in WORDS),
@@ -41,21 +42,22 @@ def simulated_grid(simulated: Sequence[Simulated]) -> Grid:
         )
         for one in simulated
     )
-    columns = ("noise", "truth", "wrong (99 %)", *WORDS, "of these void", "pairs (median)")
-    return Grid("Simulated: ab over recorded noise", columns, rows, text_columns=2)
+    columns = ("noise", "budget", "truth", "wrong (99 %)", *WORDS, "of these void", "pairs (median)")
+    return Grid("Simulated: ab over recorded noise", columns, rows, text_columns=3)
 
 
 def naive_grid(simulated: Sequence[Simulated]) -> Grid:
     rows = tuple(
         (
             one.condition,
+            f"{one.budget_seconds:g} s",
             one.truth.name,
             *(rate_estimate(one.naive[name], one.trials).text for name in NAIVE),
         )
         for one in simulated
     )
-    columns = ("noise", "truth", *NAIVE)
-    return Grid("The naive design calls a difference: all of A, then all of B", columns, rows, text_columns=2)
+    columns = ("noise", "budget", "truth", *NAIVE)
+    return Grid("The naive design calls a difference: all of A, then all of B", columns, rows, text_columns=3)
 
 
 def live_grid(lived: Sequence[Lived], asked: int) -> Grid:
@@ -68,7 +70,7 @@ def reading_lines(noise: Noise, design: Design) -> list[str]:
     recorded = noise.provenance
     loads = ", ".join(f"{trace.load:g}" for trace in noise.traces)
     return [
-        f"Every comparison has a budget of {design.budget_seconds:g} s, a margin of {percent:g} % and"
+        f"Every live comparison has a budget of {design.budget_seconds:g} s, a margin of {percent:g} % and"
         f" an alpha of {100 * design.alpha:g} %, its own A/A and slowed control, and goes through the same"
         " code as `./hakmem ab`. *Wrong* is better or worse where nothing differs or the difference is the margin"
         " itself, and better or equivalent where B is slowed by twice the margin. Intervals are Clopper and"

@@ -188,10 +188,10 @@ def _block_run(
     keep: Callable[[Pair], None],
     late: Callable[[], bool],
 ) -> None:
-    """COUNT rounds of every comparison that is still open; disturbed pairs again, within limits."""
+    """COUNT rounds of every comparison that is still open, but at least one; disturbed pairs again, within limits."""
     active = [name for name, one in running.items() if one.active]
     pending = [active] * count if active else []
-    while pending and not late():
+    while pending:
         comparisons = [running[name].comparison for name in pending.pop(0)]
         number = max(len(one.pairs) for one in running.values())
         again = []
@@ -204,6 +204,8 @@ def _block_run(
                 again.append(pair.comparison.name)
         if again:
             pending.insert(rng.randint(0, len(pending)), again)
+        if late():
+            return
 
 
 def _look_take(one: _Progress, share: float, level: float) -> None:

@@ -27,11 +27,9 @@ from hakmem_lab.measure.runner import Arm, Measured
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.studies.ab import SAME, SLOWED, Design
 from hakmem_lab.studies.compare import ObservedTask
-from hakmem_lab.workloads.cells import FIRST_FIGURES, SERVER_PEAKS, Cell
+from hakmem_lab.workloads.cells import CELLS, Cell
 from hakmem_lab.workloads.find import workload_find
 from hakmem_lab.workloads.programs.task import program_prepare
-
-BENCHES = (*FIRST_FIGURES, SERVER_PEAKS)
 
 Calibrate = Callable[[Stage, Sequence[Arm], Design, random.Random], Calibrated]
 
@@ -50,7 +48,7 @@ def calibrator(bench: str, command: Sequence[str]) -> Calibrate:
     An error at once when there is no such thing."""
     if command:
         return _command_calibrator(command)
-    found = workload_find(bench, BENCHES)
+    found = workload_find(bench, CELLS)
     if isinstance(found, Cell):
         return cell_calibrator(found)
 

@@ -185,7 +185,10 @@ def _row(course: Course, primary: Figure, baseline: str, name: str, judged: dict
 
 def medians_of(course: Course, name: str) -> dict[str, float]:
     """By figure; and what was observed once: the memory over time."""
-    runs = [one.runs[name] for one in (course.rounds or course.screening) if name in one.runs]
+    judged, screened = (
+        [one.runs[name] for one in rounds if name in one.runs] for rounds in (course.rounds, course.screening)
+    )
+    runs = judged or screened
     medians = {}
     for figure in FIGURES:
         values = [value for run in runs if (value := figure.value(run)) is not None]

@@ -52,6 +52,7 @@ class Simulated:
     """Of one truth in one condition."""
 
     condition: str
+    budget_seconds: float
     truth: Truth
     trials: int
     words: Counter[str]
@@ -127,4 +128,6 @@ def simulate(
         pairs.append(answer.estimate.pairs)
         naive.update(naive_ask(trace, truth, design, rng))
         ran()
-    return Simulated(trace.condition, truth, trials, words, void, naive, statistics.median(pairs))
+    return Simulated(
+        trace.condition, design.budget_seconds, truth, trials, words, void, naive, statistics.median(pairs)
+    )

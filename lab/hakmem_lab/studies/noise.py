@@ -85,10 +85,10 @@ def conditions() -> tuple[Condition, ...]:
 
 
 @contextmanager
-def company(programs: Sequence[str]) -> Iterator[None]:
+def company(programs: Sequence[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
     processes = [subprocess.Popen([sys.executable, "-c", program]) for program in programs]
     try:
-        yield
+        yield processes
     finally:
         for process in processes:
             process.kill()

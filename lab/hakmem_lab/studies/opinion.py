@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm
-from hakmem_lab.measure.task import CellTask, Task
+from hakmem_lab.measure.task import CellTask
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.ab import WORDS, Answer
 from hakmem_lab.studies.callgrind import allocator_instructions
 
 COUNT_SHARE = 0.02
 """Of the timed run's count: callgrind takes fifty times as long."""
-BUDGET_SECONDS_MIN = 30.0
-"""Below this the time is needed for the clock."""
+SECONDS = 5.0
+"""About what it takes for two arms: asked unbidden when the clock left so much of the budget."""
 SEED = 1
 
 
@@ -47,9 +47,9 @@ class Opinion:
         return f"{text}; they DISAGREE: by instructions {word} ({self.ratio:.2f}), by the clock {answer.word}"
 
 
-def opinion_possible(task: Task) -> bool:
+def opinion_possible(task: CellTask) -> bool:
     """Not of what runs by the clock."""
-    return shutil.which("valgrind") is not None and isinstance(task, CellTask) and task.cell.count_min == 1
+    return shutil.which("valgrind") is not None and task.cell.count_min == 1
 
 
 def opinion_ask(task: CellTask, base: Arm, other: Arm) -> Opinion:

@@ -13,8 +13,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hakmem_lab.allocators.peers import Peer, PeerStore
+from hakmem_lab.allocators.service import service_prove
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import RunInterruptedError
+from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.samples import SampleWriter, sample_writer
 from hakmem_lab.measure.stage import Stage, staged
 
@@ -29,8 +31,11 @@ class Study:
     samples: SampleWriter
 
     def peers(self, names: Iterable[str]) -> list[Peer]:
-        """Each from its staged copy; a peer that cannot be had ends the study before it begins."""
-        return [self.stage.peer(self.store.obtain(name)) for name in names]
+        """Each from its staged copy; a peer that cannot be had or does not serve ends the study before it begins."""
+        staged = [self.stage.peer(self.store.obtain(name)) for name in names]
+        for peer in staged:
+            service_prove(self.stage, peer, cpus_allowed())
+        return staged
 
 
 def progress_make() -> Progress:

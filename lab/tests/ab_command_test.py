@@ -1,0 +1,183 @@
+"""`ab`, `sweep` and `honesty` as a user meets them: the last line, the status, what is kept, one line for what is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hakmem_lab.cli import app
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.samples import sample_writer
+from hakmem_lab.measure.stage import copy_to_disk
+from lab_pairs import pair_make
+
+LAB = Path(__file__).resolve().parents[1]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(LAB), "PYTHONDONTWRITEBYTECODE": "1"}
+
+LAST_LINE = re.compile(
+    r"verdict: (better|worse|equivalent|inconclusive): .+ times as fast as .+ \(99 % interval\),"
+    r" smallest detectable effect .+"
+)
+
+
+@pytest.fixture
+def served(build: Path) -> Path:
+    if not (build / "libhakmem.so").is_file():
+        pytest.skip("libhakmem.so is not built: ./hakmem build")
+    return build
+
+
+def command(build: Path, *arguments: str) -> list[str]:
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    options, rest = arguments[:at], arguments[at:]
+    return [sys.executable, "-m", "hakmem_lab", *options, "--build", str(build), *rest]
+
+
+def lab(build: Path, *arguments: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    line = [*before, *command(build, *arguments)]
+    return subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False)
+
+
+def samples_of(output: str) -> Path:
+    line = next(line for line in output.splitlines() if line.startswith("samples: "))
+    return LAB.parent / line.removeprefix("samples: ")
+
+
+def test_ab_from_beginning_to_end(served: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "result.json"
+    options = ["--budget", "2s", "--predict", "+100%", "--bench", "64 of 64", "--seed", "5"]
+    done = lab(served, "ab", "glibc", "hakmem", *options, "--instructions", "--json", str(kept))
+    assert done.returncode in (0, 3), done.stderr
+    lines = done.stdout.splitlines()
+    last = LAST_LINE.fullmatch(lines[-1])
+    assert last is not None
+    assert (last[1] == "inconclusive") == (done.returncode == 3)
+    assert any(line.startswith("predicted +100.0 %, observed ") for line in lines)
+    for part in ("control: itself, slowed", "peak RSS, KiB"):
+        assert part in done.stdout
+    content = json.loads(kept.read_text())
+    answer = content["answers"][0]
+    assert (answer["name"], answer["verdict"], content["base"]) == ("hakmem", last[1], "glibc")
+    assert set(content["controls"]) == {"control: itself", "control: itself, slowed"}
+    assert "--seed 5" in content["provenance"]["command"]
+    if shutil.which("valgrind"):
+        assert content["opinions"][0]["other"] < content["opinions"][0]["base"]
+    with samples_of(done.stdout).open() as file:
+        rows = list(csv.DictReader(file))
+    arms = {row["arm"] for row in rows}
+    assert arms == {"glibc", "hakmem", "glibc again", "glibc again slowed by 6 %"}
+    assert json.loads(samples_of(done.stdout).with_name("outcome.json").read_text()) == content
+
+
+def test_the_users_own_command_on_one_core_in_a_sweep(served: Path) -> None:
+    own = ["--", "sh", "-c", "echo some; exit 0"]
+    done = lab(served, "sweep", "profile=small", "--budget", "2s", *own, before=["taskset", "-c", "0"])
+    assert done.returncode in (0, 3), done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[-1].startswith("verdict: 1 ")
+    assert "some" not in lines
+    assert any(line.startswith("sh is short: each run is ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ab", "glibc", "hakmen"], "there is no allocator 'hakmen', did you mean hakmem?"),
+        (["ab", "glibc", "/nowhere/libfoo.so"], "libfoo.so: there is no such library"),
+        (["ab", "glibc", "hakmem", "--margin", "3"], "--margin is a share from 0.1% to 50%"),
+        (["ab", "glibc", "hakmem", "--", "nosuch"], "nosuch: there is no such command"),
+        (["ab", "glibc", "hakmem", "--bench", "random"], "'random' names several: random mix, 256 slots; "),
+        (["ab", "glibc", "hakmem", "--bench", "lua", "--", "true"], "give either --bench or a command"),
+        (["ab", "hakmem", "hakmem:decay=nevr"], "hakmem:decay=nevr: HAKMEM_CONF: decay:nevr is not"),
+        (["ab", "glibc", "hakmem", "--", "false"], "false under glibc"),
+        (["sweep", "bin_depth"], "'bin_depth' is not OPTION=value,value"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(served: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(LabError) as caught:
+        app(command(served, *arguments)[3:], standalone_mode=False)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_status == 2
+
+
+def test_a_command_that_fails_under_one_allocator_only_is_one_line(served: Path) -> None:
+    script = 'case "$LD_PRELOAD" in *hakmem*) exit 7;; esac'
+    done = lab(served, "ab", "glibc", "hakmem", "--", "sh", "-c", script)
+    assert done.returncode == 2
+    assert re.fullmatch(r"hakmem: sh under hakmem:? .*7\n", done.stderr)
+
+
+def test_an_interrupted_run_keeps_what_it_measured(served: Path) -> None:
+    process = subprocess.Popen(
+        command(served, "ab", "glibc", "hakmem", "--budget", "25s", "--bench", "no allocation"),
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    before = set((LAB.parent / "bench_results").glob("ab/*/samples.csv"))
+    started: set[Path] = set()
+    while process.poll() is None and not started:
+        time.sleep(0.1)
+        started = set((LAB.parent / "bench_results").glob("ab/*/samples.csv")) - before
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert re.fullmatch(r"hakmem: interrupted; what was measured is in (bench_results/ab/\S+)\n", errors)
+    assert "verdict" not in output
+    kept = LAB.parent / errors.split()[-1]
+    assert len(kept.read_text().splitlines()) > 2
+
+
+def test_a_full_disk_is_one_line_and_the_answer_is_still_given(served: Path) -> None:
+    done = lab(
+        served, "ab", "glibc", "hakmem", "--budget", "1s", "--bench", "no allocation", "--json", "/dev/full"
+    )
+    assert done.returncode == 2
+    assert done.stderr == "hakmem: cannot write full: No space left on device\n"
+    assert LAST_LINE.fullmatch(done.stdout.splitlines()[-1])
+
+
+def test_samples_that_cannot_be_written_end_the_run_in_one_line() -> None:
+    full = pytest.raises(LabError, match=r"^cannot write full: No space left on device$")
+    with full, sample_writer(Path("/dev/full")) as writer:
+        writer.keep("cell", pair_make("some", 1.0))
+
+
+def test_a_disk_that_is_full_before_the_run_is_one_line(served: Path) -> None:
+    with pytest.raises(LabError, match=r"^cannot copy no_alloc aside: No space left on device$"):
+        copy_to_disk(served / "bench" / "no_alloc", Path("/dev/full"))
+
+
+UNPRIVILEGED = """
+import os
+from pathlib import Path
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.cli import app
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.stage import staged
+if os.geteuid() == 0:
+    os.setuid(65534)
+try:
+    with staged(Checkout(Path("/"), Path("/"))):
+        pass
+except LabError as error:
+    print(error)
+"""
+
+
+def test_without_the_right_to_write_there_is_one_line() -> None:
+    line = [sys.executable, "-c", UNPRIVILEGED]
+    done = subprocess.run(line, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("cannot write into .tools: Permission denied\n", "")
