@@ -243,3 +243,10 @@ def test_who_served_what_matters(images: list[Image], texts: dict[int, str], com
     service = service_judge(arm, Watched(tuple(images), 1.0, 1.0), texts, TOOL)
     assert service.complaint.startswith(complaint)
     assert bool(service.complaint) == bool(complaint)
+
+
+def test_glibc_did_not_serve_a_program_that_brings_an_allocator_along() -> None:
+    watched = Watched((image(5, 9),), 1.0, 1.0)
+    for name, complaint in (("glibc", "malloc of program-5 is bound to other.so"), ("as it is", "")):
+        service = service_judge(Arm(Peer(name, "0", None, "id")), watched, {5: OTHER}, TOOL)
+        assert (service.complaint, service.owner) == (complaint, "other.so")

@@ -75,6 +75,9 @@ class FakeTask:
             checksum=self.checksum(name),
         )
 
+    def limited(self, _seconds: float) -> FakeTask:
+        return self
+
     def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]:
         complaint = self.complaints.get(arm.peer.name, "")
         return self.run(arm, conditions), replace(SERVED, complaint=complaint)
@@ -110,6 +113,12 @@ def study(task: FakeTask, budget: float = 60.0) -> Done:
 
     comparing.judge_rounds(course, plan, lambda: judge().is_decided and not judge().blind)
     return Done(judge(), course, plan, samples)
+
+
+def test_what_takes_far_longer_than_before_hangs() -> None:
+    for seconds, limit in ((0.1, 10.0), (5.0, 100.0)):
+        task = FakeTask({"glibc": seconds}, noise=0)
+        assert observe_first(task, OWN, random.Random(1)).hangs_seconds == pytest.approx(limit)
 
 
 # ---- verdicts ----------------------------------------------------------------------------------------------

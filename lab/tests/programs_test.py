@@ -144,6 +144,12 @@ def test_a_server_that_crashes_under_load_is_the_reason(stage: Stage) -> None:
     assert caught.value.outcome == "crashed: signal 11"
 
 
+def test_a_server_that_hangs_is_not_waited_for(stage: Stage) -> None:
+    with pytest.raises(ProcessFailedError, match=r"sh did not end within 0\.2 s") as caught:
+        prepared(stage, SERVER.replace("sleep 0.1", "sleep 60")).limited(0.2).run(GLIBC, CONDITIONS)
+    assert caught.value.outcome == "failed under its load"
+
+
 def test_a_load_that_fails_is_named(stage: Stage) -> None:
     text = SERVER.replace("sleep 0.1", "echo refused >&2; exit 4")
     with pytest.raises(LabError, match="mine under glibc, its load: sh exited with 4: refused"):

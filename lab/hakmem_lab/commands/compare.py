@@ -110,7 +110,7 @@ def compare(
         source = provenance.collect(
             checkout, shlex.join(words), launch.TOOL, [arm.peer for arm in (baseline, *candidates)]
         )
-        comparing = Comparing(task, first, arms, ALPHA, study.rng, keep)
+        comparing = Comparing(task.limited(first.hangs_seconds), first, arms, ALPHA, study.rng, keep)
         course = Course()
         comparing.observe(course)
         plan = comparing.plan(course, seconds - (time.monotonic() - begun))

@@ -53,6 +53,10 @@ class CommandTask:
             assert watched is not None
             return measured, service_judge(arm, watched, records.texts(), self.start.tool)
 
+    def limited(self, seconds: float) -> CommandTask:
+        """A run that takes longer hangs."""
+        return replace(self, run_seconds_max=seconds)
+
     def repeated(self, count: int) -> CommandTask:
         """One operation is then one run of COUNT in a row."""
         return replace(self, start=replace(self.start, repeat=count))

@@ -25,6 +25,8 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.tree import Image, Watched
 
+LIBC = "glibc"
+"""The peer that is the absence of a preload, and must then be what serves."""
 UNSERVED_SHARE_MAX = 0.1
 """Of the processor time: helpers that bring their own allocator may take this much."""
 
@@ -86,7 +88,10 @@ def service_judge(arm: Arm, watched: Watched, texts: Mapping[int, str], tool: Pa
     owner = _owner(records[id(main)], tool)
     if library is None:  # whatever it is on: what can be said is whether that could be changed
         obstacle = preload_obstacle(main.program)
-        return Service(f"{main.name} is {obstacle}" if obstacle else "", main.name, owner)
+        service = Service(f"{main.name} is {obstacle}" if obstacle else "", main.name, owner)
+        if arm.peer.name == LIBC and owner and not service.is_libc:
+            service = replace(service, complaint=f"malloc of {main.name} is bound to {owner}")
+        return service
     complaints = {id(image): _complaint(image, records[id(image)], library, tool) for image in images}
     total = sum(image.work for image in images) or 1
     missed = [image for image in images if complaints[id(image)]]

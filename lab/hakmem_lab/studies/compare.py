@@ -30,6 +30,8 @@ SCREENING_SHARE = 1 / 3
 ROUNDS_WISHED = 2
 """Times as many as a verdict needs at least: with the least, only what is very clear is seen."""
 ROUNDS_MAX = 500
+HANGS_TIMES, HANGS_SECONDS_MIN = 20, 10.0
+"""A run that takes so many times what the user's own allocator took, and so long, hangs."""
 
 OBSERVED, SCREENED, JUDGED = "observed", "screened", "judged"
 
@@ -38,6 +40,10 @@ class ObservedTask(Task, Protocol):
     """A task that can also be watched from outside."""
 
     def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]: ...
+
+    def limited(self, seconds: float) -> ObservedTask:
+        """A run that takes longer hangs."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,10 @@ class Observation:
     conditions: Conditions
     measured: Measured
     service: Service
+
+    @property
+    def hangs_seconds(self) -> float:
+        return max(HANGS_SECONDS_MIN, HANGS_TIMES * self.measured.wall_seconds)
 
 
 def conditions_draw(task: Task, rng: random.Random) -> Conditions:

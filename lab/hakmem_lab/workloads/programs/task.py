@@ -73,8 +73,8 @@ class Place:
         except subprocess.TimeoutExpired:
             raise LabError(f"{line[0]} did not end within {limit:g} s") from None
 
-    def run_well(self, what: str, command: Command) -> bytes:
-        done = self.run(command)
+    def run_well(self, what: str, command: Command, limit: float = RUN_SECONDS_MAX) -> bytes:
+        done = self.run(command, limit)
         if done.returncode != 0:
             lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
             said = f": {lines[-1]}" if lines else ""
@@ -95,6 +95,7 @@ class ProgramTask:
     scratch: Path
     environment: dict[str, str]
     user: str
+    run_seconds_max: float = RUN_SECONDS_MAX
 
     @property
     def name(self) -> str:
@@ -115,6 +116,10 @@ class ProgramTask:
     def run(self, arm: Arm, conditions: Conditions) -> Measured:
         """glibc is preloaded like any other: a program may bring an allocator along."""
         return self._run(libc_preloaded(arm), conditions, None)[0]
+
+    def limited(self, seconds: float) -> ProgramTask:
+        """A run that takes longer hangs."""
+        return replace(self, run_seconds_max=seconds)
 
     def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]:
         """A run that is watched from outside and whose linker keeps a record: for memory over time and for the proof of
@@ -151,7 +156,7 @@ class ProgramTask:
         return replace(measured, wall_seconds=wall, steal_ticks=steal_ticks_read() - steal), watcher
 
     def _run_to_end(self, place: Place, running: Running) -> Measured:
-        ended = running.wait(RUN_SECONDS_MAX)
+        ended = running.wait(self.run_seconds_max)
         checksum = self._checksum(place, ended.output_hash)
         return replace(self._measured(ended), checksum=checksum)
 
@@ -162,20 +167,21 @@ class ProgramTask:
         started_at = time.monotonic()
         try:
             with pinned_to(conditions.cpus):
-                place.run_well(f"{self.name} under {arm.name}, its load", self.program.run.command)
+                what = f"{self.name} under {arm.name}, its load"
+                place.run_well(what, self.program.run.command, self.run_seconds_max)
             seconds = time.monotonic() - started_at
             if self.measure is Measure.TIME:
                 seconds = _slowed(started_at, seconds, arm.slowdown_percent)
             checksum = self._checksum(place, "")
-        except LabError:
+        except LabError as error:
             if running.ended_within(CRASH_SECONDS):
                 self._end_early(running)
-            raise
+            raise ProcessFailedError(str(error), "failed under its load") from error
         time.sleep(server.idle_seconds)
         idle = tree_rss_kib(running.pid)
         for pid in children_of(running.pid):
             os.kill(pid, server.stop)
-        ended = running.wait(RUN_SECONDS_MAX, stopped_by=server.stop)
+        ended = running.wait(self.run_seconds_max, stopped_by=server.stop)
         return replace(self._measured(ended), seconds=seconds, idle_rss_kib=idle, checksum=checksum)
 
     def _wait_until_ready(self, place: Place, running: Running, server: Server) -> None:
