@@ -26,7 +26,7 @@ def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("arguments", "message"),
     [
         (["bench", "--only", "nosuch"], "hakmem: no workload is named like 'nosuch'; there are: "),
-        (["bench", "--build", "/nowhere"], "hakmem: command_cost is not there: run ./hakmem build first"),
+        (["bench", "--build", "/nowhere"], "hakmem: libhakmem.so is not there: run ./hakmem build first"),
         (["footprint", "--only", "nosuch"], "hakmem: no program is named like 'nosuch'; there are: "),
         (["instructions", "--build", "/nowhere"], "hakmem: libhakmem.so is not there"),
     ],
@@ -54,7 +54,7 @@ def served(build: Path) -> Path:
 def test_a_missing_peer_is_an_error(served: Path) -> None:
     done = lab("bench", "--build", str(served), "--allocators", "glibc,nosuch")
     assert done.returncode == 2
-    assert done.stderr.startswith("hakmem: there is no peer 'nosuch'; known: ")
+    assert done.stderr.startswith("hakmem: there is no allocator 'nosuch'; known: ")
 
 
 def test_footprint_from_beginning_to_end(served: Path, tmp_path: Path) -> None:

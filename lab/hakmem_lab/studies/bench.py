@@ -13,9 +13,11 @@ from pathlib import Path
 from hakmem_lab.allocators import elf
 from hakmem_lab.allocators.arms import arm_parse
 from hakmem_lab.allocators.peers import Peer, PeerStore
+from hakmem_lab.allocators.service import service_prove
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.errors import LabError, ProcessFailedError, RunInterruptedError
 from hakmem_lab.measure import provenance
+from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.store import SampleStore, provenance_columns
@@ -80,15 +82,33 @@ def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings:
     missing = {one.name: one.why for one in absent}
     own = store.obtain(SUBJECT)
     hakmem, again = stage.peer(own), stage.peer(own, SAME)
-    peers = tuple(
+    staged = [
         replace(stage.peer(peer, f"peer-{number}"), name=peer.name)
         for number, peer in enumerate(found)
         if peer.name != SUBJECT
-    )
+    ]
+    for peer in (hakmem, *staged):
+        complaint = service_complaint(stage, peer)
+        if complaint and (names or peer is hakmem):
+            raise LabError(complaint)
+        if complaint:
+            missing[peer.name] = complaint
+    peers = tuple(peer for peer in staged if peer.name not in missing)
     if not peers:
         raise LabError("there is no peer to compare hakmem with")
     arms = (Arm(hakmem), *(Arm(peer) for peer in peers), Arm(again), Arm(again, settings.slowdown_percent))
     return Field(hakmem, peers, missing, arms)
+
+
+def service_complaint(stage: Stage, peer: Peer) -> str:
+    """Why it does not serve. That it crashes is no reason to leave it out: that is its result in every row."""
+    try:
+        service_prove(stage, peer, cpus_allowed())
+    except ProcessFailedError:
+        return ""
+    except LabError as error:
+        return str(error)
+    return ""
 
 
 def identities_of(field: Field, stage: Stage, candidates: Sequence[Candidate]) -> dict[str, str]:
