@@ -204,3 +204,17 @@ def test_the_slowest_arm_does_not_run_for_minutes() -> None:
 
 def test_a_program_that_runs_by_the_clock_gets_what_it_needs() -> None:
     assert calibrated({"hakmem": 1.0, "glibc": 1.0}, count_min=4)[0] == 4
+
+
+def test_of_what_rests_one_arm_is_enough() -> None:
+    """It rests as long under every other."""
+    tasks: list[FakeTask] = []
+
+    def task_of(count: int) -> FakeTask:
+        tasks.append(FakeTask({"hakmem": 6.0}, count))
+        return tasks[-1]
+
+    arms = [ARMS["hakmem"], ARMS["glibc"]]
+    work = work_find(task_of, 1, arms, Conditions(1, 2, (0,)), 0.2)
+    assert [name for task in tasks for name, _ in task.runs] == ["hakmem"]
+    assert work.walls["glibc"] == work.walls["hakmem"] >= 5

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hakmem_lab.measure.pairs import CALIBRATION_RESERVE, CALIBRATION_SECONDS, STARTS_PER_RUN
 from hakmem_lab.measure.rounds import Demand, Failure, Run, run_once
-from hakmem_lab.measure.runner import Arm, Conditions
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import Task
 
 SLOWEST_RUN_SECONDS = 5.0
@@ -22,6 +22,8 @@ was asked for: with a dozen arms in a round a longer one would cost all others t
 SPARSE_TIMES = 4.0
 """An arm whose runs take this many times the median arm's takes part in few rounds."""
 GROWTH_MAX = 20.0
+LONG_RUN_SECONDS = 5.0
+"""A workload whose shortest run takes longer rests for most of it."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Work:
     """Seconds of a run, by arm."""
     failures: Mapping[str, str]
     """By arm."""
+    observed: Mapping[str, Measured] = field(default_factory=dict)
+    """By arm, where the runs were watched."""
 
     @property
     def wall(self) -> float:
@@ -94,6 +98,10 @@ def work_find(
             failures[arm.name] = found.outcome
         else:
             speeds[arm.name] = found
+            if found.wall(found.count) > LONG_RUN_SECONDS:
+                # It rests, under the others as long; who crashes in it is seen in the rounds.
+                speeds |= {other.name: found for other in arms if other.name not in failures}
+                break
     if not speeds:
         return Work(first, {}, failures)
     per_count = [speed.seconds / speed.count for speed in speeds.values()]
@@ -112,12 +120,7 @@ def work_fixed(
     observe: Callable[[Task, Arm, Conditions], Run],
 ) -> Work:
     """Of a task whose work is what it is: a real program. OBSERVE also proves that the arm served it."""
-    walls: dict[str, float] = {}
-    failures: dict[str, str] = {}
-    for arm in arms:
-        run = observe(task, arm, conditions)
-        if isinstance(run, Failure):
-            failures[arm.name] = run.outcome
-        else:
-            walls[arm.name] = run.wall_seconds
-    return Work(0, walls, failures)
+    runs = {arm.name: observe(task, arm, conditions) for arm in arms}
+    observed = {name: run for name, run in runs.items() if isinstance(run, Measured)}
+    failures = {name: run.outcome for name, run in runs.items() if isinstance(run, Failure)}
+    return Work(0, {name: run.wall_seconds for name, run in observed.items()}, failures, observed)

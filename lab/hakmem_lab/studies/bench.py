@@ -32,13 +32,8 @@ from hakmem_lab.studies.matrix import (
     machine_text,
     sameness_check,
 )
-from hakmem_lab.studies.matrix_run import (
-    observed_seconds,
-    rows_observe,
-    rows_plan,
-    rows_run,
-    works_find,
-)
+from hakmem_lab.studies.matrix_prepare import observed_seconds, rows_plan, works_find, works_observed
+from hakmem_lab.studies.matrix_run import rows_observe, rows_run
 from hakmem_lab.studies.progress import duration_text, progress_shown
 
 KIND = "bench"
@@ -158,6 +153,10 @@ def bench_plan(
     )
     kept = Kept(results_folder(checkout) / run, plan)
     plan.save(kept.folder)
+    tasks = {one.name: one.task_of(0) for one in candidates}
+    watched = works_observed(rows, works, tasks, field.arms, settings)
+    if watched:
+        kept.store.append(watched)
     expected = sum(row.seconds for row in rows) + observed_seconds(works.values())
     print(
         f"hakmem: {len(rows)} workloads under {len(field.measured)} allocators; about {duration_text(expected)} from now",

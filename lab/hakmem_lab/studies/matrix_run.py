@@ -1,4 +1,4 @@
-"""Carries the matrix out: finds the work of every row, shares the budget, runs the rounds, then the instruments."""
+"""Carries the matrix out: the rounds of every row, then the runs with instruments."""
 
 from __future__ import annotations
 
@@ -8,118 +8,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure.calibrate import Work, work_find, work_fixed
 from hakmem_lab.measure.observe import Observed, can_observe, observed_run
 from hakmem_lab.measure.pairs import conditions_draw
 from hakmem_lab.measure.rounds import (
-    EXTRA_SHARE,
-    Demand,
     Failure,
     Round,
-    RoundPlan,
     Run,
     failure_of,
     rounds_run,
-    rounds_share,
 )
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.store import OBSERVED, TIMED, Sample, SampleStore
 from hakmem_lab.measure.task import CellTask, Task
-from hakmem_lab.statistics.estimate import pairs_needed
-from hakmem_lab.studies.candidates import Candidate
-from hakmem_lab.studies.matrix import SAME, SUBJECT, Row, Settings
+from hakmem_lab.studies.matrix import SAME, SUBJECT, Row
 from hakmem_lab.workloads.programs.task import ProgramTask
 
-ROUNDS_MAX = 60
 OBSERVED_WORK_SHARE = 0.25
 """A run with instruments does this share of a timed run's work: tails and counts need no precision."""
-LONG_RUN_SECONDS = 5.0
-LONG_RUN_ROUNDS = 3
-"""A workload whose runs take longer, because it rests, gets so few rounds: what it holds while it rests is its
-figure."""
-OBSERVED_RUNS = 2
-"""One with clock and memory, one with the counter of system calls."""
-
-
 Step = Callable[[str, float], None]
 """Told after each part: its name, and the seconds that were planned for it."""
-
-
-def works_find(
-    candidates: Sequence[Candidate], arms: Sequence[Arm], settings: Settings, step: Step
-) -> dict[str, Work]:
-    works: dict[str, Work] = {}
-    for candidate in candidates:
-        task = candidate.task_of(candidate.first_count)
-        conditions = conditions_draw(task, random.Random(f"{settings.seed}/{candidate.name}/work"))
-        wanted = [arm for arm in arms if not candidate.control or arm.peer.name != SAME]
-        if candidate.first_count:
-            works[candidate.name] = work_find(
-                candidate.task_of,
-                candidate.first_count,
-                wanted,
-                conditions,
-                settings.run_seconds_min,
-                candidate.count_min,
-                candidate.starts_count,
-            )
-        else:
-            works[candidate.name] = work_fixed(task, wanted, conditions, program_observe)
-        step(candidate.name, 1.0)
-    return works
-
-
-def observed_seconds(works: Iterable[Work]) -> float:
-    """What the runs with instruments will take."""
-    share = OBSERVED_RUNS * OBSERVED_WORK_SHARE
-    return share * sum(wall for work in works for arm, wall in work.walls.items() if not arm.startswith(SAME))
-
-
-def rows_plan(
-    candidates: Sequence[Candidate],
-    works: Mapping[str, Work],
-    settings: Settings,
-    seconds: float,
-    limit: float,
-) -> list[Row]:
-    """SECONDS are left for the rounds of all rows; where they do not suffice for the fewest that are of use, those take
-    up to LIMIT."""
-    least = pairs_needed(settings.confidence)
-    always = (SUBJECT, SAME, settings.slowed)
-    served = [candidate for candidate in candidates if works[candidate.name].walls]
-    sparse = {one.name: works[one.name].sparse(always) for one in served}
-    demands = [
-        works[one.name].demand(
-            sparse[one.name], LONG_RUN_ROUNDS if works[one.name].wall > LONG_RUN_SECONDS else least
-        )
-        for one in served
-    ]
-    counts = rounds_share(demands, seconds / (1 + EXTRA_SHARE), limit / (1 + EXTRA_SHARE), ROUNDS_MAX)
-    return [
-        _row(candidate, works[candidate.name], sparse[candidate.name], count, demand)
-        for candidate, demand, count in zip(served, demands, counts, strict=True)
-    ]
-
-
-def _row(candidate: Candidate, work: Work, sparse: tuple[str, ...], count: int, demand: Demand) -> Row:
-    task = candidate.task_of(work.count)
-    arms = sorted(work.walls, key=lambda name: name != SUBJECT)
-    return Row(
-        name=candidate.name,
-        group=candidate.group,
-        program=candidate.program,
-        arguments=candidate.arguments,
-        threads=task.threads,
-        measure=task.measure,
-        control=candidate.control,
-        memory=candidate.memory,
-        figure=candidate.figure,
-        targets=candidate.targets,
-        count=work.count,
-        rounds=RoundPlan(count, tuple(arms), sparse, demand.least),
-        failures=work.failures,
-        seconds=demand.total(count),
-    )
 
 
 def rows_run(
