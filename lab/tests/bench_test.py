@@ -32,7 +32,7 @@ def kept(tmp_path: Path) -> Kept:
     """A lost row, a won one, one in which a peer crashed, and the control."""
     rows = [
         row_make("lost row"),
-        row_make("won row", memory=True),
+        row_make("won row"),
         row_make("crash row", failures={"glibc": "crashed: signal 11"}),
     ]
     plan = plan_make(*rows, row_make("still", control=True, targets={}))

@@ -137,6 +137,15 @@ def test_a_peer_that_crashes_is_a_result_and_the_others_are_compared() -> None:
     assert matrix.cells[0].outcome is Outcome.WON
 
 
+def test_a_peer_that_crashes_now_and_then_is_not_compared_by_its_other_runs() -> None:
+    samples = samples_make(ROW, glibc=2.0)
+    sometimes = [one for one in crashing(samples, "glibc") if one.slot == 5]
+    matrix = judge(plan_make(ROW), [one for one in samples if one.slot != 5] + sometimes)
+    result = matrix.result("cell", "glibc")
+    assert result is not None
+    assert (result.failure, result.estimate) == ("glibc crashed: signal 11", None)
+
+
 def test_a_crash_of_hakmem_is_a_loss() -> None:
     matrix = judge(plan_make(ROW), crashing(samples_make(ROW), "hakmem"))
     assert matrix.cells[0].outcome is Outcome.LOST
@@ -181,6 +190,20 @@ def test_memory_has_its_own_margin() -> None:
         "mimalloc3": Verdict.EQUAL,
         "jemalloc": Verdict.AHEAD,
     }
+
+
+def test_a_run_that_told_no_speed_is_a_failure_and_not_the_end_of_the_report() -> None:
+    samples = [replace(one, seconds=0.0) if one.arm == "glibc" else one for one in samples_make(ROW)]
+    assert judge(plan_make(ROW), samples).failures == {("cell", "glibc"): "failed: told no speed"}
+
+
+def test_workloads_about_memory_have_no_outcome_and_are_in_no_mean() -> None:
+    rows = [row_make("one"), row_make("two"), row_make("rest", memory=True)]
+    samples = [one for row in rows for one in samples_make(row, glibc=9.0 if row.memory else 2.0)]
+    matrix = judge(plan_make(*rows), samples)
+    assert {cell.row.name for cell in matrix.cells} == {"one", "two"}
+    (mean,) = [one for one in group_means(matrix) if (one.group, one.peer) == ("all", "glibc")]
+    assert mean.estimate.ratio == pytest.approx(2.0, rel=0.01)
 
 
 def test_means_are_geometric_and_leave_the_control_out() -> None:

@@ -31,7 +31,8 @@ def floor_lines(matrix: Matrix) -> list[str]:
     slow = [
         f"{one.row.name} ({ratio_text(one.estimate)})"
         for one in matrix.results
-        if one.against == "glibc" and not one.row.control and one.estimate and one.estimate.ratio < 0.5
+        if one.against == "glibc" and one.estimate and one.estimate.ratio < 0.5
+        if not one.row.control and not one.row.memory
     ]
     if "glibc" not in matrix.plan.peers:
         return []
@@ -87,6 +88,12 @@ def reading_lines(matrix: Matrix) -> list[str]:
         " a quarter of the work (all of it where memory is the figure).",
         f"{plan.source.libc} understates current glibc (2.42 caches up to 4 MiB a thread).",
     ]
+    about_memory = [row.name for row in plan.rows if row.memory]
+    if about_memory:
+        lines.append(
+            "About memory, so neither counted in outcomes nor in means, their speed only beside their figure:"
+            f" {'; '.join(about_memory)}."
+        )
     if by_cpu:
         lines.append(f"Compared by processor time, not by the clock: {'; '.join(by_cpu)}.")
     if sparse:

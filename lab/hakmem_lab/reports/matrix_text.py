@@ -53,7 +53,8 @@ def p_text(p_value: float) -> str:
 
 
 def _rows(matrix: Matrix) -> list[Row]:
-    return [one.row for one in matrix.cells]
+    """Those that are about memory come last: they have no outcome."""
+    return [*(one.row for one in matrix.cells), *(row for row in matrix.plan.rows if row.memory)]
 
 
 def speed_grid(matrix: Matrix) -> Grid:

@@ -33,7 +33,7 @@ from hakmem_lab.studies.matrix import (
     sameness_check,
 )
 from hakmem_lab.studies.matrix_prepare import observed_seconds, rows_plan, works_find, works_observed
-from hakmem_lab.studies.matrix_run import rows_observe, rows_run
+from hakmem_lab.studies.matrix_run import rows_observe, rows_run, seconds_left
 from hakmem_lab.studies.progress import duration_text, progress_shown
 
 KIND = "bench"
@@ -183,8 +183,7 @@ def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> 
     samples = store.load()
     with interruptions_told(kept):
         store.compact()
-        total = sum(row.seconds for row in plan.rows)
-        with progress_shown("row", len(plan.rows), total) as step:
+        with progress_shown("row", len(plan.rows), seconds_left(plan.rows, samples)) as step:
             tasks = {row.name: tasks_of[row.name](row.count) for row in plan.rows}
             rows_run(plan.rows, tasks, field.arms, plan.settings.seed, store, step, samples)
         with progress_shown("instruments", len(plan.rows), float(len(plan.rows))) as step:

@@ -77,8 +77,8 @@ class ArmSamples:
         self._runs: dict[str, dict[tuple[int, int], Sample]] = defaultdict(dict)
         self.failures = dict(row.failures)
         for sample in samples:
-            if sample.outcome:
-                self.failures.setdefault(sample.arm, sample.outcome)
+            if sample.outcome or not has_speed(sample, row.measure):
+                self.failures.setdefault(sample.arm, sample.outcome or "failed: told no speed")
             else:
                 self._runs[sample.arm][sample.slot, sample.attempt] = sample
 
@@ -107,11 +107,16 @@ class ArmSamples:
         }
 
 
+def has_speed(sample: Sample, measure: Measure) -> bool:
+    return bool(sample.ops and _clock(sample, measure))
+
+
+def _clock(sample: Sample, measure: Measure) -> float:
+    return (sample.cpu_seconds if measure is Measure.CPU else sample.seconds) or 0.0
+
+
 def speed_of(sample: Sample, measure: Measure) -> float:
-    seconds = sample.cpu_seconds if measure is Measure.CPU else sample.seconds
-    if sample.ops is None or not seconds:
-        raise ValueError(f"{sample.task} under {sample.arm} has no speed")
-    return sample.ops / seconds
+    return (sample.ops or 0) / _clock(sample, measure)
 
 
 def compare(settings: Settings, row: Row, arms: ArmSamples, subject: str, other: str) -> Result:

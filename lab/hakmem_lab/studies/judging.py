@@ -175,10 +175,11 @@ def _cells_judge(
     controls: Sequence[Control],
     failures: Mapping[tuple[str, str], str],
 ) -> tuple[CellResult, ...]:
-    """Every cell against the best of its peers, corrected for the number of cells."""
+    """Every cell against the best of its peers, corrected for the number of cells; without those whose figure is
+    memory."""
     settings = plan.settings
     unseen = {one.row.name for one in controls if one.name == "itself, slowed" and not one.passed}
-    rows = [row for row in plan.rows if not row.control]
+    rows = [row for row in plan.rows if not row.control and not row.memory]
     found: list[tuple[Row, Best | None, bool]] = []
     for row in rows:
         own = [one for one in results if one.row.name == row.name and one.estimate]

@@ -16,6 +16,7 @@ from hakmem_lab.measure.rounds import (
     Run,
     failure_of,
     rounds_run,
+    slots_pending,
 )
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.store import OBSERVED, TIMED, Sample, SampleStore
@@ -51,6 +52,14 @@ def rows_run(
         if SUBJECT in row.rounds.arms:
             rounds_run(tasks[row.name], row.rounds, by_name, str(seed), keep, done[row.name])
         store.compact()
+
+
+def seconds_left(rows: Sequence[Row], kept: Sequence[Sample]) -> float:
+    """Of what was planned for the rounds."""
+    done = rounds_of(kept)
+    return sum(
+        row.seconds * len(slots_pending(row.rounds, done[row.name])) / row.rounds.rounds for row in rows
+    )
 
 
 def rows_observe(

@@ -22,10 +22,11 @@ class GroupMean:
 def group_means(matrix: Matrix) -> list[GroupMean]:
     """Of groups with one workload there is no mean."""
     settings = matrix.plan.settings
-    groups = [ALL, *dict.fromkeys(row.group for row in matrix.plan.rows if not row.control)]
+    rows = [row for row in matrix.plan.rows if not row.control and not row.memory]
+    groups = [ALL, *dict.fromkeys(row.group for row in rows)]
     means = []
     for peer in matrix.plan.peers:
-        own = [one for one in matrix.results if one.against == peer and one.estimate and not one.row.control]
+        own = [one for one in matrix.results if one.against == peer and one.estimate and one.row in rows]
         for group in groups:
             cells = [np.array(list(one.log_ratios.values())) for one in own if group in (ALL, one.row.group)]
             if len(cells) > 1:
