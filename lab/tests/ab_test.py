@@ -127,18 +127,31 @@ def test_without_a_seen_slowdown_nothing_is_equivalent() -> None:
     assert outcome.reason(answer) == ("they look equivalent, but a known slowdown of 6 % was not seen")
 
 
-def test_disturbed_pairs_are_kept_and_measured_again() -> None:
+def test_what_the_clock_ends_is_judged_by_all_that_is_left_of_alpha() -> None:
+    # Twice as slow as planned: the budget ends before the first look, which could have spent a fifth.
+    slow = {"A": 2.0, "B": 2.4, "A again": 2.0}
+    outcome = ask(Made(slow, spread=0.005))
+    answer = outcome.answers[0]
+    assert answer.estimate.pairs < 0.6 * outcome.planned
+    assert answer.word == "worse"
+
+
+def test_disturbed_pairs_are_kept_and_measured_again_within_a_limit() -> None:
     kept: list[Pair] = []
-    outcome = ask(Made({"B": 1.03}, switches=1000), DESIGN, kept)
+    quick = {"A": 0.5, "B": 0.515, "A again": 0.5}
+    outcome = ask(Made(quick, switches=1000), DESIGN, kept)
     assert all(pair.disturbed == "switches" for pair in kept)
-    assert outcome.answers[0].disturbed == sum(1 for pair in kept if pair.comparison.name == "B")
+    of_b = [pair for pair in kept if pair.comparison.name == "B"]
+    assert len(of_b) == outcome.answers[0].disturbed == outcome.planned + outcome.planned // 2
 
 
 def test_the_order_of_a_pair_is_a_coin_and_controls_are_interleaved() -> None:
     kept: list[Pair] = []
-    ask(Made({"B": 1.03}), Design(budget_seconds=120.0), kept)
-    firsts = sum(pair.subject_first for pair in kept)
-    assert 0.35 < firsts / len(kept) < 0.65
+    made = Made({"B": 1.03})
+    ask(made, Design(budget_seconds=120.0), kept)
+    firsts = [pair.subject_first for pair in kept if pair.comparison.name == "B"]
+    assert 0.35 < sum(firsts) / len(firsts) < 0.65
+    assert [made.order.index("B") < made.order.index("A")] == firsts[:1]
     for start in range(0, 24, 3):
         together = kept[start : start + 3]
         assert {pair.comparison.name for pair in together} == {"B", SAME, SLOWED}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 import os
@@ -20,7 +21,14 @@ from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.service import Service
-from hakmem_lab.reports.compare import change_text, note_lines, result_content, sentence, verdict_grid
+from hakmem_lab.reports.compare import (
+    change_text,
+    medians_grid,
+    note_lines,
+    result_content,
+    sentence,
+    verdict_grid,
+)
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.compare import Arms, Comparing, Course, Plan, Sample, observe_first
 from hakmem_lab.studies.compare_samples import COLUMNS, sample_row
@@ -131,8 +139,8 @@ def test_faster_slower_and_equal_are_told_apart() -> None:
     assert done.verdict("same") is Verdict.EQUAL
     assert [row.name for row in done.outcome.rows] == ["fast", "same", "slow"]
     said = sentence(done.outcome, done.plan)
-    assert said.startswith("Use fast: it takes 20 % less (at least ")
-    assert "time than glibc, and as much memory at its peak; 99 % sure" in said
+    assert said.startswith("Use fast: it takes 20 % less time (at least ")
+    assert "than glibc, and as much memory at its peak; 99 % sure" in said
 
 
 def test_a_round_runs_everything_once_under_the_same_conditions() -> None:
@@ -178,7 +186,7 @@ def test_the_same_speed_in_less_memory_is_said() -> None:
     assert done.verdict("big", PEAK.name) is Verdict.BEHIND
     said = sentence(done.outcome, done.plan)
     assert said.startswith("Nothing is clearly faster than glibc, but small takes as long within 3 %")
-    assert "30 % less (at least 30 %) memory" in said
+    assert "30 % less memory (at least 30 %) at its peak" in said
 
 
 def test_nothing_better_is_an_answer() -> None:
@@ -216,6 +224,8 @@ def test_a_short_budget_screens_and_judges_the_fastest() -> None:
     assert "screened out" in done.row("peer-7")
     judged = {sample.arm.name for sample in done.samples if sample.phase == "judged"}
     assert "peer-7" not in judged
+    medians = {row[0]: row for row in medians_grid(done.course, done.outcome).rows}
+    assert medians["peer-0"][1] != "" == medians["peer-7"][1]
 
 
 def test_a_budget_that_decides_nothing_says_which_would() -> None:
@@ -402,3 +412,14 @@ def test_an_error_is_one_line(
     assert (caught.value.code, output) == (2, "")
     assert errors.startswith(message)
     assert errors.count("\n") == 1
+
+
+def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/checkout/.tools/lab/run-1")
+
+    monkeypatch.setattr(cli, "app", full)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == "hakmem: run-1: No space left on device\n"

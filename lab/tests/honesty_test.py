@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -133,9 +134,11 @@ def test_noise_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_company_ends_with_the_recording() -> None:
-    with company(["import time; time.sleep(60)"]) as processes:
+    started = time.monotonic()
+    with company(["import time; time.sleep(20)"]) as processes:
         assert all(process.poll() is None for process in processes)
     assert all(process.poll() is not None for process in processes)
+    assert time.monotonic() - started < 15
 
 
 def lived(truth: str, verdict: str, reason: str = "", setting: str = "s") -> Lived:

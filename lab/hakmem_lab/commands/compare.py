@@ -177,7 +177,7 @@ def _show(
     lines = [plan_line(plan, course, outcome), *note_lines(outcome), *missing]
     if isinstance(task, CommandTask) and one_run < SHORT_SECONDS:
         lines.append(
-            f"One run takes {1000 * one_run:.0f} ms, much of it the start of the process: give it more to do, or"
+            f"One run takes {1000 * one_run:.0f} ms: the start of the process and noise weigh much. Give it more to do, or"
             f" --repeat {round(2 * SHORT_SECONDS / one_run) + 1} for starts and all."
         )
     last = sentence(outcome, plan)

@@ -80,9 +80,12 @@ def _unjudged_text(row: Row) -> str:
 
 
 def medians_grid(course: Course, outcome: Outcome) -> Grid:
+    screened = {row.name for row in outcome.rows if not row.judged}
     rows = []
     for name in (outcome.baseline, *(row.name for row in outcome.rows if not row.failure)):
         medians = medians_of(course, name)
+        if name in screened:  # in other rounds, at another time: their ratio is in the other table
+            medians = {key: value for key, value in medians.items() if key not in (TIME.name, CPU.name)}
         ops = course.observed[name].ops
         watched = course.observed[name]
         rows.append(
@@ -138,7 +141,7 @@ def sentence(outcome: Outcome, plan: Plan) -> str:
         best = max(smaller, key=lambda row: row.judged[PEAK.name].estimate.ratio)
         return (
             f"Nothing is clearly faster than {own}, but {best.name} takes as long within"
-            f" {100 * outcome.margin:g} % and needs {_gain(best.judged[PEAK.name].estimate)} memory at its peak;"
+            f" {100 * outcome.margin:g} % and needs {_gain(best.judged[PEAK.name].estimate, 'memory')} at its peak;"
             f" {_sure(outcome)}."
         )
     if outcome.is_decided:
@@ -149,30 +152,31 @@ def sentence(outcome: Outcome, plan: Plan) -> str:
     thrifty = outcome.with_verdict(CPU.name, Verdict.AHEAD) if outcome.primary != CPU.name else []
     if thrifty:
         best = max(thrifty, key=lambda row: row.judged[CPU.name].estimate.ratio)
-        gain = _gain(best.judged[CPU.name].estimate)
+        gain = _gain(best.judged[CPU.name].estimate, CPU.name)
         return (
             f"By the clock nothing is clearly better than {own}, in more noise than this budget can see through, but"
-            f" {best.name} takes {gain} processor time; {_sure(outcome)}. {_visible(outcome)}".strip()
+            f" {best.name} takes {gain}; {_sure(outcome)}. {_visible(outcome)}".strip()
         )
     advice = "" if plan.enough else f": --budget {math.ceil(plan.seconds_needed / 10) * 10}s might do"
     return f"Nothing is clearly better than {own}, but the budget was too small to be sure{advice}. {_visible(outcome)}".strip()
 
 
 def _recommend(outcome: Outcome, best: Row) -> str:
-    what = "processor time" if outcome.primary == "processor time" else "time"
-    text = f"Use {best.name}: it takes {_gain(best.judged[outcome.primary].estimate)} {what} than {outcome.baseline}"
+    text = f"Use {best.name}: it takes {_gain(best.judged[outcome.primary].estimate, outcome.primary)} than {outcome.baseline}"
     peak = best.judged.get(PEAK.name)
     if peak is not None:
         text += {
-            Verdict.AHEAD: f", and {_gain(peak.estimate)} memory at its peak",
+            Verdict.AHEAD: f", and {_gain(peak.estimate, 'memory')} at its peak",
             Verdict.BEHIND: f", but {_cost(peak.estimate)} memory at its peak",
             Verdict.EQUAL: ", and as much memory at its peak",
         }.get(peak.verdict, ", with no clear difference in memory")
     return f"{text}; {_sure(outcome)}."
 
 
-def _gain(estimate: Estimate) -> str:
-    return f"{100 * (1 - 1 / estimate.ratio):.0f} % less (at least {100 * (1 - 1 / estimate.low):.0f} %)"
+def _gain(estimate: Estimate, what: str) -> str:
+    return (
+        f"{100 * (1 - 1 / estimate.ratio):.0f} % less {what} (at least {100 * (1 - 1 / estimate.low):.0f} %)"
+    )
 
 
 def _cost(estimate: Estimate) -> str:
