@@ -105,7 +105,7 @@ class Done:
         return next(row.judged[figure].verdict for row in self.outcome.rows if row.name == name)
 
 
-def study(task: FakeTask, budget: float = 60.0) -> Done:
+def study(task: FakeTask, budget: float = 60.0, is_late: Callable[[int], bool] = lambda _runs: False) -> Done:
     samples: list[Sample] = []
     rng = random.Random(1)
     arms = Arms.of(OWN, [peer(name) for name in task.seconds if name != OWN.name], 200 * MARGIN)
@@ -119,7 +119,10 @@ def study(task: FakeTask, budget: float = 60.0) -> Done:
     def judge() -> Outcome:
         return outcome_make(course, arms, task, MARGIN, ALPHA)
 
-    comparing.judge_rounds(course, plan, lambda: judge().is_decided and not judge().blind)
+    def decided() -> bool:
+        return judge().is_decided and not judge().blind
+
+    comparing.judge_rounds(course, plan, decided, lambda: is_late(len(task.runs)))
     return Done(judge(), course, plan, samples)
 
 
@@ -239,6 +242,15 @@ def test_a_budget_that_decides_nothing_says_which_would() -> None:
 def test_a_decided_run_ends_early() -> None:
     done = study(FakeTask({"glibc": 0.1, "fast": 0.05}), budget=120)
     assert done.outcome.rounds < done.plan.rounds
+    assert done.verdict("fast") is Verdict.AHEAD
+
+
+def test_a_budget_that_ends_before_the_rounds_do_is_kept() -> None:
+    task = FakeTask({"glibc": 1.0, "fast": 0.7})
+    done = study(task, budget=120, is_late=lambda runs: runs > 46)
+    assert done.course.late
+    assert done.outcome.rounds == 12 < done.plan.rounds
+    assert sum(look.share for look in done.course.looks) == pytest.approx(1)
     assert done.verdict("fast") is Verdict.AHEAD
 
 

@@ -42,6 +42,8 @@ from hakmem_lab.workloads.programs.task import program_prepare
 
 ALPHA = 0.01
 INCONCLUSIVE = 3
+LATE_SHARE = 1.1
+"""Of the budget; what was planned may take so much longer."""
 OWN = "as it is"
 SUBJECT, LIBC = "hakmem", "glibc"
 
@@ -119,7 +121,12 @@ def compare(
         def judge() -> Outcome:
             return outcome_make(course, arms, task, share, ALPHA)
 
-        comparing.judge_rounds(course, plan, lambda: judge().is_decided and not judge().blind)
+        comparing.judge_rounds(
+            course,
+            plan,
+            decided=lambda: judge().is_decided and not judge().blind,
+            is_late=lambda: time.monotonic() - begun > LATE_SHARE * seconds,
+        )
         outcome = judge()
     _show(study, source, task, course, plan, outcome, missing, json_file)
     if not (outcome.is_decided or outcome.best) or outcome.is_void:

@@ -113,6 +113,8 @@ class Course:
     """Those that count: disturbed ones were measured again, as far as the plan allows that."""
     looks: list[PlannedLook] = field(default_factory=list)
     """Those that were taken."""
+    late: bool = False
+    """Runs took longer than when they were observed: the budget ended the rounds."""
 
 
 Keep = Callable[[Sample], None]
@@ -221,8 +223,12 @@ class Comparing:
 
         course.finalists = sorted(self.candidates(course), key=seconds)[: plan.finalists]
 
-    def judge_rounds(self, course: Course, plan: Plan, decided: Callable[[], bool]) -> None:
-        """DECIDED is asked at the looks that the plan allows, and may end the rounds."""
+    def judge_rounds(
+        self, course: Course, plan: Plan, decided: Callable[[], bool], is_late: Callable[[], bool]
+    ) -> None:
+        """DECIDED is asked at the looks that the plan allows, and may end the rounds. So may the clock: how long a round
+        takes in all does not tell which of its runs was the faster, so all error that is not spent yet goes to a last look.
+        """
         alpha = self.alpha / max(1, len(course.finalists))
         looks = {look.pairs: look for look in looks_plan(plan.rounds, alpha)}
         extra = int(DISTURBED_EXTRA_SHARE * plan.rounds)
@@ -235,6 +241,11 @@ class Comparing:
                 extra -= 1
                 continue
             course.rounds.append(one)
+            course.late = is_late() and len(course.rounds) < plan.rounds
+            if course.late:
+                spent = sum(look.share for look in course.looks)
+                course.looks.append(PlannedLook(len(course.rounds), 1 - spent))
+                return
             if len(course.rounds) in looks:
                 course.looks.append(looks[len(course.rounds)])
                 if decided():
