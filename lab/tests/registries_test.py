@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -136,9 +137,12 @@ def test_a_registry_that_does_not_answer_is_given_up(
     tools: Tools, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registries, "FETCH_SECONDS", 0.1)
-    tools.add("cargo", "exec sleep 60")
+    written = scratch / "written"
+    tools.add("cargo", f"(sleep 0.5; touch {written}) & sleep 60")
     with pytest.raises(LabError, match=r"cargo did not end within 0\.1 s"):
         package_fetch(pinned_make("crate", "00"), scratch)
+    time.sleep(0.7)
+    assert not written.exists(), "what it had started went on"
 
 
 @pytest.mark.parametrize(

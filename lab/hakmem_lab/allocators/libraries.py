@@ -45,10 +45,17 @@ def _make(pinned: Pinned, folder: Path) -> None:
             library = made / Path(pinned.library).name
             shutil.copy(_library_fetch(pinned, Path(scratch)), library)
             (made / NOTE).write_text(_note(pinned, library))
-            made.rename(folder)
+            _keep(made, folder)
+    except OSError as error:
+        raise LabError(f"{pinned}: {error.strerror or error}") from error
+
+
+def _keep(made: Path, folder: Path) -> None:
+    try:
+        made.rename(folder)
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise LabError(f"{pinned}: {error.strerror or error}") from error
+            raise
 
 
 def _library_fetch(pinned: Pinned, scratch: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -41,24 +42,30 @@ def tool_run(
     """Fails with one line: the last error that the tool told, or its last word."""
     tool = Path(command[0]).name
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             command,
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=limit,
-            check=False,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        raise LabError(f"{what}: {tool} did not end within {limit:g} s") from None
     except OSError as error:
         raise LabError(f"{what}: {tool} cannot be started: {error.strerror}") from error
-    if done.returncode != 0:
-        said = _reason(done.stderr) or _reason(done.stdout)
-        raise LabError(f"{what}: {tool} exited with {done.returncode}{said and f': {said}'}")
+    try:
+        output, errors = process.communicate(timeout=limit)
+    except BaseException as error:  # also the user's interrupt: what the tool started must not write on
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise LabError(f"{what}: {tool} did not end within {limit:g} s") from None
+        raise
+    if process.returncode != 0:
+        said = _reason(errors) or _reason(output)
+        raise LabError(f"{what}: {tool} exited with {process.returncode}{said and f': {said}'}")
 
 
 def _reason(text: str) -> str:
