@@ -19,6 +19,7 @@ from hakmem_lab.reports.matrix_lines import reading_lines, summary_lines, warnin
 from hakmem_lab.reports.matrix_text import (
     comparisons_grid,
     controls_grid,
+    counts_grid,
     cpu_grid,
     failures_grid,
     faults_grid,
@@ -37,7 +38,7 @@ from hakmem_lab.studies.judging import Matrix
 from hakmem_lab.studies.matrix import RESULTS_FILE
 from hakmem_lab.studies.suites import GroupMean, group_means
 
-TABLE_WIDTH = 170
+TABLE_WIDTH = 220
 """Where the output is not a terminal."""
 HTML_FILE = "report.html"
 TEMPLATE = "page.html.j2"
@@ -63,6 +64,7 @@ class Content:
             speed_grid(matrix),
             memory_grid(matrix),
             figures_grid(matrix),
+            counts_grid(matrix),
             groups_grid(matrix, means),
             then_grid(matrix),
             failures_grid(matrix),

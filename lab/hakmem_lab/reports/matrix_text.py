@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from hakmem_lab.measure.store import Sample
 from hakmem_lab.reports.report import Grid, mib_text, ratio_text
@@ -165,7 +165,7 @@ def _wide(matrix: Matrix, title: str, entry: Callable[[Row, str], str], columns:
 
 def short_failure(text: str) -> str:
     """hakmem crashed: signal 11 -> crashed."""
-    return next((word for word in ("crashed", "hung", "failed") if word in text), "none")
+    return next((word for word in ("crashed", "hung", "failed") if word in text), "not run")
 
 
 def failures_grid(matrix: Matrix) -> Grid:
@@ -175,32 +175,28 @@ def failures_grid(matrix: Matrix) -> Grid:
     )
 
 
-def groups_grid(matrix: Matrix, means: Iterable[GroupMean]) -> Grid:
-    found = list(means)
-    by_place = {(one.group, one.peer): one for one in found}
-    groups = list(dict.fromkeys(one.group for one in found))
+def counts_grid(matrix: Matrix) -> Grid:
+    groups = dict.fromkeys(cell.row.group for cell in matrix.cells)
 
     def count(group: str, outcome: Outcome) -> str:
-        return str(
-            sum(1 for one in matrix.cells if group in (one.row.group, "all") and one.outcome is outcome)
-        )
+        return str(sum(1 for one in matrix.cells if (one.row.group, one.outcome) == (group, outcome)))
 
-    def mean(group: str, peer: str) -> str:
-        one = by_place.get((group, peer))
-        return ratio_text(one.estimate) if one else ""
-
-    counted = (Outcome.LOST, Outcome.VOID, Outcome.OPEN, Outcome.TIE, Outcome.WON)
     return Grid(
-        "Geometric means: hakmem's speed over each peer's",
-        ("group", *(one.value for one in counted), *matrix.plan.peers),
-        tuple(
-            (
-                group,
-                *(count(group, one) for one in counted),
-                *(mean(group, peer) for peer in matrix.plan.peers),
-            )
-            for group in groups
-        ),
+        "Outcomes by group",
+        ("group", *(outcome.value for outcome in Outcome)),
+        tuple((group, *(count(group, outcome) for outcome in Outcome)) for group in groups),
+    )
+
+
+def groups_grid(matrix: Matrix, means: Sequence[GroupMean]) -> Grid:
+    by_place = {(one.peer, one.group): ratio_text(one.estimate) for one in means}
+    groups = list(dict.fromkeys(one.group for one in means))
+    return Grid(
+        "Geometric means by group: hakmem's speed over each peer's",
+        ("peer", *groups),
+        tuple((peer, *(by_place.get((peer, group), "") for group in groups)) for peer in matrix.plan.peers)
+        if means
+        else (),
     )
 
 

@@ -120,6 +120,8 @@ def _row_judge(plan: MatrixPlan, row: Row, arms: ArmSamples) -> tuple[list[Resul
     results = [compare(settings, row, arms, plan.subject, peer) for peer in plan.peers]
     if row.control:
         return results, _stillness(settings, row, results)
+    if not any(one.estimate for one in results):
+        return results, []  # nothing was measured that could be controlled
     same = compare(settings, row, arms, plan.subject, SAME)
     slowed = compare(settings, row, arms, plan.subject, settings.slowed)
     false_win = same.verdict in (Verdict.AHEAD, Verdict.BEHIND)
