@@ -85,7 +85,7 @@ def reading_lines(matrix: Matrix) -> list[str]:
         f" {settings.slowdown_percent:g} %; the negative control allocates nothing. A workload with a false win is void,"
         " and without a seen slowdown nothing is called equal.",
         "Latency, memory over time and system calls come from separate runs with instruments, one for each allocator, of"
-        " a quarter of the work (all of it where memory is the figure).",
+        " a tenth of the work (all of it where memory is the figure).",
         f"{plan.source.libc} understates current glibc (2.42 caches up to 4 MiB a thread).",
     ]
     about_memory = [row.name for row in plan.rows if row.memory]

@@ -24,7 +24,7 @@ from hakmem_lab.measure.task import CellTask, Task
 from hakmem_lab.studies.matrix import SAME, SUBJECT, Row
 from hakmem_lab.workloads.programs.task import ProgramTask
 
-OBSERVED_WORK_SHARE = 0.25
+OBSERVED_WORK_SHARE = 0.1
 """A run with instruments does this share of a timed run's work: tails and counts need no precision."""
 Step = Callable[[str, float], None]
 """Told after each part: its name, and the seconds that were planned for it."""
