@@ -30,8 +30,11 @@ from hakmem_lab.studies.study import study_open
 
 
 def ab(
-    a: Annotated[str, typer.Argument(metavar="A", help="An allocator: its name, a library's path, or")],
-    b: Annotated[str, typer.Argument(metavar="B", help="hakmem:option=value,...")],
+    a: Annotated[
+        str,
+        typer.Argument(metavar="A", help="The base: a name, a library's path, or hakmem:option=value,..."),
+    ],
+    b: Annotated[str, typer.Argument(metavar="B", help="What is judged, named the same way.")],
     command: CommandArgument = None,
     bench: BenchOption = "",
     budget: TimeBudgetOption = "60s",

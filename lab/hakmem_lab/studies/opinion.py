@@ -16,7 +16,7 @@ from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.ab import WORDS, Answer
 from hakmem_lab.studies.callgrind import allocator_instructions
 
-COUNT_SHARE = 0.02
+COUNT_SHARE = 0.01
 """Of the timed run's count: callgrind takes fifty times as long."""
 SECONDS = 5.0
 """About what it takes for two arms: asked unbidden when the clock left so much of the budget."""
