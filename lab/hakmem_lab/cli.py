@@ -12,10 +12,10 @@ from pathlib import Path
 import typer
 
 from hakmem_lab.commands.ab import ab
+from hakmem_lab.commands.bench import bench
 from hakmem_lab.commands.bgsave import bgsave
 from hakmem_lab.commands.compare import compare
 from hakmem_lab.commands.faults import faults
-from hakmem_lab.commands.figures import figures
 from hakmem_lab.commands.footprint import footprint
 from hakmem_lab.commands.honesty import honesty
 from hakmem_lab.commands.instructions import instructions
@@ -31,7 +31,7 @@ app = typer.Typer(
     help="The laboratory: hakmem beside other allocators, so that noise is never called a win.",
 )
 
-for command in (ab, sweep, honesty, figures, faults, footprint, bgsave, instructions, peers):
+for command in (bench, ab, sweep, honesty, faults, footprint, bgsave, instructions, peers):
     app.command()(command)
 
 

@@ -119,15 +119,16 @@ def suite_estimate(
     cells: list[Samples], confidence: float, rng: np.random.Generator, resamples: int = 2000
 ) -> Estimate:
     """The geometric mean over cells, with a bootstrap interval that draws cells and pairs inside them."""
-
-    def centre(sample: Samples) -> float:
-        return float(np.median(walsh_averages(sample)))
-
-    mean = float(np.mean([centre(cell) for cell in cells]))
-    means = np.empty(resamples)
-    for index in range(resamples):
-        drawn = rng.integers(len(cells), size=len(cells))
-        means[index] = np.mean([centre(rng.choice(cells[i], len(cells[i]))) for i in drawn])
+    mean = float(np.mean([np.median(walsh_averages(cell)) for cell in cells]))
+    centres = np.column_stack([_resampled_centres(cell, rng, resamples) for cell in cells])
+    drawn = rng.integers(len(cells), size=centres.shape)
+    means = np.take_along_axis(centres, drawn, axis=1).mean(axis=1)
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     pairs = sum(len(cell) for cell in cells)
     return Estimate(math.exp(mean), float(np.exp(low)), float(np.exp(high)), pairs)
+
+
+def _resampled_centres(cell: Samples, rng: np.random.Generator, resamples: int) -> Samples:
+    drawn = rng.choice(cell, (resamples, len(cell)))
+    first, second = np.triu_indices(len(cell))
+    return np.median((drawn[:, first] + drawn[:, second]) / 2, axis=1)

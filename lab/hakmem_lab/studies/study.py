@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.allocators.service import service_prove
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import RunInterruptedError
-from hakmem_lab.measure.pairs import Pair, Plan, cpus_allowed
+from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.samples import SampleWriter, sample_writer
 from hakmem_lab.measure.stage import Stage, staged
-from hakmem_lab.studies.figures import (
-    Control,
-    Figures,
-    Result,
-    Settings,
-    cell_measure,
-    comparisons_make,
-)
-from hakmem_lab.workloads.cells import Cell
 
 
 @dataclass(frozen=True)
@@ -45,32 +36,6 @@ class Study:
         for peer in staged:
             service_prove(self.stage, peer, cpus_allowed())
         return staged
-
-    def cells_measure(
-        self, cells: Sequence[Cell], hakmem: Peer, peers: Sequence[Peer], settings: Settings
-    ) -> Figures:
-        again = self.stage.peer(self.store.obtain("hakmem"), "hakmem-again")
-        comparisons = comparisons_make(hakmem, again, peers, settings)
-        results: list[Result] = []
-        controls: list[Control] = []
-        total = self.progress.add_task(f"{len(cells)} cells", total=len(cells))
-        for cell in cells:
-            task = self.progress.add_task(cell.name, total=None)
-
-            def planned(plan: Plan, task: TaskID = task) -> None:
-                self.progress.update(task, total=sum(plan.pairs.values()))
-
-            def keep(pair: Pair, cell: Cell = cell, task: TaskID = task) -> None:
-                self.samples.keep(cell.name, pair)
-                self.progress.advance(task)
-
-            measured = cell_measure(self.stage, cell, comparisons, settings, self.rng, planned, keep)
-            results += measured[0]
-            controls += measured[1]
-            self.progress.remove_task(task)
-            self.progress.advance(total)
-        self.progress.remove_task(total)
-        return Figures.of(settings, results, controls)
 
 
 def progress_make() -> Progress:

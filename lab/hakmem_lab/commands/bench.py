@@ -1,0 +1,145 @@
+"""`hakmem bench`."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.allocators.peers import PeerStore
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.common import (
+    BuildOption,
+    JsonOption,
+    ReportOption,
+    SeedOption,
+    words_split,
+)
+from hakmem_lab.commands.units import seconds_parse, share_parse
+from hakmem_lab.errors import RunInterruptedError
+from hakmem_lab.measure.stage import staged
+from hakmem_lab.studies.bench import (
+    Kept,
+    bench_measure,
+    bench_plan,
+    field_gather,
+    resume_check,
+    run_resumable,
+)
+from hakmem_lab.studies.candidates import candidates_prepare, workloads_choose
+from hakmem_lab.studies.matrix import RESULTS_FILE, MatrixPlan, Settings
+from hakmem_lab.workloads.cells import Suite
+
+ONLY_SECONDS = {"quick": 20.0, "full": 90.0}
+"""For each workload that was chosen."""
+SUITE_SECONDS = {"quick": 28 * 60.0, "full": 70 * 60.0}
+LIMIT_SHARE = 1.5
+"""A budget is exceeded by half at most, where that gives every workload the rounds that an interval needs; that of the
+quick suite is not."""
+CONFIDENCE = {"quick": 95.0, "full": 99.0}
+
+
+def bench(
+    suite: Annotated[
+        Suite, typer.Option(help="quick: 30 minutes at most; full: every workload.")
+    ] = Suite.QUICK,
+    only: Annotated[
+        str,
+        typer.Option(help="Only workloads whose name contains one of these, or of these programs or groups."),
+    ] = "",
+    allocators: Annotated[
+        str, typer.Option(help="Compare with these only, separated by commas; each must then be had.")
+    ] = "",
+    budget: Annotated[
+        str,
+        typer.Option(
+            help="Time in all, such as 30m, fixed in advance. By default 28m for quick and 70m for full; with"
+            " --only 20s and 90s for each workload."
+        ),
+    ] = "",
+    margin: Annotated[str, typer.Option(help="Within which speeds are equal, such as 3%.")] = "3%",
+    confidence: Annotated[
+        float | None,
+        typer.Option(min=50, max=99.9, help="Per cent, of intervals and tests: 95 for quick, 99 for full."),
+    ] = None,
+    seed: SeedOption = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the newest run, which was interrupted.")
+    ] = False,
+    kept: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FOLDER", help="Measure nothing: judge a run of bench_results/bench again."
+        ),
+    ] = None,
+    report: ReportOption = None,
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+) -> None:
+    """The matrix: hakmem against every peer in every workload, in interleaved rounds; losses first."""
+    # Drawing takes a second to load: not for --help and wrong options.
+    from hakmem_lab.reports.matrix_report import matrix_show
+
+    checkout = Checkout.find(build)
+    if kept is not None:
+        run = Kept(kept, MatrixPlan.load(kept))
+        matrix_show(checkout, run, report, json_file, complete=(kept / RESULTS_FILE).exists())
+        return
+    settings = Settings(
+        suite=suite.value,
+        only=only,
+        budget_seconds=0.0,
+        limit_seconds=0.0,
+        margin=share_parse(margin),
+        confidence=(CONFIDENCE[suite] if confidence is None else confidence) / 100,
+        seed=secrets.randbits(32) if seed is None else seed,
+    )
+    chosen = workloads_choose(suite, words_split(only))
+    seconds, limit = budget_seconds(settings, budget, chosen.count)
+    settings = replace(settings, budget_seconds=seconds, limit_seconds=limit)
+    begun = run_resumable(checkout, settings) if resume else None
+    if begun is not None:
+        settings = begun.plan.settings
+    try:
+        with staged(checkout) as stage:
+            candidates, missing = candidates_prepare(stage, chosen, settings.seed)
+            field = field_gather(PeerStore(checkout), stage, words_split(allocators), settings)
+            if begun is None:
+                command = command_text(settings, allocators)
+                begun = bench_plan(checkout, stage, field, candidates, settings, command, missing)
+            else:
+                resume_check(begun.plan, checkout, stage, field, candidates)
+            bench_measure(begun, field, candidates)
+    except KeyboardInterrupt:
+        raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
+    if matrix_show(checkout, begun, report, json_file, complete=True).missed:
+        raise typer.Exit(1)
+
+
+def budget_seconds(settings: Settings, budget: str, chosen: int) -> tuple[float, float]:
+    """And its limit."""
+    most = SUITE_SECONDS[settings.suite]
+    hard = most if settings.suite == Suite.QUICK and not budget else math.inf
+    if budget:
+        seconds = seconds_parse(budget)
+    else:
+        seconds = min(most, ONLY_SECONDS[settings.suite] * chosen) if settings.only else most
+    return seconds, min(hard, LIMIT_SHARE * seconds)
+
+
+def command_text(settings: Settings, allocators: str) -> str:
+    """As it can be given again."""
+    command = ["./hakmem", "bench", "--suite", settings.suite]
+    if settings.only:
+        command += ["--only", settings.only]
+    if allocators:
+        names = [Path(word).name for word in words_split(allocators)]  # a library's path stays here
+        command += ["--allocators", ",".join(names)]
+    command += ["--budget", f"{settings.budget_seconds:g}s", "--margin", f"{100 * settings.margin:g}%"]
+    command += ["--confidence", f"{100 * settings.confidence:g}", "--seed", str(settings.seed)]
+    return shlex.join(command)

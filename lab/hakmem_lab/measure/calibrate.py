@@ -1,0 +1,126 @@
+"""How much work a run of a cell gets, and what its rounds will cost.
+
+Every arm is run alone, with more and more work until its speed can be told. Who crashes or hangs here is not run
+in the rounds: that is its result.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hakmem_lab.measure.pairs import CALIBRATION_RESERVE, CALIBRATION_SECONDS, STARTS_PER_RUN
+from hakmem_lab.measure.rounds import Demand, Failure, Run, run_once
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.measure.task import Task
+
+SLOWEST_RUN_SECONDS = 5.0
+"""Where arms are far apart the slowest run takes about this long at most, even if the fastest is then shorter than
+was asked for: with a dozen arms in a round a longer one would cost all others their rounds."""
+SPARSE_TIMES = 4.0
+"""An arm whose runs take this many times the median arm's takes part in few rounds."""
+GROWTH_MAX = 20.0
+LONG_RUN_SECONDS = 5.0
+"""A workload whose shortest run takes longer rests for most of it."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of one arm."""
+
+    count: int
+    seconds: float
+    start_seconds: float
+    """Beside the measured time: starting, ending, and reading what it printed."""
+
+    def wall(self, count: int) -> float:
+        return self.start_seconds + self.seconds * count / self.count
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the calibration of a task found."""
+
+    count: int
+    walls: Mapping[str, float]
+    """Seconds of a run, by arm."""
+    failures: Mapping[str, str]
+    """By arm."""
+    observed: Mapping[str, Measured] = field(default_factory=dict)
+    """By arm, where the runs were watched."""
+
+    @property
+    def wall(self) -> float:
+        """Seconds of a run under most arms."""
+        return statistics.median(self.walls.values()) if self.walls else 0.0
+
+    def sparse(self, always: Collection[str]) -> tuple[str, ...]:
+        """Those that are far slower than most; ALWAYS names arms that every comparison or control needs."""
+        limit = SPARSE_TIMES * self.wall
+        return tuple(name for name, wall in self.walls.items() if wall > limit and name not in always)
+
+    def demand(self, sparse: Collection[str], least: int) -> Demand:
+        seldom = sum(self.walls[name] for name in sparse)
+        return Demand(sum(self.walls.values()) - seldom, seldom, least)
+
+
+def speed_find(
+    task_of: Callable[[int], Task], first: int, arm: Arm, conditions: Conditions
+) -> Speed | Failure:
+    count = first
+    while True:
+        run = run_once(task_of(count), arm, conditions)
+        if isinstance(run, Failure):
+            return run
+        if run.seconds >= CALIBRATION_SECONDS:
+            return Speed(count, run.seconds, max(0.0, run.wall_seconds - run.seconds))
+        growth = GROWTH_MAX if run.seconds <= 0 else 1.5 * CALIBRATION_SECONDS / run.seconds
+        count = math.ceil(count * min(GROWTH_MAX, growth))
+
+
+def work_find(
+    task_of: Callable[[int], Task],
+    first: int,
+    arms: Sequence[Arm],
+    conditions: Conditions,
+    run_seconds_min: float,
+    count_min: int = 1,
+    starts_count: bool = True,
+) -> Work:
+    """With its count the fastest arm runs long enough, and the slowest not for too long."""
+    speeds: dict[str, Speed] = {}
+    failures: dict[str, str] = {}
+    for arm in arms:
+        found = speed_find(task_of, first, arm, conditions)
+        if isinstance(found, Failure):
+            failures[arm.name] = found.outcome
+        else:
+            speeds[arm.name] = found
+            if found.wall(found.count) > LONG_RUN_SECONDS:
+                # It rests, under the others as long; who crashes in it is seen in the rounds.
+                speeds |= {other.name: found for other in arms if other.name not in failures}
+                break
+    if not speeds:
+        return Work(first, {}, failures)
+    per_count = [speed.seconds / speed.count for speed in speeds.values()]
+    start = statistics.median(speed.start_seconds for speed in speeds.values())
+    wanted = max(run_seconds_min, STARTS_PER_RUN * start if starts_count else 0.0)
+    longest = max(SLOWEST_RUN_SECONDS, wanted)
+    count = math.ceil(min(CALIBRATION_RESERVE * wanted / min(per_count), longest / max(per_count)))
+    count = max(1, count_min, count)
+    return Work(count, {name: speed.wall(count) for name, speed in speeds.items()}, failures)
+
+
+def work_fixed(
+    task: Task,
+    arms: Sequence[Arm],
+    conditions: Conditions,
+    observe: Callable[[Task, Arm, Conditions], Run],
+) -> Work:
+    """Of a task whose work is what it is: a real program. OBSERVE also proves that the arm served it."""
+    runs = {arm.name: observe(task, arm, conditions) for arm in arms}
+    observed = {name: run for name, run in runs.items() if isinstance(run, Measured)}
+    failures = {name: run.outcome for name, run in runs.items() if isinstance(run, Failure)}
+    return Work(0, {name: run.wall_seconds for name, run in observed.items()}, failures, observed)

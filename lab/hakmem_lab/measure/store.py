@@ -1,0 +1,207 @@
+"""Raw samples that outlive the run: one row for each process, with everything that is needed to judge it.
+
+A round is appended to a journal and on the disk before the next begins; a finished task's journal becomes a Parquet
+file. So whatever ends a run, nothing that was measured is lost, and all runs together are one table that DuckDB
+reads: 'bench_results/bench/*/raw/*.parquet'.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import duckdb
+
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.provenance import Provenance
+
+TIMED = "timed"
+OBSERVED = "observed"
+"""Runs with instruments, outside the timed rounds."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One process."""
+
+    kind: str
+    task: str
+    slot: int
+    attempt: int
+    position: int
+    """In the order of its round."""
+    runs: int
+    """How many its round had: one that was cut off has fewer rows."""
+    arm: str
+    allocator: str
+    version: str
+    identity: str
+    slowdown_percent: float
+    count: int
+    seed: int
+    padding: int
+    cpus: str
+    outcome: str = ""
+    """Empty when it went well: else what became of it, and no figures."""
+    disturbed: str = ""
+    again: bool = False
+    """Its round was disturbed enough to be measured again."""
+    ops: int | None = None
+    seconds: float | None = None
+    wall_seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_rss_kib: int | None = None
+    rss_mean_kib: float | None = None
+    tree_peak_rss_kib: float | None = None
+    idle_rss_kib: float | None = None
+    minor_faults: int | None = None
+    major_faults: int | None = None
+    involuntary_switches: int | None = None
+    steal_ticks: int | None = None
+    system_calls: int | None = None
+    latency_p50_ns: float | None = None
+    latency_p99_ns: float | None = None
+    latency_p999_ns: float | None = None
+    latency_max_ns: float | None = None
+    figure: float | None = None
+    """The one that its workload is about."""
+    checksum: str | None = None
+    rss_trace: tuple[tuple[float, int], ...] = ()
+    """Seconds since the start, KiB."""
+
+    @property
+    def key(self) -> tuple[str, str, int, int, str]:
+        return (self.kind, self.task, self.slot, self.attempt, self.arm)
+
+
+SQL_TYPES = {"str": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
+
+
+def _sql_type(annotation: str) -> str:
+    if annotation.startswith("tuple"):
+        return "DOUBLE[][]"
+    return SQL_TYPES[annotation.removesuffix(" | None")]
+
+
+SAMPLE_TYPES = {field.name: _sql_type(str(field.type)) for field in fields(Sample)}
+
+
+def provenance_columns(run: str, source: Provenance) -> dict[str, str | int]:
+    """What every row says of where it comes from."""
+    return {
+        "run": run,
+        "date": source.date,
+        "command": source.command,
+        "commit": source.commit,
+        "build_id": source.build_id,
+        "compiler": source.compiler,
+        "workload_compiler": source.workload_compiler,
+        "kernel": source.kernel,
+        "cpu": source.cpu,
+        "processors": source.processors,
+        "thp": source.thp,
+        "libc": source.libc,
+    }
+
+
+class SampleStore:
+    """The raw/ folder of one run."""
+
+    def __init__(self, folder: Path, provenance: Mapping[str, str | int]) -> None:
+        self.folder = folder
+        self._provenance = dict(provenance)
+        self._journal = folder / "journal.jsonl"
+
+    def append(self, samples: Iterable[Sample]) -> None:
+        """On the disk when this returns."""
+        lines = "".join(json.dumps(vars(one) | self._provenance) + "\n" for one in samples)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self._journal.open("a") as file:
+                file.write(lines)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise LabError(f"cannot write samples: {error.strerror}; those before are kept") from error
+
+    def compact(self) -> None:
+        """The journal becomes one more Parquet file."""
+        if not self._journal.exists():
+            return
+        number = len(list(self.folder.glob("*.parquet"))) + 1
+        path = self.folder / f"{number:04d}.parquet"
+        scratch = path.with_suffix(".tmp")
+        try:
+            self._copy(f"SELECT * FROM {self._journal_rows()}", scratch)
+            scratch.rename(path)
+            self._journal.unlink()
+        except (OSError, duckdb.Error) as error:
+            scratch.unlink(missing_ok=True)
+            raise LabError(f"cannot write {path.name}: {error}; the journal keeps its rows") from error
+
+    def load(self) -> list[Sample]:
+        return samples_load(self._sources())
+
+    def export(self, path: Path) -> None:
+        """All rows in one small file, without repeats."""
+        scratch = path.with_suffix(".tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            tables = " UNION ALL BY NAME ".join(f"SELECT * FROM {source}" for source in self._sources())
+            self._copy(
+                f"SELECT DISTINCT * FROM ({tables}) ORDER BY kind, task, slot, attempt, position", scratch
+            )
+            scratch.rename(path)
+        except (OSError, duckdb.Error) as error:
+            scratch.unlink(missing_ok=True)
+            raise LabError(f"cannot write {path.name}: {error}") from error
+
+    def _copy(self, query: str, path: Path) -> None:
+        with duckdb.connect() as database:
+            database.execute(f"COPY ({query}) TO {_quoted(path)} (FORMAT parquet, COMPRESSION zstd)")
+
+    def _journal_rows(self) -> str:
+        """A row that was cut off by the end of a process has no key and is left out."""
+        types = SAMPLE_TYPES | {
+            name: "BIGINT" if isinstance(value, int) else "VARCHAR"
+            for name, value in self._provenance.items()
+        }
+        columns = ", ".join(f"\"{name}\": '{kind}'" for name, kind in types.items())
+        return (
+            f"(SELECT * FROM read_json({_quoted(self._journal)}, format = 'newline_delimited',"
+            f" ignore_errors = true, columns = {{{columns}}}) WHERE task IS NOT NULL)"
+        )
+
+    def _sources(self) -> list[str]:
+        sources = []
+        if any(self.folder.glob("*.parquet")):
+            sources.append(f"read_parquet({_quoted(self.folder / '*.parquet')}, union_by_name = true)")
+        if self._journal.exists() and self._journal.stat().st_size:
+            sources.append(self._journal_rows())
+        return sources
+
+
+def samples_load(sources: Sequence[str]) -> list[Sample]:
+    names = list(SAMPLE_TYPES)
+    columns = ", ".join(f'"{name}"' for name in names)
+    by_key: dict[tuple[str, str, int, int, str], Sample] = {}
+    with duckdb.connect() as database:
+        for source in sources:
+            try:
+                rows = database.execute(f"SELECT {columns} FROM {source}").fetchall()
+            except duckdb.Error as error:
+                raise LabError(f"the samples cannot be read: {error}") from error
+            for row in rows:
+                values = dict(zip(names, row, strict=True))
+                values["rss_trace"] = tuple((at, int(kib)) for at, kib in values["rss_trace"] or ())
+                sample = Sample(**values)
+                by_key[sample.key] = sample
+    return list(by_key.values())
+
+
+def _quoted(path: Path) -> str:
+    text = str(path).replace("'", "''")
+    return f"'{text}'"

@@ -1,0 +1,101 @@
+"""The matrix in sentences: what came out, what to be careful about, and how to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hakmem_lab.reports.report import ratio_text
+from hakmem_lab.studies.judging import Matrix, Outcome
+from hakmem_lab.studies.suites import ALL, GroupMean
+from hakmem_lab.workloads.cells import Measure
+
+
+def summary_lines(matrix: Matrix, means: Sequence[GroupMean]) -> list[str]:
+    counts = {outcome: sum(1 for one in matrix.cells if one.outcome is outcome) for outcome in Outcome}
+    against = len(matrix.plan.peers)
+    lines = [
+        f"Against the best of {against} peers in each of {len(matrix.cells)} workloads: "
+        + ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items())
+        + "."
+    ]
+    lines += [
+        f"Geometric mean over all workloads: {ratio_text(one.estimate)} times as fast as {one.peer}."
+        for one in means
+        if one.group == ALL
+    ]
+    return [*lines, *floor_lines(matrix)]
+
+
+def floor_lines(matrix: Matrix) -> list[str]:
+    """The floor that the earlier design set itself."""
+    slow = [
+        f"{one.row.name} ({ratio_text(one.estimate)})"
+        for one in matrix.results
+        if one.against == "glibc" and one.estimate and one.estimate.ratio < 0.5
+        if not one.row.control and not one.row.memory
+    ]
+    if "glibc" not in matrix.plan.peers:
+        return []
+    return [f"Below half of glibc: {'; '.join(slow)}." if slow else "No workload is below half of glibc."]
+
+
+def warning_lines(matrix: Matrix) -> list[str]:
+    """What was measured in other circumstances than it was meant for, or not at all."""
+    plan = matrix.plan
+    processors = plan.source.processors
+    lines = [f"Not measured: {name}: {why}." for name, why in plan.missing.items()]
+    moved = [one.name for one in matrix.controls if one.row.control and not one.passed]
+    if moved:
+        lines.append(f"The run is void: a program that allocates nothing differed under {', '.join(moved)}.")
+    crowded = [row.name for row in plan.rows if row.threads > processors]
+    if crowded:
+        noun = "processor" if processors == 1 else "processors"
+        lines.append(f"More threads than the {processors} {noun}: {'; '.join(crowded)}.")
+    few = [one.row.name for one in matrix.cells if one.note == "too few rounds"]
+    if few:
+        lines.append(f"Too few rounds for a choice of the best peer: {'; '.join(few)}.")
+    busy = {one.row.name for one in matrix.results if one.estimate and one.disturbed >= one.estimate.pairs}
+    if busy:
+        lines.append(f"The machine was busy: all pairs were disturbed in {'; '.join(sorted(busy))}.")
+    return lines
+
+
+def reading_lines(matrix: Matrix) -> list[str]:
+    plan, settings = matrix.plan, matrix.plan.settings
+    percent = f"{100 * settings.confidence:g} %"
+    shortest = min((one.shortest_run for one in matrix.results if one.estimate), default=0.0)
+    by_cpu = [row.name for row in plan.rows if row.measure is Measure.CPU]
+    sparse = sorted({f"{arm} in {row.name}" for row in plan.rows for arm in row.rounds.sparse})
+    lines = [
+        "Measured in rounds: one fresh process of every allocator in random order, with one seed, environment size and"
+        " set of processors for the round. A ratio above one says that hakmem is faster: it is the Hodges-Lehmann"
+        " estimate over the rounds, with the interval that inverts the Wilcoxon signed rank test at"
+        f" {percent}. The margin is {100 * settings.margin:g} % ({100 * settings.rss_margin:g} % for memory):"
+        " *ahead* (+) and *behind* (-) are clear of it, *equal* (=) lies within it, *unclear* (?) is neither."
+        " *Visible from* is the smallest ratio that an interval of this width would have called ahead.",
+        "The best peer of a workload is chosen on a random half of the rounds and compared on the other half, with"
+        f" Student's interval; the p-values are corrected for {len(matrix.cells)} workloads by Holm's method. *Won* and"
+        " *lost* are clear of the margin, a *tie* lies within it, *open* is not decided.",
+        f"Budget: {settings.budget_seconds / 60:.3g} min in all, shared before the first round; the shortest run took"
+        f" {shortest:.2f} s (at least {settings.run_seconds_min:g} s are asked where the slowest allocator then takes no"
+        " more than 5 s). A round is measured again when hakmem's run or a quarter of all were disturbed (steal time,"
+        " major faults, foreign processes on the processor; the rule does not look at times). Everything is kept in the"
+        " samples; comparisons use undisturbed pairs where there are enough of them.",
+        f"Controls: *itself* is the same library under another name; *itself, slowed* is that copy slowed by"
+        f" {settings.slowdown_percent:g} %; the negative control allocates nothing. A workload with a false win is void,"
+        " and without a seen slowdown nothing is called equal.",
+        "Latency, memory over time and system calls come from separate runs with instruments, one for each allocator, of"
+        " a tenth of the work (all of it where memory is the figure).",
+        f"{plan.source.libc} understates current glibc (2.42 caches up to 4 MiB a thread).",
+    ]
+    about_memory = [row.name for row in plan.rows if row.memory]
+    if about_memory:
+        lines.append(
+            "About memory, so neither counted in outcomes nor in means, their speed only beside their figure:"
+            f" {'; '.join(about_memory)}."
+        )
+    if by_cpu:
+        lines.append(f"Compared by processor time, not by the clock: {'; '.join(by_cpu)}.")
+    if sparse:
+        lines.append(f"Far slower than most, so measured in fewer rounds: {'; '.join(sparse)}.")
+    return lines

@@ -1,0 +1,214 @@
+"""Writes the report of a matrix in each of its forms: terminal, Markdown, HTML, JSON, and a table of results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import jinja2
+from rich.console import Console
+
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.reports.matrix_lines import reading_lines, summary_lines, warning_lines
+from hakmem_lab.reports.matrix_text import (
+    comparisons_grid,
+    controls_grid,
+    counts_grid,
+    cpu_grid,
+    failures_grid,
+    faults_grid,
+    figures_grid,
+    groups_grid,
+    memory_grid,
+    observed_grids,
+    outcome_grid,
+    speed_grid,
+)
+from hakmem_lab.reports.pictures import Picture, pictures_make
+from hakmem_lab.reports.report import Grid, grids_print, markdown_report, text_write
+from hakmem_lab.reports.then_and_now import then_grid
+from hakmem_lab.studies.bench import Kept
+from hakmem_lab.studies.judging import Matrix
+from hakmem_lab.studies.matrix import RESULTS_FILE
+from hakmem_lab.studies.suites import GroupMean, group_means
+
+TABLE_WIDTH = 220
+"""Where the output is not a terminal."""
+HTML_FILE = "report.html"
+TEMPLATE = "page.html.j2"
+TITLE = "The matrix: hakmem beside every peer"
+
+
+@dataclass(frozen=True)
+class Content:
+    """What every form of the report holds."""
+
+    matrix: Matrix
+    means: Sequence[GroupMean]
+    lines: Sequence[str]
+    short: Sequence[Grid]
+    """For the terminal."""
+    full: Sequence[Grid]
+
+    @classmethod
+    def of(cls, matrix: Matrix) -> Content:
+        means = group_means(matrix)
+        short = [
+            outcome_grid(matrix),
+            speed_grid(matrix),
+            memory_grid(matrix),
+            figures_grid(matrix),
+            counts_grid(matrix),
+            groups_grid(matrix, means),
+            then_grid(matrix),
+            failures_grid(matrix),
+            controls_grid(matrix, failed_only=True),
+        ]
+        full = [
+            *short[:-1],
+            cpu_grid(matrix),
+            faults_grid(matrix),
+            *observed_grids(matrix),
+            comparisons_grid(matrix),
+            controls_grid(matrix),
+        ]
+        return cls(matrix, means, [*warning_lines(matrix), *summary_lines(matrix, means)], short, full)
+
+
+def matrix_show(
+    checkout: Checkout, run: Kept, report: Path | None, json_file: Path | None, complete: bool
+) -> Matrix:
+    """Prints, and writes what was asked for; the run's own folder always gets its page, and its table of results once it
+    is complete."""
+    matrix = run.judged()
+    content = Content.of(matrix)
+    pictures = pictures_make(matrix)
+    text_write(run.folder / HTML_FILE, page_html(content, pictures, "raw/"))
+    if report is not None:
+        report_write(content, run, report, pictures)
+    if json_file is not None:
+        text_write(json_file, json.dumps(json_content(content), indent=1, default=str) + "\n")
+    if complete:
+        text_write(run.folder / RESULTS_FILE, results_csv(matrix))
+    console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    grids_print(console, content.short)
+    for line in [*content.lines, f"page: {checkout.shown(run.folder / HTML_FILE)}"]:
+        console.print(line, markup=False, highlight=False)
+    return matrix
+
+
+def page_html(content: Content, pictures: Sequence[Picture], samples: str) -> str:
+    """One file that needs nothing else."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True
+    )
+    environment.filters["mood"] = mood
+    return environment.get_template(TEMPLATE).render(
+        title=TITLE,
+        lines=content.lines,
+        pictures=[{"title": one.title, "caption": one.caption, "svg": svg_inline(one)} for one in pictures],
+        grids=[grid for grid in content.full if grid.rows],
+        reading=[line.replace("*", "") for line in reading_lines(content.matrix)],
+        provenance=[(what, value.strip("`")) for what, value in content.matrix.plan.source.rows()],
+        samples=samples,
+    )
+
+
+def svg_inline(picture: Picture) -> str:
+    """Without the XML declaration, and with names that no other picture on the page has."""
+    text = picture.svg
+    return re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{picture.name}-", text[text.index("<svg") :])
+
+
+def mood(text: str) -> str:
+    """The class of a table's entry."""
+    word = text.partition(":")[0]
+    if word in ("behind", "lost", "missed", "failed", "void", "larger", "crashed", "hung") or text.endswith(
+        " -"
+    ):
+        return "bad"
+    return "good" if word in ("ahead", "won", "met", "smaller", "passed") or text.endswith(" +") else ""
+
+
+def report_write(content: Content, run: Kept, path: Path, pictures: Sequence[Picture]) -> None:
+    """Markdown, and beside it the pictures, the page and the samples."""
+    samples = path.with_suffix(".parquet")
+    run.store.export(samples)
+    shown = []
+    for picture in pictures:
+        beside = path.with_name(f"{path.stem}-{picture.name}.svg")
+        text_write(beside, picture.svg)
+        shown.append(f"![{picture.title}]({beside.name})\n\n{picture.caption}")
+    page = path.with_suffix(".html")
+    text_write(page, page_html(content, pictures, samples.name))
+    notes = [*content.lines, *shown, *reading_lines(content.matrix)]
+    text = markdown_report(TITLE, content.matrix.plan.source, notes, content.full, samples.name)
+    text_write(path, text)
+
+
+def results_csv(matrix: Matrix) -> str:
+    """One row for each comparison; its samples are found by workload and allocator."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = (
+        "workload",
+        "group",
+        "against",
+        "verdict",
+        "failure",
+        "ratio",
+        "low",
+        "high",
+        "rounds",
+        "disturbed",
+    )
+    more = ("rss_ratio", "rss_verdict", "cpu_ratio", "faults", "peer_faults", "target", "run")
+    writer.writerow((*columns, *more))
+    for one in matrix.losses_first:
+        estimate, memory = one.estimate, one.memory
+        figures = (estimate.ratio, estimate.low, estimate.high, estimate.pairs) if estimate else ("",) * 4
+        writer.writerow(
+            (
+                one.row.name,
+                one.row.group,
+                one.against,
+                one.verdict.value if estimate else "",
+                one.failure,
+                *figures,
+                one.disturbed,
+                memory.estimate.ratio if memory else "",
+                memory.verdict.value if memory else "",
+                one.cpu.ratio if one.cpu else "",
+                one.subject_faults,
+                one.peer_faults,
+                one.target_state,
+                matrix.plan.run,
+            )
+        )
+    return text.getvalue()
+
+
+def json_content(content: Content) -> dict[str, object]:
+    matrix = content.matrix
+    return {
+        "run": matrix.plan.run,
+        "provenance": asdict(matrix.plan.source),
+        "settings": asdict(matrix.plan.settings),
+        "missing": dict(matrix.plan.missing),
+        "workloads": [asdict(one) | {"outcome": one.outcome.value} for one in matrix.cells],
+        "comparisons": [
+            asdict(one) | {"verdict": one.verdict.value, "target_state": one.target_state}
+            for one in matrix.losses_first
+        ],
+        "means": [asdict(one) for one in content.means],
+        "controls": [asdict(one) for one in matrix.controls],
+        "failures": [
+            {"workload": row, "allocator": arm, "what": what} for (row, arm), what in matrix.failures.items()
+        ],
+    }

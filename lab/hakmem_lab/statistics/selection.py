@@ -1,0 +1,93 @@
+"""Many peers, many cells: how not to be fooled by the luckiest of them.
+
+The best peer of a cell is chosen on one half of the rounds and compared on the other, since the peer that looks best
+on a sample looks better there than it is. The cells' verdicts are corrected for their number by Holm's method.
+
+The test is Student's on log ratios: a rank test on half of a dozen rounds cannot reach the thresholds of fifty
+cells whatever it sees.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from hakmem_lab.statistics.estimate import Estimate
+
+LogRatios = Mapping[int, float]
+"""By round."""
+
+HALF_MIN = 2
+"""A peer with fewer rounds in either half is not chosen."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The subject against the best of its peers."""
+
+    peer: str
+    estimate: Estimate
+    """From the half on which it was not chosen."""
+    p_value: float
+    """That the ratio lies within the margin, or on the other side of 1."""
+
+
+def halves(rounds: Sequence[int], rng: random.Random) -> tuple[set[int], set[int]]:
+    """The second, on which the comparison is made, has the odd one."""
+    drawn = rng.sample(sorted(rounds), len(rounds))
+    middle = len(drawn) // 2
+    return set(drawn[:middle]), set(drawn[middle:])
+
+
+def best_of_many(
+    peers: Mapping[str, LogRatios], margin: float, confidence: float, rng: random.Random
+) -> Best | None:
+    """The peer that the subject's log ratio is lowest to; None where the rounds do not suffice."""
+    rounds = sorted({number for ratios in peers.values() for number in ratios})
+    first, second = halves(rounds, rng)
+    chosen: tuple[float, str] | None = None
+    for name, ratios in peers.items():
+        seen = [ratio for number, ratio in ratios.items() if number in first]
+        left = sum(1 for number in ratios if number in second)
+        if len(seen) < HALF_MIN or left < HALF_MIN:
+            continue
+        candidate = (float(np.median(seen)), name)
+        chosen = min(chosen, candidate) if chosen else candidate
+    if chosen is None:
+        return None
+    tested = [ratio for number, ratio in peers[chosen[1]].items() if number in second]
+    return Best(chosen[1], mean_estimate(tested, confidence), margin_p_value(tested, margin))
+
+
+def mean_estimate(log_ratios: Sequence[float], confidence: float) -> Estimate:
+    """The geometric mean with Student's interval."""
+    mean = float(np.mean(log_ratios))
+    error = float(np.std(log_ratios, ddof=1)) / math.sqrt(len(log_ratios))
+    reach = float(stats.t.ppf((1 + confidence) / 2, len(log_ratios) - 1)) * error
+    return Estimate(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(log_ratios))
+
+
+def margin_p_value(log_ratios: Sequence[float], margin: float) -> float:
+    """Two-sided: how likely so clear a ratio is when the truth is no further from 1 than the margin."""
+    distance = abs(float(np.mean(log_ratios))) - math.log1p(margin)
+    error = float(np.std(log_ratios, ddof=1)) / math.sqrt(len(log_ratios))
+    if error == 0:
+        return 0.0 if distance > 0 else 1.0
+    return min(1.0, 2 * float(stats.t.sf(distance / error, len(log_ratios) - 1)))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values in the order given: rejecting those below a level keeps the chance of any false rejection
+    below it."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.empty(len(p_values))
+    highest = 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = highest
+    return [float(value) for value in adjusted]

@@ -1,0 +1,202 @@
+"""One run of the matrix from beginning to end: new, resumed, or judged again from what was kept."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hakmem_lab.allocators import elf
+from hakmem_lab.allocators.arms import arm_parse
+from hakmem_lab.allocators.peers import Peer, PeerStore
+from hakmem_lab.allocators.service import service_prove
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError, ProcessFailedError, RunInterruptedError
+from hakmem_lab.measure import provenance
+from hakmem_lab.measure.pairs import cpus_allowed
+from hakmem_lab.measure.runner import Arm
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.measure.store import SampleStore, provenance_columns
+from hakmem_lab.studies.candidates import Candidate
+from hakmem_lab.studies.judging import Matrix, judge
+from hakmem_lab.studies.matrix import (
+    SAME,
+    SUBJECT,
+    MatrixPlan,
+    Settings,
+    interrupted_find,
+    machine_text,
+    sameness_check,
+)
+from hakmem_lab.studies.matrix_prepare import observed_seconds, rows_plan, works_find, works_observed
+from hakmem_lab.studies.matrix_run import rows_observe, rows_run, seconds_left
+from hakmem_lab.studies.progress import duration_text, progress_shown
+
+KIND = "bench"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run on the disk."""
+
+    folder: Path
+    plan: MatrixPlan
+
+    @property
+    def store(self) -> SampleStore:
+        return SampleStore(self.folder / "raw", provenance_columns(self.plan.run, self.plan.source))
+
+    def judged(self) -> Matrix:
+        return judge(self.plan, self.store.load())
+
+
+@dataclass(frozen=True)
+class Field:
+    """Who takes part: hakmem, its peers, and the controls."""
+
+    hakmem: Peer
+    peers: tuple[Peer, ...]
+    missing: Mapping[str, str]
+    arms: tuple[Arm, ...]
+
+    @property
+    def measured(self) -> list[Peer]:
+        return [self.hakmem, *self.peers]
+
+
+def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings: Settings) -> Field:
+    """A peer that was named must be had; of the default set those that can be."""
+    if names:
+        found, absent = [arm_parse(name, store) for name in dict.fromkeys(names)], []
+    else:
+        found, absent = store.obtain_default()
+    missing = {one.name: one.why for one in absent}
+    own = store.obtain(SUBJECT)
+    hakmem, again = stage.peer(own), stage.peer(own, SAME)
+    staged = [
+        replace(stage.peer(peer, f"peer-{number}"), name=peer.name)
+        for number, peer in enumerate(found)
+        if peer.name != SUBJECT
+    ]
+    for peer in (hakmem, *staged):
+        complaint = service_complaint(stage, peer)
+        if complaint and (names or peer is hakmem):
+            raise LabError(complaint)
+        if complaint:
+            missing[peer.name] = complaint
+    peers = tuple(peer for peer in staged if peer.name not in missing)
+    if not peers:
+        raise LabError("there is no peer to compare hakmem with")
+    arms = (Arm(hakmem), *(Arm(peer) for peer in peers), Arm(again), Arm(again, settings.slowdown_percent))
+    return Field(hakmem, peers, missing, arms)
+
+
+def service_complaint(stage: Stage, peer: Peer) -> str:
+    """Why it does not serve. That it crashes is no reason to leave it out: that is its result in every row."""
+    try:
+        service_prove(stage, peer, cpus_allowed())
+    except ProcessFailedError:
+        return ""
+    except LabError as error:
+        return str(error)
+    return ""
+
+
+def identities_of(field: Field, stage: Stage, candidates: Sequence[Candidate]) -> dict[str, str]:
+    """What must be the same when a run goes on."""
+    identities = {peer.name: f"{peer.version} {peer.identity}" for peer in field.measured}
+    for name in sorted({candidate.program for candidate in candidates if candidate.first_count}):
+        identities[f"bench/{name}"] = elf.sha256(stage.program(name))[:16]
+    return identities
+
+
+def results_folder(checkout: Checkout) -> Path:
+    return checkout.root / "bench_results" / KIND
+
+
+def bench_plan(
+    checkout: Checkout,
+    stage: Stage,
+    field: Field,
+    candidates: Sequence[Candidate],
+    settings: Settings,
+    command: str,
+    missing: Mapping[str, str],
+) -> Kept:
+    """Finds the work of all rows and shares what the budget leaves."""
+    began = time.monotonic()
+    program = next((one.program for one in candidates if one.first_count), None)
+    source = provenance.collect(checkout, command, program, field.measured)
+    with progress_shown("preparing", len(candidates), float(len(candidates))) as step:
+        works = works_find(candidates, field.arms, settings, step)
+    spent = time.monotonic() - began + observed_seconds(works.values())
+    left, limit = (max(1.0, seconds - spent) for seconds in (settings.budget_seconds, settings.limit_seconds))
+    rows = rows_plan(candidates, works, settings, left, limit)
+    unserved = {
+        one.name: f"every allocator fails in it: {next(iter(works[one.name].failures.values()))}"
+        for one in candidates
+        if not works[one.name].walls
+    }
+    run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    plan = MatrixPlan(
+        run=run,
+        settings=settings,
+        source=source,
+        peers=tuple(peer.name for peer in field.peers),
+        missing={**field.missing, **missing, **unserved},
+        identities=identities_of(field, stage, candidates),
+        rows=tuple(rows),
+    )
+    kept = Kept(results_folder(checkout) / run, plan)
+    plan.save(kept.folder)
+    tasks = {one.name: one.task_of(0) for one in candidates}
+    watched = works_observed(rows, works, tasks, field.arms, settings)
+    if watched:
+        kept.store.append(watched)
+    expected = sum(row.seconds for row in rows) + observed_seconds(works.values())
+    print(
+        f"hakmem: {len(rows)} workloads under {len(field.measured)} allocators; about {duration_text(expected)} from now",
+        file=sys.stderr,
+    )
+    return kept
+
+
+def run_resumable(checkout: Checkout, settings: Settings) -> Kept:
+    folder = interrupted_find(results_folder(checkout), settings)
+    return Kept(folder, MatrixPlan.load(folder))
+
+
+def resume_check(
+    plan: MatrixPlan, checkout: Checkout, stage: Stage, field: Field, candidates: Sequence[Candidate]
+) -> None:
+    now = provenance.collect(checkout, "", None, field.measured)
+    sameness_check(plan, identities_of(field, stage, candidates), machine_text(now))
+
+
+def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> None:
+    plan, store = kept.plan, kept.store
+    tasks_of = {candidate.name: candidate.task_of for candidate in candidates}
+    samples = store.load()
+    with interruptions_told(kept):
+        store.compact()
+        with progress_shown("row", len(plan.rows), seconds_left(plan.rows, samples)) as step:
+            tasks = {row.name: tasks_of[row.name](row.count) for row in plan.rows}
+            rows_run(plan.rows, tasks, field.arms, plan.settings.seed, store, step, samples)
+        with progress_shown("instruments", len(plan.rows), float(len(plan.rows))) as step:
+            rows_observe(plan.rows, tasks_of, field.arms, plan.settings.seed, store, step, samples)
+
+
+@contextmanager
+def interruptions_told(kept: Kept) -> Iterator[None]:
+    where = f"bench_results/{KIND}/{kept.plan.run}"
+    try:
+        yield
+    except KeyboardInterrupt:
+        text = f"interrupted; what was measured is in {where}, and --resume goes on"
+        raise RunInterruptedError(text) from None
+    except LabError as error:
+        raise LabError(f"{error}; what was measured is in {where}, and --resume goes on") from error

@@ -1,0 +1,113 @@
+"""Workloads before they are planned: cells of bench/ whose work is still to be found, and programs that are what they
+are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.measure.task import CellTask, Task
+from hakmem_lab.workloads.cells import CELLS, Cell, Suite, Target, suite_cells
+from hakmem_lab.workloads.programs.file import ProgramFile, program_named, program_names
+from hakmem_lab.workloads.programs.task import ProgramTask, program_prepare
+
+PROGRAMS_GROUP = "programs"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    name: str
+    group: str
+    program: str
+    arguments: str
+    task_of: Callable[[int], Task]
+    """With a count; a program takes any."""
+    first_count: int
+    """Where the search for the work of a run begins; 0 where there is nothing to find."""
+    count_min: int = 1
+    starts_count: bool = True
+    """A run must be long beside the start of its process."""
+    control: bool = False
+    memory: bool = False
+    figure: str = ""
+    targets: Mapping[str, Target] = field(default_factory=dict)
+
+
+def cell_candidate(stage: Stage, cell: Cell) -> Candidate:
+    return Candidate(
+        name=cell.name,
+        group=cell.group.value,
+        program=cell.program,
+        arguments=" ".join(cell.arguments),
+        task_of=lambda count: CellTask(stage, cell, count),
+        first_count=cell.first_count,
+        count_min=cell.count_min,
+        starts_count=cell.switches_are_noise and not cell.ends_slowly,
+        control=cell.control,
+        memory=cell.memory,
+        figure=cell.figure,
+        targets=cell.targets,
+    )
+
+
+def program_candidate(program: ProgramFile, task: ProgramTask) -> Candidate:
+    return Candidate(
+        name=program.name,
+        group=PROGRAMS_GROUP,
+        program=program.name,
+        arguments=program.about,
+        task_of=lambda _: task,
+        first_count=0,
+    )
+
+
+@dataclass(frozen=True)
+class Chosen:
+    cells: tuple[Cell, ...]
+    programs: tuple[str, ...]
+    named: bool
+    """By the user: then each must be had."""
+
+    @property
+    def count(self) -> int:
+        return len(self.cells) + len(self.programs)
+
+
+def workloads_choose(suite: Suite, words: Sequence[str]) -> Chosen:
+    """Those of the suite, programs in the full one only; with words, of all workloads those that they name."""
+    if not words:
+        return Chosen(suite_cells(suite), tuple(program_names()) if suite is Suite.FULL else (), False)
+    for word in words:
+        if not any(_is_named(cell, word) for cell in CELLS) and not _programs_named(word):
+            names = "; ".join([*(cell.name for cell in CELLS), *program_names()])
+            raise LabError(f"no workload is named like '{word}'; there are: {names}")
+    cells = tuple(cell for cell in CELLS if any(_is_named(cell, word) for word in words))
+    programs = tuple(dict.fromkeys(name for word in words for name in _programs_named(word)))
+    return Chosen(cells, programs, True)
+
+
+def _is_named(cell: Cell, word: str) -> bool:
+    return word.lower() in cell.name.lower() or word in (cell.program, cell.group.value)
+
+
+def _programs_named(word: str) -> list[str]:
+    return [name for name in program_names() if word in (name, PROGRAMS_GROUP)]
+
+
+def candidates_prepare(stage: Stage, chosen: Chosen, seed: int) -> tuple[list[Candidate], dict[str, str]]:
+    """Ready to run; and the programs of the suite that cannot be, each with its reason."""
+    candidates = [cell_candidate(stage, cell) for cell in chosen.cells]
+    missing: dict[str, str] = {}
+    for name in chosen.programs:
+        program = program_named(name)
+        try:
+            candidates.append(
+                program_candidate(program, program_prepare(stage.checkout, stage, program, seed))
+            )
+        except LabError as error:
+            if chosen.named:
+                raise
+            missing[name] = str(error)
+    return candidates, missing

@@ -1,0 +1,172 @@
+"""One row against one peer: from the pairs within its rounds to a ratio, and the whole vector beside it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from hakmem_lab.measure.store import Sample
+from hakmem_lab.statistics.estimate import Estimate, Verdict, pairs_needed, ratio_estimate
+from hakmem_lab.studies.matrix import MatrixPlan, Row, Settings
+from hakmem_lab.workloads.cells import Measure, Target
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Peak RSS: below one, hakmem is smaller."""
+
+    estimate: Estimate
+    verdict: Verdict
+    subject_kib: float
+    peer_kib: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell against one peer."""
+
+    row: Row
+    against: str
+    failure: str
+    """What became of the peer, or of hakmem, where there is nothing to compare."""
+    estimate: Estimate | None
+    verdict: Verdict
+    disturbed: int
+    shortest_run: float
+    log_ratios: Mapping[int, float]
+    """By place in the plan."""
+    cpu: Estimate | None
+    memory: Memory | None
+    subject_faults: float
+    peer_faults: float
+    margin: float
+
+    @property
+    def target(self) -> Target | None:
+        return self.row.targets.get(self.against)
+
+    @property
+    def detectable(self) -> float:
+        return self.estimate.detectable(self.margin) if self.estimate else math.inf
+
+    @property
+    def target_state(self) -> str:
+        """met, missed, or open where the interval does not decide."""
+        if self.target is None or self.estimate is None:
+            return ""
+        if self.verdict is Verdict.VOID:
+            return "open"
+        if self.target.at_least is not None:
+            if self.estimate.low >= self.target.at_least:
+                return "met"
+            return "missed" if self.estimate.high < self.target.at_least else "open"
+        if self.verdict is Verdict.BEHIND:
+            return "missed"
+        return "open" if self.verdict is Verdict.UNCLEAR else "met"
+
+
+class ArmSamples:
+    """The samples of one row, by arm and round."""
+
+    def __init__(self, plan: MatrixPlan, row: Row, samples: Sequence[Sample]) -> None:
+        self.row = row
+        self._settings = plan.settings
+        self._runs: dict[str, dict[tuple[int, int], Sample]] = defaultdict(dict)
+        self.failures = dict(row.failures)
+        for sample in samples:
+            if sample.outcome or not has_speed(sample, row.measure):
+                self.failures.setdefault(sample.arm, sample.outcome or "failed: told no speed")
+            else:
+                self._runs[sample.arm][sample.slot, sample.attempt] = sample
+
+    def pairs(self, subject: str, other: str) -> tuple[list[tuple[Sample, Sample]], int]:
+        """The last undisturbed pair of each place; where too few places have one, the last of every place. And how
+        many pairs were disturbed."""
+        quiet: dict[int, tuple[Sample, Sample]] = {}
+        every: dict[int, tuple[Sample, Sample]] = {}
+        disturbed = 0
+        for key in sorted(self._runs[subject].keys() & self._runs[other].keys()):
+            pair = self._runs[subject][key], self._runs[other][key]
+            every[key[0]] = pair
+            if any(one.disturbed for one in pair):
+                disturbed += 1
+            else:
+                quiet[key[0]] = pair
+        enough = len(quiet) >= pairs_needed(self._settings.confidence)
+        chosen = quiet if enough else every
+        return list(chosen.values()), disturbed
+
+    def medians(self) -> dict[str, float]:
+        return {
+            arm: statistics.median(speed_of(run, self.row.measure) for run in runs.values())
+            for arm, runs in self._runs.items()
+            if runs
+        }
+
+
+def has_speed(sample: Sample, measure: Measure) -> bool:
+    return bool(sample.ops and _clock(sample, measure))
+
+
+def _clock(sample: Sample, measure: Measure) -> float:
+    return (sample.cpu_seconds if measure is Measure.CPU else sample.seconds) or 0.0
+
+
+def speed_of(sample: Sample, measure: Measure) -> float:
+    return (sample.ops or 0) / _clock(sample, measure)
+
+
+def compare(settings: Settings, row: Row, arms: ArmSamples, subject: str, other: str) -> Result:
+    pairs, disturbed = arms.pairs(subject, other)
+    failure = next(
+        (f"{arm} {arms.failures[arm]}" for arm in (subject, other) if arm in arms.failures),
+        "" if pairs else "not measured",
+    )
+    if failure:
+        pairs = []
+    ratios = {
+        one.slot: math.log(speed_of(one, row.measure) / speed_of(peer, row.measure)) for one, peer in pairs
+    }
+    estimate = ratio_estimate(list(ratios.values()), settings.confidence) if ratios else None
+    return Result(
+        row=row,
+        against=other,
+        failure=failure,
+        estimate=estimate,
+        verdict=estimate.verdict(settings.margin) if estimate else Verdict.UNCLEAR,
+        disturbed=disturbed,
+        shortest_run=min((one.seconds or 0.0 for pair in pairs for one in pair), default=0.0),
+        log_ratios=ratios,
+        cpu=_ratio_of(
+            pairs, lambda one: one.ops / one.cpu_seconds if one.ops and one.cpu_seconds else None, settings
+        ),
+        memory=_memory(pairs, settings),
+        subject_faults=_median([one.minor_faults for one, _ in pairs]) or 0.0,
+        peer_faults=_median([peer.minor_faults for _, peer in pairs]) or 0.0,
+        margin=settings.margin,
+    )
+
+
+def _ratio_of(
+    pairs: Sequence[tuple[Sample, Sample]], figure: Callable[[Sample], float | None], settings: Settings
+) -> Estimate | None:
+    figures = [(figure(one), figure(peer)) for one, peer in pairs]
+    logs = [math.log(one / peer) for one, peer in figures if one and peer]
+    return ratio_estimate(logs, settings.confidence) if logs else None
+
+
+def _memory(pairs: Sequence[tuple[Sample, Sample]], settings: Settings) -> Memory | None:
+    estimate = _ratio_of(pairs, lambda one: one.peak_rss_kib, settings)
+    subject = _median([one.peak_rss_kib for one, _ in pairs])
+    peer = _median([peer.peak_rss_kib for _, peer in pairs])
+    if estimate is None or subject is None or peer is None:
+        return None
+    return Memory(estimate, estimate.verdict(settings.rss_margin), subject, peer)
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(statistics.median(known)) if known else None

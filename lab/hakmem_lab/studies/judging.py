@@ -1,0 +1,219 @@
+"""From kept samples to verdicts. Needs no machine.
+
+Every cell carries two arms that must come out as known: the same library under another name (A/A: no difference), and
+that copy slowed by twice the margin (a difference). A cell whose A/A arm differs is void; one whose slowdown was
+missed calls nothing equal. A workload that allocates nothing must not move under any allocator, or the
+whole run is void.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from hakmem_lab.measure.store import OBSERVED, TIMED, Sample
+from hakmem_lab.statistics.estimate import Estimate, Verdict
+from hakmem_lab.statistics.selection import Best, best_of_many, holm, margin_p_value
+from hakmem_lab.studies.comparing import ArmSamples, Result, compare
+from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row, Settings
+
+
+class Outcome(Enum):
+    """Of a cell against the best of all peers, in the order in which a report has them."""
+
+    LOST = "lost"
+    VOID = "void"
+    OPEN = "open"
+    TIE = "tie"
+    WON = "won"
+
+
+VERDICT_ORDER = (Verdict.BEHIND, Verdict.VOID, Verdict.UNCLEAR, Verdict.EQUAL, Verdict.AHEAD)
+
+
+@dataclass(frozen=True)
+class Control:
+    """An arm whose outcome is known."""
+
+    row: Row
+    name: str
+    estimate: Estimate | None
+    passed: bool
+    means: str
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """One cell against the best of its peers."""
+
+    row: Row
+    outcome: Outcome
+    best: Best | None
+    p_adjusted: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    plan: MatrixPlan
+    results: tuple[Result, ...]
+    cells: tuple[CellResult, ...]
+    """Losses first."""
+    controls: tuple[Control, ...]
+    failures: Mapping[tuple[str, str], str]
+    """By row and arm."""
+    observed: Mapping[tuple[str, str], Sample]
+    """By row and allocator."""
+    medians: Mapping[tuple[str, str], float]
+    """Operations per second by row and allocator."""
+
+    @property
+    def losses_first(self) -> list[Result]:
+        return sorted(
+            (one for one in self.results if not one.row.control),
+            key=lambda one: (
+                one.target_state != "missed",
+                VERDICT_ORDER.index(one.verdict) if one.estimate else len(VERDICT_ORDER),
+                one.estimate.ratio if one.estimate else math.inf,
+            ),
+        )
+
+    @property
+    def missed(self) -> list[Result]:
+        return [one for one in self.results if one.target_state == "missed"]
+
+    def result(self, row: str, against: str) -> Result | None:
+        return next((one for one in self.results if (one.row.name, one.against) == (row, against)), None)
+
+
+def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
+    timed: dict[str, list[Sample]] = defaultdict(list)
+    observed: dict[tuple[str, str], Sample] = {}
+    for sample in samples:
+        if sample.kind == TIMED:
+            timed[sample.task].append(sample)
+        elif sample.kind == OBSERVED and not sample.outcome:
+            observed[sample.task, sample.allocator] = sample
+    results: list[Result] = []
+    controls: list[Control] = []
+    failures: dict[tuple[str, str], str] = {}
+    medians: dict[tuple[str, str], float] = {}
+    for row in plan.rows:
+        arms = ArmSamples(plan, row, timed[row.name])
+        failures |= {(row.name, arm): what for arm, what in arms.failures.items()}
+        medians |= {(row.name, arm): value for arm, value in arms.medians().items()}
+        judged, known = _row_judge(plan, row, arms)
+        results += judged
+        controls += known
+    if any(one.row.control and not one.passed for one in controls):
+        results = [_void(one) for one in results]
+    cells = _cells_judge(plan, results, controls, failures)
+    return Matrix(plan, tuple(results), cells, tuple(controls), failures, observed, medians)
+
+
+def _row_judge(plan: MatrixPlan, row: Row, arms: ArmSamples) -> tuple[list[Result], list[Control]]:
+    settings = plan.settings
+    results = [compare(settings, row, arms, plan.subject, peer) for peer in plan.peers]
+    if row.control:
+        return results, _stillness(settings, row, results)
+    if not any(one.estimate for one in results):
+        return results, []  # nothing was measured that could be controlled
+    same = compare(settings, row, arms, plan.subject, SAME)
+    slowed = compare(settings, row, arms, plan.subject, settings.slowed)
+    false_win = same.verdict in (Verdict.AHEAD, Verdict.BEHIND)
+    seen = slowed.verdict is Verdict.AHEAD
+    controls = [
+        Control(
+            row,
+            "itself",
+            same.estimate,
+            same.estimate is not None and not false_win,
+            "a false win: the verdicts are void" if false_win else "no false win",
+        ),
+        Control(
+            row,
+            "itself, slowed",
+            slowed.estimate,
+            seen,
+            "the slowdown was seen" if seen else "missed: nothing can be called equal",
+        ),
+    ]
+    if not controls[0].passed:
+        results = [_void(one) for one in results]
+    elif not seen:
+        results = [
+            replace(one, verdict=Verdict.UNCLEAR) if one.verdict is Verdict.EQUAL else one for one in results
+        ]
+    return results, controls
+
+
+def _stillness(settings: Settings, row: Row, results: Sequence[Result]) -> list[Control]:
+    """Corrected for the number of peers: one of a dozen is easily clear of 1 by chance."""
+    measured = [one for one in results if len(one.log_ratios) > 1]
+    adjusted = holm([margin_p_value(list(one.log_ratios.values()), settings.margin) for one in measured])
+    return [
+        Control(
+            row,
+            one.against,
+            one.estimate,
+            p_value > 1 - settings.confidence,
+            "did not move" if p_value > 1 - settings.confidence else "moved: the run's verdicts are void",
+        )
+        for one, p_value in zip(measured, adjusted, strict=True)
+    ]
+
+
+def _void(result: Result) -> Result:
+    return replace(result, verdict=Verdict.VOID) if result.estimate else result
+
+
+def _cells_judge(
+    plan: MatrixPlan,
+    results: Sequence[Result],
+    controls: Sequence[Control],
+    failures: Mapping[tuple[str, str], str],
+) -> tuple[CellResult, ...]:
+    """Every cell against the best of its peers, corrected for the number of cells; without those whose figure is
+    memory."""
+    settings = plan.settings
+    unseen = {one.row.name for one in controls if one.name == "itself, slowed" and not one.passed}
+    rows = [row for row in plan.rows if not row.control and not row.memory]
+    found: list[tuple[Row, Best | None, bool]] = []
+    for row in rows:
+        own = [one for one in results if one.row.name == row.name and one.estimate]
+        best = best_of_many(
+            {one.against: one.log_ratios for one in own},
+            settings.margin,
+            settings.confidence,
+            random.Random(f"{settings.seed}/{row.name}/halves"),
+        )
+        found.append((row, best, any(one.verdict is Verdict.VOID for one in own)))
+    adjusted = holm([best.p_value if best else 1.0 for _, best, _ in found])
+    cells = []
+    for (row, best, void), p_value in zip(found, adjusted, strict=True):
+        broken = failures.get((row.name, plan.subject), "")
+        if broken:
+            cells.append(CellResult(row, Outcome.LOST, None, p_value, f"{plan.subject} {broken}"))
+        elif best is None:
+            cells.append(CellResult(row, Outcome.OPEN, None, p_value, "too few rounds"))
+        else:
+            outcome = Outcome.VOID if void else _outcome(best, p_value, settings, row.name not in unseen)
+            cells.append(CellResult(row, outcome, best, p_value))
+    order = list(Outcome)
+    return tuple(
+        sorted(
+            cells, key=lambda one: (order.index(one.outcome), one.best.estimate.ratio if one.best else 0.0)
+        )
+    )
+
+
+def _outcome(best: Best, p_value: float, settings: Settings, slowdown_seen: bool) -> Outcome:
+    if p_value <= 1 - settings.confidence:
+        return Outcome.WON if best.estimate.ratio > 1 else Outcome.LOST
+    if slowdown_seen and best.estimate.verdict(settings.margin) is Verdict.EQUAL:
+        return Outcome.TIE
+    return Outcome.OPEN

@@ -1,0 +1,165 @@
+"""The matrix: what is run under which allocators, for how many rounds; all of it fixed before the first round.
+
+The plan is kept beside the samples. From both together everything a report says can be judged again, on any machine,
+and a run that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.provenance import Provenance
+from hakmem_lab.measure.rounds import RoundPlan
+from hakmem_lab.reports.report import text_write
+from hakmem_lab.workloads.cells import Measure, Target
+
+SUBJECT = "hakmem"
+SAME = "hakmem-again"
+"""The A/A arm: the same library under another name."""
+PLAN_FILE = "plan.json"
+RESULTS_FILE = "results.csv"
+"""Written last: a run that has it is complete."""
+
+
+def slowed_name(percent: float) -> str:
+    """As Arm.name has it."""
+    return f"{SAME} slowed by {percent:g} %"
+
+
+@dataclass(frozen=True)
+class Settings:
+    suite: str
+    only: str
+    budget_seconds: float
+    limit_seconds: float
+    """The budget may be exceeded up to this, for as many rounds as an interval needs."""
+    margin: float = 0.03
+    rss_margin: float = 0.05
+    confidence: float = 0.99
+    run_seconds_min: float = 0.2
+    seed: int = 0
+
+    @property
+    def slowdown_percent(self) -> float:
+        return 200 * self.margin
+
+    @property
+    def slowed(self) -> str:
+        return slowed_name(self.slowdown_percent)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One workload of the matrix, with its share of the budget."""
+
+    name: str
+    group: str
+    program: str
+    arguments: str
+    threads: int
+    measure: Measure
+    control: bool
+    memory: bool
+    """Memory is its figure; its speed stands beside it."""
+    figure: str
+    """The figure that it is about, where that is none of every program's."""
+    targets: Mapping[str, Target]
+    count: int
+    """0: the work is what it is."""
+    rounds: RoundPlan
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Arms that failed before the rounds."""
+    seconds: float = 0.0
+    """Planned for the rounds."""
+
+    @classmethod
+    def read(cls, kept: dict[str, Any]) -> Row:
+        rounds = kept["rounds"]
+        return cls(
+            **kept
+            | {
+                "measure": Measure(kept["measure"]),
+                "targets": {peer: Target(**target) for peer, target in kept["targets"].items()},
+                "rounds": RoundPlan(
+                    rounds["rounds"], tuple(rounds["arms"]), tuple(rounds["sparse"]), rounds["sparse_rounds"]
+                ),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class MatrixPlan:
+    run: str
+    settings: Settings
+    source: Provenance
+    peers: tuple[str, ...]
+    """Those hakmem is compared with."""
+    missing: Mapping[str, str]
+    """Peers that could not be had, and rows that could not be measured at all, each with its reason."""
+    identities: Mapping[str, str]
+    """Of every library and program that is measured."""
+    rows: tuple[Row, ...]
+
+    @property
+    def subject(self) -> str:
+        return SUBJECT
+
+    def save(self, folder: Path) -> None:
+        content = asdict(self)
+        for row in content["rows"]:
+            row["measure"] = row["measure"].value
+        text_write(folder / PLAN_FILE, json.dumps(content, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> MatrixPlan:
+        path = folder / PLAN_FILE
+        try:
+            kept = json.loads(path.read_text())
+            source = Provenance(**kept["source"] | {"peers": tuple(kept["source"]["peers"])})
+            return cls(
+                run=kept["run"],
+                settings=Settings(**kept["settings"]),
+                source=source,
+                peers=tuple(kept["peers"]),
+                missing=kept["missing"],
+                identities=kept["identities"],
+                rows=tuple(Row.read(row) for row in kept["rows"]),
+            )
+        except OSError as error:
+            raise LabError(f"{folder.name} holds no run: {PLAN_FILE}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise LabError(f"{folder.name}: {PLAN_FILE} is not a plan of this version: {error}") from error
+
+
+def interrupted_find(results: Path, settings: Settings) -> Path:
+    """The newest run that is incomplete; it must have been asked for in the same words."""
+    runs = sorted((path.parent for path in results.glob(f"*/{PLAN_FILE}")), reverse=True)
+    incomplete = [run for run in runs if not (run / RESULTS_FILE).exists()]
+    if not incomplete:
+        kept = f"all {len(runs)} runs are complete" if runs else "no run was kept"
+        raise LabError(f"there is nothing to resume: {kept}")
+    plan = MatrixPlan.load(incomplete[0])
+    for name in ("suite", "only", "margin", "confidence"):
+        then, now = getattr(plan.settings, name), getattr(settings, name)
+        if then != now:
+            raise LabError(f"cannot resume {plan.run}: its {name} was '{then}', asked for is '{now}'")
+    return incomplete[0]
+
+
+def sameness_check(kept: MatrixPlan, identities: Mapping[str, str], machine: str) -> None:
+    """Samples of different libraries, programs or machines are not one measurement."""
+    if machine_text(kept.source) != machine:
+        raise LabError(f"cannot resume {kept.run}: it ran on {machine_text(kept.source)}, this is {machine}")
+    for name in sorted(kept.identities.keys() | identities.keys()):
+        before, now = (where.get(name, "not measured") for where in (kept.identities, identities))
+        if before != now:
+            raise LabError(f"cannot resume {kept.run}: {name} was {before}, now it is {now}")
+
+
+def machine_text(source: Provenance) -> str:
+    return f"{source.cpu}, {source.processors} usable, {source.kernel}, huge pages {source.thp}"

@@ -1,0 +1,133 @@
+"""Before the first round of the matrix: the work of every row, and its share of the budget."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from hakmem_lab.measure.calibrate import LONG_RUN_SECONDS, Work, work_find, work_fixed
+from hakmem_lab.measure.pairs import conditions_draw
+from hakmem_lab.measure.rounds import EXTRA_SHARE, Demand, RoundPlan, rounds_share
+from hakmem_lab.measure.runner import Arm, Conditions
+from hakmem_lab.measure.store import OBSERVED, Sample
+from hakmem_lab.measure.task import Task
+from hakmem_lab.statistics.estimate import pairs_needed
+from hakmem_lab.studies.candidates import Candidate
+from hakmem_lab.studies.matrix import SAME, SUBJECT, Row, Settings
+from hakmem_lab.studies.matrix_run import Origin, Step, program_observe
+
+ROUNDS_MAX = 60
+LONG_RUN_ROUNDS = 2
+"""A workload that rests gets so few: what it holds while it rests is its figure."""
+
+
+def works_find(
+    candidates: Sequence[Candidate], arms: Sequence[Arm], settings: Settings, step: Step
+) -> dict[str, Work]:
+    works: dict[str, Work] = {}
+    for candidate in candidates:
+        task = candidate.task_of(candidate.first_count)
+        conditions = work_conditions(task, settings)
+        wanted = [arm for arm in arms if arm.peer.name != SAME]
+        if candidate.first_count:
+            works[candidate.name] = work_find(
+                candidate.task_of,
+                candidate.first_count,
+                wanted,
+                conditions,
+                settings.run_seconds_min,
+                candidate.count_min,
+                candidate.starts_count,
+            )
+        else:
+            works[candidate.name] = work_fixed(task, wanted, conditions, program_observe)
+        if not candidate.control:
+            works[candidate.name] = controls_added(works[candidate.name], settings)
+        step(candidate.name, 1.0)
+    return works
+
+
+def work_conditions(task: Task, settings: Settings) -> Conditions:
+    return conditions_draw(task, random.Random(f"{settings.seed}/{task.name}/work"))
+
+
+def controls_added(work: Work, settings: Settings) -> Work:
+    """They are hakmem, and take as long as it does."""
+    own = work.walls.get(SUBJECT)
+    if own is None:
+        return work
+    slowed = own * (1 + settings.slowdown_percent / 100)
+    return replace(work, walls={**work.walls, SAME: own, settings.slowed: slowed})
+
+
+def observed_seconds(works: Iterable[Work]) -> float:
+    """What the runs with instruments will take: nothing where they have been. A tenth of the work with a clock around
+    every operation, and that again under strace, take about as long as a timed run; what rests does so again."""
+    walls = (work.walls.items() for work in works if not work.observed)
+    return sum(wall for items in walls for arm, wall in items if not arm.startswith(SAME))
+
+
+def rows_plan(
+    candidates: Sequence[Candidate],
+    works: Mapping[str, Work],
+    settings: Settings,
+    seconds: float,
+    limit: float,
+) -> list[Row]:
+    """SECONDS are left for the rounds of all rows; where they do not suffice for the fewest that are of use, those take
+    up to LIMIT."""
+    least = pairs_needed(settings.confidence)
+    always = (SUBJECT, SAME, settings.slowed)
+    served = [candidate for candidate in candidates if works[candidate.name].walls]
+    sparse = {one.name: works[one.name].sparse(always) for one in served}
+    demands = [
+        works[one.name].demand(
+            sparse[one.name], LONG_RUN_ROUNDS if works[one.name].wall > LONG_RUN_SECONDS else least
+        )
+        for one in served
+    ]
+    counts = rounds_share(demands, seconds / (1 + EXTRA_SHARE), limit / (1 + EXTRA_SHARE), ROUNDS_MAX)
+    return [
+        _row(candidate, works[candidate.name], sparse[candidate.name], count, demand)
+        for candidate, demand, count in zip(served, demands, counts, strict=True)
+    ]
+
+
+def _row(candidate: Candidate, work: Work, sparse: tuple[str, ...], count: int, demand: Demand) -> Row:
+    task = candidate.task_of(work.count)
+    arms = sorted(work.walls, key=lambda name: name != SUBJECT)
+    return Row(
+        name=candidate.name,
+        group=candidate.group,
+        program=candidate.program,
+        arguments=candidate.arguments,
+        threads=task.threads,
+        measure=task.measure,
+        control=candidate.control,
+        memory=candidate.memory,
+        figure=candidate.figure,
+        targets=candidate.targets,
+        count=work.count,
+        rounds=RoundPlan(count, tuple(arms), sparse, demand.least),
+        failures=work.failures,
+        seconds=demand.total(count),
+    )
+
+
+def works_observed(
+    rows: Iterable[Row],
+    works: Mapping[str, Work],
+    tasks: Mapping[str, Task],
+    arms: Sequence[Arm],
+    settings: Settings,
+) -> list[Sample]:
+    """What was watched while the work was found need not be watched again."""
+    return [
+        Origin(
+            OBSERVED, row.name, 0, 0, 0, 1, arm, work_conditions(tasks[row.name], settings), row.count
+        ).sample(works[row.name].observed[arm.name])
+        for row in rows
+        for arm in arms
+        if arm.name in works[row.name].observed
+    ]

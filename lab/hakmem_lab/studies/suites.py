@@ -1,0 +1,35 @@
+"""Geometric means over workloads, with intervals: for all of them and for each group. Never points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hakmem_lab.statistics.estimate import Estimate, suite_estimate
+from hakmem_lab.studies.judging import Matrix
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class GroupMean:
+    group: str
+    peer: str
+    estimate: Estimate
+
+
+def group_means(matrix: Matrix) -> list[GroupMean]:
+    """Of groups with one workload there is no mean."""
+    settings = matrix.plan.settings
+    rows = [row for row in matrix.plan.rows if not row.control and not row.memory]
+    groups = [ALL, *dict.fromkeys(row.group for row in rows)]
+    means = []
+    for peer in matrix.plan.peers:
+        own = [one for one in matrix.results if one.against == peer and one.estimate and one.row in rows]
+        for group in groups:
+            cells = [np.array(list(one.log_ratios.values())) for one in own if group in (ALL, one.row.group)]
+            if len(cells) > 1:
+                rng = np.random.default_rng(settings.seed)
+                means.append(GroupMean(group, peer, suite_estimate(cells, settings.confidence, rng)))
+    return sorted(means, key=lambda one: groups.index(one.group))

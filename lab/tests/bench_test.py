@@ -1,0 +1,224 @@
+"""`hakmem bench`: its report from made-up runs, and one tiny run of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hakmem_lab.commands.bench import budget_seconds
+from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.measure.store import SampleStore, provenance_columns
+from hakmem_lab.reports.matrix_report import Content, matrix_show, mood, results_csv
+from hakmem_lab.reports.matrix_text import figures_grid
+from hakmem_lab.reports.pictures import pictures_make
+from hakmem_lab.reports.then_and_now import STARTING_FIGURES, then_grid
+from hakmem_lab.studies.bench import Kept, interruptions_told
+from hakmem_lab.studies.judging import judge
+from hakmem_lab.workloads.cells import CELLS
+from lab_matrix import PEERS, SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    """A lost row, a won one, one in which a peer crashed, and the control."""
+    rows = [
+        row_make("lost row"),
+        row_make("won row"),
+        row_make("crash row", failures={"glibc": "crashed: signal 11"}),
+    ]
+    plan = plan_make(*rows, row_make("still", control=True, targets={}))
+    run = Kept(tmp_path / "run", plan)
+    plan.save(run.folder)
+    store = SampleStore(run.folder / "raw", provenance_columns("run", SOURCE))
+    ratios = {"lost row": 0.5, "won row": 1.5, "crash row": 1.2, "still": 1.0}
+    for row in plan.rows:
+        level = ratios[row.name]
+        samples = samples_make(row, glibc=level, mimalloc3=level, jemalloc=level)
+        if row.failures:
+            samples = [one for one in samples if one.arm != "glibc"]
+        store.append([*samples, *(observed_make(row, arm) for arm in ("hakmem", *PEERS))])
+        store.compact()
+    return run
+
+
+def test_the_report_in_all_its_forms(kept: Kept, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report, results = tmp_path / "docs" / "matrix.md", tmp_path / "matrix.json"
+    matrix_show(FakeCheckout(), kept, report, results, complete=False)  # type: ignore[arg-type]
+    terminal, text, page = (
+        capsys.readouterr().out,
+        report.read_text(),
+        report.with_suffix(".html").read_text(),
+    )
+    for part in ("lost row", "won row", "crashed", "0.50 -", "1.50 +", "1 lost", "2 won"):
+        assert part in terminal and part in text and part in page, part
+    for part in (
+        "./hakmem bench --seed 7",
+        "Latency of single operations",
+        "20 / 90 / 400 / 90 µs",
+        "System calls",
+    ):
+        assert part in text and part in page, part
+    assert text.index("| lost row") < text.index("| won row")
+    assert str(tmp_path) not in text + page
+    assert page.count("<svg") == text.count(".svg)") == 5
+    for picture in ("speed", "peers", "memory", "latency", "faults"):
+        assert report.with_name(f"matrix-{picture}.svg").is_file()
+    assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "").replace(
+        "http://purl.org", ""
+    ).replace("http://creativecommons.org", "")
+    assert not (kept.folder / "results.csv").exists()  # else an interrupted run would count as complete
+    content = json.loads(results.read_text())
+    assert {one["row"]["name"]: one["outcome"] for one in content["workloads"]}["lost row"] == "lost"
+    assert content["failures"] == [
+        {"workload": "crash row", "allocator": "glibc", "what": "crashed: signal 11"}
+    ]
+
+
+class FakeCheckout:
+    def shown(self, path: Path) -> str:
+        return path.name
+
+
+def test_results_have_a_row_for_each_comparison(kept: Kept) -> None:
+    rows = list(csv.DictReader(results_csv(kept.judged()).splitlines()))
+    assert len(rows) == 3 * len(PEERS)
+    assert (rows[0]["workload"], rows[0]["verdict"]) == ("lost row", "behind")
+    (crashed,) = [row for row in rows if row["failure"]]
+    assert (crashed["workload"], crashed["failure"], crashed["ratio"]) == (
+        "crash row",
+        "glibc crashed: signal 11",
+        "",
+    )
+
+
+def test_the_starting_figures_are_shares_of_glibc() -> None:
+    """Not speeds: those are of another machine."""
+    row = row_make("2 threads, 8-32 KiB")
+    grid = then_grid(judge(plan_make(row), samples_make(row, glibc=3.0)))
+    (line,) = grid.rows
+    assert line[:5] == ("mid_large_mt 8-32 KiB", "2.1", "8.7", "0.24", "2 threads, 8-32 KiB")
+    assert line[5:7] == ("4.0", "1.3")
+    assert line[7].startswith("3.0")
+
+
+def test_every_starting_figure_has_its_workload() -> None:
+    assert {then.row for then in STARTING_FIGURES} <= {cell.name for cell in CELLS}
+
+
+def test_memory_workloads_show_what_they_are_about() -> None:
+    row = row_make("rest", memory=True, figure="idle_rss_kib")
+    seen = [
+        replace(observed_make(row, arm), figure=figure) for arm, figure in (("hakmem", 5.0), ("glibc", 70.0))
+    ]
+    grid = figures_grid(judge(plan_make(row), samples_make(row) + seen))
+    assert grid.rows == (("rest", "idle_rss_kib", "5", "70", "", ""),)
+
+
+def test_what_is_missing_is_said_first() -> None:
+    row = row_make("cell", threads=8)
+    plan = replace(plan_make(row), missing={"tcmalloc": "no network"})
+    lines = Content.of(judge(plan, samples_make(row))).lines
+    assert lines[0] == "Not measured: tcmalloc: no network."
+    assert lines[1] == "More threads than the 2 processors: cell."
+
+
+def test_too_few_rounds_are_said_in_words() -> None:
+    row = row_make("cell", rounds=2)
+    content = Content.of(judge(plan_make(row), samples_make(row)))
+    assert "Too few rounds for a choice of the best peer: cell." in content.lines
+    assert content.short[0].rows[0][2:4] == ("open", "too few rounds")
+
+
+def test_without_instruments_there_are_no_empty_pictures() -> None:
+    row = row_make("cell")
+    samples = [replace(one, minor_faults=3) for one in samples_make(row)]
+    assert [one.name for one in pictures_make(judge(plan_make(row), samples))] == ["speed", "peers"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("behind", "bad"), ("0.50 -", "bad"), ("missed: not behind", "bad"), ("1.50 +", "good"), ("1.00 =", "")],
+)
+def test_losses_stand_out(text: str, expected: str) -> None:
+    assert mood(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("suite", "only", "budget", "expected"),
+    [
+        ("quick", "", "", (1680.0, 1680.0)),
+        ("quick", "x", "", (60.0, 90.0)),
+        ("full", "", "", (4200.0, 6300.0)),
+        ("full", "", "10m", (600.0, 900.0)),
+    ],
+)
+def test_budgets(suite: str, only: str, budget: str, expected: tuple[float, float]) -> None:
+    assert budget_seconds(replace(SETTINGS, suite=suite, only=only), budget, 3) == expected
+
+
+def test_an_interruption_says_where_everything_is(kept: Kept) -> None:
+    where = "what was measured is in bench_results/bench/run, and --resume goes on"
+    with pytest.raises(RunInterruptedError, match=f"interrupted; {where}"), interruptions_told(kept):
+        raise KeyboardInterrupt
+    full = LabError("cannot write samples: No space left on device")
+    with pytest.raises(LabError, match=f"No space left on device; {where}"), interruptions_told(kept):
+        raise full
+
+
+# ---- live ---------------------------------------------------------------------------------------------
+
+
+def bench_start(build: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "hakmem_lab", "bench", "--build", str(build), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.fixture
+def crashing(tmp_path: Path) -> Path:
+    """A library that ends every process."""
+    source, library = tmp_path / "crash.c", tmp_path / "crash.so"
+    source.write_text("__attribute__((constructor)) static void crash(void) { __builtin_trap(); }")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return library
+
+
+def test_a_run_that_is_interrupted_and_resumed(build: Path, crashing: Path, tmp_path: Path) -> None:
+    """With a peer that crashes: it has its row, and the others go on."""
+    only = ["--only", "64 of 64 B", "--allocators", f"glibc,{crashing}"]
+    options = [*only, "--confidence", "50", "--budget", "2s", "--seed", "5"]
+    with bench_start(build, *options) as first:
+        assert first.stderr is not None
+        for line in first.stderr:  # a row is told after its first round
+            if line.startswith("hakmem: row 1"):
+                break
+        first.send_signal(signal.SIGINT)
+        said = first.stderr.read()
+    assert first.returncode == 130
+    where = "hakmem: interrupted; what was measured is in bench_results/bench/"
+    assert said.splitlines()[-1].startswith(where)
+    folder = ROOT / said.rpartition(" in ")[2].partition(",")[0]
+    before = {one.key for one in SampleStore(folder / "raw", {}).load()}
+    assert before
+
+    report = tmp_path / "report.md"
+    with bench_start(build, *options, "--resume", "--report", str(report)) as second:
+        output, errors = second.communicate()
+    assert second.returncode in (0, 1), errors
+    samples = SampleStore(folder / "raw", {}).load()
+    assert before < {one.key for one in samples}
+    assert (folder / "results.csv").is_file()
+    assert "crash.so" in output and "crashed" in output
+    assert "| crash.so | crashed: signal " in report.read_text()
+    assert str(tmp_path) not in report.read_text()

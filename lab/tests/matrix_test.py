@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.store import Sample
+from hakmem_lab.statistics.estimate import Verdict
+from hakmem_lab.studies.judging import Matrix, Outcome, judge
+from hakmem_lab.studies.matrix import (
+    RESULTS_FILE,
+    SAME,
+    MatrixPlan,
+    Row,
+    interrupted_find,
+    machine_text,
+    sameness_check,
+)
+from hakmem_lab.studies.suites import group_means
+from lab_matrix import PEERS, SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make
+
+ROW = row_make("cell")
+
+
+def judged(row: Row = ROW, **ratios: float) -> Matrix:
+    return judge(plan_make(row), samples_make(row, **ratios))
+
+
+@pytest.mark.parametrize(
+    ("glibc", "verdict", "state"),
+    [
+        (1.50, Verdict.AHEAD, "met"),
+        (1.10, Verdict.AHEAD, "missed"),
+        (1.20, Verdict.AHEAD, "open"),
+        (1.00, Verdict.EQUAL, "missed"),
+        (0.50, Verdict.BEHIND, "missed"),
+    ],
+)
+def test_a_ratio_that_must_be_reached(glibc: float, verdict: Verdict, state: str) -> None:
+    result = judged(glibc=glibc).result("cell", "glibc")
+    assert result is not None
+    assert (result.verdict, result.target_state) == (verdict, state)
+
+
+@pytest.mark.parametrize(
+    ("mimalloc3", "verdict", "state"),
+    [
+        (1.50, Verdict.AHEAD, "met"),
+        (1.00, Verdict.EQUAL, "met"),
+        (0.97, Verdict.UNCLEAR, "open"),
+        (0.90, Verdict.BEHIND, "missed"),
+    ],
+)
+def test_not_behind(mimalloc3: float, verdict: Verdict, state: str) -> None:
+    result = judged(mimalloc3=mimalloc3).result("cell", "mimalloc3")
+    assert result is not None
+    assert (result.verdict, result.target_state) == (verdict, state)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "outcome", "best"),
+    [
+        ({"glibc": 2.0, "mimalloc3": 0.7, "jemalloc": 1.5}, Outcome.LOST, "mimalloc3"),
+        ({"glibc": 2.0, "mimalloc3": 1.6, "jemalloc": 1.3}, Outcome.WON, "jemalloc"),
+        ({"glibc": 2.0, "mimalloc3": 1.0, "jemalloc": 1.3}, Outcome.TIE, "mimalloc3"),
+        ({"glibc": 2.0, "mimalloc3": 1.032, "jemalloc": 1.3}, Outcome.OPEN, "mimalloc3"),
+    ],
+)
+def test_a_cell_is_judged_against_its_best_peer(
+    ratios: dict[str, float], outcome: Outcome, best: str
+) -> None:
+    (cell,) = judged(**ratios).cells
+    assert cell.best is not None
+    assert (cell.outcome, cell.best.peer) == (outcome, best)
+
+
+def test_many_cells_make_a_doubtful_win_open() -> None:
+    """Alone it is won; as one of many that are equal it may be luck."""
+    doubtful = row_make("doubtful")
+    samples = samples_make(doubtful, noise=0.03, glibc=1.11, mimalloc3=1.5)
+    alone = judge(plan_make(doubtful), samples).cells[0]
+    assert alone.outcome is Outcome.WON
+    others = [row_make(f"equal {number}") for number in range(60)]
+    equal = [sample for row in others for sample in samples_make(row, glibc=1.0, mimalloc3=1.5)]
+    among = judge(plan_make(doubtful, *others), samples + equal).cells
+    (cell,) = [one for one in among if one.row.name == "doubtful"]
+    assert cell.p_adjusted > alone.p_adjusted
+    assert cell.outcome is Outcome.OPEN
+
+
+def test_losses_come_first() -> None:
+    rows = [row_make(name) for name in ("won", "lost", "tie")]
+    ratios = {"won": 1.5, "lost": 0.5, "tie": 1.0}
+    samples = [one for row in rows for one in samples_make(row, mimalloc3=ratios[row.name])]
+    matrix = judge(plan_make(*rows), samples)
+    assert [cell.row.name for cell in matrix.cells] == ["lost", "tie", "won"]
+    assert matrix.losses_first[0].row.name == "lost"
+
+
+def test_a_false_win_makes_the_cell_void() -> None:
+    matrix = judged(**{SAME: 1.1, "glibc": 2.0, "mimalloc3": 0.5})
+    assert {one.verdict for one in matrix.results} == {Verdict.VOID}
+    assert {one.target_state for one in matrix.results if one.target} == {"open"}
+    assert matrix.cells[0].outcome is Outcome.VOID
+    assert [one.passed for one in matrix.controls] == [False, True]
+
+
+def test_a_missed_slowdown_leaves_wins_but_no_equality() -> None:
+    matrix = judged(**{SETTINGS.slowed: 1.0, "glibc": 2.0, "mimalloc3": 1.0})
+    assert [one.verdict for one in matrix.results] == [Verdict.AHEAD, Verdict.UNCLEAR, Verdict.AHEAD]
+    assert matrix.cells[0].outcome is Outcome.OPEN
+
+
+@pytest.mark.parametrize(("jemalloc", "void"), [(1.0, False), (1.2, True)])
+def test_a_negative_control_that_moves_makes_the_run_void(jemalloc: float, void: bool) -> None:
+    still = row_make("still", control=True, targets={})
+    samples = samples_make(ROW, glibc=2.0) + samples_make(still, glibc=1.0, mimalloc3=1.0, jemalloc=jemalloc)
+    matrix = judge(plan_make(ROW, still), samples)
+    assert [cell.row.name for cell in matrix.cells] == ["cell"]
+    assert (matrix.cells[0].outcome is Outcome.VOID) == void
+
+
+def crashing(samples: list[Sample], arm: str) -> list[Sample]:
+    return [
+        replace(one, outcome="crashed: signal 11", ops=None, seconds=None) if one.arm == arm else one
+        for one in samples
+    ]
+
+
+def test_a_peer_that_crashes_is_a_result_and_the_others_are_compared() -> None:
+    matrix = judge(plan_make(ROW), crashing(samples_make(ROW, mimalloc3=1.5), "glibc"))
+    result = matrix.result("cell", "glibc")
+    assert result is not None
+    assert (result.failure, result.estimate, result.target_state) == ("glibc crashed: signal 11", None, "")
+    assert matrix.failures == {("cell", "glibc"): "crashed: signal 11"}
+    assert matrix.cells[0].outcome is Outcome.WON
+
+
+def test_a_peer_that_crashes_now_and_then_is_not_compared_by_its_other_runs() -> None:
+    samples = samples_make(ROW, glibc=2.0)
+    sometimes = [one for one in crashing(samples, "glibc") if one.slot == 5]
+    matrix = judge(plan_make(ROW), [one for one in samples if one.slot != 5] + sometimes)
+    result = matrix.result("cell", "glibc")
+    assert result is not None
+    assert (result.failure, result.estimate) == ("glibc crashed: signal 11", None)
+
+
+def test_a_crash_of_hakmem_is_a_loss() -> None:
+    matrix = judge(plan_make(ROW), crashing(samples_make(ROW), "hakmem"))
+    assert matrix.cells[0].outcome is Outcome.LOST
+    assert matrix.cells[0].note == "hakmem crashed: signal 11"
+    assert matrix.controls == ()
+
+
+def test_a_peer_that_failed_before_the_rounds_is_named() -> None:
+    row = row_make("cell", peers=("glibc", "mimalloc3"), failures={"jemalloc": "hung: 120 s"})
+    matrix = judge(plan_make(row), samples_make(row))
+    result = matrix.result("cell", "jemalloc")
+    assert result is not None
+    assert result.failure == "jemalloc hung: 120 s"
+
+
+def test_disturbed_pairs_do_not_count_where_enough_are_quiet() -> None:
+    samples = [
+        replace(one, seconds=9.0, disturbed="steal") if one.arm == "glibc" and one.slot < 3 else one
+        for one in samples_make(ROW, glibc=1.0)
+    ]
+    result = judge(plan_make(ROW), samples).result("cell", "glibc")
+    assert result is not None and result.estimate is not None
+    assert result.estimate.ratio == pytest.approx(1.0, rel=0.01)
+    assert (result.disturbed, result.estimate.pairs) == (3, 21)
+
+
+def test_a_round_that_was_measured_again_counts_once() -> None:
+    again = [replace(one, attempt=1) for one in samples_make(ROW, glibc=1.0) if one.slot == 0]
+    spoilt = [
+        replace(one, disturbed="steal") if one.slot == 0 else one for one in samples_make(ROW, glibc=1.0)
+    ]
+    result = judge(plan_make(ROW), spoilt + again).result("cell", "glibc")
+    assert result is not None and result.estimate is not None
+    assert result.estimate.pairs == 24
+
+
+def test_memory_has_its_own_margin() -> None:
+    matrix = judge(plan_make(ROW), samples_make(ROW, rss={"glibc": 2.0, "mimalloc3": 1.04, "jemalloc": 0.5}))
+    verdicts = {one.against: one.memory.verdict for one in matrix.results if one.memory}
+    assert verdicts == {
+        "glibc": Verdict.BEHIND,
+        "mimalloc3": Verdict.EQUAL,
+        "jemalloc": Verdict.AHEAD,
+    }
+
+
+def test_a_run_that_told_no_speed_is_a_failure_and_not_the_end_of_the_report() -> None:
+    samples = [replace(one, seconds=0.0) if one.arm == "glibc" else one for one in samples_make(ROW)]
+    assert judge(plan_make(ROW), samples).failures == {("cell", "glibc"): "failed: told no speed"}
+
+
+def test_workloads_about_memory_have_no_outcome_and_are_in_no_mean() -> None:
+    rows = [row_make("one"), row_make("two"), row_make("rest", memory=True)]
+    samples = [one for row in rows for one in samples_make(row, glibc=9.0 if row.memory else 2.0)]
+    matrix = judge(plan_make(*rows), samples)
+    assert {cell.row.name for cell in matrix.cells} == {"one", "two"}
+    (mean,) = [one for one in group_means(matrix) if (one.group, one.peer) == ("all", "glibc")]
+    assert mean.estimate.ratio == pytest.approx(2.0, rel=0.01)
+
+
+def test_means_are_geometric_and_leave_the_control_out() -> None:
+    rows = [row_make("one"), row_make("two", group="large"), row_make("still", control=True)]
+    ratios = {"one": 1.0, "two": 4.0, "still": 1.0}
+    samples = [
+        one for row in rows for one in samples_make(row, glibc=ratios[row.name], mimalloc3=1, jemalloc=1)
+    ]
+    means = {
+        (one.group, one.peer): one.estimate.ratio for one in group_means(judge(plan_make(*rows), samples))
+    }
+    assert means["all", "glibc"] == pytest.approx(2.0, rel=0.01)
+    assert set(means) == {("all", peer) for peer in PEERS}
+
+
+def test_instruments_are_kept_apart_from_times() -> None:
+    slow = replace(observed_make(ROW, "glibc"), seconds=99.0)
+    matrix = judge(plan_make(ROW), [*samples_make(ROW, glibc=1.0), slow])
+    result = matrix.result("cell", "glibc")
+    assert result is not None and result.estimate is not None
+    assert result.estimate.ratio == pytest.approx(1.0, rel=0.01)
+    assert matrix.observed["cell", "glibc"].system_calls == 50
+
+
+# ---- the plan on the disk -----------------------------------------------------------------------------
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
+    plan = plan_make(ROW, row_make("other", failures={"glibc": "hung"}, memory=True))
+    plan.save(tmp_path)
+    assert MatrixPlan.load(tmp_path) == plan
+
+
+def test_the_newest_incomplete_run_is_resumed(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="nothing to resume: no run was kept"):
+        interrupted_find(tmp_path, SETTINGS)
+    for run in ("20260101T000000Z", "20260102T000000Z"):
+        plan_make(ROW).save(tmp_path / run)
+    assert interrupted_find(tmp_path, SETTINGS).name == "20260102T000000Z"
+    with pytest.raises(LabError, match="its suite was 'quick', asked for is 'full'"):
+        interrupted_find(tmp_path, replace(SETTINGS, suite="full"))
+    (tmp_path / "20260102T000000Z" / RESULTS_FILE).write_text("")
+    assert interrupted_find(tmp_path, SETTINGS).name == "20260101T000000Z"
+    (tmp_path / "20260101T000000Z" / RESULTS_FILE).write_text("")
+    with pytest.raises(LabError, match="nothing to resume: all 2 runs are complete"):
+        interrupted_find(tmp_path, SETTINGS)
+
+
+def test_other_libraries_and_machines_are_not_resumed() -> None:
+    plan, here = plan_make(ROW), machine_text(SOURCE)
+    sameness_check(plan, {"hakmem": "0 id"}, here)
+    with pytest.raises(LabError, match="hakmem was 0 id, now it is 0 new"):
+        sameness_check(plan, {"hakmem": "0 new"}, here)
+    with pytest.raises(LabError, match="glibc was not measured, now it is 2"):
+        sameness_check(plan, {"hakmem": "0 id", "glibc": "2"}, here)
+    with pytest.raises(LabError, match="it ran on a processor, 2 usable"):
+        sameness_check(plan, {"hakmem": "0 id"}, "another")
+
+
+def test_a_plan_of_another_kind_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="holds no run"):
+        MatrixPlan.load(tmp_path)
+    (tmp_path / "plan.json").write_text("{}")
+    with pytest.raises(LabError, match="is not a plan of this version"):
+        MatrixPlan.load(tmp_path)

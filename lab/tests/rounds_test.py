@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.measure.calibrate import SLOWEST_RUN_SECONDS, work_find
+from hakmem_lab.measure.rounds import (
+    Demand,
+    Failure,
+    Round,
+    RoundPlan,
+    rounds_cost,
+    rounds_run,
+    rounds_share,
+    slots_pending,
+)
+from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.workloads.cells import Measure
+from hypothesis import given
+from hypothesis import strategies as st
+from lab_pairs import RUN
+
+NAMES = ("hakmem", "glibc", "slow", "bad")
+ARMS = {name: Arm(Peer(name, "0", None, "id")) for name in NAMES}
+
+
+@dataclass
+class FakeTask:
+    """Runs nothing; remembers what it was asked for."""
+
+    seconds_per_count: dict[str, float] = field(default_factory=dict)
+    count: int = 1
+    name: str = "task"
+    threads: int = 1
+    measure: Measure = Measure.TIME
+    switches_are_noise: bool = True
+    failing: dict[str, LabError] = field(default_factory=dict)
+    switches: dict[int, int] = field(default_factory=dict)
+    """By number of the run."""
+    runs: list[tuple[str, Conditions]] = field(default_factory=list)
+
+    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        self.runs.append((arm.name, conditions))
+        if arm.name in self.failing:
+            raise self.failing[arm.name]
+        seconds = self.count * self.seconds_per_count.get(arm.name, 0.25)
+        switches = self.switches.get(len(self.runs), 0)
+        return replace(RUN, seconds=seconds, wall_seconds=seconds + 0.001, involuntary_switches=switches)
+
+
+def run_all(task: FakeTask, plan: RoundPlan, done: Sequence[Round] = ()) -> list[Round]:
+    return rounds_run(task, plan, ARMS, "7", lambda _: None, done)
+
+
+def test_a_round_has_everyone_once_under_the_same_conditions() -> None:
+    task = FakeTask()
+    rounds = run_all(task, RoundPlan(8, NAMES))
+    assert [sorted(one.runs) for one in rounds] == [sorted(NAMES)] * 8
+    for number in range(8):
+        asked = task.runs[4 * number : 4 * number + 4]
+        assert len({conditions for _, conditions in asked}) == 1
+    assert len({one.conditions.seed for one in rounds}) == 8
+    assert len({tuple(one.runs) for one in rounds}) > 1  # in random order
+
+
+def test_an_arm_that_is_far_slower_takes_part_in_few_rounds() -> None:
+    rounds = run_all(FakeTask(), RoundPlan(12, NAMES, ("slow",), 4))
+    assert Counter(name for one in rounds for name in one.runs) == {
+        "hakmem": 12,
+        "glibc": 12,
+        "bad": 12,
+        "slow": 4,
+    }
+
+
+def test_who_crashes_is_a_result_and_the_others_go_on() -> None:
+    crash = ProcessFailedError("program was ended by signal 11", "crashed: signal 11")
+    task = FakeTask(failing={"bad": crash, "slow": LabError("no service")})
+    rounds = run_all(task, RoundPlan(5, NAMES))
+    assert rounds[0].runs["bad"] == Failure("crashed: signal 11")
+    assert rounds[0].runs["slow"] == Failure("failed: no service")
+    ran = Counter(name for name, _ in task.runs)
+    assert ran == {"hakmem": 5, "glibc": 5, "bad": 2, "slow": 2}
+
+
+def test_other_work_than_most_is_a_failure() -> None:
+    class Cheat(FakeTask):
+        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+            run = super().run(arm, conditions)
+            return replace(run, checksum="zz") if arm.name == "bad" else run
+
+    rounds = run_all(Cheat(), RoundPlan(1, NAMES))
+    assert rounds[0].runs["bad"] == Failure("failed: did different work")
+    assert isinstance(rounds[0].runs["glibc"], Measured)
+
+
+def test_a_round_is_measured_again_when_the_subject_was_disturbed() -> None:
+    order = [name for name, _ in _runs_of(FakeTask(), 1)]
+    at = order.index("hakmem") + 1
+    rounds = run_all(FakeTask(switches={at: 10_000}), RoundPlan(8, NAMES))
+    assert len(rounds) == 9
+    again = [one for one in rounds if one.again]
+    assert len(again) == 1
+    assert again[0].marks == {"hakmem": "switches"}
+    assert sum(1 for one in rounds if one.slot == again[0].slot) == 2
+
+
+def _runs_of(task: FakeTask, rounds: int) -> list[tuple[str, Conditions]]:
+    run_all(task, RoundPlan(8, NAMES))
+    return task.runs[: 4 * rounds]
+
+
+def test_one_disturbed_peer_spoils_its_own_comparison_only() -> None:
+    order = [name for name, _ in _runs_of(FakeTask(), 1)]
+    at = order.index("glibc") + 1
+    rounds = run_all(FakeTask(switches={at: 10_000}), RoundPlan(8, NAMES))
+    assert len(rounds) == 8
+    assert [one.marks for one in rounds if one.marks] == [{"glibc": "switches"}]
+
+
+def test_a_quarter_of_the_rounds_at_most_is_measured_again() -> None:
+    task = FakeTask(switches=dict.fromkeys(range(1, 200), 10000))
+    assert len(run_all(task, RoundPlan(8, NAMES))) == 10
+
+
+@pytest.mark.parametrize("kept", [0, 3, 9])
+def test_an_interrupted_run_ends_as_if_it_had_not_been(kept: int) -> None:
+    """The same rounds with the same draws."""
+    disturbed = {1: 10_000, 2: 10_000, 3: 10_000, 4: 10_000}
+    whole = run_all(FakeTask(switches=disturbed), RoundPlan(8, NAMES))
+    task = FakeTask(switches={} if kept else disturbed)
+    resumed = run_all(task, RoundPlan(8, NAMES), whole[:kept])
+    assert [(one.slot, one.attempt, one.conditions, list(one.runs)) for one in resumed] == [
+        (one.slot, one.attempt, one.conditions, list(one.runs)) for one in whole
+    ]
+    assert len(task.runs) == 4 * (len(whole) - kept)
+
+
+def test_what_is_done_is_not_pending() -> None:
+    plan = RoundPlan(4, NAMES)
+    done = run_all(FakeTask(), plan)
+    assert slots_pending(plan, done) == []
+    assert slots_pending(plan, [one for one in done if one.slot != 2]) == [2]
+
+
+# ---- how many rounds ----------------------------------------------------------------------------------
+
+
+DEMANDS = st.lists(
+    st.builds(Demand, st.floats(0.1, 20), st.floats(0, 20), st.just(8)), min_size=1, max_size=12
+)
+
+
+@given(DEMANDS, st.floats(1, 5000))
+def test_the_share_keeps_to_the_budget_and_its_bounds(demands: list[Demand], seconds: float) -> None:
+    fewest = [demand.least for demand in demands]
+    rounds = rounds_share(demands, seconds, 1e9, 60)
+    assert all(8 <= count <= 60 for count in rounds)
+    assert rounds_cost(demands, rounds) <= max(seconds, rounds_cost(demands, fewest)) * 1.0001
+
+
+@given(DEMANDS, st.floats(1, 5000))
+def test_the_limit_is_kept_with_fewer_rounds_than_are_of_use(demands: list[Demand], limit: float) -> None:
+    rounds = rounds_share(demands, limit / 2, limit, 60)
+    assert all(count >= 2 for count in rounds)
+    least = rounds_cost(demands, [2] * len(demands))
+    assert rounds_cost(demands, rounds) <= max(limit, least) * 1.0001
+
+
+def test_what_cheap_tasks_leave_goes_to_the_others() -> None:
+    assert rounds_share([Demand(0.1, 0, 8), Demand(10, 0, 8)], 400, 400, 60) == [60, 39]
+
+
+# ---- calibration --------------------------------------------------------------------------------------
+
+
+def calibrated(per_count: dict[str, float], **more: object) -> tuple[int, dict[str, float], dict[str, str]]:
+    failing = {"bad": ProcessFailedError("x", "crashed: signal 6")}
+
+    def task_of(count: int) -> FakeTask:
+        return FakeTask(per_count, count, failing=failing if "bad" not in per_count else {})
+
+    arms = [ARMS[name] for name in ("hakmem", "glibc", "bad")]
+    work = work_find(task_of, 10, arms, Conditions(1, 2, (0,)), 0.2, **more)  # type: ignore[arg-type]
+    return work.count, dict(work.walls), dict(work.failures)
+
+
+def test_the_fastest_arm_runs_long_enough() -> None:
+    count, walls, failures = calibrated({"hakmem": 1e-6, "glibc": 3e-6})
+    assert 0.2 <= count * 1e-6 < 0.3
+    assert walls["glibc"] == pytest.approx(count * 3e-6 + 0.001)
+    assert failures == {"bad": "crashed: signal 6"}
+
+
+def test_the_slowest_arm_does_not_run_for_minutes() -> None:
+    count, walls, _ = calibrated({"hakmem": 1e-6, "glibc": 1e-3, "bad": 1e-6})
+    assert walls["glibc"] == pytest.approx(SLOWEST_RUN_SECONDS, rel=0.01)
+    assert count * 1e-6 < 0.2
+
+
+def test_a_program_that_runs_by_the_clock_gets_what_it_needs() -> None:
+    assert calibrated({"hakmem": 1.0, "glibc": 1.0}, count_min=4)[0] == 4
+
+
+def test_of_what_rests_one_arm_is_enough() -> None:
+    """It rests as long under every other."""
+    tasks: list[FakeTask] = []
+
+    def task_of(count: int) -> FakeTask:
+        tasks.append(FakeTask({"hakmem": 6.0}, count))
+        return tasks[-1]
+
+    arms = [ARMS["hakmem"], ARMS["glibc"]]
+    work = work_find(task_of, 1, arms, Conditions(1, 2, (0,)), 0.2)
+    assert [name for task in tasks for name, _ in task.runs] == ["hakmem"]
+    assert work.walls["glibc"] == work.walls["hakmem"] >= 5
