@@ -37,7 +37,7 @@ void large_free_later(size_t page) {
                                                     memory_order_relaxed));
 }
 
-static void free_delayed(void) {
+void large_settle(void) {
     if (HAK_LIKELY(atomic_load_explicit(&later, memory_order_relaxed) == 0)) return; /* a hint */
     /* acquire: pairs with the release above; the list is taken as a whole. */
     uint32_t first = atomic_exchange_explicit(&later, 0, memory_order_acquire);
@@ -59,7 +59,7 @@ static bool fills(size_t pages, size_t bytes) { return pages * PAGE_BYTES - byte
 void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
     if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return NULL;
-    free_delayed();
+    large_settle();
     uint32_t first = 0;
     size_t pages = pages_for(bytes), align_pages = pages_for(alignment);
     bool fits = pages < window.pages && align_pages < window.pages && pages + align_pages < window.pages;
@@ -81,7 +81,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
 size_t large_good_bytes(size_t bytes) { return pages_for(bytes) * PAGE_BYTES; }
 
 void large_free(size_t page) {
-    free_delayed();
+    large_settle();
     int64_t bytes = (int64_t)large_usable_bytes(page);
     span_give((uint32_t)page);
     footprint_add(-bytes); /* whoever sees it finds the pages */

@@ -14,8 +14,11 @@ bool large_claim(size_t page);
 /* Gives back the claimed block that starts at PAGE. */
 void large_free(size_t page);
 
-/* The same for a thread that is busy: the next large_alloc or large_free does it. */
+/* The same for a thread that is busy: the next large_alloc, large_free or large_settle does it. */
 void large_free_later(size_t page);
+
+/* Frees what waits for it. Cheap when there is nothing. */
+void large_settle(void);
 
 /* Usable bytes of the block that starts at PAGE. At any time. */
 size_t large_usable_bytes(size_t page);

@@ -11,6 +11,7 @@
 #include "heap/enter.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
+#include "heap/large.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
 
@@ -92,6 +93,7 @@ static void visit_heaps(bool all) {
         if (heap->visited) drain(heap);
     drain(&commons);
     remote_settle();
+    large_settle();
 }
 
 /* ---- holes ------------------------------------------------------------------------------------------- */

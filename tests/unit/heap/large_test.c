@@ -6,10 +6,11 @@
  *   growing in place takes a used neighbour      growing_and_shrinking
  *   a moved block leaves its word                growing_and_shrinking
  *   a block that shrank keeps its tail           growing_and_shrinking
- *   delayed frees are forgotten                  frees_that_had_to_wait
+ *   delayed frees are forgotten                  frees_that_had_to_wait, collecting_frees_what_waits
  *   one page too few                             sizes_and_alignments
  */
 #include "blocks.h"
+#include "heap/alloc.h"
 #include "heap/enter.h"
 #include "heap/large.h"
 #include "no_purger.h"
@@ -221,4 +222,16 @@ TEST(frees_that_had_to_wait) {
     release(blocks[0]);
     CHECK_EQ(used_pages(), before);
     slow_leave();
+}
+
+TEST(collecting_frees_what_waits) {
+    bool zero;
+    CHECK(slow_enter());
+    uint64_t before = used_pages();
+    void *block = large_alloc(KIB(200), 16, &zero);
+    CHECK(block != NULL && large_claim(page_index(block)));
+    large_free_later(page_index(block));
+    slow_leave();
+    heap_collect();
+    CHECK(used_pages() <= before);
 }
