@@ -1,7 +1,7 @@
 """gcc, g++ and clang: the object file is the same, byte by byte, and the program does what it should."""
 
 import pytest
-from hakmem_lab.workloads.footprint_inputs import HEAVY
+from hakmem_lab.workloads.footprint_inputs import SHARED
 from trial import Side, Trial, file_hash
 
 SORT = r"""
@@ -81,8 +81,9 @@ def test_clang(trial: Trial) -> None:
 def test_large_file(trial: Trial, compiler: str) -> None:
     """A C++ file with a hundred instances of a template, optimised, with debugging information"""
     path = trial.program(compiler, "--version")
-    source = HEAVY.replace("all<24>", "all<120>")
-    assert source != HEAVY
+    heavy = (SHARED / "heavy.cpp").read_text()
+    source = heavy.replace("all<24>", "all<120>")
+    assert source != heavy
     options = ("-std=c++17", "-O2", "-g", "-ftemplate-depth=1000")
     _, printed = trial.compare(lambda side: compiled(side, path, "heavy.cc", source, *options))
     # Each instance N finds one word of four letters, so that it adds N itself and 4 N.
