@@ -11,6 +11,7 @@ from hakmem_lab.allocators.registries import REGISTRIES
 from hakmem_lab.allocators.tools import PACKAGES
 from hakmem_lab.checkout import Checkout, machine
 from hakmem_lab.errors import LabError
+from hakmem_lab.studies.bench import FULL_ONLY
 
 PEERS = "mimalloc3 mimalloc3-nothp mimalloc2 jemalloc snmalloc snmalloc-checks tcmalloc tcmalloc-percpu gperftools"
 
@@ -55,6 +56,13 @@ def test_of_the_default_set_it_is_reported_and_the_others_go_on(store: PeerStore
     assert [peer.name for peer in obtained] == [
         name for name in store.default_names if name != "snmalloc-checks"
     ]
+
+
+def test_the_quick_suite_leaves_peers_out_that_there_are(store: PeerStore) -> None:
+    assert set(store.default_names) >= FULL_ONLY
+    obtained, missing = store.obtain_default(FULL_ONLY)
+    assert missing == []
+    assert [peer.name for peer in obtained] == [name for name in store.default_names if name not in FULL_ONLY]
 
 
 def test_a_variant_is_the_same_library_in_another_environment(store: PeerStore) -> None:

@@ -8,6 +8,7 @@ were meant, it is reported and the others go on.
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,11 +92,13 @@ class PeerStore:
             case _:
                 return self._pinned_peer(name)
 
-    def obtain_default(self) -> tuple[list[Peer], list[Missing]]:
-        """All peers that can be had, and why the others cannot."""
+    def obtain_default(self, without: Collection[str] = ()) -> tuple[list[Peer], list[Missing]]:
+        """All peers that can be had, and why the others cannot; but for those of WITHOUT."""
         peers: list[Peer] = []
         missing: list[Missing] = []
         for name in self.default_names:
+            if name in without:
+                continue
             try:
                 peers.append(self.obtain(name))
             except LabError as error:

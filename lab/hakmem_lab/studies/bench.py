@@ -35,8 +35,13 @@ from hakmem_lab.studies.matrix import (
 from hakmem_lab.studies.matrix_prepare import observed_seconds, rows_plan, works_find, works_observed
 from hakmem_lab.studies.matrix_run import rows_observe, rows_run, seconds_left
 from hakmem_lab.studies.progress import duration_text, progress_shown
+from hakmem_lab.workloads.cell import Suite
 
 KIND = "bench"
+
+FULL_ONLY = frozenset({"mimalloc3-nothp", "snmalloc-checks", "tcmalloc", "scudo"})
+"""Peers that the quick suite leaves out unless they are named: other forms of one that is there, and the slowest of all.
+So the others get the rounds that an interval needs."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,11 @@ class Field:
 
 
 def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings: Settings) -> Field:
-    """A peer that was named must be had; of the default set those that can be."""
+    """A peer that was named must be had; of the suite's own those that can be."""
     if names:
         found, absent = [arm_parse(name, store) for name in dict.fromkeys(names)], []
     else:
-        found, absent = store.obtain_default()
+        found, absent = store.obtain_default(FULL_ONLY if settings.suite == Suite.QUICK else ())
     missing = {one.name: one.why for one in absent}
     own = store.obtain(SUBJECT)
     hakmem, again = stage.peer(own), stage.peer(own, SAME)
