@@ -62,6 +62,13 @@
 #define CHECK_SHADOWED 0
 #endif
 
+/* Everything takes ten times as long. */
+#if CHECK_SHADOWED || defined(CHECK_EMULATED)
+#define CHECK_SLOW 1
+#else
+#define CHECK_SLOW 0
+#endif
+
 #define CHECK_UNUSED __attribute__((unused))
 
 struct check_test {
@@ -158,12 +165,9 @@ CHECK_UNUSED __attribute__((noreturn)) static void check_leave(int how) {
 #define TEST(title) CHECK_REGISTER(title, false)
 #define HELPER(title) CHECK_REGISTER(title, true)
 
-/* How often to repeat: NORMAL times --scale, a tenth of it under a sanitizer with shadow memory or an emulator. */
+/* How often to repeat: NORMAL times --scale, a tenth of it where everything is slow. */
 CHECK_UNUSED static size_t check_count(size_t normal) {
-#ifdef CHECK_EMULATED
-    normal /= 10;
-#endif
-    size_t count = normal * check_now.scale / (CHECK_SHADOWED ? 10 : 1);
+    size_t count = normal * check_now.scale / (CHECK_SLOW ? 10 : 1);
     return count > 0 ? count : 1;
 }
 
