@@ -13,7 +13,8 @@ char *describe(long number) {
 """
 PROGRAM = r"""
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::{c_char, c_long, c_void, CStr};
+use std::ffi::CStr;
+use std::os::raw::{c_char, c_long, c_void};
 use std::sync::{mpsc, Arc, Mutex};
 use std::thread;
 

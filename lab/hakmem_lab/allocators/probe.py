@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 BYTES = 100_000
 """Larger than what caches keep per thread: counters move at once. Smaller than what is mapped on its own."""
@@ -43,9 +44,22 @@ def function(name: str, result: type | None, *arguments: type) -> Callable[..., 
 
 
 def owner(name: str) -> str | None:
-    """The file that NAME came from, as bench/ tells it."""
+    """The file that NAME came from, as bench/ tells it. In an interpreter that is not position-independent, as Debian's, a
+    function's address may be that of the interpreter's own way to it: then that of the first library that has it counts,
+    in the loader's order."""
+    first = file_of(process, name)
+    if first is None or not Path(first).samefile(sys.executable):
+        return first
+    for library in (*os.environ.get("LD_PRELOAD", "").split(), "libc.so.6"):
+        found = file_of(ctypes.CDLL(library), name)
+        if found is not None:
+            return found
+    return first
+
+
+def file_of(library: ctypes.CDLL, name: str) -> str | None:
     try:
-        address = ctypes.cast(getattr(process, name), ctypes.c_void_p)
+        address = ctypes.cast(getattr(library, name), ctypes.c_void_p)
     except AttributeError:
         return None
     symbol = Symbol()

@@ -101,7 +101,9 @@ def _crate_fetch(pinned: Pinned, folder: Path) -> list[Path]:
 
 def _crate_unpack(pinned: Pinned, archive: Path, folder: Path) -> Path:
     with tarfile.open(archive) as sources:
-        sources.extractall(folder, filter="data")
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4 and later
+            sources.extraction_filter = tarfile.data_filter
+        sources.extractall(folder)
     return folder / _crate_folder(pinned.package)
 
 
