@@ -50,7 +50,7 @@ def row_make(name: str, peers: Sequence[str] = PEERS, rounds: int = ROUNDS, **ch
         rounds=RoundPlan(rounds, arms),
         seconds=1.0,
     )
-    return replace(row, **changes)  # type: ignore[arg-type]
+    return replace(row, **changes)  # type: ignore[arg-type]  # any field by its name
 
 
 def plan_make(*rows: Row, peers: Sequence[str] = PEERS) -> MatrixPlan:

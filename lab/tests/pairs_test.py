@@ -52,7 +52,7 @@ def run_all(plan: Plan, seed: int = 1) -> list[Pair]:
 
 
 def task_make(cell: Cell = CELL, count: int = 1000) -> CellTask:
-    return CellTask(FakeStage(), cell, count)  # type: ignore[arg-type]
+    return CellTask(FakeStage(), cell, count)  # type: ignore[arg-type]  # the fake has all that is asked of a stage
 
 
 def plan_make(count: int, planned: dict[str, int]) -> Plan:
@@ -111,7 +111,7 @@ def test_work_that_differs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_plan_makes_runs_long_enough_and_fills_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     machine_install(monkeypatch, FakeMachine(seconds_per_count=1e-7))
-    plan = cell_plan(FakeStage(), CELL, COMPARISONS, Budget(10.0), random.Random(1))  # type: ignore[arg-type]
+    plan = cell_plan(FakeStage(), CELL, COMPARISONS, Budget(10.0), random.Random(1))  # type: ignore[arg-type]  # as above
     assert isinstance(plan.task, CellTask)
     seconds = plan.task.count * 1e-7
     assert 0.2 <= seconds < 0.3
@@ -120,7 +120,7 @@ def test_plan_makes_runs_long_enough_and_fills_the_budget(monkeypatch: pytest.Mo
 
 def test_plan_never_has_too_few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     machine_install(monkeypatch, FakeMachine(seconds_per_count=1.0))
-    plan = cell_plan(FakeStage(), CELL, COMPARISONS, Budget(0.1), random.Random(1))  # type: ignore[arg-type]
+    plan = cell_plan(FakeStage(), CELL, COMPARISONS, Budget(0.1), random.Random(1))  # type: ignore[arg-type]  # as above
     assert plan.pairs == {"glibc": 8, "again": 8}
 
 
@@ -135,7 +135,7 @@ def test_plan_never_has_too_few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_disturbance(change: dict[str, int], mark: str) -> None:
-    assert disturbance(task_make(), replace(RUN, **change), (0,)) == mark  # type: ignore[arg-type]
+    assert disturbance(task_make(), replace(RUN, **change), (0,)) == mark  # type: ignore[arg-type]  # any field
 
 
 def test_disturbance_leaves_switches_to_programs_that_switch() -> None:

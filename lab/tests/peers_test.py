@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hakmem_lab.allocators import peers
 from hakmem_lab.allocators.peers import GLIBC_NOTE, Missing, PeerStore, glibc_note
-from hakmem_lab.allocators.pins import LOCK, Pinned, pinned_names, pinned_read
+from hakmem_lab.allocators.pins import LOCK, Pinned, pinned_names, pinned_note, pinned_read
 from hakmem_lab.allocators.probe import FAMILIES
 from hakmem_lab.allocators.registries import REGISTRIES
 from hakmem_lab.allocators.tools import PACKAGES
@@ -56,6 +56,11 @@ def test_of_the_default_set_it_is_reported_and_the_others_go_on(store: PeerStore
     assert [peer.name for peer in obtained] == [
         name for name in store.default_names if name != "snmalloc-checks"
     ]
+
+
+def test_what_a_reader_must_know_stands_in_the_lock() -> None:
+    assert "older than" in pinned_note("gperftools")
+    assert pinned_note("jemalloc") == pinned_note("no such peer") == ""
 
 
 def test_the_quick_suite_leaves_peers_out_that_there_are(store: PeerStore) -> None:

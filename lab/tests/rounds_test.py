@@ -185,7 +185,7 @@ def calibrated(per_count: dict[str, float], **more: object) -> tuple[int, dict[s
         return FakeTask(per_count, count, failing=failing if "bad" not in per_count else {})
 
     arms = [ARMS[name] for name in ("hakmem", "glibc", "bad")]
-    work = work_find(task_of, 10, arms, Conditions(1, 2, (0,)), 0.2, **more)  # type: ignore[arg-type]
+    work = work_find(task_of, 10, arms, Conditions(1, 2, (0,)), 0.2, **more)  # type: ignore[arg-type]  # its defaults, by name
     return work.count, dict(work.walls), dict(work.failures)
 
 

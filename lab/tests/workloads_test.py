@@ -2,39 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from hakmem_lab.measure.runner import Line
 from hakmem_lab.workloads.cells import CELLS, FIRST_FIGURES, Cell, Group, Suite, suite_cells
-
-# {seed} stands where the seed goes.
-SMALL: dict[str, str] = {
-    "random_mixed": "20000 100 {seed}",
-    "fixed_size": "20000 64 100 {seed}",
-    "vm_mixed": "20 4 {seed}",
-    "realloc_growth": "1 2 0 {seed}",
-    "server_peaks": "1 {seed}",
-    "mid_mt_gap": "5000 50 {seed}",
-    "mid_large_mt": "3 3000 50 {seed}",
-    "lifo_burst": "100 0 50 {seed}",
-    "tiny_hot": "32 16 500 {seed}",
-    "producer_consumer": "20000 0 64 {seed}",
-    "hand_over": "20000 100 0 {seed}",
-    "shared_write": "100000 16 {seed}",
-    "no_alloc": "20000 {seed}",
-    "cold_start": "2 {seed}",
-    "comprehensive": "1 {seed}",
-    "aligned_mix": "5000 100 {seed}",
-    "phase_change": "50000 256 {seed}",
-    "fragmentation": "20000 {seed}",
-    "thread_churn": "20 50 0 {seed}",
-    "own_write": "100000 16 {seed}",
-    "peak_then_idle": "4 {seed} 0",
-}
+from lab_workloads import SMALL, library_make, line_of, run
 
 CLASSIC = {
     "larson": "1 8 128 100 10 {seed} 2",
@@ -47,8 +19,6 @@ CLASSIC = {
     "comprehensive": "",
 }
 """The command lines that are known from elsewhere."""
-
-LATENCY = {"WORKLOAD_LATENCY": "1"}
 
 KEYS = {
     "workload",
@@ -67,28 +37,6 @@ KEYS = {
     "malloc_from",
     "free_from",
 }
-
-
-def run(
-    program: Path, arguments: str, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [program, *arguments.split()],
-        env={"PATH": os.defpath, **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def line_of(program: Path, arguments: str, environment: dict[str, str] | None = None) -> Line:
-    done = run(program, arguments, environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert done.stdout.count("\n") == 1
-    line: Line = json.loads(done.stdout)
-    return line
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -219,80 +167,6 @@ def test_a_replaced_process_is_slowed_as_a_whole(build: Path) -> None:
     assert 4 < slow[1] / slow[0] < 25
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL if name not in ("no_alloc", "server_peaks")])
-def test_latency_is_told_when_asked(build: Path, name: str) -> None:
-    program, arguments = build / "bench" / name, SMALL[name].format(seed=7)
-    plain, line = line_of(program, arguments), line_of(program, arguments, LATENCY)
-    assert "latency_ns" not in plain
-    assert line["checksum"] == plain["checksum"]
-    latency = line["latency_ns"]
-    assert 0 < latency["clock"] <= latency["p50"] <= latency["p99"] <= latency["p999"] <= latency["max"]
-    ends, counts = zip(*latency["histogram"], strict=True)
-    assert list(ends) == sorted(set(ends))
-    assert ends[0] >= 0.95 * latency["clock"]
-    assert min(counts) > 0
-    assert sum(counts) == latency["calls"] > 0
-    assert latency["max"] <= ends[-1] <= 1.04 * latency["max"] + 1
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "calls"),
-    [
-        ("tiny_hot", "32 16 500", 2 * 16 * 500),
-        ("fixed_size", "20000 64 1", 2 * 20_000 - 1),
-        ("mid_large_mt", "4 4000 1 3", 2 * 4_000 - 4),
-        ("producer_consumer", "1000 64 10 1 2", 2 * 1000),
-        ("thread_churn", "100 7 64 1", 100 * 2 * 7 - 2 * 7),
-        ("realloc_growth", "1 1 4194304 1", 1 + 16 + 1),
-        ("comprehensive", "1", 2 * 4 * 1024 * 112),
-        ("cold_start", "3 1 1", 3 * 112),
-    ],
-)
-def test_every_call_is_counted(build: Path, name: str, arguments: str, calls: int) -> None:
-    assert line_of(build / "bench" / name, arguments, LATENCY)["latency_ns"]["calls"] == calls
-
-
-def test_percentiles_are_those_of_the_histogram(build: Path) -> None:
-    latency = line_of(build / "bench/random_mixed", "20000 100 1", LATENCY)["latency_ns"]
-    for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999)):
-        seen = 0
-        for end, count in latency["histogram"]:
-            seen += count
-            if seen >= share * latency["calls"]:
-                assert latency[name] == end
-                break
-
-
-def test_latency_sees_slow_calls(build: Path, tmp_path: Path) -> None:
-    # glibc with a free that takes a millisecond every 200th time: 1 in 400 calls.
-    library = library_make(
-        tmp_path / "slow.so",
-        "#define _GNU_SOURCE\n#include <stdlib.h>\n#include <time.h>\n"
-        "extern void __libc_free(void *); static unsigned long calls;\n"
-        "void free(void *p) {\n"
-        "    if (++calls % 200 == 0) { struct timespec ms = {0, 1000000}; nanosleep(&ms, NULL); }\n"
-        "    __libc_free(p);\n"
-        "}\n",
-    )
-    environment = LATENCY | {"LD_PRELOAD": str(library)}
-    latency = line_of(build / "bench/tiny_hot", "64 100 300", environment)["latency_ns"]
-    assert latency["p99"] < 1e6 <= latency["p999"] < 20e6
-    slow = sum(count for end, count in latency["histogram"] if end >= 1e6)
-    assert slow == pytest.approx(150, abs=15)
-
-
-def test_latency_is_null_where_nothing_is_called(build: Path) -> None:
-    assert line_of(build / "bench/no_alloc", "1000 1", LATENCY)["latency_ns"] is None
-    assert "latency_ns" not in line_of(build / "bench/no_alloc", "1000 1", {"WORKLOAD_LATENCY": "0"})
-
-
-def test_latency_is_asked_for_by_0_or_1(build: Path) -> None:
-    done = run(build / "bench/random_mixed", "10 5 1", {"WORKLOAD_LATENCY": "yes"})
-    assert done.returncode == 1
-    assert "WORKLOAD_LATENCY is 0 or 1, not 'yes'" in done.stderr
-    assert run(build / "bench/random_mixed", "10", LATENCY).returncode == 2
-
-
 def test_large_memory_is_counted_in_its_steady_state(build: Path) -> None:
     line = line_of(build / "bench/vm_mixed", "61 4 1")
     assert line["ops"] == 30
@@ -375,15 +249,6 @@ def test_a_known_slowdown_is_exact(build: Path) -> None:
     assert 4 < seconds[1] / seconds[0] < 25
 
 
-def library_make(library: Path, source: str) -> Path:
-    command = ["cc", "-shared", "-fPIC", "-O1", "-fno-builtin", "-x", "c", "-", "-o", str(library)]
-    try:
-        subprocess.run(command, input=source, text=True, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("no C compiler")
-    return library
-
-
 # An allocator that hands every block out twice.
 TWICE = (
     "#include <stddef.h>\n"
@@ -415,77 +280,6 @@ def test_a_broken_allocator_is_caught(
     done = run(build / "bench" / program, arguments, {"LD_PRELOAD": str(library)})
     assert done.returncode == 1
     assert message in done.stderr
-
-
-def test_exit_pages_counts_what_a_process_holds(build: Path) -> None:
-    line = line_of(build / "bench/exit_pages", "-- true")
-    assert 0 < line["private_dirty_kib"] <= line["rss_kib"] <= line["peak_rss_kib"] + 64
-    assert line["served"] is True
-    done = run(build / "bench/exit_pages", "-- false")
-    assert done.returncode == 1
-    assert "false exited with 1" in done.stderr
-
-
-def test_exit_pages_sees_dirty_memory(build: Path) -> None:
-    program = build / "bench/exit_pages"
-    small, large = (
-        line_of(program, f"-- {build}/bench/random_mixed {ops} 8192 1")["private_dirty_kib"]
-        for ops in (1, 200_000)
-    )
-    assert large - small > 1000
-
-
-def test_first_calls_counts_windows_and_calls(build: Path) -> None:
-    line = line_of(build / "bench/first_calls", f"-- {build}/bench/cold_start 1 1")
-    assert line["windows"] == line_of(build / "bench/cold_start", "1 1")["sizes"] > 100
-    assert line["calls"] == sum(line["by_name"].values())
-    assert line["windows_with_calls"] <= line["calls"]
-
-
-def test_first_calls_sees_a_call(build: Path) -> None:
-    # More than glibc has at hand when it starts.
-    line = line_of(build / "bench/first_calls", f"-- {build}/bench/cold_start 64 1")
-    assert line["calls"] > 0
-
-
-def test_start_loop_counts_starts(build: Path) -> None:
-    line = line_of(build / "bench/start_loop", "20 -- true")
-    assert line["ops"] == 20
-    assert line["minor_faults"] > 20
-    assert run(build / "bench/start_loop", "0 -- true").returncode == 2
-    assert run(build / "bench/start_loop", "2 -- false").returncode == 1
-
-
-def test_a_preload_that_is_not_there_is_refused(build: Path) -> None:
-    for program, first in (
-        ("exit_pages", ""),
-        ("peak_memory", ""),
-        ("start_loop", "2 "),
-        ("first_calls", ""),
-    ):
-        done = run(build / "bench" / program, f"{first}--preload /nowhere.so -- true")
-        assert done.returncode == 1
-        assert "cannot read /nowhere.so" in done.stderr
-
-
-def test_peak_memory_names_the_largest_process(build: Path) -> None:
-    program = build / "bench/peak_memory"
-    mix = f"{build}/bench/random_mixed 200000 8192 1"
-    done = subprocess.run(
-        [program, "--", "sh", "-c", f"true; {mix}; true"], capture_output=True, text=True, check=False
-    )
-    line = json.loads(done.stdout)
-    assert line["process"] == "random_mixed"
-    assert line["served"] is True
-    assert line["peak_rss_kib"] >= line["rss_kib"] > 4000
-    alone = line_of(build / "bench/random_mixed", "200000 8192 1")["peak_rss_kib"]
-    assert abs(line["peak_rss_kib"] - alone) < 1000
-
-
-def test_peak_memory_fails_when_the_command_does(build: Path) -> None:
-    done = run(build / "bench/peak_memory", "-- false")
-    assert done.returncode == 1
-    assert "false exited with 1" in done.stderr
 
 
 def runs_briefly(cell: Cell) -> bool:

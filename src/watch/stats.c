@@ -115,9 +115,10 @@ static bool print_spans(int fd, const struct sum *sum) {
            print_decay(fd, counts.half_life_ms) &&
            os_print(fd, "  huge pages      asked for in %llu KiB of %llu KiB\n",
                     kib(counts.huge_pages * PAGE_BYTES), kib(counts.fresh_pages * PAGE_BYTES)) &&
-           os_print(fd, "  thread stacks   hide %llu KiB, %llu KiB of one thread, sized for %llu KiB; ",
-                    kib(sum->stack_bytes), kib(sum->stack_bytes_most), kib(sum->depth_bytes)) &&
-           os_print(fd, "on the way to other heaps %llu KiB\n", kib(sum->remote_bytes)) &&
+           os_print(fd, "  thread stacks   hide %llu KiB, %llu KiB of one thread, sized for %llu KiB; "
+                    "on the way to other heaps %llu KiB\n",
+                    kib(sum->stack_bytes), kib(sum->stack_bytes_most), kib(sum->depth_bytes),
+                    kib(sum->remote_bytes)) &&
            os_print(fd, "  books           %llu KiB\n", kib(books_bytes())) &&
            os_print(fd, "  foreign frees   %llu\n", (unsigned long long)foreign_count()) &&
            os_print(fd, "  heaps           %u, of living threads %u; blocks on the way to other heaps %llu\n",

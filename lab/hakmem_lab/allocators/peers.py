@@ -19,7 +19,9 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
 
 GLIBC_CURRENT = (2, 42)
-GLIBC_NOTE = "understates current glibc: its caches per thread are faster since 2.42, and take up to 4 MiB by a tunable"
+GLIBC_NOTE = (
+    "understates current glibc: since 2.42 its caches per thread hold blocks up to 4 MiB, by a tunable"
+)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,14 @@ def pinned_names(lock: Path = LOCK) -> list[str]:
     return list(tomllib.loads(lock.read_text()))
 
 
+def pinned_note(name: str, lock: Path = LOCK) -> str:
+    """What a reader must know beside its figures; nothing for what is not pinned. On any machine."""
+    entries = tomllib.loads(lock.read_text())
+    entry = entries.get(name, {})
+    other = entries.get(entry.get("same_as", ""), {})
+    return str(entry.get("note", other.get("note", "")))
+
+
 def pinned_read(name: str, lock: Path = LOCK) -> Pinned:
     entries = tomllib.loads(lock.read_text())
     entry = entries[name]

@@ -105,7 +105,7 @@ def rss_trace(process: subprocess.Popen[bytes], clock: Callable[[], float] = tim
             now = clock() - started
             if now > RUN_SECONDS_MAX:
                 raise ProcessFailedError("it did not end", f"hung: {RUN_SECONDS_MAX:g} s")
-            with suppress(OSError, IndexError):
+            with suppress(OSError, IndexError):  # it may end before its memory is read
                 pages = int(statm.read_text().split()[1])
                 if pages:  # none are left while it ends
                     points.append((round(now, 4), pages * page_kib))

@@ -121,8 +121,10 @@ def _owner(text: str, tool: Path) -> str:
 
 
 def _complaint(image: Image, text: str, library: Path, tool: Path) -> str:
-    if not image.mapped:
-        return preload_obstacle(image.program) or "the library is not mapped in it"
+    obstacle = "" if image.mapped else preload_obstacle(image.program)
+    # Seen once, it may just have been started: what the linker wrote down decides.
+    if not image.mapped and (obstacle or image.looks > 1 or not text):
+        return obstacle or "the library is not mapped in it"
     return bindings_complaint([text], library, tool)
 
 

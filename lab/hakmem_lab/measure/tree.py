@@ -56,7 +56,7 @@ class Watched:
 
 def children_of(pid: int) -> list[int]:
     children: list[int] = []
-    with suppress(*GONE):
+    with suppress(*GONE):  # a process, and any of its threads, may end while it is looked at
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(*GONE):
                 children += map(int, (thread / "children").read_text().split())
@@ -75,7 +75,7 @@ def descendants_of(pid: int) -> list[int]:
 def tree_kill(pid: int) -> None:
     """The process and all below it, also those in sessions of their own."""
     for one in [*descendants_of(pid), pid]:
-        with suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):  # gone already, or another user's by now
             os.kill(one, signal.SIGKILL)
 
 

@@ -42,6 +42,7 @@ class Picture:
         return text.getvalue()
 
 
+# Any: what Figure itself takes, which its stubs do not type either.
 def figure_make(width: float, height: float, **more: Any) -> Figure:  # noqa: ANN401
     return Figure(figsize=(width, height), layout="constrained", **more)
 

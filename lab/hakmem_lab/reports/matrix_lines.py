@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hakmem_lab.allocators.peers import glibc_note
+from hakmem_lab.allocators.pins import pinned_note
 from hakmem_lab.reports.report import ratio_text
 from hakmem_lab.studies.judging import Matrix, Outcome
 from hakmem_lab.studies.suites import ALL, GroupMean
@@ -86,8 +88,10 @@ def reading_lines(matrix: Matrix) -> list[str]:
         " and without a seen slowdown nothing is called equal.",
         "Latency, memory over time and system calls come from separate runs with instruments, one for each allocator, of"
         " a tenth of the work (all of it where memory is the figure).",
-        f"{plan.source.libc} understates current glibc (2.42 caches up to 4 MiB a thread).",
     ]
+    notes = {peer: pinned_note(peer) for peer in plan.peers}
+    notes["glibc"] = glibc_note(plan.source.libc.removeprefix("glibc "))
+    lines += [f"{peer}: {notes[peer]}." for peer in plan.peers if notes[peer]]
     about_memory = [row.name for row in plan.rows if row.memory]
     if about_memory:
         lines.append(
