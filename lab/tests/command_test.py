@@ -210,14 +210,15 @@ BOUND = "binding file /bin/one [0] to /peers/libpeer.so [0]: normal symbol `mall
 OTHER = BOUND.replace("/peers/libpeer.so", "/lib/other.so")
 
 
-def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True) -> Image:
-    return Image(pid, parent, Path(f"/bin/{pid}"), f"program-{pid}", 1, 0, ticks, 100, mapped)
+def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True, looks: int = 2) -> Image:
+    return Image(pid, parent, Path(f"/bin/{pid}"), f"program-{pid}", looks, 0, ticks, 100, mapped)
 
 
 @pytest.mark.parametrize(
     ("images", "texts", "complaint"),
     [
         ([image(5, 9)], {5: BOUND}, ""),
+        ([image(5, 9, mapped=False, looks=1)], {5: BOUND}, ""),  # seen before its libraries were mapped
         ([image(5, 9), image(6, 90, parent=5)], {5: BOUND}, ""),  # forked, and runs on
         ([image(5, 99), image(6, 1)], {5: BOUND, 6: OTHER}, ""),  # a helper, small beside it
         (
