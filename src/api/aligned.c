@@ -26,8 +26,8 @@ HAK_EXPORT void *hak_aligned_alloc(size_t alignment, size_t bytes) {
 
 HAK_EXPORT void *hak_memalign(size_t alignment, size_t bytes) {
     size_t power = SMALLEST_BLOCK_BYTES;
-    while (power < alignment && power <= SIZE_MAX / 4) power *= 2;
-    if (power < alignment) {
+    while (power < alignment && power != 0) power *= 2;
+    if (power == 0) {
         errno = EINVAL;
         return NULL;
     }

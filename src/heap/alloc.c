@@ -7,7 +7,6 @@
 #include "heap/large.h"
 #include "heap/purger.h"
 #include "heap/thread.h"
-#include "region/outside.h"
 
 #include <string.h>
 
@@ -91,9 +90,7 @@ static void *alloc_small(unsigned class, bool *zero) {
 
 /* A signal handler that interrupted a slow path: no lock may be taken. */
 static HAK_COLD void *alloc_quietly(size_t bytes, size_t alignment, bool *zero) {
-    void *block = outside_map(bytes, alignment);
-    *zero = block != NULL;
-    return block;
+    return large_map_outside(bytes, alignment, zero);
 }
 
 /* The slow path of every allocation. */

@@ -131,5 +131,7 @@ size_t heap_extend(void *block, size_t bytes) {
 
 size_t heap_good_bytes(size_t bytes) {
     if (bytes > PTRDIFF_MAX) return 0;
-    return bytes <= SMALL_MAX_BYTES ? slab_classes[size_class_of(bytes)].block_bytes : large_good_bytes(bytes);
+    if (bytes <= SMALL_MAX_BYTES) return slab_classes[size_class_of(bytes)].block_bytes;
+    size_t good = large_good_bytes(bytes);
+    return good <= PTRDIFF_MAX ? good : 0; /* for so much no block was ever made */
 }

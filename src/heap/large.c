@@ -4,6 +4,7 @@
 #include "heap/large.h"
 
 #include "base/bits.h"
+#include "heap/alloc.h"
 #include "heap/footprint.h"
 #include "region/outside.h"
 #include "slab/slab.h"
@@ -73,7 +74,12 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
         return page_address(first);
     }
     /* A kernel that has no memory for the window has none outside; a full window is another matter. */
-    void *block = outside_map(bytes, alignment);
+    return large_map_outside(bytes, alignment, zero);
+}
+
+void *large_map_outside(size_t bytes, size_t alignment, bool *zero) {
+    /* What cannot be is refused by outside_map: for it heap_good_bytes is 0. */
+    void *block = outside_map(max_size(bytes, heap_good_bytes(bytes)), alignment);
     *zero = block != NULL;
     return block;
 }

@@ -8,6 +8,9 @@
 /* A block of at least BYTES bytes, aligned to ALIGNMENT (a power of two); NULL when there is no memory. */
 void *large_alloc(size_t bytes, size_t alignment, bool *zero);
 
+/* The same outside the window: with as many usable bytes as a block of heap_alloc's would have, or more. At any time. */
+void *large_map_outside(size_t bytes, size_t alignment, bool *zero);
+
 /* Of several threads that free the block at PAGE one is told true: it may call one of the next two. At any time. */
 bool large_claim(size_t page);
 

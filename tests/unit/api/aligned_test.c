@@ -236,7 +236,10 @@ TEST(memalign_rounds_the_alignment_up) {
         }
         for (size_t j = 0; j < 50; j++) hak_free(blocks[j]);
     }
-    volatile size_t most = SIZE_MAX;
+    volatile size_t most = SIZE_MAX, last = (size_t)1 << 63;
+    errno = 0;
+    CHECK(hak_memalign(last, 1) == NULL);
+    CHECK_EQ(errno, ENOMEM);
     errno = 0;
     CHECK(hak_memalign(most, 1) == NULL);
     CHECK(errno == EINVAL || errno == ENOMEM);

@@ -22,6 +22,8 @@ TEST(what_is_good_is_what_one_gets) {
         hak_free_sized(block, sizes[i]);
     }
     CHECK_EQ(hak_good_size(0), 16);
+    CHECK_EQ(hak_good_size((size_t)PTRDIFF_MAX - KIB(64)), (size_t)PTRDIFF_MAX + 1 - KIB(64));
+    CHECK_EQ(hak_good_size(PTRDIFF_MAX), 0); /* whole pages would be more */
     CHECK_EQ(hak_good_size((size_t)PTRDIFF_MAX + 1), 0);
     CHECK_EQ(hak_good_size(SIZE_MAX), 0);
 }

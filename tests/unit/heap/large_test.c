@@ -90,6 +90,11 @@ HELPER(in_a_small_window) {
     CHECK_EQ(outside_bytes(block), bytes);
     block[0] = block[bytes - 1] = 'x';
     CHECK(outside_unmap(block));
+    /* With as many usable bytes as good_size promises. */
+    block = large_alloc(bytes - KIB(63), 16, &zero);
+    CHECK(block != NULL && !in_window(block));
+    CHECK(outside_bytes(block) >= heap_good_bytes(bytes - KIB(63)));
+    CHECK(outside_unmap(block));
     size_t outside = 0;
     for (size_t i = 0; i < 100; i++) {
         CHECK((block = large_alloc(MIB(1), 4096, &zero)) != NULL);
