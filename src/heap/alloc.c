@@ -60,9 +60,14 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
     bin->missed = true;
     if (bin->depth != bin->most) stack_adapt(heap, class);
     uint32_t want = max_u32(bin->depth / 2, 1);
-    void **end = bin->stack + want;
+    void **end = bin->stack + want, **top = stack_top(heap, class);
+    /* A signal handler must not push meanwhile: what it freed would be written over. */
+    atomic_store_explicit(&heap->front.hi[class], top, memory_order_relaxed);
     uint32_t got = gather_or_create(heap, class, end, want, zero);
-    if (got == 0) return NULL;
+    if (got == 0) {
+        stack_set(heap, class, bin->bottom, top);
+        return NULL;
+    }
     bin->refilled_blocks += got;
     stack_set(heap, class, end - got, end - 1);
     return end[-1];
