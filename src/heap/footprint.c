@@ -30,6 +30,7 @@ void footprint_settled(uint64_t bytes) {
 uint64_t footprint_in_use(void) { return get(&in_use) > 0 ? (uint64_t)get(&in_use) : 0; }
 
 uint64_t footprint_returnable(void) {
-    int64_t above = get(&peak) - get(&in_use);
+    int64_t now = get(&in_use); /* first: whoever freed set the peak before */
+    int64_t above = get(&peak) - now;
     return above > 0 ? (uint64_t)above : 0;
 }

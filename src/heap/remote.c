@@ -27,10 +27,13 @@ static void push(struct heap *heap, uint32_t first) {
 /* Dead heaps with something in their inbox, which nobody but a passer-by empties. */
 static _Atomic uint32_t undrained_heaps;
 
+/* Counted first: or whoever clears the mark meanwhile takes away what was not yet added, and the next to mark another heap
+ * adds to less than nothing, finds none, and leaves what he pushed. */
 static void mark_undrained(struct heap *heap) {
+    atomic_fetch_add_explicit(&undrained_heaps, 1, memory_order_relaxed); /* the mark publishes it */
     /* release: whoever clears the mark sees the push before it. */
-    if (!atomic_exchange_explicit(&heap->undrained, true, memory_order_acq_rel))
-        atomic_fetch_add_explicit(&undrained_heaps, 1, memory_order_release);
+    if (atomic_exchange_explicit(&heap->undrained, true, memory_order_acq_rel))
+        atomic_fetch_sub_explicit(&undrained_heaps, 1, memory_order_relaxed); /* it was marked already */
 }
 
 /* Hangs the slab on its owner's inbox unless it hangs somewhere. */
