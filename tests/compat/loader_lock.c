@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-enum { MILLISECONDS = 1000, WATCHDOG_SECONDS = 60 };
+enum { MILLISECONDS = 250, WATCHDOG_SECONDS = 60 };
 
 static const char *library = "libresolv.so.2";
 static atomic_bool stop;

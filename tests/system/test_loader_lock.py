@@ -24,7 +24,7 @@ def test_an_unwinder_allocates_while_plugins_come_and_go(build: Build, tmp_path:
     if not program.is_file():
         cannot_run(f"{program} was not built")
     plugin = compile_c(tmp_path / "plugin.so", PLUGIN, "-shared", "-fPIC")
-    for _ in range(5):  # what happens at the start of a process decides
+    for _ in range(20):  # what happens at the start of a process decides
         result = run(program, plugin, env=environment(LD_PRELOAD=str(build.library), EXPECT_HAKMEM="1"))
         assert (result.returncode, result.stderr) == (0, ""), result.stdout
         assert result.stdout.startswith("ok loader_lock")
