@@ -1,0 +1,43 @@
+/* model.h - the library in the explorer: its start, its kernel, and what must hold of all its books. */
+#ifndef EXPLORE_MODEL_H
+#define EXPLORE_MODEL_H
+
+#include "../explore.h"
+#include "base/attributes.h"
+#include "heap/heap.h"
+#include "heap/thread.h"
+
+/* ---- model.c ------------------------------------------------------------------------------------------------ */
+
+/* Starts the library: a window of 8 MiB. Nothing decays, and there is no purge thread. First in every setup. */
+void model_start(void);
+
+/* The same, with a purge thread that may be started. */
+void model_start_with_purge_thread(void);
+
+/* What the program does: a block carries its own address, from malloc to free, and nobody else may write there. */
+void *model_take(size_t bytes);
+void model_give(void *block);
+
+/* In a setup: the thread takes no heap of its own. */
+void model_without_heap(void);
+
+/* ---- libc.c: what libc does when the thread ends: destructors ------------------------------------------------- */
+void model_thread_exit(void);
+
+/* ---- os.c --------------------------------------------------------------------------------------------------- */
+
+/* A thread of a test that runs what os_thread_start is given. It may wait for ever. */
+void model_started_thread(void);
+
+/* How many threads were started. */
+extern _Atomic uint32_t model_threads_started;
+
+/* ---- books.c: in a check, when nobody runs -------------------------------------------------------------------- */
+
+/* Every block that was ever handed out is in exactly one place: among those IN_USE, in a stack, in a buffer, in its
+ * slab's bits, or in its remote bits; and what lies in remote bits will be found: the slab is queued in a heap. Nothing
+ * waits in a heap that no thread owns. */
+void model_check_blocks(void *const *in_use, size_t count);
+
+#endif
