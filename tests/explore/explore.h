@@ -23,7 +23,8 @@ struct explore_test {
     const char *outcomes; /* of a litmus test: all that explore_outcome may say, sorted, with blanks between; else NULL */
     unsigned may_wait;    /* bit t: thread t may wait for ever */
     bool deep;            /* too long for every run */
-    struct explore_test *next;
+    const char *like;     /* another test that must have as many executions; or NULL */
+    uint64_t seed;        /* for tests that are made */
 };
 
 void explore_register(struct explore_test *test);
@@ -48,6 +49,9 @@ void explore_as(unsigned thread, void (*body)(void));
 
 /* The number of the thread that runs; in a setup and a check, of the one it runs as. */
 unsigned explore_self(void);
+
+/* The seed of the test. */
+uint64_t explore_seed(void);
 
 /* A name for reports. */
 void explore_name(const volatile void *address, const char *name);

@@ -1,6 +1,7 @@
 /* race.c - for each word that was accessed, when each thread last read and wrote each of its bytes. */
 #include "race.h"
 
+#include "locks.h"
 #include "report.h"
 
 #include <stdlib.h>
@@ -15,6 +16,7 @@ static struct cell {
     uint8_t users; /* threads */
     uint16_t time[ACCESSES][THREADS][WORD];
     uintptr_t code[ACCESSES][THREADS];
+    uint64_t held[ACCESSES][THREADS]; /* locks that are not steps */
 } *cells;
 static uint32_t execution;
 static unsigned used;
@@ -49,10 +51,12 @@ static void check_other(const struct cell *cell, unsigned other, const struct cl
                         enum access access, uintptr_t code) {
     for (enum access earlier = 0; earlier < ACCESSES; earlier++) {
         if (!conflict(access, earlier)) continue;
-        for (unsigned byte = first; byte < end; byte++)
-            if (cell->time[earlier][other][byte] > before->of[other])
-                report_race(cell->word * WORD + byte, is_write(access), code, is_write(earlier), cell->code[earlier][other],
-                            other);
+        for (unsigned byte = first; byte < end; byte++) {
+            if (cell->time[earlier][other][byte] <= before->of[other]) continue;
+            locks_blame(cell->held[earlier][other]);
+            report_race(cell->word * WORD + byte, is_write(access), code, is_write(earlier), cell->code[earlier][other],
+                        other);
+        }
     }
 }
 
@@ -64,6 +68,7 @@ static void check_word(unsigned thread, const struct clock *before, uintptr_t wo
     cell->users |= (uint8_t)(1u << thread);
     for (unsigned byte = first; byte < end; byte++) cell->time[access][thread][byte] = (uint16_t)(before->of[thread] + 1);
     cell->code[access][thread] = code;
+    cell->held[access][thread] = locks_held();
 }
 
 void race_check(unsigned thread, const struct clock *before, uintptr_t address, size_t bytes, enum access access,

@@ -84,7 +84,15 @@ static unsigned step_of(struct name name) {
     return i + 1;
 }
 
-static void print_read(const struct event *event) {
+/* Whether a newer value was there before step I, in this order of the steps. */
+static bool is_stale(const struct event *read, unsigned i) {
+    const struct location *at = &graph.location[read->location];
+    for (unsigned rank = rank_of(read->from); rank < at->writes; rank++)
+        if (step_of(at->write[rank]) <= i) return true;
+    return false;
+}
+
+static void print_read(const struct event *event, unsigned i) {
     const struct location *at = &graph.location[event->location];
     char text[32];
     printf("read  %s: %#" PRIx64, name_at(at->address, text), value_of(at, event->from));
@@ -92,14 +100,14 @@ static void print_read(const struct event *event) {
         printf(" (initial)");
     else
         printf(" (of step %u)", step_of(event->from));
-    if (!same_name(event->from, latest_write(at))) printf(", which is not the newest");
+    if (is_stale(event, i)) printf(", which is not the newest");
 }
 
 static void print_step(unsigned i) {
     const struct event *event = event_of(steps[i]);
     char line[LINE_BYTES], text[32];
     printf("  %4u  %*sthread %d  ", i + 1, 4 * steps[i].thread, "", steps[i].thread);
-    if (event->kind == EVENT_READ) print_read(event);
+    if (event->kind == EVENT_READ) print_read(event, i);
     if (event->kind == EVENT_WRITE)
         printf("write %s: %#" PRIx64, name_at(graph.location[event->location].address, text), event->value);
     if (event->kind == EVENT_FENCE) printf("fence");

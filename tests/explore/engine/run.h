@@ -38,6 +38,16 @@ struct change {
 uint64_t run_exchange(uintptr_t address, unsigned bytes, const struct change *change, uintptr_t code);
 void run_fence(int order, uintptr_t code);
 
+/* The change of a load. */
+bool run_never(uint64_t old, const struct change *change, uint64_t *new);
+
+/* This execution is over: there is none like it, or something failed. In a thread. */
+__attribute__((noreturn)) void run_cut(void);
+
+/* Makes an atomic word one of the steps, beginning the search anew if it was none; and whether it is one. */
+void run_share(uintptr_t address, unsigned bytes);
+bool run_is_shared(uintptr_t address, unsigned bytes);
+
 /* A plain access. */
 void run_access(uintptr_t address, size_t bytes, bool write, uintptr_t code);
 

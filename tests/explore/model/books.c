@@ -1,7 +1,9 @@
 /* books.c - looks at all books of the heap and slab floors, when nobody runs. */
 #include "model.h"
 
+#include "base/bits.h"
 #include "heap/registry.h"
+#include "span/span.h"
 
 enum { PAGES = 128, BLOCKS = 128, HEAPS = 8 };
 
@@ -96,7 +98,10 @@ void model_check_blocks(void *const *in_use, size_t count) {
     unsigned heap_count = all_heaps(heaps);
     for (unsigned page = 0; page < PAGES; page++)
         for (unsigned block = 0; block < BLOCKS; block++) places[page][block] = 0;
-    for (size_t i = 0; i < count; i++) count_place(in_use[i]);
+    for (size_t i = 0; i < count; i++) {
+        count_place(in_use[i]);
+        EXPLORE_CHECK(*(void **)in_use[i] == in_use[i]); /* model_take */
+    }
     for (unsigned i = 0; i < heap_count; i++) {
         count_held(heaps[i]);
         bool dead = atomic_load(&heaps[i]->state) != HEAP_LIVE;
@@ -108,4 +113,40 @@ void model_check_blocks(void *const *in_use, size_t count) {
         count_slab(page);
         for (unsigned block = 0; block < slab_at(page)->carved; block++) EXPLORE_CHECK(places[page][block] == 1);
     }
+}
+
+/* ---- spans --------------------------------------------------------------------------------------------------- */
+
+struct found {
+    uint64_t used, spans, dirty;
+};
+
+static void look_at_span(uint32_t first, struct found *found) {
+    const struct span *span = span_at(first), *last = span_at(first + span->pages - 1);
+    bool is_free = span->kind == SPAN_FREE;
+    uint32_t dirty = 0;
+    EXPLORE_CHECK(is_free || span->kind == SPAN_USED);
+    if (span->pages > 1) EXPLORE_CHECK(is_free ? last->kind == SPAN_FREE_LAST && last->head == first : last->kind == SPAN_USED);
+    for (uint32_t page = first; page < first + span->pages; page++) {
+        const struct chunk *bits = page_chunk(page);
+        EXPLORE_CHECK((bits->used >> page % CHUNK_PAGES & 1) == !is_free);
+        dirty += (bits->touched & ~bits->refused) >> page % CHUNK_PAGES & 1;
+    }
+    found->used += is_free ? 0 : span->pages;
+    found->spans += !is_free;
+    found->dirty += is_free ? dirty : 0;
+    if (is_free) EXPLORE_CHECK(span->dirty == dirty);
+}
+
+void model_check_spans(void) {
+    struct found found = {0, 0, 0};
+    struct span_counts counts;
+    uint32_t at = CHUNK_PAGES, end = (uint32_t)span_end_page();
+    for (; at < end; at += span_at(at)->pages) {
+        EXPLORE_CHECK(span_at(at)->pages > 0 && span_at(at)->pages <= end - at);
+        look_at_span(at, &found);
+    }
+    span_counts_read(&counts);
+    EXPLORE_CHECK(counts.used_pages == found.used && counts.dirty_pages == found.dirty);
+    EXPLORE_CHECK(counts.taken - counts.given == found.spans && counts.fresh_pages == end - CHUNK_PAGES);
 }

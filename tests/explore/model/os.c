@@ -94,14 +94,22 @@ uint64_t os_random_seed(void) { return 1; }
 /* ---- time, threads ------------------------------------------------------------------------------------------- */
 
 uint64_t os_clock_ms(void) { return 1000 * 1000; } /* stands still */
-void os_sleep_ms(uint64_t ms) { (void)ms; }
 uint64_t os_signal_mask(void) { return 0; }
 bool os_is_libc(const void *address) { return address == NULL; }
 bool os_in_loader_callback(void) { return false; }
 
 static void *(*start_body)(void *);
-_Atomic uint32_t model_threads_started;
-static _Atomic uint32_t threads_running;
+_Atomic uint32_t model_threads_started, model_threads_ended;
+static _Atomic uint32_t never;
+static struct {
+    unsigned sleeps;
+    char apart[124]; /* nobody shares a word */
+} started[EXPLORE_THREADS];
+
+void os_sleep_ms(uint64_t ms) {
+    (void)ms;
+    if (++started[explore_self()].sleeps == MODEL_SLEEPS_MOST) explore_await(&never, 1);
+}
 
 bool os_thread_start(void *(*body)(void *), const char *name) {
     (void)name;
@@ -111,9 +119,10 @@ bool os_thread_start(void *(*body)(void *), const char *name) {
 }
 
 void model_started_thread(void) {
-    uint32_t number = atomic_fetch_add_explicit(&threads_running, 1, memory_order_relaxed) + 1;
-    explore_await_at_least(&model_threads_started, number);
+    /* The first such thread of the test is the first to be started, and so on. */
+    explore_await_at_least(&model_threads_started, explore_self());
     start_body(NULL);
+    atomic_fetch_add_explicit(&model_threads_ended, 1, memory_order_relaxed);
 }
 
 bool os_barrier_others(void) {
