@@ -30,7 +30,9 @@ LIBRARIES = ("litmus", "random", "lock", "protocols", "purger")
 SPIN = FOLDER / "spin/exit.pml"
 SPIN_NAME = "spin_exit"
 TEST_SECONDS, DEEP_SECONDS = 600, 6 * 3600
-OK = re.compile(r"ok (\w+): (\d+) executions, (\d+) cut short, at most (\d+) steps, (\d+) shared locations, ([\d.]+) s")
+OK = re.compile(
+    r"ok (\w+): (\d+) executions, (\d+) cut short, at most (\d+) steps, (\d+) shared locations, ([\d.]+) s"
+)
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,7 @@ def read_outcomes(text: str) -> list[Outcome]:
     for part in re.split(r"^(?=ok |FAIL )", text, flags=re.MULTILINE):
         if ok := OK.match(part):
             name, executions, cut, steps, _, seconds = ok.groups()
-            outcomes.append(
-                Outcome(name, True, part, int(executions), int(cut), int(steps), float(seconds))
-            )
+            outcomes.append(Outcome(name, True, part, int(executions), int(cut), int(steps), float(seconds)))
         elif part.startswith("FAIL "):
             outcomes.append(Outcome(re.split(r"[,:]", part[5:])[0], False, part))
     return outcomes
@@ -113,7 +113,9 @@ def spin(model: Path) -> Outcome:
                 ["./pan", *run.split()], cwd=where, capture_output=True, text=True, timeout=TEST_SECONDS
             )
             text += result.stdout
-            states += sum(int(float(found)) for found in re.findall(r"([\d.e+]+) states, stored", result.stdout))
+            states += sum(
+                int(float(found)) for found in re.findall(r"([\d.e+]+) states, stored", result.stdout)
+            )
         errors = [int(found) for found in re.findall(r"errors: (\d+)", text)]
         passed = len(errors) == 2 and not any(errors)
         if not passed:
@@ -194,7 +196,9 @@ class Planter:
             changed = changed and "protocols" not in unit.source.parts
             if changed or (header and number == 0):
                 overlay.write_text(planted_text((unit.source if changed else source).read_text(), defect))
-            objects.append(self.compile(unit, overlay, where, number, header) if changed or header else unit.output)
+            objects.append(
+                self.compile(unit, overlay, where, number, header) if changed or header else unit.output
+            )
         target = where / f"{library_of(defect.test)}.so"
         subprocess.run([*("cc", "-shared", "-o"), target, *objects], check=True)
         return target
@@ -211,7 +215,9 @@ class Planter:
 
 def planted_text(text: str, defect: Defect) -> str:
     if text.count(defect.find) != 1:
-        raise SystemExit(f"hakmem: {defect.name}: its text occurs {text.count(defect.find)} times in {defect.file}")
+        raise SystemExit(
+            f"hakmem: {defect.name}: its text occurs {text.count(defect.find)} times in {defect.file}"
+        )
     return text.replace(defect.find, defect.replace)
 
 

@@ -15,7 +15,12 @@ NAMES = sorted(path.stem for path in (FOLDER / "defects").glob("*.toml"))
 SPIN = "spin_exit"
 
 # A memory order weakened, two steps swapped, a recheck dropped, and the same in the Promela model.
-PLANTED = ["buffer_leave_relaxed", "buffer_busy_after_look", "revocation_without_recheck", "spin_last_drain_dropped"]
+PLANTED = [
+    "buffer_leave_relaxed",
+    "buffer_busy_after_look",
+    "revocation_without_recheck",
+    "spin_last_drain_dropped",
+]
 
 
 @cache
