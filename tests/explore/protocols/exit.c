@@ -30,7 +30,8 @@ static void setup(void) {
 static void check_second(void) { model_check_blocks(&blocks[1], 1); }
 static void check_none(void) { model_check_blocks(NULL, 0); }
 EXPLORE(exit_and_one_freer, .setup = setup, .threads = {end, give_first}, .check = check_second);
-EXPLORE(exit_and_two_freers, .setup = setup, .threads = {end, give_first, give_second}, .check = check_none);
+EXPLORE(exit_and_two_freers, .setup = setup, .threads = {end, give_first, give_second}, .check = check_none,
+        .deep = true);
 
 /* Another thread, with a heap of its own, adopts what is left behind. */
 static void setup_adoption(void) {
@@ -40,7 +41,8 @@ static void setup_adoption(void) {
     explore_as(2, begin);
 }
 static void check_adopted(void) { model_check_blocks((void *[]){blocks[1], taken[0]}, 2); }
-EXPLORE(exit_freer_adopter, .setup = setup_adoption, .threads = {end, give_first, take_one}, .check = check_adopted);
+EXPLORE(exit_freer_adopter, .setup = setup_adoption, .threads = {end, give_first, take_one}, .check = check_adopted,
+        .deep = true);
 
 /* A thread begins, perhaps with the heap that the other leaves. */
 static void setup_beginner(void) {
@@ -65,4 +67,5 @@ static void setup_crossed(void) {
     explore_as(1, give_first);
 }
 static void check_crossed(void) { model_check_blocks((void *[]){blocks[1], blocks[3]}, 2); }
-EXPLORE(exit_of_both, .setup = setup_crossed, .threads = {end, end}, .check = check_crossed);
+EXPLORE(exit_of_both, .setup = setup_crossed, .threads = {end, end}, .check = check_crossed,
+        .deep = true);

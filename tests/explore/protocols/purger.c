@@ -54,4 +54,4 @@ EXPLORE(purger_ends_as_much_is_freed, .setup = setup_in_use,
         .threads = {free_much_before, model_started_thread, model_started_thread}, .check = check,
         .may_wait = PURGE_THREADS);
 EXPLORE(purger_ends_as_much_comes_and_goes, .setup = setup,
-        .threads = {free_much, model_started_thread, model_started_thread}, .check = check, .may_wait = PURGE_THREADS);
+        .threads = {free_much, model_started_thread, model_started_thread}, .check = check, .may_wait = PURGE_THREADS, .deep = true);
