@@ -8,6 +8,9 @@
  *   a free that loses blocks   the_handler_is_the_first_to_allocate
  */
 #include "blocks.h"
+#ifdef CHECK_TSAN /* a purge thread that a handler's allocation starts is a call to pthread_create, which it reports */
+#include "no_purger.h"
+#endif
 
 #include <stdatomic.h>
 #include <sys/mman.h>
