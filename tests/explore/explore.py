@@ -159,21 +159,19 @@ class Unit:
     directory: Path
 
 
+def unit_of(entry: dict[str, str]) -> Unit:
+    command = shlex.split(entry["command"])
+    directory = Path(entry["directory"])
+    return Unit(Path(entry["file"]), directory / command[command.index("-o") + 1], command, directory)
+
+
 class Planter:
     """Builds a library of tests with one source changed, by the commands of the build itself."""
 
     def __init__(self) -> None:
         entries = json.loads((BUILD / "compile_commands.json").read_text())
-        self.units = [
-            Unit(
-                Path(entry["file"]),
-                Path(entry["directory"], entry["output"]),
-                shlex.split(entry["command"]),
-                Path(entry["directory"]),
-            )
-            for entry in entries
-            if "/explore/" in entry["output"] and "/explore.dir/" not in entry["output"]
-        ]
+        units = [unit_of(entry) for entry in entries]
+        self.units = [unit for unit in units if "explore" in unit.output.parts]
 
     def units_of(self, library: str) -> list[Unit]:
         objects = {f"explored_{library}_tests.dir"}

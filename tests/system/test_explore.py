@@ -18,7 +18,7 @@ SPIN = "spin_exit"
 PLANTED = [
     "buffer_leave_relaxed",
     "buffer_busy_after_look",
-    "revocation_without_recheck",
+    "holes_owner_not_rechecked",
     "spin_last_drain_dropped",
 ]
 

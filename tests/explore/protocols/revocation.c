@@ -61,11 +61,12 @@ EXPLORE(revocation_take_twice, .setup = setup, .threads = {take_twice, revoke}, 
 EXPLORE(revocation_take_and_give, .setup = setup, .threads = {take_and_give, revoke}, .check = check_as_before);
 EXPLORE(revocation_give_and_take, .setup = setup, .threads = {give_and_take, revoke}, .check = check_given_and_taken);
 
-/* After one block was taken there is room for two: what is given then may lie below the bound that was raised. */
+/* After one block was taken there is room for two: what is given then may lie below the bound that was raised, where
+ * another block lay before. */
 static void take_give_give(void) {
     taken[0] = model_take(BYTES);
-    model_give(taken[0]);
     model_give(blocks[4]);
+    model_give(taken[0]);
 }
 static void leave_room(void) { taken[1] = model_take(BYTES); }
 static void setup_with_room(void) {
@@ -82,3 +83,4 @@ static void purge(void) {
     span_purging_unlock();
 }
 EXPLORE(revocation_by_purge, .setup = setup, .threads = {take, purge}, .check = check_taken);
+EXPLORE(revocation_by_purge_take_twice, .setup = setup, .threads = {take_twice, purge}, .check = check_taken_twice);
