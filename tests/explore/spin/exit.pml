@@ -5,7 +5,7 @@
  * slab, of two blocks, so an inbox holds it or is empty.
  *
  * Safety: when all threads have ended no inbox holds anything, and every block is where the slab's owner finds it.
- * Liveness (found): every block that is given back is found, as long as every thread gets to run. */
+ * Liveness (found): every block that is given back is found, as long as every thread gets to run, and the lock that it waits for. */
 
 #define A 0       /* the heap of the thread that ends */
 #define B 1       /* of the one that adopts */
@@ -16,6 +16,7 @@
 
 bit lock[HEAPS], inbox[HEAPS], undrained[HEAPS];
 bit dead[HEAPS];
+byte waiting[HEAPS];
 short undrained_heaps;
 byte owner = A;       /* of the slab; NONE: it was released */
 bit queued;
@@ -23,16 +24,25 @@ byte remote_bits;     /* blocks given back that the owner has not found */
 byte free_blocks;     /* that it has */
 byte ended;
 
-inline take(which) { atomic { lock[which] == 0 -> lock[which] = 1 } }
+/* Who goes round lets those go first who wait: else it could take a lock anew whenever they look. */
+inline take(which) {
+    if
+    :: goes_round -> atomic { lock[which] == 0 && waiting[which] == 0 -> lock[which] = 1 }
+    :: else ->
+        waiting[which]++;
+        atomic { lock[which] == 0 -> lock[which] = 1; waiting[which]-- }
+    fi
+}
 inline drop(which) { lock[which] = 0 }
 
 /* exchange: one step */
 inline exchange(variable, value) { d_step { was = variable; variable = value } }
 
 inline mark_undrained(heap) {
+    undrained_heaps++;
     exchange(undrained[heap], 1);
     if
-    :: was == 0 -> undrained_heaps++
+    :: was == 1 -> undrained_heaps--
     :: else
     fi
 }
@@ -147,13 +157,13 @@ inline refill(heap) {
 }
 
 active proctype owner_thread() {
-    bit was; byte to, marked;
+    bit was, goes_round; byte to, marked;
     retire(A);
     ended++
 }
 
 active [2] proctype freer() {
-    bit was; byte to, marked;
+    bit was, goes_round; byte to, marked;
     remote_bits++; /* give_bits: one step */
     queue();
     settle();
@@ -162,11 +172,12 @@ active [2] proctype freer() {
 
 /* Goes on until the others have ended, and then once more or not. */
 active proctype adopter() {
-    bit was; byte to, marked;
+    bit was, goes_round = 1; byte to, marked;
     do
     :: refill(B)
     :: ended == 3 -> break
     od;
+    goes_round = 0;
     retire(B);
     ended++
 }
