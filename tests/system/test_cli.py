@@ -25,7 +25,7 @@ from toolbox import (
 # ---- the command line -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["run", "build", "test", "soak", "defects", "help"])
+@pytest.mark.parametrize("command", ["run", "build", "test", "soak", "defects", "explore", "help"])
 def test_every_command_explains_itself(command: str) -> None:
     asked = run_well(COMMAND, command, "--help")
     assert asked.startswith("Usage: ./hakmem ")
@@ -34,7 +34,7 @@ def test_every_command_explains_itself(command: str) -> None:
 
 def test_help_names_every_command() -> None:
     text = run_well(COMMAND, "--help")
-    assert all(f"  {name} " in text for name in ("run", "build", "test", "soak", "defects", "help"))
+    assert all(f"  {name} " in text for name in ("run", "build", "test", "soak", "defects", "explore", "help"))
     assert run_well(COMMAND, "help") == text
 
 

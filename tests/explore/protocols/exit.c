@@ -1,0 +1,71 @@
+/* exit.c - a thread ends while others free its blocks, take over its slabs, and begin with its heap.
+ *
+ * Invariant: a block that is freed while its owner ends is found by whoever owns the slab at the end; nothing waits in a
+ * heap that no thread owns; a slab is served by one heap at a time. */
+#include "../model/model.h"
+
+enum { BYTES = 32768 }; /* two blocks in a slab */
+
+static void *blocks[4], *taken[2];
+
+static void take_two(void) {
+    blocks[0] = model_take(BYTES);
+    blocks[1] = model_take(BYTES);
+    model_name_heap(thread_heap());
+    model_name_slab(blocks[0]);
+}
+static void begin(void) { thread_ensure_heap(); }
+
+static void end(void) { model_thread_exit(); }
+static void give_first(void) { model_give(blocks[0]); }
+static void give_second(void) { model_give(blocks[1]); }
+static void take_one(void) { taken[0] = model_take(BYTES); }
+
+static void setup(void) {
+    model_start();
+    explore_as(0, take_two);
+    explore_as(1, model_without_heap);
+    explore_as(2, model_without_heap);
+}
+static void check_second(void) { model_check_blocks(&blocks[1], 1); }
+static void check_none(void) { model_check_blocks(NULL, 0); }
+EXPLORE(exit_and_one_freer, .setup = setup, .threads = {end, give_first}, .check = check_second);
+EXPLORE(exit_and_two_freers, .setup = setup, .threads = {end, give_first, give_second}, .check = check_none,
+        .deep = true);
+
+/* Another thread, with a heap of its own, adopts what is left behind. */
+static void setup_adoption(void) {
+    model_start();
+    explore_as(0, take_two);
+    explore_as(1, model_without_heap);
+    explore_as(2, begin);
+}
+static void check_adopted(void) { model_check_blocks((void *[]){blocks[1], taken[0]}, 2); }
+EXPLORE(exit_freer_adopter, .setup = setup_adoption, .threads = {end, give_first, take_one}, .check = check_adopted,
+        .deep = true);
+
+/* A thread begins, perhaps with the heap that the other leaves. */
+static void setup_beginner(void) {
+    model_start();
+    explore_as(0, take_two);
+    explore_as(1, model_without_heap);
+}
+EXPLORE(exit_freer_beginner, .setup = setup_beginner, .threads = {end, give_first, take_one}, .check = check_adopted,
+        .deep = true);
+
+/* Each ends with a block of the other in its buffer. */
+static void take_third(void) {
+    blocks[2] = model_take(BYTES);
+    blocks[3] = model_take(BYTES);
+}
+static void give_third(void) { model_give(blocks[2]); }
+static void setup_crossed(void) {
+    model_start();
+    explore_as(0, take_two);
+    explore_as(1, take_third);
+    explore_as(0, give_third);
+    explore_as(1, give_first);
+}
+static void check_crossed(void) { model_check_blocks((void *[]){blocks[1], blocks[3]}, 2); }
+EXPLORE(exit_of_both, .setup = setup_crossed, .threads = {end, end}, .check = check_crossed,
+        .deep = true);
