@@ -5,7 +5,6 @@ tests/fuzz/corpus and what it found before, in build-libfuzzer/fuzz; AFL++ likew
 again by the replay program of the same build, and named with the command that does so.
 """
 
-import argparse
 import os
 import re
 import shutil
@@ -23,7 +22,7 @@ OPERATION_BYTES = 4
 MOST_BYTES = 1 + 400 * OPERATION_BYTES  # longer programs find no more, and take longer
 TRAIL_PROGRAMS = 64
 PROGRAM_SECONDS = 60  # so long a program may take, on a busy machine
-SEED_BYTES = 401
+FOUND_NAME = re.compile(r"[0-9a-f]{40}")  # other programs of the kept corpus have names, and stay
 KEPT_BYTES = 401  # what is longer does not come into the kept corpus
 
 
@@ -72,6 +71,17 @@ class Fuzzer:
         kept.write_bytes(bytes([options]) + program.read_bytes()[1:])
         return kept
 
+    def seeds(self, options: int) -> Path:
+        """A folder with those of the kept corpus that are meant for these options; there is one at least."""
+        folder = self.work / f"seeds{options}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "first").write_bytes(bytes([options]) + bytes(range(64)))
+        for file in CORPUS.iterdir():
+            if file.read_bytes()[:1] == bytes([options]):
+                shutil.copyfile(file, folder / file.name)
+        return folder
+
     def fails(self, program: Path) -> bool:
         try:
             result = subprocess.run(
@@ -90,11 +100,12 @@ class Fuzzer:
 
 class LibFuzzer(Fuzzer):
     def run(self, options: int, conf: str, seconds: float) -> Outcome:
-        found = self.work / "corpus"
+        found, seeds = self.work / f"set{options}", self.seeds(options)
+        found.mkdir(exist_ok=True)
         trail, prefix = self.work / f"trail-{options}", self.crashes / f"set{options}-"
         for old in self.crashes.glob(f"set{options}-*"):
             old.unlink()
-        command: list[str | Path] = [self.build / "tests/fuzz/libfuzzer", found, CORPUS]
+        command: list[str | Path] = [self.build / "tests/fuzz/libfuzzer", found, seeds]
         command += [f"-max_total_time={max(1, round(seconds))}", f"-max_len={MOST_BYTES}", "-len_control=20"]
         command += [
             f"-timeout={PROGRAM_SECONDS}",
@@ -139,19 +150,25 @@ class LibFuzzer(Fuzzer):
             for folder in sources:
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(parents=True)
-            for file in [*CORPUS.iterdir(), *(self.work / "corpus").iterdir()]:
+            for file in [*CORPUS.iterdir(), *(self.work / f"set{options}").iterdir()]:
                 program = file.read_bytes()
                 if 0 < len(program) <= KEPT_BYTES and program[0] == options:
                     (sources[0] / file.name).write_bytes(program)
             subprocess.run(
-                [self.build / "tests/fuzz/libfuzzer", "-set_cover_merge=1", sources[1], sources[0]],
+                [
+                    self.build / "tests/fuzz/libfuzzer",
+                    "-set_cover_merge=1",
+                    "-use_counters=0",
+                    sources[1],
+                    sources[0],
+                ],
                 env=self.environment(conf),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 check=True,
             )
             for file in CORPUS.iterdir():
-                if file.read_bytes()[:1] == bytes([options]):
+                if FOUND_NAME.fullmatch(file.name) and file.read_bytes()[:1] == bytes([options]):
                     file.unlink()
             for file in sources[1].iterdir():
                 shutil.copyfile(file, CORPUS / file.name)
@@ -177,15 +194,7 @@ def write_trail(trail: Path, folder: Path, options: int) -> Path:
 
 class Afl(Fuzzer):
     def run(self, options: int, conf: str, seconds: float) -> Outcome:
-        found, seeds = self.work / f"set{options}", self.work / f"seeds{options}"
-        shutil.rmtree(seeds, ignore_errors=True)
-        seeds.mkdir(parents=True)
-        for file in CORPUS.iterdir():
-            program = file.read_bytes()
-            if len(program) <= SEED_BYTES and program[:1] == bytes([options]):
-                shutil.copyfile(file, seeds / file.name)
-        if not any(seeds.iterdir()):
-            (seeds / "first").write_bytes(bytes([options]) + bytes(range(64)))
+        found, seeds = self.work / f"set{options}", self.seeds(options)
         command: list[str | Path] = ["afl-fuzz", "-i", "-" if found.exists() else seeds, "-o", found]
         command += [
             "-V",
@@ -249,23 +258,16 @@ def run_all(fuzzer: LibFuzzer | Afl, seconds: float) -> Outcome:
     return total
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="./hakmem fuzz")
-    parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--afl", action="store_true")
-    parser.add_argument("--minimise", action="store_true")
-    given = parser.parse_args()
-    if given.minutes <= 0:
-        parser.error("--minutes needs a positive number")
-    fuzzer = Afl(ROOT / "build-afl") if given.afl else LibFuzzer(ROOT / "build-libfuzzer")
+def main(name: str, minutes: str, *options: str) -> int:
+    """What ./hakmem fuzz passes on: it has looked at it."""
+    fuzzer = {"libfuzzer": LibFuzzer, "afl": Afl}[name](ROOT / f"build-{name}")
     fuzzer.crashes.mkdir(parents=True, exist_ok=True)
-    (fuzzer.work / "corpus").mkdir(exist_ok=True)
-    outcome = run_all(fuzzer, given.minutes * 60)
-    if given.minimise and isinstance(fuzzer, LibFuzzer) and not outcome.failures:
+    outcome = run_all(fuzzer, float(minutes) * 60)
+    if "--minimise" in options and isinstance(fuzzer, LibFuzzer) and not outcome.failures:
         fuzzer.minimise()
     print(f"{outcome.programs} programs, {len(outcome.failures)} failed")
     return 1 if outcome.failures or outcome.programs == 0 else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
