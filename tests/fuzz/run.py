@@ -1,27 +1,31 @@
 """The fuzzers over the interpreter: ./hakmem fuzz builds, and then calls this.
 
 Each set of options (program.c) has its share of the time, as many at once as there are processors. libFuzzer goes on from
-tests/fuzz/corpus and what it found before, in build-libfuzzer/fuzz; AFL++ likewise in build-afl/fuzz. What fails is run
-again by the replay program of the same build, and named with the command that does so.
+tests/fuzz/corpus and what it found before, in build-libfuzzer/fuzz; AFL++ likewise in build-afl/fuzz. What fails is
+made as short as can be (shrink.py) by the replay program of the same build, and named with the command that runs it.
 """
 
+import hashlib
 import os
 import re
 import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shrink import OPERATION_BYTES, Shrinker
+
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 CORPUS = FOLDER / "corpus"
-OPERATION_BYTES = 4
 MOST_BYTES = 1 + 400 * OPERATION_BYTES  # longer programs find no more, and take longer
 TRAIL_PROGRAMS = 64
 PROGRAM_SECONDS = 60  # so long a program may take, on a busy machine
+MARKS = re.compile(r"FAIL \w+: |ERROR: AddressSanitizer|runtime error: |^hakmem: ")
 FOUND_NAME = re.compile(r"[0-9a-f]{40}")  # other programs of the kept corpus have names, and stay
 KEPT_BYTES = 401  # what is longer does not come into the kept corpus
 
@@ -65,11 +69,23 @@ class Fuzzer:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("HAKMEM_", "AFL_"))}
         return kept | {"HAKMEM_CONF": conf} | more
 
-    def keep(self, program: Path, options: int) -> Path:
-        """A program that failed, with the options that it failed with."""
-        kept = self.crashes / f"{program.name.split(',')[0].replace(':', '-')}-{options}"
-        kept.write_bytes(bytes([options]) + program.read_bytes()[1:])
-        return kept
+    def explain(self, options: int, conf: str, candidates: Iterable[list[bytes]]) -> str:
+        """Of several lists of programs the first that fails, as short as can be, and how to run it."""
+        shrinker = Shrinker(self.replay, options, conf)
+        for programs in candidates:
+            whole = [program[1 : 1 + program_bytes(program)] for program in programs]
+            if not shrinker.fails(whole):
+                continue
+            shortest = shrinker.shortest(whole)
+            name = self.crashes / hashlib.sha1(shortest or b"".join(programs)).hexdigest()[:12]
+            if shortest is not None:
+                name.write_bytes(shortest)
+            else:  # it takes more than one
+                name.mkdir(exist_ok=True)
+                for number, program in enumerate(whole):
+                    (name / f"{number:03}").write_bytes(bytes([options]) + program)
+            return f"  again: {self.replay} --trace {name}"
+        return "  it did not fail again"
 
     def seeds(self, options: int) -> Path:
         """A folder with those of the kept corpus that are meant for these options; there is one at least."""
@@ -82,17 +98,10 @@ class Fuzzer:
                 shutil.copyfile(file, folder / file.name)
         return folder
 
-    def fails(self, program: Path) -> bool:
-        try:
-            result = subprocess.run(
-                [self.replay, program],
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=PROGRAM_SECONDS,
-            )
-        except subprocess.TimeoutExpired:
-            return True
-        return result.returncode != 0
+
+def program_bytes(program: bytes) -> int:
+    """How much of a program are whole operations; its first byte is none."""
+    return max(0, len(program) - 1) // OPERATION_BYTES * OPERATION_BYTES
 
 
 # ---- libFuzzer ---------------------------------------------------------------------------------------------
@@ -102,9 +111,9 @@ class LibFuzzer(Fuzzer):
     def run(self, options: int, conf: str, seconds: float) -> Outcome:
         found, seeds = self.work / f"set{options}", self.seeds(options)
         found.mkdir(exist_ok=True)
-        trail, prefix = self.work / f"trail-{options}", self.crashes / f"set{options}-"
-        for old in self.crashes.glob(f"set{options}-*"):
-            old.unlink()
+        trail, left = self.work / f"trail-{options}", self.work / f"left-{options}"
+        left.unlink(missing_ok=True)
+        trail.unlink(missing_ok=True)
         command: list[str | Path] = [self.build / "tests/fuzz/libfuzzer", found, seeds]
         command += [f"-max_total_time={max(1, round(seconds))}", f"-max_len={MOST_BYTES}", "-len_control=20"]
         command += [
@@ -113,7 +122,7 @@ class LibFuzzer(Fuzzer):
             "-print_final_stats=1",
             "-verbosity=1",
         ]
-        command += [f"-artifact_prefix={prefix}", "-detect_leaks=0", f"-seed={options + 1}"]
+        command += [f"-exact_artifact_path={left}", "-detect_leaks=0", f"-seed={options + 1}"]
         result = subprocess.run(
             command,
             env=self.environment(conf, FUZZ_TRAIL=str(trail)),
@@ -126,22 +135,15 @@ class LibFuzzer(Fuzzer):
         counted = re.search(r"stat::number_of_executed_units: (\d+)", result.stderr)
         outcome = Outcome(programs=int(counted[1]) if counted else 0)
         if result.returncode != 0:
-            outcome.failures.append(self.explain(options, conf, result.stderr, trail))
+            said = [line for line in result.stderr.splitlines() if MARKS.search(line)] or [
+                result.stderr[-400:]
+            ]
+            candidates = [[left.read_bytes()]] if left.exists() else []
+            if trail.exists():
+                candidates.append(read_trail(trail))
+            how = self.explain(options, conf, candidates)
+            outcome.failures.append(f"with the options {conf}: {said[0]}\n{how}")
         return outcome
-
-    def explain(self, options: int, conf: str, said: str, trail: Path) -> str:
-        lines = [
-            line for line in said.splitlines() if "FAIL " in line or "ERROR: " in line or "broken: " in line
-        ]
-        head = f"with the options {conf}: " + (lines[0] if lines else said[-400:])
-        for crash in sorted(self.crashes.glob(f"set{options}-*")):
-            program = self.keep(crash, options)
-            crash.unlink()
-            if self.fails(program):
-                return f"{head}\n  again: {self.replay} --trace {program}"
-            folder = write_trail(trail, program.with_suffix(".trail"), options)
-            return f"{head}\n  not by itself; the programs before it too: {self.replay} {folder}"
-        return f"{head}\n  the fuzzer left no program"
 
     def minimise(self) -> None:
         """Replaces the kept corpus by a small one that reaches as much, from all that was found."""
@@ -174,19 +176,17 @@ class LibFuzzer(Fuzzer):
                 shutil.copyfile(file, CORPUS / file.name)
 
 
-def write_trail(trail: Path, folder: Path, options: int) -> Path:
-    """The programs of a trail (trail.h) as files, in the order in which they ran."""
+def read_trail(trail: Path) -> list[bytes]:
+    """The programs of a trail (trail.h), in the order in which they ran."""
     data = trail.read_bytes()
     (count,) = struct.unpack_from("<Q", data)
     place_bytes = (len(data) - 8) // TRAIL_PROGRAMS
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    programs = []
     for number in range(max(0, count - TRAIL_PROGRAMS), count):
         at = 8 + number % TRAIL_PROGRAMS * place_bytes
         (size,) = struct.unpack_from("<I", data, at)
-        program = data[at + 4 : at + 4 + size]
-        (folder / f"{number:012}").write_bytes(bytes([options]) + program[1:])
-    return folder
+        programs.append(data[at + 4 : at + 4 + size])
+    return programs
 
 
 # ---- AFL++ -------------------------------------------------------------------------------------------------
@@ -195,7 +195,13 @@ def write_trail(trail: Path, folder: Path, options: int) -> Path:
 class Afl(Fuzzer):
     def run(self, options: int, conf: str, seconds: float) -> Outcome:
         found, seeds = self.work / f"set{options}", self.seeds(options)
-        command: list[str | Path] = ["afl-fuzz", "-i", "-" if found.exists() else seeds, "-o", found]
+        command: list[str | Path] = [
+            "afl-fuzz",
+            "-i",
+            "-" if (found / "default").exists() else seeds,
+            "-o",
+            found,
+        ]
         command += [
             "-V",
             str(max(5, round(seconds))),
@@ -230,11 +236,8 @@ class Afl(Fuzzer):
         outcome.programs = int(counted[1]) if counted else 0
         for folder in ("crashes", "hangs"):
             for crash in sorted((found / "default" / folder).glob("id*")):
-                program = self.keep(crash, options)
-                how = "" if self.fails(program) else " (not by itself: it needs those before it)"
-                outcome.failures.append(
-                    f"with the options {conf}: {folder}\n  again: {self.replay} --trace {program}{how}"
-                )
+                how = self.explain(options, conf, [[crash.read_bytes()]])
+                outcome.failures.append(f"with the options {conf}: {folder}\n{how}")
         return outcome
 
 
