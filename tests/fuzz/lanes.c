@@ -37,18 +37,21 @@ static void wait_for_turn(unsigned lane) {
     while (sem_wait(&lanes[lane].turn) != 0 && errno == EINTR) continue;
 }
 
-/* Until LANE has to end, or all is done and it is lane 0's turn. */
+/* Those that ended themselves gave their turn to lane 0, which waits for the rest of their ends. */
+static void join_ended(void) {
+    for (unsigned lane = 1; lane < LANES; lane++)
+        if (lanes[lane].ends && lanes[lane].runs) lanes_end(lane, lanes[lane].farewell);
+}
+
+/* Until LANE has to end, or all is done and it is lane 0. */
 static void run_lane(unsigned lane) {
-    while (!lanes[lane].ends) {
+    for (;;) {
         while (current == lane && !done && !lanes[lane].ends) done = !step_of_program();
-        if (done && lane == 0) return;
-        if (lanes[lane].ends) break;
+        if (lanes[lane].ends || (done && lane == 0)) return;
         if (done) current = 0;
         sem_post(&lanes[current].turn);
         wait_for_turn(lane);
-        if (lane == 0) /* some lane may have ended to give it the turn */
-            for (unsigned i = 1; i < LANES; i++)
-                if (lanes[i].ends && lanes[i].runs) lanes_end(i, lanes[i].farewell);
+        if (lane == 0) join_ended();
     }
 }
 
@@ -57,7 +60,7 @@ static void *live(void *argument) {
     wait_for_turn(lane);
     run_lane(lane);
     pthread_setspecific(farewell_key, &lanes[lane]);
-    if (current == lane) { /* it ends itself: lane 0 waits for it */
+    if (current == lane) { /* it ends itself */
         current = 0;
         sem_post(&lanes[0].turn);
     }
@@ -84,18 +87,16 @@ void lanes_switch(unsigned lane) {
 void lanes_end(unsigned lane, void (*farewell)(void)) {
     struct lane *ending = &lanes[lane];
     if (lane == 0 || !ending->runs) return;
-    bool told = ending->ends;
+    bool ends_itself = ending->ends;
     ending->farewell = farewell;
     ending->ends = true;
-    if (current == lane) return; /* its own end: run_lane sees it */
-    if (!told) sem_post(&ending->turn);
+    if (current == lane) return; /* the caller's own end: run_lane sees it */
+    if (!ends_itself) sem_post(&ending->turn);
     pthread_join(ending->thread, NULL);
     ending->runs = false;
 }
 
 unsigned lanes_current(void) { return current; }
-
-bool lanes_runs(unsigned lane) { return lane == 0 || lanes[lane].runs; }
 
 void lanes_forget(void) {
     for (unsigned i = 0; i < LANES; i++) lanes[i].runs = false;

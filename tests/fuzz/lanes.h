@@ -18,9 +18,8 @@ void lanes_switch(unsigned lane);
  * caller's, lane 0 has the next turn. */
 void lanes_end(unsigned lane, void (*farewell)(void));
 
-/* Which lane the caller is in, and which run. */
+/* Whose turn it is. */
 unsigned lanes_current(void);
-bool lanes_runs(unsigned lane);
 
 /* In the child of a fork: it is the only lane. */
 void lanes_forget(void);

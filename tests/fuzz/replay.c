@@ -7,7 +7,8 @@
  * them again.
  *
  *     --trace       prints every operation
- *     --here        runs all files in this process, with its own options: how it starts itself
+ *     --here        runs all files in this process, with the options that it has: how it starts itself; so does
+ *     --options=N   for random programs
  *     --seconds=N   then runs random programs for N seconds, of each set of options in turn; what fails is kept
  *                   as crash-SEED-…
  *     --seed=N      which random programs
@@ -24,7 +25,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { MOST_FILES = 4096, NAME_BYTES = 512 };
+enum { MOST_FILES = 4096, NAME_BYTES = 512, PROGRAM_SECONDS = CHECK_SHADOWED ? 120 : 60 };
 
 static struct file {
     char name[NAME_BYTES];
@@ -88,6 +89,7 @@ static void run_here(void) {
     interpreter_traces = trace_wanted;
     for (size_t i = 0; i < file_count; i++) {
         size_t size = read_program(files[i].name);
+        alarm(PROGRAM_SECONDS); /* what hangs ends by it */
         interpret(bytes, size);
     }
 }
@@ -187,6 +189,7 @@ static void run_random_here(unsigned options) {
         snprintf(name, sizeof name, "crash-%lu-%u-%llu", seed, options, (unsigned long long)i);
         size_t size = make_program(options);
         write_program(name, size);
+        alarm(PROGRAM_SECONDS);
         interpret(bytes, size);
         unlink(name);
     }

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import engine
 from hypothesis.stateful import (
     Bundle,
     MultipleResults,
@@ -32,6 +33,7 @@ from model import MUCH_BYTES, Block, BreachError, Model, demand, is_power_of_two
 LANES = 3
 STEPS = 30
 EXAMPLES_AT_ONCE = 20
+engine.MAX_SHRINKING_SECONDS = 20  # no setting says so; five minutes would be more than a test may take
 
 # What a call gives to the bundle: a block, or none; many at once too.
 Given = Block | MultipleResults[Block]
