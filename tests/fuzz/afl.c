@@ -1,4 +1,4 @@
-/* afl.c - the interpreter as a target of AFL++, in persistent mode: one process runs some hundred programs. run.py starts
+/* afl.c - the interpreter as a target of AFL++, in persistent mode: one process runs some hundred programs. campaign.py starts
  * it, once for each set of options. */
 #include "interpreter.h"
 #include "program.h"

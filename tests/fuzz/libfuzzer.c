@@ -1,4 +1,4 @@
-/* libfuzzer.c - the interpreter as a target of libFuzzer, which looks for programs that reach new code. run.py starts it,
+/* libfuzzer.c - the interpreter as a target of libFuzzer, which looks for programs that reach new code. campaign.py starts it,
  * once for each set of options: they are in force from the start of a process on.
  *
  * The allocator goes on from program to program, so what fails may be due to an earlier one. The last programs lie in the

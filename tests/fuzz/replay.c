@@ -96,7 +96,7 @@ static void run_here(void) {
 
 /* ---- processes -------------------------------------------------------------------------------------- */
 
-/* Runs this program anew with one set of options: ARGUMENTS, ended by NULL, follow --here. */
+/* Runs this program anew with one set of options; COUNT ARGUMENTS follow --here. */
 static bool succeeds(unsigned options, const char *const *arguments, size_t count) {
     static const char *all[MOST_FILES + 4];
     size_t n = 0;

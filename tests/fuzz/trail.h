@@ -1,4 +1,4 @@
-/* trail.h - a file that holds the last programs of a process, whatever became of it. run.py reads it. */
+/* trail.h - a file that holds the last programs of a process, whatever became of it. campaign.py reads it. */
 #ifndef HAK_TESTS_TRAIL_H
 #define HAK_TESTS_TRAIL_H
 

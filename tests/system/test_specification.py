@@ -3,8 +3,10 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from campaign import LibFuzzer, option_sets
 from toolbox import COMMAND, ROOT, Build, environment, run, run_well, tool
 
 SPEC = ROOT / "tests/spec"
@@ -60,8 +62,38 @@ def test_the_program_for_afl_runs() -> None:
     """By itself, as it does without afl-fuzz, on one program of the corpus."""
     tool("afl-clang-fast")
     if not (ROOT / "build-afl/CMakeCache.txt").exists():
-        run_well("cmake", "--preset", "afl", cwd=ROOT)
-    run_well("cmake", "--build", "build-afl", "--target", "fuzz_afl", cwd=ROOT)
+        run_well(tool("cmake"), "--preset", "afl", cwd=ROOT)
+    run_well(tool("cmake"), "--build", "build-afl", "--target", "fuzz_afl", cwd=ROOT)
     program = next((ROOT / "tests/fuzz/corpus").iterdir())
     with program.open() as bytes_of_it:
         subprocess.run([ROOT / "build-afl/tests/fuzz/afl"], stdin=bytes_of_it, check=True, timeout=60)
+
+
+# ---- what ./hakmem fuzz does with what fails, shown on a replay program that fails where it reads BAAD -------
+
+FAKE_REPLAY = """#!/bin/sh
+shift # --here
+if cat "$@" | grep -q BAAD; then exit 1; fi
+"""
+
+
+@pytest.fixture
+def fuzzer(tmp_path: Path) -> LibFuzzer:
+    fuzzer = LibFuzzer(tmp_path)
+    fuzzer.crashes.mkdir(parents=True)
+    fuzzer.replay.parent.mkdir(parents=True)
+    fuzzer.replay.write_text(FAKE_REPLAY)
+    fuzzer.replay.chmod(0o755)
+    return fuzzer
+
+
+def test_what_fails_is_made_short(fuzzer: LibFuzzer) -> None:
+    """The last program does not fail by itself; one of those before it does, by one operation."""
+    trail = [b"\3good" * 2, b"\3" + b"good" * 20 + b"BAAD" + b"good" * 9 + b"..", b"\3good"]
+    said = fuzzer.explain(3, option_sets()[3], [[b"\3good"], trail])
+    assert said.startswith(f"  again: {fuzzer.replay} --trace ")
+    assert Path(said.split()[-1]).read_bytes() == b"\3BAAD"
+
+
+def test_what_does_not_fail_again_is_said(fuzzer: LibFuzzer) -> None:
+    assert fuzzer.explain(0, option_sets()[0], [[b"\0good"]]) == "  it did not fail again"
