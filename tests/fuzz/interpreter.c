@@ -16,7 +16,7 @@
 
 /* So much may be in use, and so often is forked: both take longer than all the rest. */
 #define BUDGET_BYTES ((size_t)32 << 20)
-enum { MOST_FORKS = 1, CHILD_SECONDS = 60 };
+enum { MOST_FORKS = 1, CHILD_SECONDS = 30 };
 
 bool interpreter_traces;
 
