@@ -148,6 +148,22 @@ static bool is_from_hakmem(const void *caller) {
     return false;
 }
 
+/* Only the thread that wrote them reads them. */
+static _Thread_local unsigned long interrupt_in;
+static _Thread_local void (*interrupt_handler)(void);
+
+void fail_interrupt(unsigned long at, void (*handler)(void)) {
+    interrupt_in = at;
+    interrupt_handler = handler;
+}
+
+static void interrupt(void) {
+    if (interrupt_in == 0 || --interrupt_in != 0) return;
+    int saved = errno;
+    interrupt_handler();
+    errno = saved;
+}
+
 /* Counts a call and says whether it must fail: the error number, or 0. Keeps errno. */
 static int count_call(enum fail_kind kind, const void *caller) {
     int saved = errno;
@@ -155,6 +171,7 @@ static int count_call(enum fail_kind kind, const void *caller) {
     bool counts = atomic_load(&environment) == 2 && (!atomic_load(&only_hakmem) || is_from_hakmem(caller));
     errno = saved;
     if (!counts) return 0;
+    interrupt();
     unsigned long number = atomic_fetch_add(&counted[kind], 1) + 1;
     unsigned long number_of_any = atomic_fetch_add(&counted[FAIL_ANY], 1) + 1;
     int armed = atomic_load(&armed_kind);

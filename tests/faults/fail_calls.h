@@ -22,6 +22,10 @@ extern const char *const fail_names[FAIL_KINDS + 1];
 void fail_arm(enum fail_kind kind, unsigned long at, bool ever, int error);
 void fail_disarm(void);
 
+/* In the AT-th call of any kind that this thread makes from now on, before it is made, HANDLER is called once: as a signal
+ * handler would be that interrupts it there. AT 0: no more. */
+void fail_interrupt(unsigned long at, void (*handler)(void));
+
 /* Calls of KIND counted, and calls that were failed, since the start or the last fail_arm. */
 unsigned long fail_counted(enum fail_kind kind);
 unsigned long fail_failed(void);

@@ -25,7 +25,7 @@ from toolbox import (
 # ---- the command line -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["run", "build", "test", "soak", "defects", "explore", "help"])
+@pytest.mark.parametrize("command", ["run", "build", "test", "soak", "fuzz", "defects", "explore", "help"])
 def test_every_command_explains_itself(command: str) -> None:
     asked = run_well(COMMAND, command, "--help")
     assert asked.startswith("Usage: ./hakmem ")
@@ -34,7 +34,7 @@ def test_every_command_explains_itself(command: str) -> None:
 
 def test_help_names_every_command() -> None:
     text = run_well(COMMAND, "--help")
-    assert all(f"  {name} " in text for name in ("run", "build", "test", "soak", "defects", "explore", "help"))
+    assert all(f"  {name} " in text for name in ("run", "build", "test", "soak", "fuzz", "defects", "explore", "help"))
     assert run_well(COMMAND, "help") == text
 
 
@@ -55,6 +55,7 @@ def test_version() -> None:
         (["test", "--fsat"], "--fast"),
         (["soak", "--minute", "3"], "--minutes"),
         (["soak", "--programs", "--reprot", "x"], "--report"),
+        (["fuzz", "--alf"], "--afl"),
         (["help", "tset"], "test"),
     ],
 )
@@ -79,6 +80,9 @@ def test_mistakes_get_one_line_and_the_nearest_name(arguments: list[str], sugges
         ["soak", "--minutes", "3", "--programs"],
         ["soak", "--programs", "a|b"],
         ["soak", "--programs", "--report"],
+        ["fuzz", "--minutes"],
+        ["fuzz", "--minutes", "0.0"],
+        ["fuzz", "--minutes", "1m"],
     ],
 )
 def test_other_mistakes_get_one_line(arguments: list[str]) -> None:
