@@ -21,6 +21,19 @@ static void push_own(struct heap *heap, void *block, unsigned class) {
     }
     stack_push(heap, class, block);
     os_lock_drop(&heap->lock);
+    remote_settle();
+}
+
+/* A thread that allocates what it frees of others' blocks uses those again itself: neither it nor their owners pay for the
+ * way home. A stack that is half full says that it does not. Not blocks that share cache lines with others: two threads
+ * would write to the same lines for good. Owner only; no lock held, as in front_push. */
+static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
+    enum { LINE_BYTES = 64 };
+    const struct bin *bin = &heap->bins[class];
+    if (slab_classes[class].block_bytes < LINE_BYTES) return false;
+    if (stack_top(heap, class) >= bin->stack + bin->depth / 2) return false;
+    stack_push(heap, class, block);
+    return true;
 }
 
 /* False: nothing happened but that the block was put aside. */
@@ -32,6 +45,7 @@ static bool free_small(void *block, uint32_t word) {
         remote_give(&block, 1);
         remote_settle();
     } else if ((word ^ class) != heap_word(heap, 0)) {
+        if (keep_foreign(heap, block, class)) return false;
         if (HAK_LIKELY(!buffer_keep(heap, block, slab_classes[class].block_bytes))) return false;
         remote_settle();
     } else {
