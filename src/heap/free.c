@@ -25,13 +25,16 @@ static void push_own(struct heap *heap, void *block, unsigned class) {
 }
 
 /* A thread that allocates what it frees of others' blocks uses those again itself: neither it nor their owners pay for the
- * way home. A stack that is half full says that it does not. Not blocks that share cache lines with others: two threads
- * would write to the same lines for good. Owner only; no lock held, as in front_push. */
+ * way home. From a refill on, until half the stack is full. Not blocks that share cache lines with others: two threads would
+ * write to the same lines for good. Owner only; no lock held, as in front_push. */
 static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
-    enum { LINE_BYTES = 64 };
+    const uint64_t bit = UINT64_C(1) << class % 64;
+    if ((heap->keeps_foreign[class / 64] & bit) == 0) return false;
     const struct bin *bin = &heap->bins[class];
-    if (slab_classes[class].block_bytes < LINE_BYTES) return false;
-    if (stack_top(heap, class) >= bin->stack + bin->depth / 2) return false;
+    if (stack_top(heap, class) >= bin->stack + bin->depth / 2) {
+        heap->keeps_foreign[class / 64] &= ~bit;
+        return false;
+    }
     stack_push(heap, class, block);
     return true;
 }

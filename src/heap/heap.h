@@ -38,6 +38,9 @@ enum heap_state { HEAP_DEAD, HEAP_LIVE };
 
 enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 
+/* Blocks of at least so many bytes share no cache line with many others. */
+enum { FOREIGN_LEAST_BYTES = 64 };
+
 struct heap {
     struct front front; /* first: thread_front() leads here */
 
@@ -71,6 +74,7 @@ struct heap {
     _Atomic bool remote_busy;   /* the owner is at it, without the lock */
     _Atomic bool remote_wanted; /* someone else may be at it, with the lock */
     _Atomic(void *) *remote;    /* REMOTE_BLOCKS of them, behind the stacks */
+    uint64_t keeps_foreign[(SIZE_CLASSES + 63) / 64]; /* a bit a class: see free.c. The owner's own */
 
     void *first_stacks[]; /* stacks of the first depths */
 } HAK_ALIGNED(256);
