@@ -74,7 +74,7 @@ size_t stack_first_slots(void) {
 void stack_reset_all(struct heap *heap) {
     void **stack = heap->first_stacks;
     heap->depth_bytes = heap->extra_bytes = 0;
-    memset(heap->keeps_foreign, 0, sizeof heap->keeps_foreign);
+    stack_keep_foreign(heap);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
         uint32_t slots = first_depth(class);
