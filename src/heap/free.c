@@ -25,24 +25,45 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
     remote_settle();
 }
 
+/* ---- other heaps' blocks ---------------------------------------------------------------------------------- */
+
+static uint64_t keeps_bit(unsigned class) { return UINT64_C(1) << class % 64; }
+
+static bool is_half_full(const struct heap *heap, unsigned class) {
+    return stack_top(heap, class) >= heap->bins[class].stack + heap->bins[class].depth / 2;
+}
+
 /* A thread that allocates what it frees of others' blocks uses those again itself: neither it nor their owners pay for the
- * way home. One whose stack gets half full seems only to free; whether it still does is asked again after the next refill, and
- * once for each buffer. Owner only; no lock held, as in front_push. */
+ * way home. One whose stack gets half full may only free: the next blocks take the way home, until see_who_allocates or
+ * a refill says otherwise. Owner only; no lock held, as in front_push. */
 static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
-    const uint64_t bit = UINT64_C(1) << class % 64;
-    if ((heap->keeps_foreign[class / 64] & bit) == 0) return false;
-    const struct bin *bin = &heap->bins[class];
-    if (stack_top(heap, class) >= bin->stack + bin->depth / 2) {
-        heap->keeps_foreign[class / 64] &= ~bit;
+    if ((heap->keeps_foreign[class / 64] & keeps_bit(class)) == 0) return false;
+    if (is_half_full(heap, class)) {
+        heap->keeps_foreign[class / 64] &= ~keeps_bit(class);
         return false;
     }
     stack_push(heap, class, block);
     return true;
 }
 
+/* Of the classes whose blocks are not kept: where the stack is half full still, nobody allocates, and what it holds would
+ * keep slabs from becoming free. */
+static void see_who_allocates(struct heap *heap) {
+    os_lock_take(&heap->lock);
+    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
+    for (unsigned class = KEPT_FIRST_CLASS; class < SIZE_CLASSES; class++) {
+        if (heap->keeps_foreign[class / 64] & keeps_bit(class)) continue;
+        if (is_half_full(heap, class))
+            stack_empty(heap, class);
+        else if (stack_held(heap, class) != 0)
+            heap->keeps_foreign[class / 64] |= keeps_bit(class);
+    }
+    os_lock_drop(&heap->lock);
+}
+
 /* The buffer was full, and all in it went home. */
 static HAK_NOINLINE void after_buffer(struct heap *heap, const void *caller) {
-    stack_keep_foreign(heap);
+    see_who_allocates(heap);
     remote_settle();
     slow_leave();
     purger_tick(caller, false);
@@ -55,6 +76,8 @@ static void free_foreign(struct heap *heap, void *block, unsigned class, const v
     else
         slow_leave();
 }
+
+/* ---- the slow side of free ------------------------------------------------------------------------------ */
 
 static HAK_NOINLINE void free_without_heap(void *block, unsigned class) {
     footprint_add(-(int64_t)slab_classes[class].block_bytes);

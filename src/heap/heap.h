@@ -41,6 +41,7 @@ enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 /* Blocks of the classes below share cache lines with others: two threads that used neighbours would write to the same lines
  * for good. */
 enum { KEPT_FIRST_CLASS = 3 };
+_Static_assert(SIZE_CLASSES <= 128, "two words hold a bit for each");
 
 struct heap {
     struct front front; /* first: thread_front() leads here */
@@ -75,7 +76,7 @@ struct heap {
     _Atomic bool remote_busy;   /* the owner is at it, without the lock */
     _Atomic bool remote_wanted; /* someone else may be at it, with the lock */
     _Atomic(void *) *remote;    /* REMOTE_BLOCKS of them, behind the stacks */
-    uint64_t keeps_foreign[2]; /* a bit a class: see free.c. The owner's own */
+    uint64_t keeps_foreign[2]; /* a bit a class: blocks of other heaps are kept. The owner's own; see free.c */
 
     void *first_stacks[]; /* stacks of the first depths */
 } HAK_ALIGNED(256);
@@ -160,13 +161,6 @@ void stack_reset_all(struct heap *heap);
 
 /* Slots that first_stacks must have. */
 size_t stack_first_slots(void);
-
-/* Blocks of others' may be kept again. */
-_Static_assert(SIZE_CLASSES <= 128, "two words of bits");
-HAK_INLINE void stack_keep_foreign(struct heap *heap) {
-    heap->keeps_foreign[0] = ~UINT64_C(0) << KEPT_FIRST_CLASS;
-    heap->keeps_foreign[1] = ~UINT64_C(0);
-}
 
 /* Makes room by giving the older half of the stack back. */
 void stack_spill(struct heap *heap, unsigned class);
