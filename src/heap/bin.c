@@ -80,22 +80,29 @@ static HAK_COLD _Noreturn void report_freed_twice(const void *block) {
     os_panic("free of %p: this block was already free", block);
 }
 
+/* Of another heap: kept by a thread that freed it. */
+static void put_foreign(struct heap *heap, void *const *block, uint32_t word) {
+    /* The stack held it twice: the first put freed its slab. */
+    if (HAK_UNLIKELY(word == WORD_NONE || word == WORD_LARGE)) report_freed_twice(*block);
+    heap->in_use_change -= slab_classes[word & WORD_CLASS_MASK].block_bytes;
+    remote_give(block, 1);
+}
+
 void bin_put(struct heap *heap, void *const *blocks, size_t count) {
     while (count != 0) {
-        size_t page = page_index(*blocks);
-        uint32_t class = page_word(page) ^ (uint32_t)(uintptr_t)heap;
-        /* The stack held it twice: the first put freed its slab. */
-        if (HAK_UNLIKELY(class >= SIZE_CLASSES)) report_freed_twice(*blocks);
+        size_t page = page_index(*blocks), put = 1;
+        uint32_t word = page_word(page), class = word ^ (uint32_t)(uintptr_t)heap;
         uint32_t first = slab_head(page);
-        size_t put = 1;
-        /* relaxed: it only changes under this heap's lock, from or to this heap. */
-        if (HAK_LIKELY(atomic_load_explicit(&slab_at(first)->owner, memory_order_relaxed) == heap)) {
+        /* relaxed: it only changes under this heap's lock, from or to this heap. Another heap's address may have the same
+         * low half. */
+        if (HAK_LIKELY(class < SIZE_CLASSES &&
+                       atomic_load_explicit(&slab_at(first)->owner, memory_order_relaxed) == heap)) {
             put = slab_put(first, blocks, count);
             heap->bins[class].spilled_blocks += put;
             heap->in_use_change -= (int64_t)put * slab_classes[class].block_bytes;
             bin_settle(heap, first);
-        } else { /* another heap's whose address has the same low half */
-            remote_give(blocks, 1);
+        } else {
+            put_foreign(heap, blocks, word);
         }
         blocks += put;
         count -= put;

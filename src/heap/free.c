@@ -9,7 +9,8 @@
 #include "heap/thread.h"
 #include "region/outside.h"
 
-static void push_own(struct heap *heap, void *block, unsigned class) {
+/* Not inlined, like what else is rare among frees: the way of others' blocks saves no registers for it. */
+static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class) {
     os_lock_take(&heap->lock);
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
     if (!stack_has_room(heap, class)) {
@@ -21,23 +22,67 @@ static void push_own(struct heap *heap, void *block, unsigned class) {
     }
     stack_push(heap, class, block);
     os_lock_drop(&heap->lock);
+    remote_settle();
 }
 
-/* False: nothing happened but that the block was put aside. */
-static bool free_small(void *block, uint32_t word) {
-    unsigned class = word & WORD_CLASS_MASK;
-    struct heap *heap = thread_heap();
-    if (heap == NULL) {
-        footprint_add(-(int64_t)slab_classes[class].block_bytes);
-        remote_give(&block, 1);
-        remote_settle();
-    } else if ((word ^ class) != heap_word(heap, 0)) {
-        if (HAK_LIKELY(!buffer_keep(heap, block, slab_classes[class].block_bytes))) return false;
-        remote_settle();
-    } else {
-        push_own(heap, block, class);
+/* ---- other heaps' blocks ---------------------------------------------------------------------------------- */
+
+static uint64_t keeps_bit(unsigned class) { return UINT64_C(1) << class % 64; }
+
+static bool is_half_full(const struct heap *heap, unsigned class) {
+    return stack_top(heap, class) >= heap->bins[class].stack + heap->bins[class].depth / 2;
+}
+
+/* A thread that allocates what it frees of others' blocks uses those again itself: neither it nor their owners pay for the
+ * way home. One whose stack gets half full may only free: the next blocks take the way home, until see_who_allocates or
+ * a refill says otherwise. Owner only; no lock held, as in front_push. */
+static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
+    if ((heap->keeps_foreign[class / 64] & keeps_bit(class)) == 0) return false;
+    if (is_half_full(heap, class)) {
+        heap->keeps_foreign[class / 64] &= ~keeps_bit(class);
+        return false;
     }
+    stack_push(heap, class, block);
     return true;
+}
+
+/* Of the classes whose blocks are not kept: where the stack is half full still, nobody allocates, and what it holds would
+ * keep slabs from becoming free. */
+static void see_who_allocates(struct heap *heap) {
+    os_lock_take(&heap->lock);
+    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
+    for (unsigned class = KEPT_FIRST_CLASS; class < SIZE_CLASSES; class++) {
+        if (heap->keeps_foreign[class / 64] & keeps_bit(class)) continue;
+        if (is_half_full(heap, class))
+            stack_empty(heap, class);
+        else if (stack_held(heap, class) != 0)
+            heap->keeps_foreign[class / 64] |= keeps_bit(class);
+    }
+    os_lock_drop(&heap->lock);
+}
+
+/* The buffer was full, and all in it went home. */
+static HAK_NOINLINE void after_buffer(struct heap *heap, const void *caller) {
+    see_who_allocates(heap);
+    remote_settle();
+    slow_leave();
+    purger_tick(caller, false);
+}
+
+/* The most frequent of the slow ways: short, and without a tick unless there was work. */
+static void free_foreign(struct heap *heap, void *block, unsigned class, const void *caller) {
+    if (!keep_foreign(heap, block, class) && buffer_keep(heap, block, slab_classes[class].block_bytes))
+        after_buffer(heap, caller);
+    else
+        slow_leave();
+}
+
+/* ---- the slow side of free ------------------------------------------------------------------------------ */
+
+static HAK_NOINLINE void free_without_heap(void *block, unsigned class) {
+    footprint_add(-(int64_t)slab_classes[class].block_bytes);
+    remote_give(&block, 1);
+    remote_settle();
 }
 
 /* A thread that only ever frees gets a heap for its remote buffer, but not for its first few blocks: libc frees a
@@ -64,30 +109,50 @@ static uint32_t word_of(const void *block, size_t page) {
     return word == WORD_LARGE && block != page_address(page) ? WORD_NONE : word;
 }
 
-HAK_NOINLINE void heap_free(void *block, const void *caller) {
-    if (block == NULL) return;
-    size_t page = page_index(block);
-    uint32_t word = word_of(block, page);
-    if (HAK_UNLIKELY(word == WORD_NONE)) {
-        if (!outside_unmap(block)) heap_foreign(block, HEAP_FOREIGN_FREE);
-        return;
-    }
+/* Of all that is not another heap's small block, and of threads that have no heap or are inside a slow path. */
+static HAK_NOINLINE void free_otherwise(void *block, size_t page, uint32_t word, const void *caller) {
     ensure_heap_for_free();
     if (HAK_UNLIKELY(!slow_enter())) {
         free_quietly(block, page, word);
         return;
     }
-    bool heavy = false, tick = true;
-    if (word != WORD_LARGE) {
-        tick = free_small(block, word);
-    } else if (HAK_LIKELY(large_claim(page))) {
+    bool heavy = false;
+    unsigned class = word & WORD_CLASS_MASK;
+    struct heap *heap = thread_heap();
+    if (word == WORD_LARGE && HAK_LIKELY(large_claim(page))) {
         heavy = large_usable_bytes(page) >= PURGER_HEAVY_BYTES;
         large_free(page);
-    } else {
+    } else if (word == WORD_LARGE) {
         heap_foreign(block, HEAP_FOREIGN_FREE); /* another thread freed it at the same time */
+    } else if (heap == NULL) {
+        free_without_heap(block, class);
+    } else if ((word ^ class) == heap_word(heap, 0)) {
+        push_own(heap, block, class);
+    } else {
+        free_foreign(heap, block, class, caller);
+        return;
     }
     slow_leave();
-    if (tick) purger_tick(caller, heavy);
+    purger_tick(caller, heavy);
+}
+
+static HAK_NOINLINE void free_elsewhere(void *block) {
+    if (block != NULL && !outside_unmap(block)) heap_foreign(block, HEAP_FOREIGN_FREE);
+}
+
+HAK_NOINLINE void heap_free(void *block, const void *caller) {
+    size_t page = page_index(block);
+    uint32_t word = word_of(block, page);
+    if (HAK_UNLIKELY(word == WORD_NONE)) {
+        free_elsewhere(block);
+        return;
+    }
+    struct heap *heap = thread_heap();
+    unsigned class = word & WORD_CLASS_MASK;
+    if (HAK_LIKELY(heap != NULL && word != WORD_LARGE && (word ^ class) != heap_word(heap, 0) && slow_enter()))
+        free_foreign(heap, block, class, caller);
+    else
+        free_otherwise(block, page, word, caller);
 }
 
 bool heap_owns(const void *block) {

@@ -38,6 +38,11 @@ enum heap_state { HEAP_DEAD, HEAP_LIVE };
 
 enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 
+/* Blocks of the classes below share cache lines with others: two threads that used neighbours would write to the same lines
+ * for good. */
+enum { KEPT_FIRST_CLASS = 3 };
+_Static_assert(SIZE_CLASSES <= 128, "two words hold a bit for each");
+
 struct heap {
     struct front front; /* first: thread_front() leads here */
 
@@ -71,6 +76,7 @@ struct heap {
     _Atomic bool remote_busy;   /* the owner is at it, without the lock */
     _Atomic bool remote_wanted; /* someone else may be at it, with the lock */
     _Atomic(void *) *remote;    /* REMOTE_BLOCKS of them, behind the stacks */
+    uint64_t keeps_foreign[2]; /* a bit a class: blocks of other heaps are kept. The owner's own; see free.c */
 
     void *first_stacks[]; /* stacks of the first depths */
 } HAK_ALIGNED(256);

@@ -2,6 +2,9 @@
  * ours, and resizing in place. The other heap is one of the test's own.
  *
  * Planted defects it was seen to catch:
+ *   all of other heaps' blocks are kept, or none others_blocks_are_used_again
+ *   a spill takes them for the heap's own        others_blocks_go_home_with_a_spill
+ *   blocks that share lines are kept             other_heaps_blocks_go_home_together
  *   the buffer is bounded by count only          other_heaps_blocks_go_home_together
  *   a full buffer loses its last block           other_heaps_blocks_go_home_together
  *   a full stack is not spilled                  a_full_stack_spills
@@ -26,6 +29,65 @@ static void take_of(struct heap *other, unsigned class, void **blocks, uint32_t 
 
 static uint32_t waiting_in(struct heap *heap) { return atomic_load(&heap->remote_count); }
 
+/* Then nothing of another heap is kept. */
+static void fill_stack(struct heap *heap, unsigned class) {
+    static void *own[SLAB_MAX_WORDS * 64];
+    uint32_t count = heap->bins[class].depth;
+    for (uint32_t i = 0; i < count; i++) own[i] = heap_alloc(slab_classes[class].block_bytes);
+    for (uint32_t i = 0; i < count; i++) heap_free(own[i], NULL);
+    CHECK(stack_held(heap, class) >= heap->bins[class].depth / 2);
+}
+
+static void give_stack_back(struct heap *heap, unsigned class) {
+    os_lock_take(&heap->lock);
+    stack_empty(heap, class);
+    os_lock_drop(&heap->lock);
+}
+
+TEST(others_blocks_are_used_again) {
+    enum { BYTES = 1000, TAKEN = 64 };
+    static void *blocks[TAKEN];
+    const unsigned class = size_class_of(BYTES);
+    struct heap *other = make_heap(HEAP_LIVE), *mine;
+    heap_free(heap_alloc(100), NULL);
+    mine = thread_heap();
+    give_stack_back(mine, class);
+    uint32_t most = mine->bins[class].depth / 2, waiting = waiting_in(mine);
+    CHECK(most >= 2 && most < TAKEN);
+    take_of(other, class, blocks, TAKEN);
+    for (uint32_t i = 0; i < most; i++) heap_free(blocks[i], NULL);
+    CHECK_EQ(stack_held(mine, class), most);
+    CHECK_EQ(waiting_in(mine), waiting);
+    heap_free(blocks[most], NULL); /* it only frees, perhaps: half a stack is enough */
+    CHECK_EQ(stack_held(mine, class), most);
+    CHECK_EQ(waiting_in(mine), waiting + 1);
+    for (uint32_t i = most; i > 0; i--) CHECK(heap_alloc(BYTES) == blocks[i - 1]);
+    for (uint32_t i = 0; i < TAKEN; i++)
+        if (i != most) heap_free(blocks[i], NULL);
+    give_stack_back(mine, class);
+    buffer_give_all(mine);
+    CHECK_EQ(drain(other), TAKEN);
+    CHECK_EQ(other->bins[class].slab_count, 0);
+}
+
+TEST(others_blocks_go_home_with_a_spill) {
+    enum { BYTES = 3000 };
+    static void *blocks[64], *own[4096];
+    const unsigned class = size_class_of(BYTES);
+    struct heap *other = make_heap(HEAP_LIVE), *mine;
+    heap_free(heap_alloc(BYTES), NULL);
+    mine = thread_heap();
+    for (size_t i = 0; i < 4096; i++) CHECK((own[i] = heap_alloc(BYTES)) != NULL);
+    give_stack_back(mine, class);
+    uint32_t kept = mine->bins[class].depth / 2;
+    take_of(other, class, blocks, kept);
+    for (uint32_t i = 0; i < kept; i++) heap_free(blocks[i], NULL);
+    CHECK_EQ(stack_held(mine, class), kept);
+    for (size_t i = 0; i < 4096; i++) heap_free(own[i], NULL);
+    CHECK_EQ(drain(other), kept);
+    CHECK_EQ(other->bins[class].slab_count, 0);
+}
+
 TEST(other_heaps_blocks_go_home_together) {
     static void *blocks[3 * REMOTE_BLOCKS];
     struct heap *other = make_heap(HEAP_LIVE), *mine;
@@ -44,6 +106,7 @@ TEST(other_heaps_blocks_go_home_together) {
 
     const unsigned class = 55; /* large ones: by bytes */
     uint32_t bytes = slab_classes[class].block_bytes, most = REMOTE_BYTES / bytes;
+    fill_stack(mine, class);
     take_of(other, class, blocks, 3 * most);
     for (uint32_t i = 0; i < 3 * most; i++) {
         heap_free(blocks[i], NULL);

@@ -122,7 +122,7 @@ static uint32_t waiting(void) { return atomic_load(&atomic_load(&theirs)->remote
 static uint32_t fill_buffer(struct heap *mine, pthread_t *owner) {
     never_decay();
     if (!os_barrier_others()) return 0;
-    uint32_t first = add_slab(mine, 20);
+    uint32_t first = add_slab(mine, 2);
     CHECK_EQ(slab_take(first, given + GIVEN, GIVEN), GIVEN);
     CHECK_EQ(pthread_create(owner, NULL, free_and_sleep, NULL), 0);
     let_reach(1);
