@@ -11,10 +11,8 @@ enum {
     LEAST = 4,
     BATCH_DEPTH = 128,
     MISSES_FOR_BATCH = 3,
-    SMALL_BYTES = 1024,             /* up to it swings of thousands of blocks are common */
-    SMALL_MOST_BYTES = 512 * 1024,
-    SMALL_MOST = 8192,
-    LARGE_MOST_BYTES = 64 * 1024,   /* more brought nothing and cost memory */
+    MOST_BYTES = 512 * 1024,
+    MOST = 8192,
 };
 
 static uint32_t clamp(size_t value, uint32_t least, uint32_t most) {
@@ -24,8 +22,7 @@ static uint32_t clamp(size_t value, uint32_t least, uint32_t most) {
 uint32_t ace_depth_first(size_t block_bytes) { return clamp(FIRST_BYTES / block_bytes, LEAST, FIRST_MOST); }
 
 uint32_t ace_depth_most(size_t block_bytes) {
-    if (block_bytes <= SMALL_BYTES) return clamp(SMALL_MOST_BYTES / block_bytes, LEAST, SMALL_MOST);
-    return clamp(LARGE_MOST_BYTES / block_bytes, LEAST, SMALL_MOST);
+    return clamp(MOST_BYTES / block_bytes, LEAST, MOST);
 }
 
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {

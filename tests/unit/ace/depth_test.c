@@ -18,7 +18,7 @@ TEST(first_and_most) {
         CHECK_AT(most >= first && most <= 8192, bytes);
         /* More than the least is only held of what costs little. */
         CHECK_AT(first == 4 || first * bytes <= KIB(16), bytes);
-        CHECK_AT(most == 4 || most * bytes <= (bytes <= 1024 ? KIB(512) : KIB(64)), bytes);
+        CHECK_AT(most == 4 || most * bytes <= KIB(512), bytes);
         CHECK_AT(first <= first_before && most <= most_before, bytes);
         first_before = first;
         most_before = most;
@@ -29,8 +29,8 @@ TEST(first_and_most) {
     CHECK_EQ(ace_depth_most(16), 8192);
     CHECK_EQ(ace_depth_most(256), 2048);
     CHECK_EQ(ace_depth_most(1024), 512);
-    CHECK_EQ(ace_depth_most(1040), 63);
-    CHECK_EQ(ace_depth_most(65536), 4);
+    CHECK_EQ(ace_depth_most(1040), 504);
+    CHECK_EQ(ace_depth_most(65536), 8);
 }
 
 TEST(decisions) {

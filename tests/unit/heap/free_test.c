@@ -72,7 +72,7 @@ TEST(others_blocks_are_used_again) {
 
 TEST(others_blocks_go_home_with_a_spill) {
     enum { BYTES = 3000 };
-    static void *blocks[64], *own[4096];
+    static void *blocks[256], *own[4096];
     const unsigned class = size_class_of(BYTES);
     struct heap *other = make_heap(HEAP_LIVE), *mine;
     heap_free(heap_alloc(BYTES), NULL);
@@ -80,6 +80,7 @@ TEST(others_blocks_go_home_with_a_spill) {
     for (size_t i = 0; i < 4096; i++) CHECK((own[i] = heap_alloc(BYTES)) != NULL);
     give_stack_back(mine, class);
     uint32_t kept = mine->bins[class].depth / 2;
+    CHECK(kept <= 256);
     take_of(other, class, blocks, kept);
     for (uint32_t i = 0; i < kept; i++) heap_free(blocks[i], NULL);
     CHECK_EQ(stack_held(mine, class), kept);
