@@ -34,7 +34,10 @@ def test_every_command_explains_itself(command: str) -> None:
 
 def test_help_names_every_command() -> None:
     text = run_well(COMMAND, "--help")
-    assert all(f"  {name} " in text for name in ("run", "build", "test", "soak", "fuzz", "defects", "explore", "help"))
+    assert all(
+        f"  {name} " in text
+        for name in ("run", "build", "test", "soak", "fuzz", "defects", "explore", "help")
+    )
     assert run_well(COMMAND, "help") == text
 
 
