@@ -88,8 +88,10 @@ void lanes_end(unsigned lane, void (*farewell)(void)) {
     struct lane *ending = &lanes[lane];
     if (lane == 0 || !ending->runs) return;
     bool ends_itself = ending->ends;
-    ending->farewell = farewell;
-    ending->ends = true;
+    if (!ends_itself) { /* else it may be on its way, and look at these */
+        ending->farewell = farewell;
+        ending->ends = true;
+    }
     if (current == lane) return; /* the caller's own end: run_lane sees it */
     if (!ends_itself) sem_post(&ending->turn);
     pthread_join(ending->thread, NULL);
