@@ -69,7 +69,7 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
         return NULL;
     }
     bin->refilled_blocks += got;
-    if (class >= KEPT_FIRST_CLASS) heap->keeps_foreign[class / 64] |= UINT64_C(1) << class % 64;
+    heap_set_keeping(heap, class, true);
     stack_set(heap, class, end - got, end - 1);
     return end[-1];
 }

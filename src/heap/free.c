@@ -27,8 +27,6 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
 
 /* ---- other heaps' blocks ---------------------------------------------------------------------------------- */
 
-static uint64_t keeps_bit(unsigned class) { return UINT64_C(1) << class % 64; }
-
 static bool is_half_full(const struct heap *heap, unsigned class) {
     return stack_top(heap, class) >= heap->bins[class].stack + heap->bins[class].depth / 2;
 }
@@ -37,9 +35,9 @@ static bool is_half_full(const struct heap *heap, unsigned class) {
  * way home. One whose stack gets half full may only free: the next blocks take the way home, until see_who_allocates or
  * a refill says otherwise. Owner only; no lock held, as in front_push. */
 static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
-    if ((heap->keeps_foreign[class / 64] & keeps_bit(class)) == 0) return false;
+    if (!heap_is_keeping(heap, class)) return false;
     if (is_half_full(heap, class)) {
-        heap->keeps_foreign[class / 64] &= ~keeps_bit(class);
+        heap_set_keeping(heap, class, false);
         return false;
     }
     stack_push(heap, class, block);
@@ -51,12 +49,12 @@ static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
 static void see_who_allocates(struct heap *heap) {
     os_lock_take(&heap->lock);
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
-    for (unsigned class = KEPT_FIRST_CLASS; class < SIZE_CLASSES; class++) {
-        if (heap->keeps_foreign[class / 64] & keeps_bit(class)) continue;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        if (!heap_may_keep(class) || heap_is_keeping(heap, class)) continue;
         if (is_half_full(heap, class))
             stack_empty(heap, class);
         else if (stack_held(heap, class) != 0)
-            heap->keeps_foreign[class / 64] |= keeps_bit(class);
+            heap_set_keeping(heap, class, true);
     }
     os_lock_drop(&heap->lock);
 }

@@ -38,9 +38,8 @@ enum heap_state { HEAP_DEAD, HEAP_LIVE };
 
 enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 
-/* Blocks of the classes below share cache lines with others: two threads that used neighbours would write to the same lines
- * for good. */
-enum { KEPT_FIRST_CLASS = 3 };
+/* Smaller blocks share cache lines with others: two threads that used neighbours would write to the same lines for good. */
+enum { KEPT_LEAST_BYTES = 64 };
 _Static_assert(SIZE_CLASSES <= 128, "two words hold a bit for each");
 
 struct heap {
@@ -80,6 +79,16 @@ struct heap {
 
     void *first_stacks[]; /* stacks of the first depths */
 } HAK_ALIGNED(256);
+
+/* Whether blocks of other heaps are kept in the stack of CLASS: see free.c. The owner only. */
+HAK_INLINE bool heap_may_keep(unsigned class) { return slab_classes[class].block_bytes >= KEPT_LEAST_BYTES; }
+HAK_INLINE bool heap_is_keeping(const struct heap *heap, unsigned class) {
+    return (heap->keeps_foreign[class / 64] >> class % 64 & 1) != 0;
+}
+HAK_INLINE void heap_set_keeping(struct heap *heap, unsigned class, bool keep) {
+    uint64_t bit = UINT64_C(1) << class % 64, *word = &heap->keeps_foreign[class / 64];
+    *word = keep && heap_may_keep(class) ? *word | bit : *word & ~bit;
+}
 
 /* The heap of no thread. */
 extern HAK_HIDDEN struct heap commons;

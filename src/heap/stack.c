@@ -74,11 +74,10 @@ size_t stack_first_slots(void) {
 void stack_reset_all(struct heap *heap) {
     void **stack = heap->first_stacks;
     heap->depth_bytes = heap->extra_bytes = 0;
-    heap->keeps_foreign[0] = ~UINT64_C(0) << KEPT_FIRST_CLASS;
-    heap->keeps_foreign[1] = ~UINT64_C(0);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
         uint32_t slots = first_depth(class);
+        heap_set_keeping(heap, class, true);
         if (bin->capacity > slots) pool_give(bin->stack, bin->capacity);
         bin->stack = stack;
         bin->capacity = bin->depth = slots;

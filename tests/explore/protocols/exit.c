@@ -57,8 +57,12 @@ EXPLORE(exit_freer_beginner, .setup = setup_beginner, .threads = {end, give_firs
 static void take_third(void) {
     blocks[2] = model_take(BYTES);
     blocks[3] = model_take(BYTES);
+    heap_set_keeping(thread_heap(), size_class_of(BYTES), false);
 }
-static void give_third(void) { model_give(blocks[2]); }
+static void give_third(void) {
+    heap_set_keeping(thread_heap(), size_class_of(BYTES), false);
+    model_give(blocks[2]);
+}
 static void setup_crossed(void) {
     model_start();
     explore_as(0, take_two);
