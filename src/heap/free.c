@@ -77,9 +77,14 @@ static void free_foreign(struct heap *heap, void *block, unsigned class, const v
 
 /* ---- the slow side of free ------------------------------------------------------------------------------ */
 
-static HAK_NOINLINE void free_without_heap(void *block, unsigned class) {
+/* At any time. */
+static void give_home(void *block, unsigned class) {
     footprint_add(-(int64_t)slab_classes[class].block_bytes);
     remote_give(&block, 1);
+}
+
+static HAK_NOINLINE void free_without_heap(void *block, unsigned class) {
+    give_home(block, class);
     remote_settle();
 }
 
@@ -93,7 +98,7 @@ static void ensure_heap_for_free(void) {
 
 static void free_quietly(void *block, size_t page, uint32_t word) {
     if (word != WORD_LARGE)
-        remote_give(&block, 1);
+        give_home(block, word & WORD_CLASS_MASK);
     else if (large_claim(page))
         large_free_later(page);
     else
