@@ -1,0 +1,118 @@
+"""Runs the claims of claims.toml that are asked for, records what they said, and writes docs/trust.md.
+
+    ./hakmem trust [--list] [--quick] [--run NAME...]
+
+What a claim's command prints goes to build/trust/NAME.log. A result is recorded as soon as it is there: what is interrupted
+loses only itself.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+
+from evidence import (
+    PAGE,
+    ROOT,
+    Claim,
+    Recorded,
+    Result,
+    count_anew,
+    is_clean,
+    last_change,
+    line_that_matches,
+    read_bugs,
+    read_claims,
+    read_planted,
+    read_recorded,
+    verdicts,
+    write_recorded,
+)
+from page import count_line, page_text
+
+LOGS = ROOT / "build/trust"
+SHOWN_CHARACTERS = 200
+
+
+def run_claim(claim: Claim) -> Result:
+    began, now = time.monotonic(), datetime.now(UTC)
+    log = LOGS / f"{claim.name}.log"
+    with log.open("w") as output:
+        ended = subprocess.run(
+            ["sh", "-c", claim.command],
+            cwd=ROOT,
+            env=os.environ | {"HAKMEM_STRICT": "1"},  # what cannot be run shows nothing
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    said = log.read_text(errors="replace")
+    line = line_that_matches(said, claim.reads)
+    holds = ended.returncode == 0 and line is not None
+    last = next(iter(reversed(said.split("\n")[:-1])), "") if line is None else line
+    return Result(
+        command=claim.command,
+        reads=claim.reads,
+        holds=holds,
+        line=last[:SHOWN_CHARACTERS],
+        seconds=round(time.monotonic() - began, 1),
+        date=now.strftime("%Y-%m-%d %H:%M UTC"),
+        commit=last_change(claim.about),
+        clean=is_clean(claim.about),
+        behind=0,
+        caught=verdicts(said, "caught"),
+        missed=verdicts(said, "MISSED"),
+    )
+
+
+def run_all(claims: list[Claim], recorded: Recorded) -> bool:
+    LOGS.mkdir(parents=True, exist_ok=True)
+    good = True
+    for claim in claims:
+        print(f"hakmem: {claim.name}: {claim.command}", file=sys.stderr, flush=True)
+        result = recorded.results[claim.name] = run_claim(claim)
+        write_recorded(recorded)
+        print(
+            f"{'held' if result.holds else 'FAILED'}  {claim.name}: {result.line} ({result.seconds:.0f} s)",
+            flush=True,
+        )
+        good = good and result.holds
+    return good
+
+
+def chosen(claims: list[Claim], names: list[str], quick: bool) -> list[Claim]:
+    unknown = set(names) - {claim.name for claim in claims}
+    if unknown:
+        raise SystemExit(f"hakmem: no such claim: {', '.join(sorted(unknown))}")
+    waiting = [claim for claim in claims if claim.name in names and claim.awaits]
+    if waiting:
+        raise SystemExit(f"hakmem: {waiting[0].name} cannot be run yet: {waiting[0].awaits}")
+    return [claim for claim in claims if claim.name in names or (quick and claim.is_quick)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="./hakmem trust", description="Runs claims, and writes docs/trust.md."
+    )
+    parser.add_argument("--run", nargs="+", default=[], metavar="NAME", help="run these claims")
+    parser.add_argument("--quick", action="store_true", help="run all that take seconds")
+    parser.add_argument("--list", action="store_true", help="only name the claims")
+    given = parser.parse_args()
+    claims = read_claims()
+    if given.list:
+        for claim in claims:
+            print(f"{claim.name}: {claim.says} ({claim.takes})")
+        return 0
+    recorded = read_recorded()
+    good = run_all(chosen(claims, given.run, given.quick), recorded)
+    recorded = count_anew(recorded, claims)
+    write_recorded(recorded)
+    PAGE.write_text(page_text(claims, read_planted(), read_bugs(), recorded))
+    print(count_line(claims, recorded))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
