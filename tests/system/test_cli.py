@@ -25,7 +25,9 @@ from toolbox import (
 # ---- the command line -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["run", "build", "test", "soak", "fuzz", "defects", "explore", "trust", "help"])
+@pytest.mark.parametrize(
+    "command", ["run", "build", "test", "soak", "fuzz", "defects", "explore", "trust", "help"]
+)
 def test_every_command_explains_itself(command: str) -> None:
     asked = run_well(COMMAND, command, "--help")
     assert asked.startswith("Usage: ./hakmem ")

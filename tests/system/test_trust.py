@@ -168,6 +168,7 @@ TINY_CLAIMS = {
     "bad": ("echo '0 caught, 1 missed'; exit 1", "minutes"),
     "liar": (HOLDS + "; exit 1", "minutes"),
     "quiet": ("echo nothing to say", "minutes"),
+    "skip": ("echo '1/2 Test #1: one ...***Skipped'; " + HOLDS, "minutes"),
     "never": (HOLDS, "hours"),
 }
 TINY_PLANTED = '[[kind]]\nby = "tests"\nkind = "a wrong one"\ndefects = ["wrong"]\n'
@@ -176,7 +177,7 @@ TINY_BUGS = '[[bug]]\nwhat = "It was wrong."\nby = "tests"\nfix = "0123456"\nkep
 
 
 class Tiny:
-    """A checkout with five claims and the command."""
+    """A checkout with six claims and the command."""
 
     def __init__(self, where: Path) -> None:
         self.where = where
@@ -217,13 +218,14 @@ def tiny(tmp_path: Path) -> Tiny:
 
 
 def test_what_failed_is_shown_and_what_was_not_run(tiny: Tiny) -> None:
-    result = tiny.trust("--run", "good", "bad", "liar", "quiet")
+    result = tiny.trust("--run", "good", "bad", "liar", "quiet", "skip")
     assert result.returncode == 1
-    assert result.stdout.splitlines()[-1].startswith("5 claims: 1 held, 3 failed, 1 not run yet"), result
+    assert result.stdout.splitlines()[-1].startswith("6 claims: 1 held, 4 failed, 1 not run yet"), result
     assert "| `1 caught, 0 missed` |" in tiny.row("good")
     assert "| **failed**: `0 caught, 1 missed` |" in tiny.row("bad")
     assert "| **failed**: `1 caught, 0 missed` |" in tiny.row("liar")
     assert "| **failed**: `nothing to say` |" in tiny.row("quiet")
+    assert "| **failed**: `1/2 Test #1: one ...***Skipped` |" in tiny.row("skip")
     assert "| not run yet |" in tiny.row("never")
 
 
@@ -231,14 +233,14 @@ def test_without_names_nothing_is_run(tiny: Tiny) -> None:
     result = tiny.trust()
     assert (result.returncode, result.stdout.split(";")[0]) == (
         0,
-        "5 claims: 0 held, 0 failed, 5 not run yet",
+        "6 claims: 0 held, 0 failed, 6 not run yet",
     )
     assert "not run yet" in tiny.row("good")
 
 
 def test_quick_is_what_takes_seconds(tiny: Tiny) -> None:
     assert (
-        tiny.trust("--quick").stdout.splitlines()[-1].startswith("5 claims: 1 held, 0 failed, 4 not run yet")
+        tiny.trust("--quick").stdout.splitlines()[-1].startswith("6 claims: 1 held, 0 failed, 5 not run yet")
     )
 
 
