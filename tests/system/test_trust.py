@@ -251,7 +251,7 @@ def test_a_result_of_older_sources_says_so(tiny: Tiny) -> None:
     tiny.commit()
     said = tiny.trust().stdout
     assert "**1 commit ago**" in tiny.row("good")
-    assert said.splitlines()[-1].endswith("; 1 of the results are not of today's sources")
+    assert said.splitlines()[-1].endswith("; 1 of the results are of other sources than these")
 
 
 def test_changes_that_are_not_committed_are_said(tiny: Tiny) -> None:

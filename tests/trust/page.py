@@ -69,7 +69,7 @@ def count_line(claims: list[Claim], recorded: Recorded) -> str:
     counts = (
         f"{len(claims)} claims: {held} held, {len(ran) - held} failed, {len(claims) - len(ran)} not run yet"
     )
-    return f"{counts}; {old} of the results are not of today's sources"
+    return f"{counts}; {old} of the results are of other sources than these"
 
 
 def planted_rows(kinds: list[Kind], recorded: Recorded) -> list[str]:
