@@ -16,7 +16,6 @@ from evidence import (
     PAGE,
     ROOT,
     Claim,
-    Recorded,
     Result,
     count_anew,
     is_clean,
@@ -69,17 +68,17 @@ def run_claim(claim: Claim) -> Result:
     )
 
 
-def run_all(claims: list[Claim], recorded: Recorded) -> bool:
+def run_all(claims: list[Claim]) -> bool:
     LOGS.mkdir(parents=True, exist_ok=True)
     good = True
     for claim in claims:
         print(f"hakmem: {claim.name}: {claim.command}", file=sys.stderr, flush=True)
-        result = recorded.results[claim.name] = run_claim(claim)
+        result = run_claim(claim)
+        recorded = read_recorded()  # now: another run may have written meanwhile
+        recorded.results[claim.name] = result
         write_recorded(recorded)
-        print(
-            f"{'held' if result.holds else 'FAILED'}  {claim.name}: {result.line} ({result.seconds:.0f} s)",
-            flush=True,
-        )
+        word = "held" if result.holds else "FAILED"
+        print(f"{word}  {claim.name}: {result.line} ({result.seconds:.0f} s)", flush=True)
         good = good and result.holds
     return good
 
@@ -107,9 +106,8 @@ def main() -> int:
         for claim in claims:
             print(f"{claim.name}: {claim.says} ({claim.takes})")
         return 0
-    recorded = read_recorded()
-    good = run_all(chosen(claims, given.run, given.quick), recorded)
-    recorded = count_anew(recorded, claims)
+    good = run_all(chosen(claims, given.run, given.quick))
+    recorded = count_anew(read_recorded(), claims)
     write_recorded(recorded)
     PAGE.write_text(page_text(claims, read_planted(), read_bugs(), recorded))
     print(count_line(claims, recorded))
