@@ -107,6 +107,7 @@ def main() -> int:
             print(f"{claim.name}: {claim.says} ({claim.takes})")
         return 0
     good = run_all(chosen(claims, given.run, given.quick))
+    claims = read_claims()  # anew, as everything else: a run of hours must not take away what came meanwhile
     recorded = count_anew(read_recorded(), claims)
     write_recorded(recorded)
     PAGE.write_text(page_text(claims, read_planted(), read_bugs(), recorded))
