@@ -25,7 +25,9 @@ from toolbox import (
 # ---- the command line -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["run", "build", "test", "soak", "fuzz", "defects", "explore", "help"])
+@pytest.mark.parametrize(
+    "command", ["run", "build", "test", "soak", "fuzz", "defects", "explore", "trust", "help"]
+)
 def test_every_command_explains_itself(command: str) -> None:
     asked = run_well(COMMAND, command, "--help")
     assert asked.startswith("Usage: ./hakmem ")
@@ -36,7 +38,7 @@ def test_help_names_every_command() -> None:
     text = run_well(COMMAND, "--help")
     assert all(
         f"  {name} " in text
-        for name in ("run", "build", "test", "soak", "fuzz", "defects", "explore", "help")
+        for name in ("run", "build", "test", "soak", "fuzz", "defects", "explore", "trust", "help")
     )
     assert run_well(COMMAND, "help") == text
 

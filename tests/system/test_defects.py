@@ -1,15 +1,13 @@
 """The planted defects of tests/defects can be planted, and name tests that exist. ./hakmem defects plants them."""
 
-import json
 import re
 import subprocess
 import sys
 import tomllib
-from functools import cache
 from pathlib import Path
 
 import pytest
-from toolbox import COMMAND, ROOT, Build, run, run_well
+from toolbox import COMMAND, ROOT, Build, ctest_names, run, run_well, system_tests
 
 FOLDER = ROOT / "tests/defects"
 REQUIRED = {"item", "test", "file", "find", "replace", "why"}
@@ -20,21 +18,6 @@ SYSTEM = "system: "
 
 def read(name: str) -> dict[str, str | int]:
     return tomllib.loads((FOLDER / f"{name}.toml").read_text())
-
-
-@cache
-def ctest_names(directory: Path) -> frozenset[str]:
-    """What CTest knows of in a build."""
-    listed = json.loads(run_well("ctest", "--test-dir", directory, "--show-only=json-v1"))
-    return frozenset(test["name"] for test in listed["tests"])
-
-
-@cache
-def system_tests() -> frozenset[str]:
-    names: set[str] = set()
-    for path in (ROOT / "tests/system").glob("test_*.py"):
-        names.update(re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE))
-    return frozenset(names)
 
 
 def test_there_are_defects() -> None:

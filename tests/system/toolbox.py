@@ -1,10 +1,13 @@
 """What every system test uses: the checkout, the build under test, and the tools of the machine."""
 
+import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -156,3 +159,19 @@ def only_line(text: str) -> str:
     assert len(lines) == 1, text
     assert lines[0].startswith("hakmem: ")
     return lines[0]
+
+
+@cache
+def ctest_names(directory: Path) -> frozenset[str]:
+    """What CTest knows of in a build."""
+    listed = json.loads(run_well("ctest", "--test-dir", directory, "--show-only=json-v1"))
+    return frozenset(test["name"] for test in listed["tests"])
+
+
+@cache
+def system_tests(*files: Path) -> frozenset[str]:
+    """The functions of the system tests, or of those files."""
+    names: set[str] = set()
+    for path in files or (ROOT / "tests/system").glob("test_*.py"):
+        names.update(re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE))
+    return frozenset(names)
