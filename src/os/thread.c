@@ -7,6 +7,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -70,6 +71,8 @@ static struct range {
     uintptr_t start, end;
 } libc_code, threads_code, loader_code;
 
+static bool under_valgrind; /* its tools preload a library of their own */
+
 /* What one object's segments span. */
 static struct range range_of(const struct dl_phdr_info *object) {
     struct range range = {UINTPTR_MAX, 0};
@@ -93,6 +96,7 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *unused) {
     /* Before glibc 2.34 a library of its own. */
     if (holds(range, (uintptr_t)pthread_create)) threads_code = range;
     if (holds(range, getauxval(AT_BASE))) loader_code = range;
+    if (object->dlpi_name != NULL && strstr(object->dlpi_name, "/vgpreload_") != NULL) under_valgrind = true;
     return 0;
 }
 
@@ -145,6 +149,7 @@ static bool is_on_stack(const void *wanted) {
 }
 
 bool os_in_loader_callback(void) {
+    if (under_valgrind) return true; /* it would report each word of a frame that nothing was ever stored in */
     int saved = errno;
     bool found = after_callback != NULL && is_on_stack(after_callback);
     errno = saved;
