@@ -264,7 +264,7 @@ void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...) {
     return MAP_FAILED;
 }
 
-/* Registers hold what the kernel expects; libc's function, which this one replaces, cannot be had inside a constructor. */
+/* libc's function, in whose place syscall stands here, cannot be looked up inside malloc. */
 static long call_kernel(long number, const long arguments[6]) {
 #if defined __x86_64__
     long result;
