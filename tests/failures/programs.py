@@ -114,7 +114,9 @@ def programs(folder: Path) -> list[Program]:
             "python3",
             ("/usr/bin/python3", "-I", "-S", "-c", PYTHON),
             PYTHON_OUTPUT,
-            re.compile(r"^no memory$|MemoryError|memory allocation failed|can't start new thread", re.MULTILINE),
+            re.compile(
+                r"^no memory$|MemoryError|memory allocation failed|can't start new thread", re.MULTILINE
+            ),
             variables={"PYTHONMALLOC": "malloc"},
         ),
         Program(

@@ -114,7 +114,12 @@ class Outcome:
 def start(build: Build, program: Program, variables: dict[str, str]) -> Ending:
     """Runs a program on hakmem to its end, in an environment without anybody's settings."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    settings = {"LD_PRELOAD": build.preloads, "FAIL_ONLY": "hakmem", "FAIL_REPORT": "1", "HAKMEM_DECAY": "5ms"}
+    settings = {
+        "LD_PRELOAD": build.preloads,
+        "FAIL_ONLY": "hakmem",
+        "FAIL_REPORT": "1",
+        "HAKMEM_DECAY": "5ms",
+    }
     try:
         done = subprocess.run(
             program.command,
@@ -139,7 +144,9 @@ def count(build: Build, program: Program) -> dict[str, int]:
     ending = start(build, program, {})
     fault = ending.fault(program)
     if fault is not None or ending.status != 0 or not ending.calls:
-        raise SystemExit(f"hakmem: {program.name} without any failure: {fault or 'no count'}\n{ending.errors}")
+        raise SystemExit(
+            f"hakmem: {program.name} without any failure: {fault or 'no count'}\n{ending.errors}"
+        )
     return ending.calls
 
 
@@ -173,7 +180,9 @@ def sweep(build: Build, program: Program) -> Counter[str]:
         if outcome.fault is not None:
             print(outcome.told(), flush=True)
     made = ", ".join(f"{kind} {number}" for kind, number in calls.items() if number)
-    print(f"{program.name} ({made}): {', '.join(f'{n} {word}' for word, n in words.most_common())}", flush=True)
+    print(
+        f"{program.name} ({made}): {', '.join(f'{n} {word}' for word, n in words.most_common())}", flush=True
+    )
     return words
 
 
