@@ -49,7 +49,7 @@ try:
         text = bytearray()
         for _ in range(100):
             text += b"x" * 200000
-        length = len(text)
+        length = text.count(b"x")
         del text
         trim(0)
         enough.release()
@@ -72,7 +72,7 @@ for my $turn (1 .. 2) {
     print length(join ',', sort keys %rows), "\\n";
     my $text = '';
     $text .= 'abcdefghij' x 10000 for 1 .. 200;
-    print length($text), "\\n";
+    print $text =~ tr/a-j//, "\\n";
     %rows = ();
     select undef, undef, undef, 0.03;
 }
