@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 def soak(build: Path, report: Path) -> subprocess.Popen[str]:
-    """Of the shortest tests there are, for an hour."""
+    """Of the shortest test there is, for an hour."""
     return subprocess.Popen(
         [
             sys.executable,
