@@ -115,7 +115,8 @@ class Run:
 class Soak:
     """All runs of one command, and its report."""
 
-    command: str
+    source: provenance.Provenance
+    """As it was at the beginning: the checkout may go on."""
     seed: int
     report: Path | None
     records: dict[str, Record]
@@ -192,8 +193,7 @@ class Soak:
             head = f"**{short(failure.test)} failed**, run {failure.run} of the seed {self.seed}:"
             notes += [f"{head}\n\n```\n{failure.tail}\n```"]
         grid = Grid("Programs", COLUMNS, tuple(cells(*item) for item in sorted(self.records.items())))
-        source = provenance.collect(Checkout.find(Path(os.environ["HAKMEM_BUILD_DIR"])), self.command)
-        report_write(self.report, "Soak of programs", source, notes, [grid])
+        report_write(self.report, "Soak of programs", self.source, notes, [grid])
 
 
 def short(test: str) -> str:
@@ -231,7 +231,8 @@ def main() -> int:
     tests = collect(given.only)
     if not tests:
         raise SystemExit("hakmem: no program's test has a name like that")
-    soak = Soak(given.command, time.time_ns() // 10**9, given.report, {test: Record() for test in tests})
+    source = provenance.collect(Checkout.find(Path(os.environ["HAKMEM_BUILD_DIR"])), given.command)
+    soak = Soak(source, time.time_ns() // 10**9, given.report, {test: Record() for test in tests})
     print(f"hakmem: {len(tests)} tests, order of the seed {soak.seed}", flush=True)
     # In the background a shell has SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
