@@ -1,7 +1,7 @@
 """Four programs with a known output, and how each says that memory is lacking.
 
-The scripts are short, and have the allocator make every kind of call that it makes: memory is committed, grown by moving,
-given back, also out of what sleeping threads keep, and asked for again.
+The scripts are short, and have the allocator make every kind of call that it makes: memory is committed,
+grown by moving, given back, also out of what sleeping threads keep, and asked for again.
 """
 
 import os
@@ -24,8 +24,8 @@ SELECT length(replace(hex(zeroblob(2000000)), '0', 'abc'));
 SQLITE_NAMES = ",".join(f"name {n * 7919}" for n in range(1, 20001))
 SQLITE_OUTPUT = f"20000|{sum(range(20001))}|{len(SQLITE_NAMES)}\n16000000\n12000000\n"
 
-# Of threading's own threads the interpreter waits for ever when they could not begin for lack of memory; and it ends others by
-# pthread_exit, which aborts where glibc cannot load libgcc.
+# Of threading's own threads the interpreter waits for ever when they could not begin for lack of memory;
+# and it ends others by pthread_exit, which aborts where glibc cannot load libgcc.
 PYTHON = """
 import ctypes, os, _thread
 trim = ctypes.CDLL(None).malloc_trim

@@ -1,14 +1,16 @@
-"""Every call of hakmem's to the kernel fails in turn, under real programs: ./hakmem soak --failures builds, and calls this.
+"""Every call of hakmem's to the kernel fails in turn, under real programs: ./hakmem soak --failures builds,
+and calls this.
 
     sweep.py BUILD-DIRECTORY [PROGRAM...]
 
-tests/faults/fail_calls.c, preloaded before the library, lets the k-th call of a kind fail, once or for ever after; only calls that
-come from hakmem's code count. Whatever fails, a program must either do all of its work, with nothing on standard error, or end
-with its own words for lack of memory, a status that is not 0, and of its output no more than the beginning. A signal, a
-hang, other words and other output are failures.
+tests/faults/fail_calls.c, preloaded before the library, lets the k-th call of a kind fail, once or for ever
+after; only calls that come from hakmem's code count. Whatever fails, a program must either do all of its
+work, with nothing on standard error, or end with its own words for lack of memory, a status that is not 0,
+and of its output no more than the beginning. A signal, a hang, other words and other output are failures.
 
-First each program is run without a failure, which counts its calls. What sleeping makes hakmem do is not the same in every run,
-so that the last few calls may not come; such a run must do all of its work, and is counted as one in which nothing failed.
+First each program is run without a failure, which counts its calls. What sleeping makes hakmem do is not
+the same in every run, so that the last few calls may not come; such a run must do all of its work, and is
+counted as one in which nothing failed.
 """
 
 import os

@@ -1,8 +1,10 @@
-"""The programs again and again, mixed, until the time is over: ./hakmem soak --programs --minutes builds, and calls this.
+"""The programs again and again, mixed, until the time is over: ./hakmem soak --programs --minutes builds,
+and calls this.
 
-Each test of this folder, the long ones too, is a run: a pytest of its own on the build of HAKMEM_BUILD_DIR. They go in random
-order, another one each round, two at a time. What runs when the time is over is ended and not counted. So it is on ^C and
-SIGTERM; the report is written anew after every run, so that nothing is lost to anything worse.
+Each test of this folder, the long ones too, is a run: a pytest of its own on the build of HAKMEM_BUILD_DIR.
+They go in random order, another one each round, two at a time. What runs when the time is over is ended and
+not counted. So it is on ^C and SIGTERM; the report is written anew after every run, so that nothing is lost
+to anything worse.
 """
 
 import argparse
@@ -34,8 +36,9 @@ END_SECONDS = 10
 TAIL_LINES = 40
 COLUMNS = ("test", "runs", "failed", "s, all runs", "s, longest", "peak RSS, MiB")
 READING = (
-    "A run is the program's work on hakmem, then without it, and the comparison of both. The peak is the largest process of"
-    " the part on hakmem, over all runs; empty where it was no larger than the test runner itself, so that it is not known."
+    "A run is the program's work on hakmem, then without it, and the comparison of both. The peak is"
+    " the largest process of the part on hakmem, over all runs; empty where it was no larger than the test"
+    " runner itself, so that it is not known."
     " Other programs ran beside it: the seconds are no measurement of speed."
 )
 
@@ -185,7 +188,7 @@ class Soak:
             return
         minutes = (time.monotonic() - self.began) / 60
         notes = [
-            f"{self.summary()}, in {minutes:.1f} minutes, {AT_ONCE} at a time; the order is that of the seed {self.seed}.",
+            f"{self.summary()}, in {minutes:.1f} minutes, {AT_ONCE} at a time; order of the seed {self.seed}.",
             READING,
         ]
         notes += [f"Not run: {short(test)}: {why}" for test, why in self.not_run.items()]

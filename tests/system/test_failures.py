@@ -1,5 +1,5 @@
-"""Calls to the kernel that fail under real programs: the first of each kind, and some others, another choice each day. All of
-them fail in turn by ./hakmem soak --failures."""
+"""Calls to the kernel that fail under real programs: the first of each kind, and some others, another
+choice each day. All of them fail in turn by ./hakmem soak --failures."""
 
 import random
 import re
