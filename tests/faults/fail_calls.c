@@ -1,10 +1,11 @@
-/* fail_calls.c - lets the k-th mmap, munmap, mprotect, madvise, mremap or pthread_create fail.
+/* fail_calls.c - lets the k-th mmap, munmap, mprotect, madvise, mremap, pthread_create or membarrier
+ * fail.
  *
  * As a shared object it is preloaded before libhakmem.so:
  *
  *     LD_PRELOAD="libfail_calls.so libhakmem.so" FAIL_CALL=mmap FAIL_AT=3 FAIL_FOR=ever program
  *
- *     FAIL_CALL    mmap munmap mprotect madvise mremap pthread_create any; unset: count only
+ *     FAIL_CALL    mmap munmap mprotect madvise mremap pthread_create membarrier any; unset: count only
  *     FAIL_AT      which call of that kind fails, from 1
  *     FAIL_FOR     once (default) or ever: that call, or it and all later ones
  *     FAIL_ERRNO   ENOMEM (default; pthread_create: EAGAIN) EAGAIN EINVAL EPERM ENOSYS EACCES
@@ -40,8 +41,8 @@
 
 #undef mmap64
 
-const char *const fail_names[FAIL_KINDS + 1] = {"mmap",   "munmap",         "mprotect", "madvise",
-                                                "mremap", "pthread_create", "any"};
+const char *const fail_names[FAIL_KINDS + 1] = {"mmap",   "munmap",         "mprotect",   "madvise",
+                                                "mremap", "pthread_create", "membarrier", "any"};
 
 typedef void *thread_body(void *);
 extern void *__interceptor_mmap(void *, size_t, int, int, int, off_t) __attribute__((weak));
@@ -263,9 +264,47 @@ void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...) {
     return MAP_FAILED;
 }
 
+/* libc's function, in whose place syscall stands here, cannot be looked up inside malloc. */
+static long call_kernel(long number, const long arguments[6]) {
+#if defined __x86_64__
+    long result;
+    register long fourth __asm__("r10") = arguments[3], fifth __asm__("r8") = arguments[4];
+    register long sixth __asm__("r9") = arguments[5];
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(arguments[0]), "S"(arguments[1]), "d"(arguments[2]), "r"(fourth), "r"(fifth),
+                       "r"(sixth)
+                     : "rcx", "r11", "memory");
+    return result;
+#elif defined __aarch64__
+    register long x8 __asm__("x8") = number, x0 __asm__("x0") = arguments[0], x1 __asm__("x1") = arguments[1];
+    register long x2 __asm__("x2") = arguments[2], x3 __asm__("x3") = arguments[3];
+    register long x4 __asm__("x4") = arguments[4], x5 __asm__("x5") = arguments[5];
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+    return x0;
+#else
+#error "how is the kernel called here?"
+#endif
+}
+
+/* membarrier has no function of its own in libc. */
+long syscall(long number, ...) {
+    enum { LAST_ERROR = 4095 };
+    long arguments[6];
+    va_list rest;
+    va_start(rest, number);
+    for (int i = 0; i < 6; i++) arguments[i] = va_arg(rest, long); /* as libc: more than were passed, perhaps */
+    va_end(rest);
+    int error = number == SYS_membarrier ? count_call(FAIL_MEMBARRIER, __builtin_return_address(0)) : 0;
+    long result = error ? -error : call_kernel(number, arguments);
+    if (result >= 0 || result < -LAST_ERROR) return result;
+    errno = (int)-result;
+    return -1;
+}
+
 typedef int create_thread(pthread_t *, const pthread_attr_t *, thread_body *, void *);
 
-/* The only one that is no system call. Looked up at load, when a lookup cannot be inside malloc. */
+/* pthread_create is no system call. Looked up at load, when a lookup cannot be inside malloc. */
 static _Atomic(create_thread *) real_create;
 
 __attribute__((constructor)) static void find_create(void) {

@@ -11,6 +11,7 @@ enum fail_kind {
     FAIL_MADVISE,
     FAIL_MREMAP,
     FAIL_PTHREAD_CREATE,
+    FAIL_MEMBARRIER,
     FAIL_KINDS,
     FAIL_ANY = FAIL_KINDS
 };

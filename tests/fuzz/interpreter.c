@@ -171,9 +171,12 @@ static void handle_signal(void) {
 
 static void fail_calls(struct operation operation) {
     static const int errors[] = {0, EPERM, EINVAL, ENOSYS};
-    unsigned kind = (operation.number >> 8) % (FAIL_KINDS + 1);
+    /* What the kept programs mean by their numbers. */
+    static const enum fail_kind kinds[] = {FAIL_MMAP,   FAIL_MUNMAP,         FAIL_MPROTECT, FAIL_MADVISE,
+                                           FAIL_MREMAP, FAIL_PTHREAD_CREATE, FAIL_ANY};
+    enum fail_kind kind = kinds[(operation.number >> 8) % (sizeof kinds / sizeof kinds[0])];
     model.may_refuse = true;
-    fail_arm((enum fail_kind)kind, 1 + operation.number % 32, operation.variant & 1, errors[operation.variant / 2]);
+    fail_arm(kind, 1 + operation.number % 32, operation.variant & 1, errors[operation.variant / 2]);
 }
 
 static void lift_failures(void) {

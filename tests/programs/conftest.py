@@ -5,7 +5,7 @@ tests/system/tools.txt. trial.py has what a test is made of.
 """
 
 import signal
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -44,10 +44,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
-def trial(request: pytest.FixtureRequest, build: Build) -> Iterator[Trial]:
+def trial(
+    request: pytest.FixtureRequest, build: Build, record_property: Callable[[str, object], None]
+) -> Iterator[Trial]:
     row = Row(work=" ".join((request.function.__doc__ or "").split()).rstrip("."))
     assert row.work, "the docstring is what the table says of the test"
-    yield Trial(build, row)
+    trial = Trial(build, row)
+    yield trial
+    record_property("peak_kib", trial.peak_kib)
     if row.program and row.result:
         request.config.stash[ROWS].append(row)
 

@@ -12,6 +12,7 @@ What the work returns must be the same on both sides. The docstring is what the 
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -183,6 +184,8 @@ class Attempt(Generic[Result]):
 class Trial:
     build: Build
     row: Row
+    peak_kib: int = 0
+    """Of the largest process of the part on hakmem; 0 where it is not known."""
 
     def program(self, command: str, *version: str, path: Path | None = None) -> str:
         """The path of a command, which the table names, with what it answers to VERSION."""
@@ -208,6 +211,7 @@ class Trial:
             Path(parent).chmod(0o755)
             side = Side(Path(parent) / "work", copied(self.build, Path(parent) / "hakmem"))
             mine = attempt(work, side)
+            self.peak_kib = peak_kib()
             other = attempt(work, Side(side.folder, None))
         self.row.served = ", ".join(times(name, count) for name, count in side.served.most_common())
         self.row.seconds = (mine.seconds, other.seconds)
@@ -244,6 +248,14 @@ def copied(build: Build, folder: Path) -> Build:
         shutil.copyfile(source, target)
         target.chmod(0o755)
     return copy
+
+
+def peak_kib() -> int:
+    """Of the largest process so far. A process that is started begins with what this one has, which hides smaller ones."""
+    largest, own = (
+        resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)
+    )
+    return largest if largest > own else 0
 
 
 def times(name: str, count: int) -> str:

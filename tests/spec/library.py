@@ -69,7 +69,7 @@ class Library:
         self.hakmem.mallinfo2.restype = Mallinfo2
         self.faults = CDLL(None)
         self.faults.fail_arm.argtypes = [c_int, c_ulong, c_bool, c_int]
-        self.kinds: int = (ctypes.c_char_p * 7).in_dll(self.faults, "fail_names")[:].index(b"any") + 1
+        self.kinds: int = (ctypes.c_char_p * 8).in_dll(self.faults, "fail_names")[:].index(b"any") + 1
 
     def call(self, name: str, *arguments: object) -> tuple[int, int]:
         """What the function returned, a NULL as 0, and errno."""

@@ -1,5 +1,5 @@
-/* faults_test.c - the kernel says no: the k-th mmap, munmap, mprotect, madvise, mremap or
- * pthread_create fails, once or for ever, in a running process and from its first instruction on.
+/* faults_test.c - the kernel says no: the k-th mmap, munmap, mprotect, madvise, mremap,
+ * pthread_create or membarrier fails, once or for ever, in a running process and from its first instruction on.
  *
  * Built with tests/faults/fail_calls.c, which takes the place of libc's functions.
  *
@@ -105,6 +105,20 @@ static void *work(void *argument) {
     return NULL;
 }
 
+/* A block that grows far enough to be moved by the kernel, with another behind it. */
+static void grow(void) {
+    struct slot *slot = &slots[0][0], *behind = &slots[0][1];
+    struct rng rng = {check_now.seed};
+    for (size_t bytes = MIB(1); bytes <= MIB(16); bytes *= 2) {
+        if (slot->block == NULL)
+            acquire(slot, &rng, bytes);
+        else
+            resize(slot, bytes);
+        release(behind);
+        acquire(behind, &rng, MIB(1));
+    }
+}
+
 /* Two helpers and this thread; a helper that cannot start has its work done here. Their blocks are
  * released by this thread after they ended. */
 static void run_workload(void) {
@@ -116,8 +130,10 @@ static void run_workload(void) {
         if (!started[i]) work((void *)(uintptr_t)i);
     for (size_t i = 1; i < WORKERS; i++)
         if (started[i]) pthread_join(threads[i], NULL);
+    grow();
     for (size_t i = 0; i < WORKERS; i++)
         for (size_t j = 0; j < SLOTS; j++) release(&slots[i][j]);
+    hak_collect();
 }
 
 static void run_strictly_without_fault(void) {
@@ -162,8 +178,11 @@ static unsigned long next_after(unsigned long k) {
 }
 
 static void sweep(void (*body)(void), unsigned long last) {
-    for (at = 1; at <= last; at = next_after(at))
-        if (run_child(body) != 0) return;
+    for (at = 1; at <= last; at = next_after(at)) {
+        if (run_child(body) == 0) continue;
+        CHECK_AT(at > 1 || CHECK_SHADOWED, kind); /* a workload without such calls would test nothing */
+        return;
+    }
 }
 
 #define SWEEP(title, which, how_long)                                                                        \
@@ -185,6 +204,8 @@ SWEEP(mremap_fails_once, FAIL_MREMAP, false)
 SWEEP(mremap_fails_for_ever, FAIL_MREMAP, true)
 SWEEP(thread_cannot_start_once, FAIL_PTHREAD_CREATE, false)
 SWEEP(thread_cannot_start_for_ever, FAIL_PTHREAD_CREATE, true)
+SWEEP(membarrier_fails_once, FAIL_MEMBARRIER, false)
+SWEEP(membarrier_fails_for_ever, FAIL_MEMBARRIER, true)
 SWEEP(call_of_any_kind_fails_once, FAIL_ANY, false)
 SWEEP(call_of_any_kind_fails_for_ever, FAIL_ANY, true)
 
@@ -263,7 +284,8 @@ static void churn_without_returns(void) {
 }
 
 TEST(refused_returns_lose_no_memory) {
-    static const enum fail_kind kinds[] = {FAIL_MUNMAP, FAIL_MADVISE, FAIL_MREMAP, FAIL_PTHREAD_CREATE};
+    static const enum fail_kind kinds[] = {FAIL_MUNMAP, FAIL_MADVISE, FAIL_MREMAP, FAIL_PTHREAD_CREATE,
+                                           FAIL_MEMBARRIER};
     at = 1;
     ever = true;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

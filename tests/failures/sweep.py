@@ -1,0 +1,206 @@
+"""Every call of hakmem's to the kernel fails in turn, under real programs: ./hakmem soak --failures builds,
+and calls this.
+
+    sweep.py BUILD-DIRECTORY [PROGRAM...]
+
+tests/faults/fail_calls.c, preloaded before the library, lets the k-th call of a kind fail, once or for ever
+after; only calls that come from hakmem's code count. Whatever fails, a program must either do all of its
+work, with nothing on standard error, or end with its own words for lack of memory, a status that is not 0,
+and of its output no more than the beginning. A signal, a hang, other words and other output are failures.
+
+First each program is run without a failure, which counts its calls. What sleeping makes hakmem do is not
+the same in every run, so that the last few calls may not come; such a run must do all of its work, and is
+counted as one in which nothing failed.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from programs import Program, programs
+
+KINDS = ("mmap", "munmap", "mprotect", "madvise", "mremap", "pthread_create", "membarrier")
+ANY = "any"
+REPORT = re.compile(r"^fail_calls: (.*) failed (\d+)\n", re.MULTILINE)
+HANG_SECONDS = 40
+MORE_CALLS = 2
+"""So many k beyond the calls that were counted: other runs make more of them."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """A build directory with the library and what lets its calls fail."""
+
+    directory: Path
+
+    @property
+    def preloads(self) -> str:
+        return f"{self.directory}/tests/faults/libfail_calls.so {self.directory}/libhakmem.so"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Which call fails under which program."""
+
+    program: Program
+    kind: str
+    at: int
+    ever: bool
+
+    def told(self) -> str:
+        return f"{self.program.name}: {self.kind} {self.at}{', and all later ones' if self.ever else ''}"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a program ended."""
+
+    status: int | None
+    """Negative: a signal; None: it hung."""
+    output: str
+    errors: str
+    """Without the line of fail_calls."""
+    calls: dict[str, int]
+    failed: int
+    """How many calls failed; -1 when it ended without saying so."""
+
+    def fault(self, program: Program) -> str | None:
+        """What is wrong with it."""
+        if self.status is None:
+            return f"hung for {HANG_SECONDS} s"
+        if self.status < 0:
+            return f"died of signal {-self.status}"
+        if self.status == 0 and self.output != program.output:
+            return f"ended well with wrong output: {self.output[-300:]!r}"
+        if self.status == 0 and self.errors:
+            return "ended well, but complained"
+        if self.status != 0 and not program.output.startswith(self.output):
+            return f"printed what is wrong before it ended: {self.output[-300:]!r}"
+        if self.status != 0 and not program.no_memory.search(self.errors):
+            return f"ended with status {self.status}, and without its words for lack of memory"
+        if self.status != 0 and self.failed == 0:
+            return f"ended with status {self.status} although nothing failed"
+        return None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one case."""
+
+    case: Case
+    ending: Ending
+
+    @property
+    def fault(self) -> str | None:
+        return self.ending.fault(self.case.program)
+
+    @property
+    def word(self) -> str:
+        if self.fault is not None:
+            return "failed"
+        if self.ending.failed == 0:
+            return "without that call"
+        return "worked all the same" if self.ending.status == 0 else "said so"
+
+    def told(self) -> str:
+        return f"FAIL {self.case.told()}: {self.fault}\n{self.ending.errors[-2000:]}"
+
+
+def start(build: Build, program: Program, variables: dict[str, str]) -> Ending:
+    """Runs a program on hakmem to its end, in an environment without anybody's settings."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    settings = {
+        "LD_PRELOAD": build.preloads,
+        "FAIL_ONLY": "hakmem",
+        "FAIL_REPORT": "1",
+        "HAKMEM_DECAY": "5ms",
+    }
+    try:
+        done = subprocess.run(
+            program.command,
+            input=program.stdin,
+            env={**kept, "LC_ALL": "C", **program.variables, **settings, **variables},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=HANG_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return Ending(None, "", "", {}, -1)
+    report = REPORT.search(done.stderr)
+    words = report[1].split() if report else []
+    calls = {kind: int(number) for kind, number in zip(words[::2], words[1::2], strict=True)}
+    failed = int(report[2]) if report else -1
+    return Ending(done.returncode, done.stdout, REPORT.sub("", done.stderr), calls, failed)
+
+
+def count(build: Build, program: Program) -> dict[str, int]:
+    """How many calls of each kind a program makes when none fails, which must end well."""
+    ending = start(build, program, {})
+    fault = ending.fault(program)
+    if fault is not None or ending.status != 0 or not ending.calls:
+        raise SystemExit(
+            f"hakmem: {program.name} without any failure: {fault or 'no count'}\n{ending.errors}"
+        )
+    return ending.calls
+
+
+def cases(program: Program, calls: dict[str, int]) -> Iterator[Case]:
+    """All of them. That any call fails once is what the kinds have between them."""
+    for kind in KINDS:
+        for at in range(1, calls[kind] + MORE_CALLS + 1):
+            yield Case(program, kind, at, ever=False)
+            yield Case(program, kind, at, ever=True)
+    for at in range(1, sum(calls.values()) + MORE_CALLS + 1):
+        yield Case(program, ANY, at, ever=True)
+
+
+def try_case(build: Build, case: Case) -> Outcome:
+    variables = {"FAIL_CALL": case.kind, "FAIL_AT": str(case.at), "FAIL_FOR": "ever" if case.ever else "once"}
+    return Outcome(case, start(build, case.program, variables))
+
+
+def try_all(build: Build, chosen: Iterable[Case]) -> Iterator[Outcome]:
+    """As many at once as there are processors."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(lambda case: try_case(build, case), chosen)
+
+
+def sweep(build: Build, program: Program) -> Counter[str]:
+    """Of one program everything, and the failures printed; how often what happened."""
+    calls = count(build, program)
+    words: Counter[str] = Counter()
+    for outcome in try_all(build, cases(program, calls)):
+        words[outcome.word] += 1
+        if outcome.fault is not None:
+            print(outcome.told(), flush=True)
+    made = ", ".join(f"{kind} {number}" for kind, number in calls.items() if number)
+    print(
+        f"{program.name} ({made}): {', '.join(f'{n} {word}' for word, n in words.most_common())}", flush=True
+    )
+    return words
+
+
+def main(directory: str, *names: str) -> int:
+    total: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="hakmem-failures-") as folder:
+        found = programs(Path(folder))
+        unknown = set(names) - {program.name for program in found}
+        if unknown or not found:
+            raise SystemExit(f"hakmem: no such program here: {', '.join(sorted(unknown)) or 'none'}")
+        for program in found:
+            if not names or program.name in names:
+                total += sweep(Build(Path(directory).resolve()), program)
+    print(f"{total.total() - total['failed']} passed, {total['failed']} failed")
+    return 1 if total["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""Calls to the kernel that fail under real programs: the first of each kind, and some others, another
+choice each day. All of them fail in turn by ./hakmem soak --failures."""
+
+import random
+import re
+from datetime import date
+from pathlib import Path
+
+import pytest
+import sweep
+from programs import Program, programs
+from toolbox import Build, tool
+
+FIRST = 2
+OTHERS = 6
+SURE = ("mmap", "mprotect", "any")
+"""What no program can do without; python3's script makes the other calls by itself, at any speed."""
+NAMES = ("sqlite3", "python3", "git", "perl")
+
+
+@pytest.fixture
+def failing(build: Build) -> sweep.Build:
+    return sweep.Build(build.directory)
+
+
+def chosen(program: Program, calls: dict[str, int]) -> list[sweep.Case]:
+    cases = list(sweep.cases(program, calls))
+    first = [case for case in cases if case.at <= FIRST and (calls.get(case.kind) or case.kind == sweep.ANY)]
+    others = [case for case in cases if case not in first]
+    return first + random.Random(date.today().toordinal()).sample(others, OTHERS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_failing_calls_under(failing: sweep.Build, tmp_path: Path, name: str) -> None:
+    tool(name)
+    (program,) = [program for program in programs(tmp_path) if program.name == name]
+    calls = sweep.count(failing, program)
+    if name == "python3":
+        assert all(calls[kind] for kind in sweep.KINDS), f"its script makes every kind of call: {calls}"
+    for outcome in sweep.try_all(failing, chosen(program, calls)):
+        assert outcome.fault is None, outcome.told()
+        if outcome.case.at == 1 and (name == "python3" or outcome.case.kind in SURE):
+            assert outcome.ending.failed != 0, f"{outcome.case.told()}: nothing failed"
+
+
+ENDINGS = {
+    "hung": sweep.Ending(None, "", "", {}, -1),
+    "died of signal 11": sweep.Ending(-11, "", "", {}, -1),
+    "wrong output": sweep.Ending(0, "1\n3\n", "", {}, 1),
+    "complained": sweep.Ending(0, "1\n2\n", "no memory", {}, 1),
+    "what is wrong before": sweep.Ending(1, "2\n", "no memory", {}, 1),
+    "without its words": sweep.Ending(1, "1\n", "", {}, 1),
+    "although nothing failed": sweep.Ending(1, "1\n", "no memory", {}, 0),
+}
+
+
+@pytest.mark.parametrize("words", ENDINGS)
+def test_an_ending_is_judged(words: str) -> None:
+    program = Program("counter", (), "1\n2\n", re.compile("no memory"))
+    assert words in (ENDINGS[words].fault(program) or "")
+    assert sweep.Ending(1, "1\n", "no memory", {}, 1).fault(program) is None
