@@ -1,6 +1,7 @@
 """What the tests of src/ do not run, beside the explanations of uncovered.toml: which lines have none, and which
 explanations are of nothing."""
 
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,6 +39,15 @@ class Line:
         return f"{self.missed} of {len(self.branches)} branches"
 
 
+def name_of(function: str, texts: list[str]) -> str:
+    """Of the functions of headers, of which every object has its own, gcov only says in which line they begin."""
+    unknown = re.fullmatch(r"<unknown function (\d+)>", function)
+    if unknown is None:
+        return function
+    named = re.search(r"(\w+)\(", texts[int(unknown[1]) - 1])
+    return named[1] if named else function
+
+
 def read_counts(counted: dict, root: Path) -> list[Line]:
     """The lines of a report of gcovr's, in JSON."""
     lines = []
@@ -48,7 +58,7 @@ def read_counts(counted: dict, root: Path) -> list[Line]:
                 continue
             number = line["line_number"]
             branches = tuple(branch["count"] for branch in line["branches"])
-            function = line.get("function_name", "")
+            function = name_of(line.get("function_name", ""), texts)
             lines.append(
                 Line(file["file"], function, number, texts[number - 1].strip(), line["count"], branches)
             )

@@ -81,7 +81,11 @@ def test_counts_are_read_with_the_text_of_their_lines(tmp_path: Path) -> None:
     branches = [{"count": 4}, {"count": 0}]
     lines = [
         {"line_number": 2, "function_name": "a", "count": 4, "branches": branches},
+        {"line_number": 1, "function_name": "<unknown function 1>", "count": 4, "branches": []},
         {"line_number": 3, "count": 0, "branches": [], "gcovr/noncode": True},
     ]
     counted = {"files": [{"file": "a.c", "lines": lines}]}
-    assert read_counts(counted, tmp_path) == [Line("a.c", "a", 2, "return b ? 1 : 2;", 4, (4, 0))]
+    assert read_counts(counted, tmp_path) == [
+        Line("a.c", "a", 2, "return b ? 1 : 2;", 4, (4, 0)),
+        Line("a.c", "a", 1, "int a(int b) {", 4, ()),
+    ]

@@ -187,6 +187,19 @@ TEST(empty_variables_count_as_unset) {
 
 /* ---- messages ------------------------------------------------------------------------------------- */
 
+TEST(variables_are_upper_case) {
+    struct hak_options options = READ("HAKMEM_stats=on");
+    check_defaults(&options);
+    CHECK(said_once("HAKMEM_STATS"));
+}
+
+TEST(a_value_of_a_file_with_carriage_returns) {
+    struct hak_options options = READ("HAKMEM_STATS=on\r");
+    CHECK(options.stats && lines_said() == 0);
+    options = READ("HAKMEM_STATS=o\x7fn");
+    CHECK(!options.stats && said_once("o?n"));
+}
+
 TEST(unknown_names_get_the_nearest) {
     READ("HAKMEM_STAT=1");
     CHECK(said_once("hakmem: HAKMEM_STAT is not an option and is ignored; "
