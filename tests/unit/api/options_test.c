@@ -187,12 +187,6 @@ TEST(empty_variables_count_as_unset) {
 
 /* ---- messages ------------------------------------------------------------------------------------- */
 
-TEST(variables_are_upper_case) {
-    struct hak_options options = READ("HAKMEM_stats=on");
-    check_defaults(&options);
-    CHECK(said_once("HAKMEM_STATS"));
-}
-
 TEST(a_value_of_a_file_with_carriage_returns) {
     struct hak_options options = READ("HAKMEM_STATS=on\r");
     CHECK(options.stats && lines_said() == 0);
