@@ -1,6 +1,6 @@
 /* flush.c - a part of the library in the build that counts: processes that end by _exit or abort, as the children of
- * tests and whatever hakmem stops do, write their counts first. Of what a signal ends, the counts are lost. The functions are weak, for programs
- * that hold libc, too: its own are there. */
+ * tests and whatever hakmem stops do, write their counts first. Of what a signal ends, the counts are lost. The
+ * functions are weak, for programs that hold libc: there its own are taken. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""The explanations of tests/coverage are of lines that exist, and are judged as they should. ./hakmem coverage counts."""
+"""The explanations of tests/coverage are of lines that exist, and are judged as they should; ./hakmem coverage counts."""
 
 from pathlib import Path
 
