@@ -17,6 +17,6 @@ target_link_options(hakmem_objects INTERFACE --coverage)
 target_link_options(hakmem PRIVATE --coverage)
 target_link_options(hakmem_static INTERFACE --coverage)
 
-# Not optimised, the frames that operator new throws through name a routine of the compiler's, which hakmem.o, one object
-# with nothing hidden left, would take away from the libc of a static program.
+# Not optimised, the frames that operator new throws through name a routine of the compiler's, which hakmem.o, where
+# nothing hidden can be seen from outside, would take away from the libc of a static program.
 set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/api/cxx.c" APPEND PROPERTY COMPILE_OPTIONS -O1)
