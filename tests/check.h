@@ -63,7 +63,7 @@
 #endif
 
 /* Everything takes ten times as long. */
-#if CHECK_SHADOWED || defined(CHECK_EMULATED)
+#if CHECK_SHADOWED || defined(CHECK_EMULATED) || defined(CHECK_COUNTED)
 #define CHECK_SLOW 1
 #else
 #define CHECK_SLOW 0

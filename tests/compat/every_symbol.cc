@@ -263,6 +263,28 @@ TEST(malloc_info_writes_a_document) {
     free(text);
 }
 
+TEST(malloc_info_says_when_it_cannot_be_written) {
+    FILE *full = fopen("/dev/full", "w");
+    if (full == nullptr) SKIP("no /dev/full");
+    setvbuf(full, nullptr, _IONBF, 0);
+    CHECK_EQ(malloc_info(0, full), -1);
+    fclose(full);
+}
+
+TEST(malloc_stats_writes_to_standard_error) {
+    FILE *file = tmpfile();
+    if (file == nullptr) SKIP("no place for a file");
+    int saved = dup(STDERR_FILENO);
+    dup2(fileno(file), STDERR_FILENO);
+    malloc_stats();
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    char text[100] = "";
+    rewind(file);
+    CHECK(fgets(text, sizeof text, file) != nullptr && begins(text, "hakmem: statistics of "));
+    fclose(file);
+}
+
 TEST(mallopt_takes_what_changes_nothing) {
     CHECK_EQ(mallopt(M_MMAP_THRESHOLD, 1 << 20), 1);
     CHECK_EQ(mallopt(M_TRIM_THRESHOLD, -1), 1);

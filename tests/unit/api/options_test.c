@@ -187,6 +187,13 @@ TEST(empty_variables_count_as_unset) {
 
 /* ---- messages ------------------------------------------------------------------------------------- */
 
+TEST(a_value_of_a_file_with_carriage_returns) {
+    struct hak_options options = READ("HAKMEM_STATS=on\r");
+    CHECK(options.stats && lines_said() == 0);
+    options = READ("HAKMEM_STATS=o\x7fn");
+    CHECK(!options.stats && said_once("o?n"));
+}
+
 TEST(unknown_names_get_the_nearest) {
     READ("HAKMEM_STAT=1");
     CHECK(said_once("hakmem: HAKMEM_STAT is not an option and is ignored; "

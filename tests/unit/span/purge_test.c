@@ -20,6 +20,8 @@
 #include "faults/fail_calls.h"
 #include "spans.h"
 
+#include <sys/mman.h>
+
 enum { LOOKS = 16, LEAST_TICK_MS = 20, KEPT_PAGES = 16, WINDOW_HALF_LIVES = 10, LONG_MS = 1000000 };
 
 static void decay_at(enum span_pace pace, uint64_t most_pages) {
@@ -172,6 +174,23 @@ static void decay_refused(void) {
 }
 
 TEST(a_refusal_is_remembered) { IN_CHILD(decay_refused); }
+
+/* The kernel refuses the whole for the one page. */
+static void purge_around_a_locked_page(void) {
+    enum { CHUNKS = 4 };
+    configure(500, UINT64_MAX);
+    struct mine mine = take_keyed(CHUNKS * CHUNK_PAGES, false, 1);
+    if (mlock(words_of(mine.first + mine.pages - 1), sizeof(uint64_t)) != 0) SKIP("no memory may be locked");
+    uint64_t before = counts_now().returned_pages;
+    span_give(mine.first);
+    purge_all();
+    uint64_t returned = counts_now().returned_pages - before;
+    CHECK(returned >= (CHUNKS - 2) * CHUNK_PAGES && returned < CHUNKS * CHUNK_PAGES);
+    CHECK_EQ(words_of(mine.first + CHUNK_PAGES)[0], 0);
+    check_books();
+}
+
+TEST(a_locked_page_keeps_its_chunk_alone) { IN_CHILD(purge_around_a_locked_page); }
 
 /* ---- the half-life --------------------------------------------------------------------------------------- */
 

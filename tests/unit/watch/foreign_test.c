@@ -13,6 +13,7 @@
 
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 static char looks[400];
 static char of_program[5000];
@@ -48,6 +49,14 @@ TEST(the_looks_of_a_pointer) {
     foreign_describe(local, little, sizeof little);
     CHECK(strlen(little) == sizeof little - 1);
 }
+
+#ifndef CHECK_EMULATED /* an emulator's own break is the one that the kernel names */
+TEST(a_block_of_libcs_heap) {
+    uintptr_t end = (uintptr_t)syscall(SYS_brk, 0);
+    if ((uintptr_t)syscall(SYS_brk, end + 4096) != end + 4096) SKIP("no break");
+    CHECK(looks_like((const void *)end, "it lies in libc's own heap"));
+}
+#endif
 
 static void *of_thread(void *unused) {
     char local[100] = "";
