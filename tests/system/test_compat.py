@@ -60,5 +60,7 @@ def test_every_item_has_a_planted_defect(item: int) -> None:
 
 def test_every_defect_of_an_item_is_in_the_table() -> None:
     for path in sorted((ROOT / "tests/defects").glob("*.toml")):
+        if path.stem.startswith("spec_"):
+            continue  # of the interface, not of a place where allocators break
         item = tomllib.loads(path.read_text())["item"]
         assert path.stem in names(item, "planted defects"), path.stem
