@@ -18,7 +18,7 @@ SPIN = {"spin_exit", "spin_found"}
 PLANTED = [
     "buffer_leave_relaxed",
     "buffer_busy_after_look",
-    "holes_owner_not_rechecked",
+    "exit_last_drain_dropped",
     "spin_last_drain_dropped",
 ]
 
