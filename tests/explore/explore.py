@@ -288,7 +288,8 @@ def report_text(outcomes: list[Outcome], verdicts: list[Verdict]) -> str:
 
 
 def shortened(text: str) -> str:
-    """Without addresses, and what was inlined into what."""
+    """Without addresses, the checkout's place, and what was inlined into what."""
+    text = text.replace(f"{ROOT}/", "")
     text = re.sub(r";\s*\(inlined by\)[^,;]*", "", re.sub(r"0x[0-9a-f]+ ?", "", text))
     return text.replace(" (discriminator 1)", "").replace("|", "\\|")
 
