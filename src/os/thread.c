@@ -96,7 +96,7 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *unused) {
     /* Before glibc 2.34 a library of its own. */
     if (holds(range, (uintptr_t)pthread_create)) threads_code = range;
     if (holds(range, getauxval(AT_BASE))) loader_code = range;
-    if (object->dlpi_name != NULL && strstr(object->dlpi_name, "/vgpreload_") != NULL) under_valgrind = true;
+    if (strstr(object->dlpi_name, "/vgpreload_") != NULL) under_valgrind = true;
     return 0;
 }
 
