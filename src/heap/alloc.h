@@ -25,6 +25,9 @@ struct heap_options {
  * own, which then all use the commons. */
 bool heap_start(const struct heap_options *options);
 
+/* Later: what changed of them holds from now on; bin_depth and foreign do not change. One thread at a time. */
+void heap_configure(const struct heap_options *options);
+
 /* A block of at least BYTES bytes; NULL when there is no memory. */
 void *heap_alloc(size_t bytes);
 

@@ -24,15 +24,21 @@ enum {
 #define MARK_ALONE_BYTES HAK_MIB(32)
 
 static struct {
-    bool off; /* nothing is ever given back */
-    bool allowed;
+    _Atomic bool off; /* nothing is ever given back */
+    _Atomic bool allowed;
     _Atomic bool running;
     _Atomic uint64_t look_ms, retry_ms, starts;
 } purger;
 
+/* relaxed: settings; who sees an old one sees the new one the next time. */
 void purger_configure(uint64_t half_life_ms, bool allowed) {
-    purger.off = half_life_ms == ACE_NEVER;
-    purger.allowed = allowed;
+    atomic_store_explicit(&purger.off, half_life_ms == ACE_NEVER, memory_order_relaxed);
+    atomic_store_explicit(&purger.allowed, allowed, memory_order_relaxed);
+}
+
+static bool is_off(void) { return atomic_load_explicit(&purger.off, memory_order_relaxed); }
+
+void purger_start(void) {
     /* A first look at once would be one system call more in the start of every process. */
     atomic_store_explicit(&purger.look_ms, os_clock_ms(), memory_order_relaxed);
 }
@@ -80,7 +86,7 @@ void purger_meet(struct heap *heap) { heap->first_mask = heap->last_mask = os_si
 
 /* No thread can be had, now or ever. */
 static bool is_refused(uint64_t now_ms) {
-    return !purger.allowed || now_ms < atomic_load_explicit(&purger.retry_ms, memory_order_relaxed);
+    return !atomic_load_explicit(&purger.allowed, memory_order_relaxed) || now_ms < atomic_load_explicit(&purger.retry_ms, memory_order_relaxed);
 }
 
 /* False in most signal handlers, which run with more signals blocked than the thread has otherwise: libc may be in the
@@ -143,7 +149,7 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     if (!slow_enter()) return;
     settle_heap(heap);
     slow_leave();
-    if (purger.off || purger_is_running()) return;
+    if (is_off() || purger_is_running()) return;
     uint64_t now_ms = os_clock_ms();
     /* Outside the slow paths: starting a thread allocates. At any time: there may be no later look. */
     if (footprint_returnable() >= mark_bytes() && try_to_start(heap, caller, now_ms)) return;
@@ -156,6 +162,6 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
 }
 
 void purger_farewell(void) {
-    if (purger.off || purger_is_running() || footprint_returnable() < mark_bytes()) return;
+    if (is_off() || purger_is_running() || footprint_returnable() < mark_bytes()) return;
     try_to_start(NULL, NULL, os_clock_ms());
 }

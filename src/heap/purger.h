@@ -8,8 +8,11 @@
 #include "heap/heap.h"
 #include "heap/thread.h"
 
-/* Called once at start. HALF_LIFE_MS as in span_settings; ALLOWED: a thread may be started. */
+/* At start, and whenever the settings change. HALF_LIFE_MS as in span_settings; ALLOWED: a thread may be started. */
 void purger_configure(uint64_t half_life_ms, bool allowed);
+
+/* Once, at start. */
+void purger_start(void);
 
 /* In the child of a fork, where the thread is not. */
 void purger_forget(void);

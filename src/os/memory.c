@@ -5,6 +5,7 @@
 #include "base/bits.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -14,7 +15,9 @@
 
 struct os_counters os_counters;
 
-static const char *const call_names[OS_CALL_KINDS] = {
+_Thread_local struct os_refusal os_refusal;
+
+const char *const os_call_names[OS_CALL_KINDS] = {
     [OS_CALL_MMAP] = "mmap",
     [OS_CALL_MUNMAP] = "munmap",
     [OS_CALL_MPROTECT] = "mprotect",
@@ -26,7 +29,7 @@ static const char *const call_names[OS_CALL_KINDS] = {
     [OS_CALL_MEMBARRIER] = "membarrier",
 };
 
-const char *os_call_name(enum os_call call) { return call_names[call]; }
+const char *os_call_name(enum os_call call) { return os_call_names[call]; }
 
 /* relaxed: counters are statistics, nothing is inferred from their order. */
 static void count(_Atomic uint64_t *counter, uint64_t amount) {
@@ -35,9 +38,25 @@ static void count(_Atomic uint64_t *counter, uint64_t amount) {
 
 bool os_counted(enum os_call call, bool succeeded, int saved_errno) {
     count(&os_counters.calls[call], 1);
-    if (!succeeded) count(&os_counters.refusals[call], 1);
+    if (!succeeded) {
+        count(&os_counters.refusals[call], 1);
+        if (call == OS_CALL_MMAP || call == OS_CALL_MPROTECT)
+            os_refusal = (struct os_refusal){(uint16_t)call, (uint16_t)errno};
+    }
     errno = saved_errno;
     return succeeded;
+}
+
+const char *os_error_name(int error, char buffer[12]) {
+    static const struct {
+        int error;
+        const char *name;
+    } names[] = {{ENOMEM, "ENOMEM"}, {EAGAIN, "EAGAIN"}, {EINVAL, "EINVAL"}, {EPERM, "EPERM"},
+                 {EACCES, "EACCES"}, {ENOSYS, "ENOSYS"}, {EEXIST, "EEXIST"}, {EFAULT, "EFAULT"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].error == error) return names[i].name;
+    snprintf(buffer, 12, "%d", error);
+    return buffer;
 }
 
 size_t os_page_bytes(void) { return getauxval(AT_PAGESZ); }

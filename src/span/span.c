@@ -17,15 +17,27 @@ void span_unlock(void) { os_lock_drop(&spans.lock); }
 void span_lock_reset(void) { os_lock_reset(&spans.lock); }
 
 void span_configure(const struct span_settings *settings) {
+    span_lock();
     spans.settings = *settings;
-    spans.counts.half_life_ms = settings->decay_half_life_ms;
+    counter_set(&spans.counts.half_life_ms, settings->decay_half_life_ms);
+    span_unlock();
 }
 
 void span_counts_read(struct span_counts *counts) {
+#define READ(name, ...) counts->name = counter_read(&spans.counts.name);
+    SPAN_COUNTS(READ)
+#undef READ
+}
+
+void span_reset_peak(void) {
     span_lock();
-    *counts = spans.counts;
+    counter_set(&spans.counts.used_pages_peak, counter_read(&spans.counts.used_pages));
     span_unlock();
 }
+
+struct span_size_counts span_sizes[SPAN_SIZES];
+
+static struct span_size_counts *size_counts(uint32_t pages) { return &span_sizes[highest_bit(pages)]; }
 
 size_t span_end_page(void) {
     span_lock();
@@ -78,6 +90,13 @@ static void label_used(uint32_t first, uint32_t pages) {
     span_at(first + pages - 1)->kind = SPAN_USED;
 }
 
+/* Of a used span. */
+static void set_length(uint32_t first, uint32_t pages) {
+    counter_sub(&size_counts(span_at(first)->pages)->live, 1);
+    counter_add(&size_counts(pages)->live, 1);
+    label_used(first, pages);
+}
+
 void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
     uint32_t end = head + span_at(head)->pages;
     HAK_ASSERT(head <= first && first + pages <= end);
@@ -94,9 +113,14 @@ void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
     }
     label_used(first, pages);
     span_at(first)->zero = before.touched == 0;
-    spans.counts.used_pages += pages;
-    spans.counts.dirty_pages -= before.dirty;
+    counter_add(&spans.counts.used_pages, pages);
+    counter_sub(&spans.counts.dirty_pages, before.dirty);
     purge_note_taken(before.returned);
+}
+
+/* Not whenever pages are used: those that go back to the kernel are, meanwhile. */
+static void note_peak(void) {
+    counter_raise(&spans.counts.used_pages_peak, counter_read(&spans.counts.used_pages));
 }
 
 static uint32_t take_free(size_t pages, size_t align_pages, enum span_zone zone) {
@@ -107,7 +131,10 @@ static uint32_t take_free(size_t pages, size_t align_pages, enum span_zone zone)
     uintptr_t aligned = round_up(address, align_pages * PAGE_BYTES);
     uint32_t first = head + (uint32_t)((aligned - address) / PAGE_BYTES);
     span_carve(head, first, (uint32_t)pages);
-    spans.counts.taken++;
+    counter_add(&spans.counts.taken, 1);
+    counter_add(&size_counts((uint32_t)pages)->taken, 1);
+    counter_add(&size_counts((uint32_t)pages)->live, 1);
+    note_peak();
     return first;
 }
 
@@ -122,8 +149,8 @@ void span_free(uint32_t first, uint32_t pages) {
     pages_mark_free(first, pages);
     while (pages != 0) { /* a span that was lengthened may reach into the other zone */
         uint32_t run = pages_of_zone(first, pages), dirty = pages_count_dirty(first, run);
-        spans.counts.used_pages -= run;
-        spans.counts.dirty_pages += dirty;
+        counter_sub(&spans.counts.used_pages, run);
+        counter_add(&spans.counts.dirty_pages, dirty);
         insert_merged(first, run, dirty);
         first += run;
         pages -= run;
@@ -138,7 +165,7 @@ static bool add_fresh(size_t pages, enum span_zone zone) {
     if (run.pages == 0) return false;
     huge_settle(run, zone);
     span_lock();
-    spans.counts.fresh_pages += run.pages;
+    counter_add(&spans.counts.fresh_pages, run.pages);
     /* Another thread's run, from behind this one, may have come first. */
     if (run.first > spans.end_page) spans.start_page = run.first;
     spans.end_page = max_size(spans.end_page, run.first + run.pages);
@@ -168,11 +195,18 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
     }
 }
 
+/* Lock held. */
+static void give(uint32_t first) {
+    uint32_t pages = span_at(first)->pages;
+    counter_add(&spans.counts.given, 1);
+    counter_sub(&size_counts(pages)->live, 1);
+    span_free(first, pages);
+}
+
 void span_give(uint32_t first) {
     span_lock();
     HAK_ASSERT(span_at(first)->kind == SPAN_USED);
-    spans.counts.given++;
-    span_free(first, span_at(first)->pages);
+    give(first);
     span_unlock();
 }
 
@@ -194,8 +228,9 @@ static size_t extend_into_free(uint32_t first, size_t pages) {
         }
         uint32_t more = min_u32((uint32_t)missing, span_at(after)->pages);
         span_carve(after, after, more);
-        label_used(first, span->pages + more);
+        set_length(first, span->pages + more);
         missing -= more;
+        note_peak();
     }
     span_unlock();
     return missing;
@@ -223,7 +258,7 @@ void span_trim(uint32_t first, size_t pages) {
     span_lock();
     uint32_t surplus = span->pages - (uint32_t)pages;
     if (surplus != 0) {
-        label_used(first, (uint32_t)pages);
+        set_length(first, (uint32_t)pages);
         label_used(first + (uint32_t)pages, surplus);
         span_free(first + (uint32_t)pages, surplus);
     }
@@ -297,8 +332,7 @@ static bool move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *retu
         done += piece.pages;
     }
     span_lock();
-    spans.counts.moves += copied == 0;
-    spans.counts.copies += copied != 0;
+    counter_add(copied == 0 ? &spans.counts.moves : &spans.counts.copies, 1);
     span_unlock();
     return true;
 }
@@ -321,8 +355,7 @@ uint32_t span_move(uint32_t from, size_t held, size_t pages) {
     return_reserve(to, held);
     span_lock();
     if (returned) pages_mark_returned(from, (uint32_t)held);
-    spans.counts.given++;
-    span_free(from, span_at(from)->pages);
+    give(from);
     span_unlock();
     return to;
 }

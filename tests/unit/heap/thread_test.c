@@ -40,7 +40,8 @@ static void add_heap(struct heap *heap, void *context) {
 
 static struct sum all_heaps(void) {
     struct sum sum = {0};
-    registry_visit(add_heap, &sum);
+    add_heap(&commons, &sum);
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) add_heap(heap, &sum);
     return sum;
 }
 
