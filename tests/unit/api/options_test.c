@@ -13,7 +13,7 @@ extern char **environ;
 static char said[1 << 16];
 
 /* Reads ENVIRONMENT and keeps in `said` what that wrote to the message descriptor. */
-static struct hak_options read_options(const char *const *environment, bool secure) {
+static struct hak_options read_with_program(const char *const *environment, const char *program, bool secure) {
     int file = memfd_create("said", MFD_CLOEXEC);
     int saved = dup(STDERR_FILENO), kept = os_message_fd();
     CHECK(file >= 0 && saved >= 0);
@@ -23,7 +23,7 @@ static struct hak_options read_options(const char *const *environment, bool secu
     dup2(file, STDERR_FILENO);
     struct hak_options options;
     memset(&options, 0xA5, sizeof options);
-    options_read(&options, environment, secure);
+    options_read(&options, environment, program, secure);
     dup2(saved, kept);
     dup2(saved, STDERR_FILENO);
     ssize_t length = pread(file, said, sizeof said - 1, 0);
@@ -31,6 +31,10 @@ static struct hak_options read_options(const char *const *environment, bool secu
     close(file);
     close(saved);
     return options;
+}
+
+static struct hak_options read_options(const char *const *environment, bool secure) {
+    return read_with_program(environment, NULL, secure);
 }
 
 #define READ(...) read_options((const char *const[]){__VA_ARGS__, NULL}, false)
@@ -77,7 +81,7 @@ TEST(every_option_by_its_variable) {
     struct hak_options options =
         READ("HAKMEM_STATS=1", "HAKMEM_QUIET=yes", "HAKMEM_BIN_DEPTH=64", "HAKMEM_THREAD_CACHE=128K",
              "HAKMEM_DECAY=2s", "HAKMEM_HUGE_PAGES=never", "HAKMEM_WINDOW=1T", "HAKMEM_FOREIGN_FREE=count");
-    CHECK(options.stats && options.quiet);
+    CHECK(options.stats == STATS_TEXT && options.quiet);
     CHECK_EQ(options.bin_depth, 64);
     CHECK_EQ(options.thread_cache, 128 << 10);
     CHECK_EQ(options.decay, 2000);
@@ -159,7 +163,7 @@ TEST(list_syntax) {
         CHECK_AT(said[0] == 0, i);
     }
     READ("HAKMEM_CONF=stats");
-    CHECK(said_once("HAKMEM_CONF: stats: is not understood and is ignored; it takes on or off\n"));
+    CHECK(said_once("HAKMEM_CONF: stats: is not understood and is ignored; it takes off, text, json or openmetrics"));
     READ("HAKMEM_CONF=stats:");
     CHECK(said_once("HAKMEM_CONF: stats: is not understood"));
     READ("HAKMEM_CONF=:1");
@@ -197,7 +201,7 @@ TEST(a_value_of_a_file_with_carriage_returns) {
 TEST(unknown_names_get_the_nearest) {
     READ("HAKMEM_STAT=1");
     CHECK(said_once("hakmem: HAKMEM_STAT is not an option and is ignored; "
-                    "the nearest is HAKMEM_STATS (on or off)\n"));
+                    "the nearest is HAKMEM_STATS (off, text, json or openmetrics)\n"));
     READ("HAKMEM_DEACY=1");
     CHECK(said_once("the nearest is HAKMEM_DECAY (0ms to 60min, or never)\n"));
     READ("HAKMEM_BINDEPTH=1");
@@ -228,7 +232,7 @@ TEST(malformed_values_say_what_is_accepted) {
     CHECK(said_once("HAKMEM_CONF: bin_depth:0 is out of range and is ignored; it takes 1 to 8192, or auto\n"));
     options = READ("HAKMEM_PROFILE=smal");
     CHECK(said_once("HAKMEM_PROFILE=smal is not understood and is ignored; "
-                    "it takes balanced, speed, cli or small; the nearest is small\n"));
+                    "it takes balanced, speed, server, cli or small; the nearest is small\n"));
     CHECK_EQ(options.profile, PROFILE_BALANCED);
 }
 
