@@ -6,6 +6,7 @@
 #include "api/start.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
+#include "heap/alloc.h"
 #include "os/os.h"
 #include "region/window.h"
 #include "span/span.h"
@@ -54,6 +55,11 @@ HAK_EXPORT const char *hak_option_source(const char *name) {
     start_once();
     enum option_id id = option_find(name);
     return id == OPTION_TOTAL ? NULL : option_source_name(options_source(&start_settings, id));
+}
+
+HAK_EXPORT void hak_on_soft_limit(void (*callback)(void *context), void *context) {
+    start_once();
+    heap_on_soft_limit(callback, context);
 }
 
 /* ---- hakmem show-config ------------------------------------------------------------------------------ */

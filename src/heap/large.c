@@ -73,6 +73,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
         page_word_set(first, WORD_LARGE);
         return page_address(first);
     }
+    if (!span_is_allowed(pages)) return NULL;
     /* A kernel that has no memory for the window has none outside; a full window is another matter. */
     return large_map_outside(bytes, alignment, zero);
 }
