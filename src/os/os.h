@@ -67,6 +67,12 @@ enum os_moved {
  * tables alone. */
 enum os_moved os_move(void *from, void *to, size_t bytes);
 
+/* Gives mappings a name in /proc/PID/maps, where the kernel can (Linux 5.17, if it was built so): mappings of different names do
+ * not become one. NAME is a constant. */
+void os_name(void *address, size_t bytes, const char *name);
+#define OS_NAME_BLOCKS "hakmem blocks" /* the name of all that os_commit and os_renew were given */
+#define OS_NAME_BOOKS "hakmem books"
+
 /* Readable, writable, zeroed memory anywhere, aligned to ALIGNMENT (a power of two); NULL if refused. */
 void *os_map(size_t bytes, size_t alignment);
 

@@ -28,6 +28,7 @@ static bool map_more(size_t bytes) {
     char *start = os_map(size, os_page_bytes());
     if (start == NULL) start = os_map(size = least, os_page_bytes());
     if (start == NULL) return false;
+    os_name(start, size, OS_NAME_BOOKS);
     books.next = start;
     books.end = start + size;
     return true;
