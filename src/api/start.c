@@ -44,7 +44,7 @@ static bool has_sanitizer(void) { return &__tsan_init != NULL; }
 static bool serves_process(void) { return (void *(*)(size_t))malloc == hak_malloc; }
 #endif
 
-static uint64_t pages_of(uint64_t bytes) { return bytes == OPTION_NEVER ? UINT64_MAX : bytes / PAGE_BYTES; }
+static uint64_t pages_of(uint64_t bytes) { return bytes == OPTION_NEVER ? 0 : bytes / PAGE_BYTES; }
 
 static struct span_settings span_settings_of(const struct hak_options *from) {
     return (struct span_settings){

@@ -10,12 +10,9 @@
 
 #include <string.h>
 
-struct span_state spans = {.settings = {.decay_half_life_ms = ACE_NEVER,
-                                        .huge_from_pages = UINT64_MAX,
-                                        .soft_pages = UINT64_MAX,
-                                        .hard_pages = UINT64_MAX}};
+struct span_state spans = {.settings = {.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}};
 
-static counter soft_pages = UINT64_MAX; /* of the settings; read without the lock */
+static counter soft_pages; /* of the settings; read without the lock */
 
 void span_lock(void) { os_lock_take(&spans.lock); }
 void span_unlock(void) { os_lock_drop(&spans.lock); }
@@ -57,7 +54,7 @@ size_t span_end_page(void) {
 /* Lock held. */
 static bool is_allowed(size_t pages) {
     uint64_t hard = spans.settings.hard_pages;
-    if (HAK_LIKELY(hard == UINT64_MAX)) return true;
+    if (HAK_LIKELY(hard == 0)) return true;
     uint64_t reserve = pages <= SPAN_SMALL_PAGES ? 0 : min_size(SPAN_RESERVE_PAGES, hard / 8);
     return counter_read(&spans.counts.used_pages) + pages <= hard - reserve;
 }
@@ -71,12 +68,15 @@ bool span_is_allowed(size_t pages) {
 
 uint64_t span_limit_bytes(void) {
     span_lock();
-    uint64_t pages = min_size(spans.settings.hard_pages, window.pages);
+    uint64_t hard = spans.settings.hard_pages;
     span_unlock();
-    return pages * PAGE_BYTES;
+    return (hard != 0 ? min_size(hard, window.pages) : window.pages) * PAGE_BYTES;
 }
 
-bool span_is_over_soft(void) { return counter_read(&spans.counts.used_pages) > counter_read(&soft_pages); }
+bool span_is_over_soft(void) {
+    uint64_t soft = counter_read(&soft_pages);
+    return HAK_UNLIKELY(soft != 0) && counter_read(&spans.counts.used_pages) > soft;
+}
 
 /* ---- cutting and merging (lock held) ------------------------------------------------------------ */
 
@@ -212,7 +212,7 @@ static void make_room(size_t pages) {
     uint64_t hard = spans.settings.hard_pages;
     uint64_t held = counter_read(&spans.counts.used_pages) + counter_read(&spans.counts.dirty_pages) + pages;
     span_unlock();
-    if (HAK_LIKELY(held <= hard) || !span_purging_try()) return;
+    if (HAK_LIKELY(hard == 0 || held <= hard) || !span_purging_try()) return;
     span_purge(held - hard);
     span_purging_unlock();
 }

@@ -43,8 +43,8 @@ enum span_zone { ZONE_PLAIN, ZONE_HUGE, ZONES };
 struct span_settings {
     uint64_t decay_half_life_ms; /* 0: give back at once; ACE_NEVER: keep */
     uint64_t huge_from_pages;    /* ask for huge pages once so many pages are in use; UINT64_MAX: never */
-    uint64_t soft_pages;         /* whoever uses more is told: span_is_over_soft; UINT64_MAX: no such limit */
-    uint64_t hard_pages;         /* never more in use; the last of them for small spans alone; UINT64_MAX: no such limit */
+    uint64_t soft_pages;         /* whoever uses more is told: span_is_over_soft; 0: no such limit */
+    uint64_t hard_pages;         /* never more in use, the last of them for small spans alone; 0: no such limit */
 };
 
 /* Spans of up to so many pages may have the last SPAN_RESERVE_PAGES below the hard limit, or an eighth of it: what must work for a
