@@ -2,7 +2,7 @@
 #include "api/options.h"
 #include "os/os.h"
 
-#include "check.h"
+#include "blocks.h"
 
 #include <sys/mman.h>
 
@@ -187,6 +187,111 @@ TEST(empty_variables_count_as_unset) {
     CHECK(said_once("HAKMEM_STATE is not an option"));
     READ("HAKMEM_=1");
     CHECK(said_once("HAKMEM_ is not an option"));
+}
+
+/* ---- the program's own, and files --------------------------------------------------------------------- */
+
+TEST(what_the_program_was_compiled_with) {
+    struct hak_options options = read_with_program(NULL, "decay:3s, stats : json", false);
+    CHECK_EQ(options.decay, 3000);
+    CHECK_EQ(options.stats, STATS_JSON);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_PROGRAM);
+    options = read_with_program((const char *const[]){"HAKMEM_CONF=decay:4s", "HAKMEM_STATS=off", NULL}, "decay:3s,stats:json",
+                                false);
+    CHECK(options.decay == 4000 && options.stats == STATS_OFF);
+    options = read_with_program((const char *const[]){"HAKMEM_PROFILE=small", NULL}, "decay:3s", false);
+    CHECK(options.decay == 3000 && options.thread_cache == KIB(512));
+    /* It is trusted in programs that trust no environment. */
+    options = read_with_program((const char *const[]){"HAKMEM_DECAY=1", NULL}, "decay:3s", true);
+    CHECK_EQ(options.decay, 3000);
+    read_with_program(NULL, "decays:3s", false);
+    CHECK(said_once("hakmem: hakmem_conf: decays is not an option and is ignored; the nearest is decay ("));
+}
+
+static char profile[100];
+
+/* Reads the environment with a profile of this text. */
+static struct hak_options read_profile(const char *text, size_t length) {
+    char variable[150];
+    strcpy(profile, "/tmp/hakmem-profile-XXXXXX");
+    int file = mkstemp(profile);
+    CHECK(file >= 0 && write(file, text, length) == (ssize_t)length);
+    close(file);
+    snprintf(variable, sizeof variable, "HAKMEM_PROFILE=%s", profile);
+    struct hak_options options = READ(variable);
+    unlink(profile);
+    return options;
+}
+#define PROFILE(text) read_profile(text, strlen(text))
+
+TEST(profiles_of_files) {
+    struct hak_options options = PROFILE("# mine\n\n decay = 7s # soon\nthread_cache=1M\r\nhuge_pages: never\n");
+    CHECK_EQ(lines_said(), 0);
+    CHECK(options.decay == 7000 && options.thread_cache == MIB(1) && options.huge_pages == HUGE_PAGES_NEVER);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_FILE);
+    CHECK(strcmp(options.profile_file, profile) == 0);
+    CHECK_EQ(options_source(&options, OPTION_profile), OPTION_FROM_ENVIRONMENT);
+    char value[OPTION_PATH_BYTES];
+    options_value(&options, OPTION_profile, value, sizeof value);
+    CHECK(strcmp(value, profile) == 0);
+    /* It may begin with another. */
+    options = PROFILE("profile = small\ndecay = 7s");
+    CHECK(options.decay == 7000 && options.thread_cache == KIB(512) && lines_said() == 0);
+    CHECK_EQ(options_source(&options, OPTION_thread_cache), OPTION_FROM_PROFILE);
+    options = PROFILE("");
+    CHECK(options.decay == 500 && lines_said() == 0);
+}
+
+TEST(profiles_of_files_that_are_not_understood) {
+    PROFILE("decay = 7s\n\ndecai = 7s\n");
+    CHECK(said_once("hakmem: profile file, line 3: decai is not an option and is ignored; the nearest is decay ("));
+    PROFILE("decay = soon\n");
+    CHECK(said_once("hakmem: profile file, line 1: decay:soon is not understood and is ignored; it takes "));
+    PROFILE("profile = /another\n");
+    CHECK(said_once("profile:/another is not understood"));
+    PROFILE("decay\n");
+    CHECK(said_once("decay: is not understood"));
+    read_profile("decay\0= 7s", 11);
+    CHECK(said_once("is ignored: it holds bytes that are no text\n"));
+    static char much[5000];
+    memset(much, '#', sizeof much);
+    read_profile(much, sizeof much);
+    CHECK(said_once("is ignored: it is longer than 4095 bytes\n"));
+    struct hak_options options = READ("HAKMEM_PROFILE=/nowhere/at/all", "HAKMEM_DECAY=9s");
+    CHECK(said_once("hakmem: the profile /nowhere/at/all is ignored: it cannot be read\n"));
+    CHECK_EQ(options.decay, 9000);
+    READ("HAKMEM_PROFILE=/nowhere/at/all", "HAKMEM_QUIET=1");
+    CHECK_EQ(lines_said(), 0);
+    char longest[400] = "HAKMEM_STATS_FILE=/";
+    memset(longest + strlen(longest), 'a', 300);
+    READ(longest);
+    CHECK(said_once("is out of range and is ignored; it takes a path"));
+}
+
+TEST(a_named_profile_and_a_file) {
+    struct hak_options options = READ("HAKMEM_CONF=profile:/nowhere/at/all", "HAKMEM_PROFILE=small");
+    CHECK(options.profile == PROFILE_SMALL && options.profile_file[0] == '\0' && lines_said() == 0);
+}
+
+/* ---- changes --------------------------------------------------------------------------------------------- */
+
+TEST(options_change_later) {
+    struct hak_options options = READ("HAKMEM_DECAY=9s");
+    CHECK_EQ(options_change(&options, "decay", " 2s "), 0);
+    CHECK_EQ(options.decay, 2000);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_CALL);
+    CHECK_EQ(options_change(&options, "Huge_Pages", "ALWAYS"), 0);
+    CHECK_EQ(options.huge_pages, HUGE_PAGES_ALWAYS);
+    CHECK_EQ(options_change(&options, "stats_file", "/tmp/x%p"), 0);
+    CHECK(strcmp(options.stats_file, "/tmp/x%p") == 0);
+    CHECK_EQ(options_change(&options, "decay", "soon"), EINVAL);
+    CHECK_EQ(options_change(&options, "decay", "100min"), EINVAL);
+    CHECK_EQ(options_change(&options, "decays", "1s"), ENOENT);
+    CHECK_EQ(options_change(&options, "", "1s"), ENOENT);
+    CHECK_EQ(options_change(&options, "window", "1T"), EPERM);
+    CHECK_EQ(options_change(&options, "profile", "small"), EPERM);
+    CHECK_EQ(options.decay, 2000);
+    CHECK_EQ(lines_said(), 0);
 }
 
 /* ---- messages ------------------------------------------------------------------------------------- */

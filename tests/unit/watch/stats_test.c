@@ -31,8 +31,8 @@ TEST(blocks_are_live_then_cached) {
     for (int i = 0; i < COUNT; i++) blocks[i] = hak_malloc(SIZE);
     struct stats_class with = class_now(SIZE);
     CHECK_EQ(with.live_blocks, before.live_blocks + COUNT);
-    CHECK_EQ(with.slack_bytes, with.live_blocks * (with.block_bytes - class_now(with.block_bytes).block_bytes +
-                                                   with.block_bytes - slab_classes[size_class_of(SIZE) - 1].block_bytes - 1));
+    uint64_t smaller = slab_classes[size_class_of(SIZE) - 1].block_bytes;
+    CHECK_EQ(with.slack_bytes, with.live_blocks * (with.block_bytes - smaller - 1));
     CHECK(with.refills > before.refills && with.refilled_blocks >= before.refilled_blocks + COUNT);
     for (int i = 0; i < COUNT; i++) hak_free(blocks[i]);
     struct stats_class after = class_now(SIZE);
