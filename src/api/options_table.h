@@ -110,6 +110,6 @@
 
 /* HAKMEM_ variables that are no options of the library: the list, and what ./hakmem reads. They are
  * known, so they are not reported. Without the prefix, in lower case like the option names. */
-#define OPTION_OTHER_VARIABLES "conf", "proof", "show_config", "no_install", "build_dir", "strict"
+#define OPTION_OTHER_VARIABLES "conf", "proof", "show_options", "no_install", "build_dir", "strict"
 
 #endif

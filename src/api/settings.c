@@ -105,7 +105,7 @@ static void show(struct out *out, enum option_id id) {
 
 void settings_show(void) {
     struct out out;
-    if (os_variable("HAKMEM_SHOW_CONFIG") == NULL) return;
+    if (os_variable("HAKMEM_SHOW_OPTIONS") == NULL) return;
     out_begin(&out, STDOUT_FILENO);
     out_print(&out, "{\"hakmem\": \"%s\", \"options\": [\n", hak_version());
     for (unsigned id = 0; id < OPTION_TOTAL; id++) {
