@@ -140,9 +140,6 @@ static void fork_child(void) {
     heap_fork_child();
 }
 
-/* So that the page is part of every program that has an allocator. */
-__attribute__((used)) static const struct hak_page *const page = &start_page;
-
 /* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
  * libraries are registered later, so they are prepared before ours and find an allocator that works. */
 __attribute__((constructor(101))) static void start_process(void) {
