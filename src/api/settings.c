@@ -105,13 +105,18 @@ static void show(struct out *out, enum option_id id) {
 
 void settings_show(void) {
     struct out out;
-    if (os_variable("HAKMEM_SHOW_OPTIONS") == NULL) return;
+    static const char *const others[] = {OPTION_OTHER_VARIABLES};
+    const char *asked = os_variable("HAKMEM_SHOW_OPTIONS");
+    if (asked == NULL || *asked == '\0') return;
     out_begin(&out, STDOUT_FILENO);
     out_print(&out, "{\"hakmem\": \"%s\", \"options\": [\n", hak_version());
     for (unsigned id = 0; id < OPTION_TOTAL; id++) {
         show(&out, (enum option_id)id);
         out_print(&out, id + 1 < OPTION_TOTAL ? ",\n" : "\n");
     }
+    out_print(&out, "], \"other_variables\": [");
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        out_print(&out, "%s\"%s\"", i == 0 ? "" : ", ", others[i]);
     out_print(&out, "]}\n");
     os_exit(out_end(&out) ? 0 : 1);
 }

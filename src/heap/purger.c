@@ -30,9 +30,11 @@ static struct {
     _Atomic bool off; /* nothing is ever given back */
     _Atomic bool allowed;
     _Atomic bool hears; /* gives more back where memory is short */
-    _Atomic bool running;
-    _Atomic uint64_t look_ms, retry_ms, starts;
+    _Atomic uint64_t look_ms, retry_ms;
 } purger;
+
+_Atomic bool purger_running;
+_Atomic uint64_t purger_started;
 
 counter purger_pressed[ACE_PRESSURE_STALLS + 1];
 
@@ -51,12 +53,12 @@ void purger_start(void) {
     atomic_store_explicit(&purger.look_ms, os_clock_ms(), memory_order_relaxed);
 }
 
-void purger_forget(void) { atomic_store_explicit(&purger.running, false, memory_order_relaxed); }
+void purger_forget(void) { atomic_store_explicit(&purger_running, false, memory_order_relaxed); }
 
 /* seq_cst: see footprint.c. */
-bool purger_is_running(void) { return atomic_load_explicit(&purger.running, memory_order_seq_cst); }
+bool purger_is_running(void) { return atomic_load_explicit(&purger_running, memory_order_seq_cst); }
 
-uint64_t purger_starts(void) { return atomic_load_explicit(&purger.starts, memory_order_relaxed); }
+uint64_t purger_starts(void) { return atomic_load_explicit(&purger_started, memory_order_relaxed); }
 
 static bool is_alone(void) { return registry_live() <= 1; }
 
@@ -75,9 +77,9 @@ static bool is_too_little(void) {
 
 /* False when there is more to do, after all. */
 static bool end(void) {
-    atomic_store_explicit(&purger.running, false, memory_order_seq_cst);
+    atomic_store_explicit(&purger_running, false, memory_order_seq_cst);
     if (footprint_returnable() < mark_bytes()) return true;
-    return atomic_exchange_explicit(&purger.running, true, memory_order_seq_cst); /* another was started */
+    return atomic_exchange_explicit(&purger_running, true, memory_order_seq_cst); /* another was started */
 }
 
 /* What the machine says of memory: looked up by the thread alone, every now and then. */
@@ -131,9 +133,9 @@ static bool try_to_start(struct heap *heap, const void *caller, uint64_t now_ms)
     if (is_refused(now_ms) || (caller != NULL && os_is_libc(caller))) return false;
     if (heap != NULL && !is_calm(heap, now_ms)) return false;
     if (os_in_loader_callback()) return false;
-    if (atomic_exchange_explicit(&purger.running, true, memory_order_seq_cst)) return true;
+    if (atomic_exchange_explicit(&purger_running, true, memory_order_seq_cst)) return true;
     if (os_thread_start(run, NAME)) {
-        atomic_fetch_add_explicit(&purger.starts, 1, memory_order_relaxed); /* a statistic */
+        atomic_fetch_add_explicit(&purger_started, 1, memory_order_relaxed); /* a statistic */
         return true;
     }
     atomic_store_explicit(&purger.retry_ms, now_ms + RETRY_MS, memory_order_relaxed);

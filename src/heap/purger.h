@@ -28,9 +28,11 @@ void purger_forget(void);
 void purger_meet(struct heap *heap);
 void purger_farewell(void);
 
+extern HAK_HIDDEN _Atomic bool purger_running;
 bool purger_is_running(void);
 
 /* How often the thread was started. */
+extern HAK_HIDDEN _Atomic uint64_t purger_started;
 uint64_t purger_starts(void);
 
 /* Slow paths of a thread between two looks. */
