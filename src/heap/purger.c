@@ -37,7 +37,8 @@ void purger_configure(uint64_t half_life_ms, bool allowed) {
     atomic_store_explicit(&purger.look_ms, os_clock_ms(), memory_order_relaxed);
 }
 
-void purger_forget(void) { atomic_store_explicit(&purger.running, false, memory_order_relaxed); }
+/* release: pairs with the exchange of the next that starts one, from wherever. */
+void purger_forget(void) { atomic_store_explicit(&purger.running, false, memory_order_release); }
 
 /* seq_cst: see footprint.c. */
 bool purger_is_running(void) { return atomic_load_explicit(&purger.running, memory_order_seq_cst); }
