@@ -25,12 +25,12 @@ long os_read_file(const char *path, char *text, size_t bytes) {
     return got < 0 && length == 0 ? -1 : (long)length;
 }
 
-/* What is there already and is no regular file, as a pipe or /dev/stderr, is written to; of anything else a new file takes the
- * place once it is whole. */
+/* What is there already and is no regular file is written to: a pipe, and a link such as /dev/stderr, whatever it leads to. Of
+ * anything else a new file takes the place once it is whole. */
 bool os_file_create(struct os_file *file, const char *path) {
     struct stat there;
     file->path = path;
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
+    if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
         file->temporary[0] = '\0';
         file->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
         return file->fd >= 0;

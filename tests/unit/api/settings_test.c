@@ -104,6 +104,20 @@ static void free_some(void *context) {
     CHECK(context == &calls);
 }
 
+/* Nothing can be freed: once is enough. */
+static void count_call(void *context) { ++*(int *)context; }
+
+static void stay_above_soft_limit(void) {
+    hak_on_soft_limit(count_call, &calls);
+    CHECK_EQ(hak_option_set("soft_limit", "32MiB"), 0);
+    void *block = hak_malloc(MIB(40));
+    for (int i = 0; i < 1000; i++) hak_free(hak_malloc(MIB(1)));
+    CHECK_EQ(calls, 1);
+    hak_free(block);
+}
+
+TEST(above_a_soft_limit_once_is_enough) { IN_CHILD(stay_above_soft_limit); }
+
 static void keep_to_soft_limit(void) {
     hak_on_soft_limit(free_some, &calls);
     CHECK_EQ(hak_option_set("soft_limit", "32MiB"), 0);

@@ -99,6 +99,10 @@ TEST(version_2_in_a_namespace) {
     put("/sys/fs/cgroup/memory.max", "1000\n");
     put("/sys/fs/cgroup/memory.current", "10\n");
     CHECK_EQ(group_now().memory_limit_bytes, 1000);
+    put("/proc/self/cgroup", "0::/docker/x/inner\n");
+    put("/sys/fs/cgroup/inner/memory.max", "500\n");
+    put("/sys/fs/cgroup/inner/memory.current", "10\n");
+    CHECK_EQ(group_now().memory_limit_bytes, 500);
     end();
 }
 
