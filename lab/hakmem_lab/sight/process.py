@@ -25,7 +25,7 @@ ELF_CLASS, ELF_64 = 4, 2
 
 
 class ProcessGoneError(LabError):
-    """It ended while it was read."""
+    """It ended, perhaps while it was read; or never was."""
 
 
 @dataclass(frozen=True)
@@ -151,12 +151,12 @@ def process_open(pid: int, proc: Path = PROC) -> Process:
     """A process whose memory can be looked at; an error in one line when it cannot be one."""
     process = Process(pid, proc)
     if not process.folder.exists():
-        raise LabError(_absent(pid, proc))
+        raise ProcessGoneError(_absent(pid, proc))
     status = process.status()
     if status.get("Tgid", str(pid)) != str(pid):
         raise LabError(f"{pid} is a thread of process {status['Tgid']}: give that number")
     if status.get("State", "").startswith(("Z", "X")):
-        raise LabError(f"process {pid} has ended: what is left of it waits for its parent")
+        raise ProcessGoneError(f"process {pid} has ended: what is left of it waits for its parent")
     if int(process.stat()[6]) & KERNEL_THREAD:
         raise LabError(f"{pid} is a thread of the kernel: it has no memory of its own")
     with process.reading(), (process.folder / "exe").open("rb") as file:
