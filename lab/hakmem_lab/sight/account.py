@@ -24,19 +24,26 @@ READINGS_MAX = 3
 BLOCK_LEAST = 3
 """Lower addresses in the table of blocks outside the window are marks of empty places."""
 
-HEAP, STACKS = "libc's own heap", "stacks"
-FILES, DATA = "files as they are on the disk: programs, libraries", "data of programs and libraries"
-SHARED = "shared memory"
-ANONYMOUS, KERNEL = "other anonymous mappings", "of the kernel's ([vdso] and the like)"
+HEAP, STACKS, FILES, DATA = "libc_heap", "stacks", "files", "data"
+SHARED, ANONYMOUS, KERNEL = "shared", "anonymous", "kernel"
+OTHERS = {
+    HEAP: "libc's own heap",
+    STACKS: "stacks",
+    FILES: "files as they are on the disk: programs, libraries",
+    DATA: "data of programs and libraries",
+    SHARED: "shared memory",
+    ANONYMOUS: "other anonymous mappings",
+    KERNEL: "of the kernel: vdso and the like",
+}
 MEMORY_FILES = ("/memfd:", "/dev/shm/", "/dev/zero", "/SYSV")
 """Mapped files that are no files on a disk."""
-OTHERS = (HEAP, STACKS, FILES, DATA, SHARED, ANONYMOUS, KERNEL)
 
 
 @dataclass(frozen=True)
 class Row:
     """Resident bytes of one heading."""
 
+    key: str
     text: str
     size: int
     note: str = ""
@@ -210,7 +217,7 @@ def _others(
         heading = _heading(mapping, owner, threads)
         sizes[FILES if heading == DATA else heading] += clean
         sizes[heading] += rest - clean
-    return (Row(text, sizes[text]) for text in OTHERS if sizes[text])
+    return (Row(key, text, sizes[key]) for key, text in OTHERS.items() if sizes[key])
 
 
 def _not_in(ranges: Sequence[Range], mapping: Mapping, residency: Residency) -> int:

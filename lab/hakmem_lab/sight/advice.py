@@ -49,7 +49,7 @@ def _of_growth(growths: Sequence[Growth]) -> Iterator[Advice]:
 
 
 def _of_process(account: Account) -> Iterator[Advice]:
-    heap = next((row.size for row in account.others if row.text == HEAP), 0)
+    heap = next((row.size for row in account.others if row.key == HEAP), 0)
     yield Advice(
         heap,
         f"{size_text(heap)} lie in libc's own heap: from before hakmem was there, or from a library that was opened with"

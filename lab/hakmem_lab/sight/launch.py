@@ -114,7 +114,7 @@ class Launched:
 @contextmanager
 def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> Iterator[Launched]:
     """The block's end waits for the program's."""
-    _program_check(command[0])
+    program_check(command[0])
     with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
         proof = Path(folder) / "proof"
         proof.touch(0o600)
@@ -143,7 +143,7 @@ def environment_on(checkout: Checkout, **variables: str) -> dict[str, str]:
     return {**os.environ, "LD_PRELOAD": f"{library}:{others}" if others else library, **variables}
 
 
-def _program_check(name: str) -> None:
+def program_check(name: str) -> None:
     """An error where the dynamic linker would start it without hakmem, and say nothing."""
     found = shutil.which(name)
     if found is None:

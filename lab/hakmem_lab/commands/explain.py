@@ -1,0 +1,115 @@
+"""`hakmem explain`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.common import BuildOption, JsonOption, TargetArgument, grids_show, target_pid
+from hakmem_lab.commands.units import bytes_parse, seconds_parse
+from hakmem_lab.errors import LabError
+from hakmem_lab.reports.explain import (
+    account_grid,
+    advice_lines,
+    classes_grid,
+    explain_content,
+    growth_grid,
+    note_lines,
+)
+from hakmem_lab.reports.report import text_write
+from hakmem_lab.sight.account import Account, account_read
+from hakmem_lab.sight.advice import advice_find
+from hakmem_lab.sight.growth import growths_find, readings_take
+from hakmem_lab.sight.launch import Seen, Trigger, launched, look
+from hakmem_lab.sight.process import Process, process_open
+from hakmem_lab.sight.sizes import size_text
+
+AFTER_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Of a process, once or several times."""
+
+    accounts: Sequence[Account]
+
+    @property
+    def last(self) -> Account:
+        return self.accounts[-1]
+
+
+def explain(
+    target: TargetArgument = None,
+    after: Annotated[
+        str, typer.Option(help="With CMD: look so long after its start, as 10s; 5s if not given.")
+    ] = "",
+    when_rss: Annotated[
+        str, typer.Option(help="With CMD: look once its largest process has so much resident, as 500M.")
+    ] = "",
+    watch: Annotated[str, typer.Option(help="Look five times in so long, as 10s: what grows?")] = "",
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+) -> None:
+    """Why is RSS what it is? Every resident byte of a process on hakmem, and what would help.
+
+    Of a running process by its number (PID), or of CMD, which is run on hakmem: after 5 s, or when --after or --when-rss
+    says, of its largest process; when it ends sooner, by the last look before, which is never older than a fifth
+    of its life. CMD then runs to its end; the table goes to standard error, and the exit status is CMD's (128 and more: the
+    signal that ended it). The process is neither stopped nor changed.
+    """
+    seconds = seconds_parse(watch, "watch") if watch else 0.0
+
+    def read(process: Process) -> Reading:
+        if seconds:
+            return Reading(readings_take(lambda: account_read(process), seconds))
+        return Reading([account_read(process)])
+
+    pid = target_pid(target)
+    if pid is not None:
+        if after or when_rss:
+            raise LabError("--after and --when-rss are for a command that is started here, not for a PID")
+        _show(read(process_open(pid)), None, json_file)
+        return
+    trigger = _trigger(after, when_rss)
+    with launched(Checkout.find(build), target or []) as running:
+        seen = look(running, trigger, read)
+        _show(seen.value, seen, json_file, _when(seen, trigger))
+        status = running.wait()
+    raise typer.Exit(status)
+
+
+def _trigger(after: str, when_rss: str) -> Trigger:
+    if after and when_rss:
+        raise LabError("give either --after or --when-rss, not both")
+    if when_rss:
+        return Trigger(rss=bytes_parse(when_rss, "when-rss"))
+    return Trigger(seconds=seconds_parse(after, "after") if after else AFTER_SECONDS)
+
+
+def _when(seen: Seen[Reading], trigger: Trigger) -> str:
+    if seen.reached:
+        return f"Seen {seen.seconds:.1f} s after its start."
+    wanted = f"it had {size_text(trigger.rss)} resident" if trigger.rss else f"{trigger.seconds:g} s"
+    return f"It ended before {wanted}: this was the last look, {seen.seconds:.2f} s after its start."
+
+
+def _show(
+    reading: Reading, seen: Seen[Reading] | None, json_file: Path | None, when: str = ""
+) -> None:
+    account = reading.last
+    growths = growths_find(list(reading.accounts)) if len(reading.accounts) > 1 else []
+    advice = advice_find(account, growths)
+    if json_file is not None:
+        content = explain_content(account, growths, advice, seen.seconds if seen else None)
+        text_write(json_file, json.dumps(content, indent=2) + "\n")
+    grids_show(
+        [account_grid(account), classes_grid(account), growth_grid(growths)],
+        [*note_lines(account, when), *advice_lines(advice)],
+        to_errors=seen is not None,
+    )
