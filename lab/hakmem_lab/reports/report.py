@@ -19,11 +19,14 @@ STYLES = {
     "behind": "red",
     "missed": "red",
     "failed": "red",
+    "problem": "red",
     "void": "red",
     "unclear": "yellow",
     "open": "yellow",
+    "notice": "yellow",
     "ahead": "green",
     "met": "green",
+    "fine": "green",
 }
 
 

@@ -42,6 +42,10 @@ TOO_SHORT = "it ended before it could be looked at"
 T = TypeVar("T")
 
 
+class UnservableError(LabError):
+    """The dynamic linker would start it without hakmem."""
+
+
 @dataclass(frozen=True)
 class Trigger:
     """When the look is taken that counts."""
@@ -153,7 +157,7 @@ def program_check(name: str) -> None:
     if not obstacle and elf.defined(program, ("malloc",)):
         obstacle = "an allocator of its own: it defines malloc"
     if obstacle:
-        raise LabError(f"hakmem cannot serve {name}: it is {obstacle}")
+        raise UnservableError(f"hakmem cannot serve {name}: it is {obstacle}")
 
 
 def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T]:
