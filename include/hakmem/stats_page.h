@@ -37,7 +37,8 @@ struct hak_page_field {
 enum hak_page_place {
     HAK_PAGE_ARRAY,    /* COUNT records from ADDRESS on */
     HAK_PAGE_LIST,     /* ADDRESS holds the address of the first record, or 0; each holds that of the next at NEXT */
-    HAK_PAGE_POINTED,  /* ADDRESS holds the address of the first record; how many there are is said elsewhere */
+    HAK_PAGE_POINTED,  /* ADDRESS holds the address of the first record; how many there are is said elsewhere. ADDRESS 0: where
+                        * they lie is said elsewhere, too */
     HAK_PAGE_INSIDE    /* in each record of the list or array PARENT, COUNT records from byte ADDRESS on */
 };
 

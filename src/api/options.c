@@ -32,7 +32,7 @@ enum { START, ANYTIME };
     {#name, OPTION_TYPE_CHOICE, when, 0, LENGTH(name##_choices) - 1, NULL, 0, name##_choices, \
      LENGTH(name##_choices), initial, cost, text},
 #define PATH_INFO(name, when, cost, text) {#name, OPTION_TYPE_PATH, when, 0, 0, NULL, 0, NULL, 0, 0, cost, text},
-static const struct option_info table[OPTION_TOTAL] = {OPTION_TABLE(BOOL_INFO, NUMBER_INFO, CHOICE_INFO, PATH_INFO)};
+const struct option_info option_infos[OPTION_TOTAL] = {OPTION_TABLE(BOOL_INFO, NUMBER_INFO, CHOICE_INFO, PATH_INFO)};
 
 #define PROFILE_SETTINGS(id, word, text, settings) settings,
 static const char *const profile_settings[] = {OPTION_PROFILES(PROFILE_SETTINGS)};
@@ -41,7 +41,7 @@ static const char *const other_variables[] = {OPTION_OTHER_VARIABLES};
 
 const struct option_info *options_table(size_t *count) {
     *count = OPTION_TOTAL;
-    return table;
+    return option_infos;
 }
 
 /* ---- reading -------------------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ static bool is_ours(const char *variable) {
 
 static void read_all(struct reader *reader, const char *const *environment, const char *program, char *file) {
     for (size_t i = 0; i < OPTION_TOTAL; i++) {
-        reader->values[i] = table[i].initial;
+        reader->values[i] = option_infos[i].initial;
         reader->paths[i] = (struct text){"", 0};
         reader->sources[i] = OPTION_FROM_DEFAULT;
     }
@@ -211,7 +211,7 @@ static enum option_verdict take_path(struct reader *reader, enum option_id id, c
     if (setting->value.length >= OPTION_PATH_BYTES) return OPTION_OUT_OF_RANGE;
     if (setting->source >= reader->sources[id]) {
         reader->paths[id] = setting->value;
-        reader->values[id] = table[id].initial;
+        reader->values[id] = option_infos[id].initial;
         reader->sources[id] = (uint8_t)setting->source;
     }
     return OPTION_VALID;
@@ -219,16 +219,16 @@ static enum option_verdict take_path(struct reader *reader, enum option_id id, c
 
 /* In a profile's file the name of another stands for the settings it begins with: it is not the user's choice. */
 static enum option_verdict take_base(struct reader *reader, const struct setting *setting) {
-    return option_parse(&table[OPTION_profile], setting->value.start, setting->value.length,
+    return option_parse(&option_infos[OPTION_profile], setting->value.start, setting->value.length,
                         &reader->values[OPTION_profile]);
 }
 
 static enum option_verdict take_value(struct reader *reader, enum option_id id, const struct setting *setting) {
     uint64_t value;
-    if (table[id].type == OPTION_TYPE_PATH) return take_path(reader, id, setting);
+    if (option_infos[id].type == OPTION_TYPE_PATH) return take_path(reader, id, setting);
     if (id == OPTION_profile && setting->source == OPTION_FROM_FILE) return take_base(reader, setting);
     if (id == OPTION_profile && has_slash(setting->value)) return take_path(reader, id, setting);
-    enum option_verdict verdict = option_parse(&table[id], setting->value.start, setting->value.length, &value);
+    enum option_verdict verdict = option_parse(&option_infos[id], setting->value.start, setting->value.length, &value);
     if (verdict == OPTION_VALID && setting->source >= reader->sources[id]) {
         reader->values[id] = value;
         reader->paths[id].length = 0;
@@ -239,7 +239,7 @@ static enum option_verdict take_value(struct reader *reader, enum option_id id, 
 
 static void apply(struct reader *reader, const struct setting *setting) {
     unsigned id = 0;
-    while (id < OPTION_TOTAL && !setting_is_named(setting, table[id].name)) id++;
+    while (id < OPTION_TOTAL && !setting_is_named(setting, option_infos[id].name)) id++;
     if (id == OPTION_TOTAL) {
         reader->mistaken = true;
         if (!reader->silent) message_unknown(setting);
@@ -250,7 +250,7 @@ static void apply(struct reader *reader, const struct setting *setting) {
     enum option_verdict verdict = take_value(reader, (enum option_id)id, setting);
     if (verdict == OPTION_VALID) return;
     reader->mistaken = true;
-    if (!reader->silent) message_value(setting, &table[id], verdict);
+    if (!reader->silent) message_value(setting, &option_infos[id], verdict);
 }
 
 /* ---- this process --------------------------------------------------------------------------------- */
@@ -265,7 +265,7 @@ void options_read_process(struct hak_options *out) {
 
 enum option_id option_find(const char *name) {
     unsigned id = 0;
-    while (id < OPTION_TOTAL && !option_is_word(name, strlen(name), table[id].name)) id++;
+    while (id < OPTION_TOTAL && !option_is_word(name, strlen(name), option_infos[id].name)) id++;
     return (enum option_id)id;
 }
 
@@ -299,14 +299,14 @@ static char *path_of(struct hak_options *options, enum option_id id) {
 int options_change(struct hak_options *options, const char *name, const char *value) {
     enum option_id id = option_find(name);
     if (id == OPTION_TOTAL) return ENOENT;
-    if (!table[id].anytime) return EPERM;
+    if (!option_infos[id].anytime) return EPERM;
     struct text text = trim(text_of(value));
     uint64_t number;
-    if (table[id].type == OPTION_TYPE_PATH) {
+    if (option_infos[id].type == OPTION_TYPE_PATH) {
         if (text.length >= OPTION_PATH_BYTES) return EINVAL;
         copy_path(path_of(options, id), text);
     } else {
-        if (option_parse(&table[id], text.start, text.length, &number) != OPTION_VALID) return EINVAL;
+        if (option_parse(&option_infos[id], text.start, text.length, &number) != OPTION_VALID) return EINVAL;
         store(options, id, number);
     }
     options->sources[id] = OPTION_FROM_CALL;
@@ -315,9 +315,9 @@ int options_change(struct hak_options *options, const char *name, const char *va
 
 void options_value(const struct hak_options *options, enum option_id id, char *buffer, size_t bytes) {
     const char *path = path_of((struct hak_options *)(uintptr_t)options, id);
-    bool is_path = table[id].type == OPTION_TYPE_PATH || (id == OPTION_profile && path[0] != '\0');
+    bool is_path = option_infos[id].type == OPTION_TYPE_PATH || (id == OPTION_profile && path[0] != '\0');
     if (!is_path) {
-        option_format(&table[id], load_number(options, id), buffer, bytes);
+        option_format(&option_infos[id], load_number(options, id), buffer, bytes);
         return;
     }
     size_t length = min_size(strlen(path), bytes - 1);

@@ -116,6 +116,7 @@ struct option_info {
 };
 
 /* Every option in the order of enum option_id, *COUNT of them. Constant. */
+extern HAK_HIDDEN const struct option_info option_infos[OPTION_TOTAL];
 const struct option_info *options_table(size_t *count);
 
 /* ---- values as text (option_values.c) ------------------------------------------------------------ */

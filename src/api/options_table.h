@@ -84,6 +84,18 @@
     BOOL(purge_thread, ANYTIME, true,                                                                       \
          "on: a thread of hakmem's own, while there is something to give back",                             \
          "Whether a thread may be started that gives free memory back while the program sleeps.")           \
+    BOOL(pressure, ANYTIME, true,                                                                           \
+         "on: some files read once a second, by that thread",                                               \
+         "Whether that thread gives everything back that is free while memory is short: near a limit of the control " \
+         "group, or when the kernel says that programs wait for memory.")                                   \
+    NUMBER(soft_limit, ANYTIME, BYTES, HAK_MIB(1), HAK_GIB(1 << 20), "none", OPTION_NEVER, OPTION_NEVER,       \
+           "above it: whatever is free goes back, ten times a second",                                      \
+           "How much may be in use before the program is told, if it asked to be (hak_on_soft_limit), and free " \
+           "memory is given back at once.")                                                                 \
+    NUMBER(hard_limit, ANYTIME, BYTES, HAK_MIB(8), HAK_GIB(1 << 20), "none", OPTION_NEVER, OPTION_NEVER,       \
+           "above it: allocations fail",                                                                    \
+           "How much may be in use at most: beyond it malloc returns NULL. The last 4 MiB, or an eighth, are " \
+           "left to requests of up to 512 KiB.")                                                            \
     CHOICE(huge_pages, ANYTIME, OPTION_HUGE_PAGES, HUGE_PAGES_AUTO,                                         \
            "`always`: up to 2 MiB resident for any block in use; `never`: more page faults and TLB misses", \
            "When the kernel is asked for huge pages.")                                                      \
@@ -98,6 +110,6 @@
 
 /* HAKMEM_ variables that are no options of the library: the list, and what ./hakmem reads. They are
  * known, so they are not reported. Without the prefix, in lower case like the option names. */
-#define OPTION_OTHER_VARIABLES "conf", "proof", "show_config", "no_install", "build_dir", "strict"
+#define OPTION_OTHER_VARIABLES "conf", "proof", "show_options", "no_install", "build_dir", "strict"
 
 #endif

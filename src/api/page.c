@@ -4,10 +4,16 @@
 #include "api/options.h"
 #include "api/start.h"
 #include "hakmem/hakmem.h"
+#include "ace/pressure.h"
+#include "heap/large.h"
+#include "heap/purger.h"
 #include "heap/registry.h"
+#include "region/books.h"
+#include "region/outside.h"
 #include "slab/slab.h"
 #include "span/state.h"
 #include "watch/failures.h"
+#include "watch/foreign.h"
 
 #include <stddef.h>
 
@@ -44,6 +50,7 @@ static const struct hak_page_field record_fields[] = {
     FIELD(GAUGE, "pages", struct slab, span.pages), FIELD(GAUGE, "head", struct slab, span.head),
     FIELD(GAUGE, "dirty", struct slab, span.dirty), FIELD(GAUGE, "free", struct slab, free),
     FIELD(GAUGE, "carved", struct slab, carved),    FIELD(GAUGE, "age", struct slab, age),
+    FIELD(ADDRESS, "bits", struct slab, bits),      FIELD(GAUGE, "block_pages", struct large, pages),
 };
 static const struct hak_page_field chunk_fields[] = {
     FIELD(GAUGE, "used", struct chunk, used),         FIELD(GAUGE, "touched", struct chunk, touched),
@@ -60,6 +67,16 @@ static const struct hak_page_field span_fields[] = {
 static const struct hak_page_field size_fields[] = {
     FIELD(GAUGE, "live", struct span_size_counts, live),
     FIELD(COUNTER, "taken", struct span_size_counts, taken),
+};
+
+/* ---- memory elsewhere -------------------------------------------------------------------------------- */
+
+static const struct hak_page_field book_fields[] = {FIELD(GAUGE, "bytes", struct books_mapping, bytes)};
+static const struct hak_page_field book_bytes_fields[] = {{"taken_bytes", 0, sizeof(uint64_t), HAK_PAGE_GAUGE}};
+static const struct hak_page_field part_fields[] = {FIELD(NUMBER, "slots", struct outside_table, slots)};
+static const struct hak_page_field outside_fields[] = {
+    FIELD(ADDRESS, "address", struct outside_slot, address),
+    FIELD(GAUGE, "bytes", struct outside_slot, bytes),
 };
 
 /* ---- classes, heaps, bins ------------------------------------------------------------------------------ */
@@ -96,6 +113,13 @@ static const struct hak_page_field stack_fields[] = {
     {"top", 0, sizeof(void *), HAK_PAGE_ADDRESS},
 };
 
+/* ---- what else was counted ------------------------------------------------------------------------------- */
+
+static const struct hak_page_field foreign_fields[] = {{"frees", 0, sizeof(uint64_t), HAK_PAGE_COUNTER}};
+static const struct hak_page_field running_fields[] = {{"running", 0, sizeof(bool), HAK_PAGE_GAUGE}};
+static const struct hak_page_field started_fields[] = {{"started", 0, sizeof(uint64_t), HAK_PAGE_COUNTER}};
+static const struct hak_page_field pressed_fields[] = {{"times", 0, sizeof(counter), HAK_PAGE_COUNTER}};
+
 /* ---- failures and options ------------------------------------------------------------------------------ */
 
 #define FAILURE_ROW(name, ...) FIELD(GAUGE, #name, struct failure_slot, name),
@@ -115,6 +139,22 @@ static const struct hak_page_field option_fields[] = {
     FIELD(STRING, "name", struct option_place, name),
     FIELD(NUMBER, "bytes", struct option_place, bytes),
 };
+static const struct hak_page_field info_fields[] = {
+    FIELD(STRING, "name", struct option_info, name),
+    FIELD(NUMBER, "type", struct option_info, type),
+    FIELD(NUMBER, "anytime", struct option_info, anytime),
+    FIELD(NUMBER, "minimum", struct option_info, minimum),
+    FIELD(NUMBER, "maximum", struct option_info, maximum),
+    FIELD(STRING, "word", struct option_info, word),
+    FIELD(NUMBER, "word_value", struct option_info, word_value),
+    FIELD(ADDRESS, "choices", struct option_info, choices),
+    FIELD(NUMBER, "choice_count", struct option_info, choice_count),
+    FIELD(NUMBER, "initial", struct option_info, initial),
+    FIELD(STRING, "cost", struct option_info, cost),
+    FIELD(STRING, "text", struct option_info, text),
+};
+static const struct hak_page_field choice_fields[] = {FIELD(STRING, "word", struct option_choice, word)};
+static const char *const other_variables[] = {OPTION_OTHER_VARIABLES};
 static const struct hak_page_field source_fields[] = {{"source", 0, 1, HAK_PAGE_GAUGE}};
 static const struct hak_page_field file_fields[] = {{"profile_file", 0, 1, HAK_PAGE_GAUGE}};
 
@@ -132,21 +172,23 @@ static const struct hak_page_field limit_fields[] = {
 /* ---- the tables ------------------------------------------------------------------------------------------ */
 
 /* The tables that others lie in come first, in this order. */
-enum { TABLE_HEAPS, TABLE_COMMONS };
+enum { TABLE_HEAPS, TABLE_COMMONS, TABLE_OUTSIDE };
 
 #define TABLE(name, place, address, fields, bytes, count, next, parent) \
     {name, (uint64_t)(uintptr_t)(address), fields, COUNT_OF(fields), HAK_PAGE_##place, bytes, count, next, parent}
 #define ARRAY(name, address, fields, bytes, count) TABLE(name, ARRAY, address, fields, bytes, count, 0, 0)
 #define POINTED(name, address, fields, bytes) TABLE(name, POINTED, address, fields, bytes, 0, 0, 0)
-#define INSIDE(name, parent, address, fields, bytes) \
-    TABLE(name, INSIDE, address, fields, bytes, SIZE_CLASSES, 0, parent)
+#define INSIDE(name, parent, address, fields, bytes, count) \
+    TABLE(name, INSIDE, address, fields, bytes, count, 0, parent)
 
 static const struct hak_page_table tables[] = {
     [TABLE_HEAPS] = TABLE("heaps", LIST, &all_heaps, heap_fields, 0, 0, offsetof(struct heap, next), 0),
     [TABLE_COMMONS] = ARRAY("commons", &commons, heap_fields, sizeof commons, 1),
-    INSIDE("bins", TABLE_HEAPS, offsetof(struct heap, bins), bin_fields, sizeof(struct bin)),
-    INSIDE("commons_bins", TABLE_COMMONS, offsetof(struct heap, bins), bin_fields, sizeof(struct bin)),
-    INSIDE("stacks", TABLE_HEAPS, offsetof(struct heap, front.top), stack_fields, sizeof(void *)),
+    [TABLE_OUTSIDE] = TABLE("outside_parts", LIST, &outside_first.next, part_fields, 0, 0,
+                            offsetof(struct outside_table, next), 0),
+    INSIDE("bins", TABLE_HEAPS, offsetof(struct heap, bins), bin_fields, sizeof(struct bin), SIZE_CLASSES),
+    INSIDE("commons_bins", TABLE_COMMONS, offsetof(struct heap, bins), bin_fields, sizeof(struct bin), SIZE_CLASSES),
+    INSIDE("stacks", TABLE_HEAPS, offsetof(struct heap, front.top), stack_fields, sizeof(void *), SIZE_CLASSES),
     ARRAY("classes", slab_classes, class_fields, sizeof slab_classes[0], SIZE_CLASSES),
     ARRAY("kernel", &os_counters, kernel_fields, sizeof os_counters, 1),
     ARRAY("calls", os_counters.calls, call_fields, sizeof os_counters.calls[0], OS_CALL_KINDS),
@@ -157,9 +199,21 @@ static const struct hak_page_table tables[] = {
     POINTED("words", &window.words, word_fields, sizeof window.words[0]),
     POINTED("records", &window.spans, record_fields, SPAN_RECORD_BYTES),
     POINTED("chunks", &window.chunks, chunk_fields, sizeof(struct chunk)),
+    TABLE("books", LIST, &books_mappings, book_fields, 0, 0, offsetof(struct books_mapping, next), 0),
+    ARRAY("book_bytes", &books_taken_bytes, book_bytes_fields, sizeof books_taken_bytes, 1),
+    ARRAY("outside", outside_first_slots, outside_fields, sizeof outside_first_slots[0], OUTSIDE_FIRST_SLOTS),
+    INSIDE("outside_later", TABLE_OUTSIDE, sizeof(struct outside_table), outside_fields, sizeof(struct outside_slot),
+           OUTSIDE_LATER_SLOTS),
+    ARRAY("foreign", &foreign_seen, foreign_fields, sizeof foreign_seen, 1),
+    ARRAY("purge_running", &purger_running, running_fields, sizeof purger_running, 1),
+    ARRAY("purge_started", &purger_started, started_fields, sizeof purger_started, 1),
+    ARRAY("pressed", purger_pressed, pressed_fields, sizeof purger_pressed[0], ACE_PRESSURE_STALLS + 1),
     ARRAY("failures", failure_ring, failure_fields, sizeof failure_ring[0], FAILURES_KEPT),
     ARRAY("failure_counts", failure_counts, failure_count_fields, sizeof failure_counts[0], FAILURE_CAUSE_COUNT),
     ARRAY("options", option_places, option_fields, sizeof option_places[0], COUNT_OF(option_places)),
+    ARRAY("option_infos", option_infos, info_fields, sizeof option_infos[0], OPTION_TOTAL),
+    POINTED("option_choices", 0, choice_fields, sizeof(struct option_choice)),
+    ARRAY("other_variables", other_variables, call_name_fields, sizeof other_variables[0], COUNT_OF(other_variables)),
     ARRAY("sources", start_settings.sources, source_fields, 1, OPTION_TOTAL),
     ARRAY("profile_file", start_settings.profile_file, file_fields, 1, OPTION_PATH_BYTES),
     ARRAY("limits", &limits, limit_fields, sizeof limits, 1),

@@ -6,6 +6,7 @@
 #include "api/start.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
+#include "heap/alloc.h"
 #include "os/os.h"
 #include "region/window.h"
 #include "span/span.h"
@@ -56,6 +57,11 @@ HAK_EXPORT const char *hak_option_source(const char *name) {
     return id == OPTION_TOTAL ? NULL : option_source_name(options_source(&start_settings, id));
 }
 
+HAK_EXPORT void hak_on_soft_limit(void (*callback)(void *context), void *context) {
+    start_once();
+    heap_on_soft_limit(callback, context);
+}
+
 /* ---- hakmem show-config ------------------------------------------------------------------------------ */
 
 /* What was decided at run time in place of the value; false where it is the value. */
@@ -99,13 +105,18 @@ static void show(struct out *out, enum option_id id) {
 
 void settings_show(void) {
     struct out out;
-    if (os_variable("HAKMEM_SHOW_CONFIG") == NULL) return;
+    static const char *const others[] = {OPTION_OTHER_VARIABLES};
+    const char *asked = os_variable("HAKMEM_SHOW_OPTIONS");
+    if (asked == NULL || *asked == '\0') return;
     out_begin(&out, STDOUT_FILENO);
     out_print(&out, "{\"hakmem\": \"%s\", \"options\": [\n", hak_version());
     for (unsigned id = 0; id < OPTION_TOTAL; id++) {
         show(&out, (enum option_id)id);
         out_print(&out, id + 1 < OPTION_TOTAL ? ",\n" : "\n");
     }
+    out_print(&out, "], \"other_variables\": [");
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        out_print(&out, "%s\"%s\"", i == 0 ? "" : ", ", others[i]);
     out_print(&out, "]}\n");
     os_exit(out_end(&out) ? 0 : 1);
 }

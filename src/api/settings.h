@@ -7,7 +7,7 @@
 /* A report_setting_reader. */
 bool settings_read(size_t index, struct report_setting *setting);
 
-/* Where HAKMEM_SHOW_CONFIG is set: prints every option as JSON to standard output, and ends the process before its main. */
+/* Where HAKMEM_SHOW_OPTIONS is set: prints every option as JSON to standard output, and ends the process before its main. */
 void settings_show(void);
 
 #endif

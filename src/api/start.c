@@ -44,12 +44,16 @@ static bool has_sanitizer(void) { return &__tsan_init != NULL; }
 static bool serves_process(void) { return (void *(*)(size_t))malloc == hak_malloc; }
 #endif
 
+static uint64_t pages_of(uint64_t bytes) { return bytes == OPTION_NEVER ? 0 : bytes / PAGE_BYTES; }
+
 static struct span_settings span_settings_of(const struct hak_options *from) {
     return (struct span_settings){
         .decay_half_life_ms = from->decay,
         .huge_from_pages = from->huge_pages == HUGE_PAGES_NEVER    ? UINT64_MAX
                            : from->huge_pages == HUGE_PAGES_ALWAYS ? 0
                                                                    : HUGE_FROM_PAGES,
+        .soft_pages = pages_of(from->soft_limit),
+        .hard_pages = pages_of(from->hard_limit),
     };
 }
 
@@ -60,6 +64,7 @@ static struct heap_options heap_options_of(const struct hak_options *from) {
         .populate = from->populate,
         .decay = from->decay,
         .purge_thread = from->purge_thread,
+        .pressure = from->pressure,
         .foreign = foreign_handle,
     };
 }
@@ -134,9 +139,6 @@ static void fork_child(void) {
     os_lock_reset(&start_lock);
     heap_fork_child();
 }
-
-/* So that the page is part of every program that has an allocator. */
-__attribute__((used)) static const struct hak_page *const page = &start_page;
 
 /* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
  * libraries are registered later, so they are prepared before ours and find an allocator that works. */

@@ -94,6 +94,7 @@ void heap_configure(const struct heap_options *options) {
     counter_set(&heap_settings.bin_depth, options->bin_depth);
     counter_set(&heap_settings.populate, options->populate);
     purger_configure(options->decay, options->purge_thread);
+    purger_hear(options->pressure);
 }
 
 bool heap_start(const struct heap_options *options) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -69,6 +70,18 @@ static void *map_pages(void *hint, size_t bytes, int protection, int flags) {
     return address;
 }
 
+/* From the kernel's prctl.h, which older headers lack. */
+enum { SET_VMA = 0x53564d41, SET_VMA_ANON_NAME = 0 };
+
+void os_name(void *address, size_t bytes, const char *name) {
+    static _Atomic bool refused; /* relaxed: asked twice at worst */
+    if (atomic_load_explicit(&refused, memory_order_relaxed)) return;
+    int saved = errno;
+    if (prctl(SET_VMA, SET_VMA_ANON_NAME, address, bytes, name) != 0)
+        atomic_store_explicit(&refused, true, memory_order_relaxed);
+    errno = saved;
+}
+
 void *os_reserve(size_t bytes) { return map_pages(NULL, bytes, PROT_NONE, 0); }
 
 void *os_reserve_readable(size_t bytes) { return map_pages(NULL, bytes, PROT_READ, 0); }
@@ -101,6 +114,7 @@ bool os_commit(void *address, size_t bytes) {
         void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                          -1, 0);
         done = os_counted(OS_CALL_MMAP, got == address, saved);
+        if (done) os_name(address, bytes, OS_NAME_BLOCKS);
     }
     if (done) count(&os_counters.committed_bytes, bytes);
     return done;
@@ -154,8 +168,10 @@ bool os_renew(void *address, size_t bytes) {
     int saved = errno;
     void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     bool done = os_counted(OS_CALL_MMAP, got == address, saved);
-    if (done) count(&os_counters.purged_bytes, bytes);
-    return done;
+    if (!done) return false;
+    count(&os_counters.purged_bytes, bytes);
+    os_name(address, bytes, OS_NAME_BLOCKS);
+    return true;
 }
 
 /* Kernels without huge pages answer EINVAL, always: they are asked once. */

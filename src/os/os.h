@@ -67,6 +67,12 @@ enum os_moved {
  * tables alone. */
 enum os_moved os_move(void *from, void *to, size_t bytes);
 
+/* Gives mappings a name in /proc/PID/maps, where the kernel can (Linux 5.17, if it was built so): mappings of different names do
+ * not become one. NAME is a constant. */
+void os_name(void *address, size_t bytes, const char *name);
+#define OS_NAME_BLOCKS "hakmem blocks" /* the name of all that os_commit and os_renew were given */
+#define OS_NAME_BOOKS "hakmem books"
+
 /* Readable, writable, zeroed memory anywhere, aligned to ALIGNMENT (a power of two); NULL if refused. */
 void *os_map(size_t bytes, size_t alignment);
 
@@ -180,6 +186,22 @@ void os_message_keep(void);
 
 /* The kept descriptor, or 2. */
 int os_message_fd(void);
+
+/* ---- the control group (group.c) -------------------------------------------------------------------- */
+
+#define OS_UNLIMITED UINT64_MAX /* no limit, or nobody says */
+
+struct os_group {
+    uint64_t memory_limit_bytes; /* of the group, or of one above it, whose limit is nearest; beyond it the kernel kills */
+    uint64_t memory_high_bytes;  /* beyond it the kernel slows down */
+    uint64_t memory_used_bytes;  /* by that group, without files that nobody looked at lately */
+    uint64_t stalled;            /* share of the last 10 s that someone waited for memory, in hundredths of a per cent */
+    uint64_t cpu_quota;          /* hundredths of a processor */
+};
+
+/* Reads it from the files of /proc and /sys under ROOT: "", or a tree that a test made. Takes some 100 microseconds and 24 KiB
+ * of stack: for threads of hakmem's own. */
+void os_group_read(const char *root, struct os_group *group);
 
 /* ---- files and signals (file.c) ------------------------------------------------------------------- */
 

@@ -12,6 +12,8 @@
 
 struct span_state spans = {.settings = {.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}};
 
+static counter soft_pages; /* of the settings; read without the lock */
+
 void span_lock(void) { os_lock_take(&spans.lock); }
 void span_unlock(void) { os_lock_drop(&spans.lock); }
 void span_lock_reset(void) { os_lock_reset(&spans.lock); }
@@ -19,6 +21,7 @@ void span_lock_reset(void) { os_lock_reset(&spans.lock); }
 void span_configure(const struct span_settings *settings) {
     span_lock();
     spans.settings = *settings;
+    counter_set(&soft_pages, settings->soft_pages);
     counter_set(&spans.counts.half_life_ms, settings->decay_half_life_ms);
     span_unlock();
 }
@@ -44,6 +47,35 @@ size_t span_end_page(void) {
     size_t end = spans.end_page;
     span_unlock();
     return end;
+}
+
+/* ---- limits ----------------------------------------------------------------------------------------- */
+
+/* Lock held. */
+static bool is_allowed(size_t pages) {
+    uint64_t hard = spans.settings.hard_pages;
+    if (HAK_LIKELY(hard == 0)) return true;
+    uint64_t reserve = pages <= SPAN_SMALL_PAGES ? 0 : min_size(SPAN_RESERVE_PAGES, hard / 8);
+    return counter_read(&spans.counts.used_pages) + pages <= hard - reserve;
+}
+
+bool span_is_allowed(size_t pages) {
+    span_lock();
+    bool allowed = is_allowed(pages);
+    span_unlock();
+    return allowed;
+}
+
+uint64_t span_limit_bytes(void) {
+    span_lock();
+    uint64_t hard = spans.settings.hard_pages;
+    span_unlock();
+    return (hard != 0 ? min_size(hard, window.pages) : window.pages) * PAGE_BYTES;
+}
+
+bool span_is_over_soft(void) {
+    uint64_t soft = counter_read(&soft_pages);
+    return HAK_UNLIKELY(soft != 0) && counter_read(&spans.counts.used_pages) > soft;
 }
 
 /* ---- cutting and merging (lock held) ------------------------------------------------------------ */
@@ -124,7 +156,7 @@ static void note_peak(void) {
 }
 
 static uint32_t take_free(size_t pages, size_t align_pages, enum span_zone zone) {
-    uint32_t head = bins_find((uint32_t)(pages + align_pages - 1), zone);
+    uint32_t head = is_allowed(pages) ? bins_find((uint32_t)(pages + align_pages - 1), zone) : 0;
     if (head == 0) return 0;
     /* Aligned as an address: the window's base is aligned to 2 MiB only. */
     uintptr_t address = (uintptr_t)page_address(head);
@@ -174,6 +206,17 @@ static bool add_fresh(size_t pages, enum span_zone zone) {
     return true;
 }
 
+/* What is free counts against a hard limit, too, before more is had: it goes back first. No lock held. */
+static void make_room(size_t pages) {
+    span_lock();
+    uint64_t hard = spans.settings.hard_pages;
+    uint64_t held = counter_read(&spans.counts.used_pages) + counter_read(&spans.counts.dirty_pages) + pages;
+    span_unlock();
+    if (HAK_LIKELY(hard == 0 || held <= hard) || !span_purging_try()) return;
+    span_purge(held - hard);
+    span_purging_unlock();
+}
+
 uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
     if (pages > window.pages || align_pages > window.pages) return 0;
     for (;;) {
@@ -185,6 +228,8 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
             if (zone == ZONE_HUGE) huge_mend(first, (uint32_t)pages);
             return first;
         }
+        if (!span_is_allowed(pages)) return 0;
+        make_room(pages);
         /* Someone else may take what was brought: then bring more. */
         if (add_fresh(pages + align_pages - 1, zone)) continue;
         span_lock();
@@ -222,6 +267,10 @@ static size_t extend_into_free(uint32_t first, size_t pages) {
         bool at_end = after == spans.end_page;
         bool is_free = !at_end && page_is_inside(after) && span_at(after)->kind == SPAN_FREE;
         if (missing == 0) break;
+        if (!is_allowed(missing)) {
+            missing = SIZE_MAX;
+            break;
+        }
         if (!is_free) {
             if (!at_end) missing = SIZE_MAX;
             break;

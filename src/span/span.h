@@ -43,7 +43,13 @@ enum span_zone { ZONE_PLAIN, ZONE_HUGE, ZONES };
 struct span_settings {
     uint64_t decay_half_life_ms; /* 0: give back at once; ACE_NEVER: keep */
     uint64_t huge_from_pages;    /* ask for huge pages once so many pages are in use; UINT64_MAX: never */
+    uint64_t soft_pages;         /* whoever uses more is told: span_is_over_soft; 0: no such limit */
+    uint64_t hard_pages;         /* never more in use, the last of them for small spans alone; 0: no such limit */
 };
+
+/* Spans of up to so many pages may have the last SPAN_RESERVE_PAGES below the hard limit, or an eighth of it: what must work for a
+ * program to notice that larger blocks are refused, and to give some back. */
+enum { SPAN_SMALL_PAGES = 8, SPAN_RESERVE_PAGES = 64 };
 
 /* At start, and whenever the settings change. */
 void span_configure(const struct span_settings *settings);
@@ -52,6 +58,15 @@ void span_configure(const struct span_settings *settings);
  * huge pages suit it. Returns its first page, or 0 when there is no memory. May make system calls: call it without
  * locks. */
 uint32_t span_take(size_t pages, size_t align_pages, bool dense);
+
+/* Whether PAGES more may be in use. Any locks; a hint. */
+bool span_is_allowed(size_t pages);
+
+/* The most that may be in use, in bytes: the hard limit, or the window. Any locks. */
+uint64_t span_limit_bytes(void);
+
+/* Whether more is in use than the soft limit. Any locks; a hint. */
+bool span_is_over_soft(void);
 
 /* Gives back the used span that starts at FIRST. No system calls: may be called under a heap's lock. */
 void span_give(uint32_t first);

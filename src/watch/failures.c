@@ -4,7 +4,7 @@
 #include "heap/footprint.h"
 #include "heap/front.h"
 #include "os/os.h"
-#include "region/window.h"
+#include "span/span.h"
 
 #include <errno.h>
 
@@ -61,7 +61,7 @@ static enum failure_cause find_cause(size_t bytes, size_t alignment) {
 /* What the kernel allows is known only where it is a limit of address space. */
 static uint64_t limit_of(enum failure_cause cause) {
     if (cause == FAILURE_THRESHOLD) return PTRDIFF_MAX;
-    return cause == FAILURE_MAP ? os_address_limit() : window.pages * PAGE_BYTES;
+    return cause == FAILURE_MAP ? os_address_limit() : span_limit_bytes();
 }
 
 static void trace(const struct failure *failure) {

@@ -8,6 +8,8 @@
 #ifndef HAK_WATCH_METRICS_H
 #define HAK_WATCH_METRICS_H
 
+#include "ace/pressure.h"
+#include "heap/purger.h"
 #include "os/os.h"
 #include "span/span.h"
 #include "watch/stats.h"
@@ -60,6 +62,12 @@ struct report_numbers {
     X(heaps, remote_bytes, GAUGE, now->heaps.remote_bytes, "their bytes")                                      \
     X(purge, thread_running, GAUGE, now->purger_running, "1 while a purge thread runs")                        \
     X(purge, thread_starts, COUNTER, now->purger_starts, "how often one was started")                          \
+    X(purge, pressed_by_limit, COUNTER, counter_read(&purger_pressed[ACE_PRESSURE_LIMIT]), \
+      "times that all went back since the control group's limit was near")                                    \
+    X(purge, pressed_by_high, COUNTER, counter_read(&purger_pressed[ACE_PRESSURE_HIGH]), \
+      "since its high mark was near")                                                                         \
+    X(purge, pressed_by_stalls, COUNTER, counter_read(&purger_pressed[ACE_PRESSURE_STALLS]), \
+      "since programs waited for memory")                                                                     \
     X(foreign, frees, COUNTER, now->foreign_frees, "pointers freed that hakmem never returned")
 
 /* Of each class that was used; VALUE over `class`, a struct stats_class. */

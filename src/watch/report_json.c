@@ -1,7 +1,7 @@
 /* report_json.c - the report as one JSON object; docs/statistics.schema.json is its schema. Numbers are whole; what is without
  * bound, as a half-life that never comes, is null. */
 #include "ace/decay.h"
-#include "base/size_classes.h"
+#include "slab/slab.h"
 #include "watch/failures.h"
 #include "watch/metrics.h"
 #include "watch/out.h"

@@ -38,6 +38,7 @@ static size_t check_lists(const struct heap *heap, unsigned class) {
         }
     }
     CHECK_EQ(slabs, bin->slab_count);
+    CHECK_EQ(out, bin->taken_blocks);
     return out;
 }
 
