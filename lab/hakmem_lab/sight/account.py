@@ -21,8 +21,8 @@ from hakmem_lab.sight.window import WindowPages, view_read, window_pages
 DIFFERENCE_MAX = 0.02
 """Of RSS: more, and the process is read again."""
 READINGS_MAX = 3
-BLOCK_LEAST = 3
-"""Lower addresses in the table of blocks outside the window are marks of empty places."""
+NO_BLOCK = 2
+"""Addresses up to here are marks of empty places, in the table of blocks outside the window."""
 
 HEAP, STACKS, FILES, DATA = "libc_heap", "stacks", "files", "data"
 SHARED, ANONYMOUS, KERNEL = "shared", "anonymous", "kernel"
@@ -164,17 +164,17 @@ def _window_range(books: Books) -> Range:
 
 
 def _books_ranges(books: Books) -> Iterator[Range]:
-    for address, mapping in books.page.list("books_mappings"):
+    for address, mapping in books.page.list("books"):
         yield address, address + mapping["bytes"]
 
 
 def _outside_ranges(books: Books) -> Iterator[Range]:
     page = books.page
     tables = [page.array("outside")]
-    tables += [page.inside("outside_later", address) for address, _table in page.list("outside_tables")]
+    tables += [page.inside("outside_later", address) for address, _table in page.list("outside_parts")]
     for table in tables:
         for address, size in zip(table["address"].tolist(), table["bytes"].tolist(), strict=True):
-            if address >= BLOCK_LEAST:
+            if address > NO_BLOCK:
                 yield address, address + size
 
 

@@ -19,6 +19,8 @@ IMPOSSIBLE_DEPTH = 1 << 16
 """Deeper than any stack of blocks: such a difference is of two moments."""
 CAUSES = ("threshold", "exhaustion", "map_failure")
 MAP_FAILURE = 2
+PRESSURES = ("limit", "high", "stalls")
+"""The first of the page's table is of none."""
 LIVE = 1
 """State of a heap whose thread lives."""
 
@@ -158,6 +160,8 @@ class Books:
     foreign_frees: int
     purge_running: bool
     purge_started: int
+    pressed: Mapping[str, int]
+    """How often all that was free went back at once, since memory was short, by the reason."""
 
     @property
     def is_started(self) -> bool:
@@ -223,10 +227,11 @@ def books_read(page: Page) -> Books:
         other_variables=tuple(page.strings("other_variables", "name")),
         window_base=window["base"],
         window_pages=window["pages"],
-        books_bytes=page.one("books")["taken_bytes"],
+        books_bytes=page.one("book_bytes")["taken_bytes"],
         foreign_frees=page.one("foreign")["frees"],
         purge_running=bool(page.one("purge_running")["running"]),
         purge_started=page.one("purge_started")["started"],
+        pressed=dict(zip(PRESSURES, page.array("pressed")["times"].tolist()[1:], strict=True)),
     )
 
 

@@ -17,7 +17,7 @@ from hakmem_lab.sight.options import PREFIX, Mistake, Option, mistakes_find
 from hakmem_lab.sight.page import pages_find
 from hakmem_lab.sight.process import Process
 
-ASK = "HAKMEM_SHOW_CONFIG"
+ASK = "HAKMEM_SHOW_OPTIONS"
 ANSWER_SECONDS = 30.0
 ANSWER_BEGINS = '{"hakmem"'
 

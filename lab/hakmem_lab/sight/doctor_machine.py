@@ -114,7 +114,7 @@ def group_findings(group: Group | None, processors: int) -> Iterator[Finding]:
     elif group.current is not None:
         value = f"{size_text(group.current)} of {size_text(group.limit)}"
         if group.current >= NEAR * group.limit:
-            means = "beyond it the kernel kills; hakmem does not see it: a shorter decay or huge_pages:never help"
+            means = "beyond it the kernel kills; near it hakmem gives back all that is free (option pressure)"
             yield problem(f"{what} memory limit", value, means)
         else:
             yield fine(f"{what} memory limit", value, "beyond it the kernel kills; file caches count, and go first")

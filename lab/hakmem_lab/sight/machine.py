@@ -45,8 +45,8 @@ FEATURES = (
     Feature(
         "PR_SET_VMA_ANON_NAME",
         (5, 17),
-        "programs can name their memory in /proc/PID/maps",
-        "other allocators' memory has no name there",
+        "hakmem's memory has its name in /proc/PID/maps",
+        "it has none there",
     ),
     Feature(
         "MADV_COLLAPSE",

@@ -140,6 +140,19 @@ METRICS = (
     Metric("purge", "thread_running", GAUGE, "1 while a purge thread runs", lambda now: now.books.purge_running),
     Metric("purge", "thread_starts", COUNTER, "how often one was started", lambda now: now.books.purge_started),
     Metric(
+        "purge",
+        "pressed_by_limit",
+        COUNTER,
+        "times that all went back since the control group's limit was near",
+        lambda now: now.books.pressed["limit"],
+    ),
+    Metric(
+        "purge", "pressed_by_high", COUNTER, "since its high mark was near", lambda now: now.books.pressed["high"]
+    ),
+    Metric(
+        "purge", "pressed_by_stalls", COUNTER, "since programs waited for memory", lambda now: now.books.pressed["stalls"]
+    ),
+    Metric(
         "foreign", "frees", COUNTER, "pointers freed that hakmem never returned", lambda now: now.books.foreign_frees
     ),
 )
