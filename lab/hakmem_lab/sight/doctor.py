@@ -23,7 +23,7 @@ from hakmem_lab.sight.memory import memory_open
 from hakmem_lab.sight.objects import LoadedObject, malloc_owner, objects_read
 from hakmem_lab.sight.options import Mistake, Option, mistakes_find
 from hakmem_lab.sight.page import NoPageError, pages_find
-from hakmem_lab.sight.process import Process
+from hakmem_lab.sight.process import SELF, Process
 
 TRIAL = ("true",)
 ROOT = Path("/")
@@ -35,7 +35,7 @@ ROOT = Path("/")
 def place_findings(root: Path = ROOT) -> Iterator[Finding]:
     """Of the machine, and of what bounds a program that is started here."""
     machine = machine_read(root)
-    own = Process("self", root / "proc")
+    own = Process(SELF, root / "proc")
     yield from machine_findings(machine)
     yield from group_findings(group_read(own.folder, root / "sys"), processors_of(own))
     yield from limit_findings(own.limits(), None)

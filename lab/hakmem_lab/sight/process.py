@@ -16,6 +16,8 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.sight.mappings import Mapping, mappings_parse
 
 PROC = Path("/proc")
+SELF = 0
+"""The number by which a process means itself."""
 
 GONE = (FileNotFoundError, ProcessLookupError)
 KERNEL_THREAD = 0x00200000
@@ -51,7 +53,7 @@ class Process:
 
     @property
     def folder(self) -> Path:
-        return self.proc / str(self.pid)
+        return self.proc / ("self" if self.pid == SELF else str(self.pid))
 
     @contextmanager
     def reading(self) -> Iterator[None]:
