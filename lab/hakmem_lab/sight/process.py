@@ -152,7 +152,7 @@ class Process:
 def process_open(pid: int, proc: Path = PROC) -> Process:
     """A process whose memory can be looked at; an error in one line when it cannot be one."""
     process = Process(pid, proc)
-    if not process.folder.exists():
+    if pid <= 0 or not process.folder.exists():
         raise ProcessGoneError(_absent(pid, proc))
     status = process.status()
     if status.get("Tgid", str(pid)) != str(pid):
@@ -171,7 +171,7 @@ def process_open(pid: int, proc: Path = PROC) -> Process:
 def _absent(pid: int, proc: Path) -> str:
     """Where /proc is mounted with hidepid the processes of others are not seen, and yet are there."""
     try:
-        if proc == PROC:
+        if proc == PROC and pid > 0:
             os.kill(pid, 0)
             return f"process {pid} is hidden from you: run this as root"
     except PermissionError:
