@@ -99,7 +99,7 @@ int main(void) {
     for (unsigned seed = 1;; seed = seed * 1103515245 + 12345) {
         void **slot = &blocks[seed >> 8 & 4095];
         free(*slot);
-        *slot = filled(16 + (seed >> 4) % 100000);
+        *slot = filled(16 + (seed >> 4) % 20000);
     }
 }
 """
