@@ -416,6 +416,15 @@ def test_options_are_formatted_as_the_library_does(checkout: Checkout, tmp_path:
     assert books.option("window").decided == "1TiB"
 
 
+def test_the_reader_of_the_document_reads(checkout: Checkout, tmp_path: Path) -> None:
+    text = (ROOT / "docs/statistics.md").read_text()
+    script = text.partition("```python\n")[2].partition("```")[0]
+    with on_hakmem(checkout, tmp_path, FRAGMENTED) as pid:
+        done = subprocess.run([sys.executable, "-c", script, str(pid)], capture_output=True, text=True, check=True)
+        expected = books_of(pid).spans["used_pages"]
+    assert f"used_pages {expected}\n" in done.stdout
+
+
 # ---- the commands ---------------------------------------------------------------------------------------------
 
 
