@@ -61,7 +61,7 @@ def linked(builder: PageBuilder, last: int = 0) -> list[int]:
 def test_a_linked_list() -> None:
     builder = PageBuilder()
     addresses = linked(builder)
-    assert list(builder.page().list("list")) == [
+    assert list(builder.page().linked("list")) == [
         (addresses[0], {"number": 11}),
         (addresses[1], {"number": 22}),
     ]
@@ -72,7 +72,7 @@ def test_a_list_that_comes_back_to_itself_ends() -> None:
     second = builder.next_address
     linked(builder, last=second)
     with pytest.raises(LabError, match="comes back to itself"):
-        list(builder.page().list("list"))
+        list(builder.page().linked("list"))
 
 
 def test_what_lies_in_a_record() -> None:

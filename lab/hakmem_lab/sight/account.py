@@ -7,6 +7,7 @@ it. What the two differ by is a line of its own: the process went on between the
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -122,11 +123,10 @@ def account_read(process: Process) -> Account:
 def _account_once(process: Process, memory: Memory) -> Account:
     mappings = process.mappings()
     residency = Residency(memory, mappings)
-    copies = [(books_read(page), page) for page in pages_find(memory, mappings)]
-    ranges = [_ranges(books) for books, _page in copies]
-    accounts = [_copy_account(memory, books, residency) for books, _page in copies]
+    copies = [books_read(page) for page in pages_find(memory, mappings)]
+    ranges = sorted(one for books in copies for one in _ranges(books))
+    accounts = [_copy_account(memory, books, residency) for books in copies]
     threads = tuple(process.threads())
-    flat = sorted(one for some in ranges for one in some)
     return Account(
         process=process,
         name=process.name,
@@ -137,7 +137,7 @@ def _account_once(process: Process, memory: Memory) -> Account:
         mapping_count=len(mappings),
         threads=threads,
         copies=tuple(accounts),
-        others=tuple(_others(mappings, flat, residency, threads)),
+        others=tuple(_others(mappings, ranges, residency, threads)),
     )
 
 
@@ -164,14 +164,14 @@ def _window_range(books: Books) -> Range:
 
 
 def _books_ranges(books: Books) -> Iterator[Range]:
-    for address, mapping in books.page.list("books"):
+    for address, mapping in books.page.linked("books"):
         yield address, address + mapping["bytes"]
 
 
 def _outside_ranges(books: Books) -> Iterator[Range]:
     page = books.page
     tables = [page.array("outside")]
-    tables += [page.inside("outside_later", address) for address, _table in page.list("outside_parts")]
+    tables += [page.inside("outside_later", address) for address, _table in page.linked("outside_parts")]
     for table in tables:
         for address, size in zip(table["address"].tolist(), table["bytes"].tolist(), strict=True):
             if address > NO_BLOCK:
@@ -211,10 +211,11 @@ def _others(
     mappings: Sequence[Mapping], ranges: Sequence[Range], residency: Residency, threads: Sequence[Thread]
 ) -> Iterator[Row]:
     sizes: dict[str, int] = defaultdict(int)
+    stacks = sorted(thread.stack for thread in threads)
     for mapping, owner in mappings_with_owners(mappings):
         rest = _not_in(ranges, mapping, residency) if mapping.rss else 0
         clean = max(0, rest - mapping.anonymous) if owner else 0
-        heading = _heading(mapping, owner, threads)
+        heading = _heading(mapping, owner, stacks)
         sizes[FILES if heading == DATA else heading] += clean
         sizes[heading] += rest - clean
     return (Row(key, text, sizes[key]) for key, text in OTHERS.items() if sizes[key])
@@ -236,10 +237,12 @@ def _not_in(ranges: Sequence[Range], mapping: Mapping, residency: Residency) -> 
     return max(0, residency.resident(mapping.start, mapping.end) - own)
 
 
-def _heading(mapping: Mapping, owner: str, threads: Sequence[Thread]) -> str:
+def _heading(mapping: Mapping, owner: str, stacks: Sequence[int]) -> str:
+    """STACKS: pointers into the stacks of threads, in their order."""
     if mapping.name == "[heap]":
         return HEAP
-    if mapping.name.startswith("[stack") or any(mapping.holds(thread.stack) for thread in threads):
+    first = bisect_left(stacks, mapping.start)
+    if mapping.name.startswith("[stack") or (first < len(stacks) and stacks[first] < mapping.end):
         return STACKS
     if not mapping.is_private:
         return SHARED if not owner or owner.startswith(MEMORY_FILES) else FILES

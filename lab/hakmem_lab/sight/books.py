@@ -243,7 +243,7 @@ def _heaps_read(page: Page, shapes: Columns) -> tuple[list[HeapBooks], list[Clas
     bins = [page.inside("commons_bins", page.table("commons").address)]
     cached = [0] * len(shapes["block_bytes"])
     heaps = []
-    for address, heap in page.list("heaps"):
+    for address, heap in page.linked("heaps"):
         bins.append(page.inside("bins", address))
         live = heap["live"] == LIVE
         held = _held_blocks(page.inside("stacks", address)) if live else [0] * len(cached)

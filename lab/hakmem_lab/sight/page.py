@@ -114,7 +114,7 @@ class Page:
         length = (count - 1) * table.record_bytes + table.extent if count else 0
         return columns_parse(table, self.memory.read_present(start, length), count)
 
-    def list(self, name: str) -> Iterator[tuple[int, Record]]:
+    def linked(self, name: str) -> Iterator[tuple[int, Record]]:
         """The records of a linked list, with their addresses."""
         table = self.table(name)
         address, seen = self.pointer(table.address), set[int]()
