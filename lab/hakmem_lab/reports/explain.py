@@ -43,7 +43,7 @@ def _all_copy_rows(copy: CopyAccount) -> Iterator[Row]:
     yield Row("outside", "blocks outside the window", copy.outside)
     yield Row("cached", "cached by threads", copy.cached, f"{_live_threads(copy)} threads")
     beside = "fragmentation: only the program can free the blocks in use"
-    yield Row("beside", "free blocks beside used ones, on the same pages", window.beside, beside)
+    yield Row("beside", "free blocks beside used ones", window.beside, beside)
     for hole, size in window.holes.items():
         yield Row(f"holes_{hole.name.lower()}", "free pages inside slabs", size, hole.value)
     for why, size in window.free.items():
