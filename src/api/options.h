@@ -19,7 +19,7 @@
 
 #define OPTION_NOTHING(...)
 #define OPTION_ENUMERATOR(id, ...) id,
-#define OPTION_CHOICE_ENUM(name, list, ...) enum hak_##name { list(OPTION_ENUMERATOR) };
+#define OPTION_CHOICE_ENUM(name, when, list, ...) enum hak_##name { list(OPTION_ENUMERATOR) };
 OPTION_TABLE(OPTION_NOTHING, OPTION_NOTHING, OPTION_CHOICE_ENUM, OPTION_NOTHING)
 
 #define OPTION_ID(name, ...) OPTION_##name,

@@ -30,7 +30,7 @@ static void count_place(const void *block) {
 
 /* ---- heaps --------------------------------------------------------------------------------------------------- */
 
-static unsigned all_heaps(struct heap *heaps[HEAPS]) {
+static unsigned list_heaps(struct heap *heaps[HEAPS]) {
     unsigned count = 0;
     heaps[count++] = &commons;
     for (struct heap *heap = registry_first(); heap != NULL && count < HEAPS; heap = heap->next) heaps[count++] = heap;
@@ -56,7 +56,7 @@ static bool is_in_inbox(struct heap *heap, uint32_t first) {
 /* Only its owner's inbox counts, or another live heap's, whose thread passes it on. */
 static void check_queued(uint32_t first) {
     struct heap *heaps[HEAPS];
-    unsigned count = all_heaps(heaps), found = 0;
+    unsigned count = list_heaps(heaps), found = 0;
     for (unsigned i = 0; i < count; i++) {
         if (!is_in_inbox(heaps[i], first)) continue;
         EXPLORE_CHECK(atomic_load(&heaps[i]->state) == HEAP_LIVE);
@@ -107,7 +107,7 @@ static void count_slab(uint32_t first) {
 
 void model_check_blocks(void *const *in_use, size_t count) {
     struct heap *heaps[HEAPS];
-    unsigned heap_count = all_heaps(heaps);
+    unsigned heap_count = list_heaps(heaps);
     for (unsigned page = 0; page < PAGES; page++)
         for (unsigned block = 0; block < BLOCKS; block++) places[page][block] = 0;
     for (size_t i = 0; i < count; i++) {

@@ -3,7 +3,7 @@
  * Planted defects it was seen to catch: */
 #include "ace/pressure.h"
 
-#include "check.h"
+#include "blocks.h"
 
 #define NONE UINT64_MAX
 

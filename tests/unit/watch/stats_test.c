@@ -10,7 +10,7 @@
 #include "watch/report.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
+#include <sys/time.h>
 
 static struct stats_totals totals_now(void) {
     struct stats_totals totals;
@@ -123,7 +123,7 @@ static void *write_books(void *argument) {
     while (!atomic_load_explicit(&over, memory_order_relaxed)) {
         size_t i = rng_below(&rng, 64);
         hak_free(own[i]);
-        own[i] = hak_malloc(rng_size(&rng, 0));
+        own[i] = hak_malloc(rng_size(&rng, 1000));
         own[i] = atomic_exchange(&handed[rng_below(&rng, 64)], own[i]);
     }
     for (size_t i = 0; i < 64; i++) hak_free(own[i]);
@@ -161,15 +161,17 @@ static void report_in_handler(int number) {
 static void allocate_beside_handlers(void) {
     struct rng rng = {check_now.seed};
     handler_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    signal(SIGALRM, report_in_handler);
-    ualarm(500, 500);
+    signal(SIGVTALRM, report_in_handler);
     while (handled < (CHECK_SHADOWED ? 10 : 100)) {
+        /* Once each time: a report may take longer than the time to the next. */
+        struct itimerval soon = {.it_value = {.tv_usec = 1 + (long)rng_below(&rng, 2000)}};
         void *blocks[32];
-        for (int i = 0; i < 32; i++) blocks[i] = hak_malloc(rng_size(&rng, 0));
-        for (int i = 0; i < 32; i++) hak_free(blocks[i]);
+        setitimer(ITIMER_VIRTUAL, &soon, NULL);
+        for (int round = 0; round < 200; round++) {
+            for (int i = 0; i < 32; i++) blocks[i] = hak_malloc(rng_size(&rng, 100));
+            for (int i = 0; i < 32; i++) hak_free(blocks[i]);
+        }
     }
-    ualarm(0, 0);
-    signal(SIGALRM, SIG_DFL);
 }
 
 TEST(handlers_may_report) { IN_CHILD(allocate_beside_handlers); }
