@@ -36,9 +36,9 @@ def doctor(
 ) -> None:
     """Is hakmem serving, and does anything stand in its way? Problems first.
 
-    Of a running process by its number (PID); of CMD, which is run on hakmem and looked at after one second, or as late as it
-    lives; without either of this machine and this checkout's library. Exit status: 0 without a problem, 1 with one, 2 when it
-    cannot be said.
+    Of a running process by its number (PID); of CMD, which is run on hakmem and looked at after one second,
+    or as late as it lives; without either of this machine and this checkout's library. Exit status: 0 without
+    a problem, 1 with one, 2 when it cannot be said.
     """
     pid = target_pid(target) if target else None
     if pid is not None:
@@ -60,7 +60,7 @@ def doctor(
 
 
 def _of_command(checkout: Checkout, command: list[str]) -> list[Finding]:
-    """By what hakmem says itself in its processes, and by a look at the largest of them. Ends with the program."""
+    """By what hakmem says itself in its processes, and by a look at the largest. Ends with the program."""
     try:
         with launched(checkout, command) as running:
             try:

@@ -58,10 +58,10 @@ def explain(
 ) -> None:
     """Why is RSS what it is? Every resident byte of a process on hakmem, and what would help.
 
-    Of a running process by its number (PID), or of CMD, which is run on hakmem: after 5 s, or when --after or --when-rss
-    says, of its largest process; when it ends sooner, by the last look before, which is never older than a fifth
-    of its life. CMD then runs to its end; the table goes to standard error, and the exit status is CMD's (128 and more: the
-    signal that ended it). The process is neither stopped nor changed.
+    Of a running process by its number (PID), or of CMD, which is run on hakmem: after 5 s, or when --after or
+    --when-rss says, of its largest process; when it ends sooner, by the last look before, which is never
+    older than a fifth of its life. CMD then runs to its end; the table goes to standard error, and the exit
+    status is CMD's (128 and more: the signal that ended it). The process is neither stopped nor changed.
     """
     seconds = seconds_parse(watch, "watch") if watch else 0.0
 

@@ -129,7 +129,8 @@ def note_lines(account: Account, when: str) -> list[str]:
         lines.append(f"Swapped out, and not resident: {size_text(account.swap)}.")
     if not account.is_reconciled:
         lines.append(
-            f"The counts differ by more than {100 * DIFFERENCE_MAX:g} %: the process changes faster than it can be read."
+            f"The counts differ by more than {100 * DIFFERENCE_MAX:g} %: the process changes faster than it"
+            " can be read."
         )
     return lines
 

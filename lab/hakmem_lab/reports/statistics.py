@@ -1,4 +1,4 @@
-"""The statistics of a process for people: every number with what it means, and the size classes that were used."""
+"""The statistics of a process for people: every number with what it means, and its size classes."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ def statistics_lines(now: Numbers) -> list[str]:
     for failure in now.books.last_failures:
         refused = f" ({failure.call}: {failure.error})" if failure.call else ""
         lines.append(
-            f"Failure {failure.number}: {failure.size} bytes aligned to {failure.alignment}, {failure.cause}{refused}."
+            f"Failure {failure.number}: {failure.size} bytes aligned to {failure.alignment},"
+            f" {failure.cause}{refused}."
         )
     return lines

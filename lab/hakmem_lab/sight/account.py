@@ -1,7 +1,7 @@
 """Every resident byte of a process under one heading, held against what the kernel counts itself.
 
-hakmem's memory is counted page by page, by its books and the kernel's page map; the rest mapping by mapping, as smaps has
-it. What the two differ by is a line of its own: the process went on between the two readings.
+hakmem's memory is counted page by page, by its books and the kernel's page map; the rest mapping by mapping,
+as smaps has it. What the two differ by is a line of its own: the process went on between the two readings.
 """
 
 from __future__ import annotations
@@ -222,8 +222,8 @@ def _others(
 
 
 def _not_in(ranges: Sequence[Range], mapping: Mapping, residency: Residency) -> int:
-    """Resident bytes of MAPPING that are not hakmem's. The kernel makes one mapping of neighbours that are alike, so that a
-    part of one may be."""
+    """Resident bytes of MAPPING that are not hakmem's. The kernel makes one mapping of neighbours that are
+    alike, so that a part of one may be."""
     parts = [
         (max(start, mapping.start), min(end, mapping.end))
         for start, end in ranges

@@ -42,9 +42,9 @@ def _of_growth(growths: Sequence[Growth]) -> Iterator[Advice]:
         if growth.steady and growth.added >= LEAK_BYTES:
             yield Advice(
                 growth.last,
-                f"A leak, perhaps: {growth.what} grew by {size_text(growth.added)} in {growth.seconds:.0f} s and never became"
-                f" less, {size_text(growth.per_hour)} an hour; {size_text(growth.last)} are in use. No option helps: the"
-                " program must free them.",
+                f"A leak, perhaps: {growth.what} grew by {size_text(growth.added)} in {growth.seconds:.0f} s and"
+                f" never became less, {size_text(growth.per_hour)} an hour; {size_text(growth.last)} are in use."
+                " No option helps: the program must free them.",
             )
 
 
@@ -52,9 +52,9 @@ def _of_process(account: Account) -> Iterator[Advice]:
     heap = next((row.size for row in account.others if row.key == HEAP), 0)
     yield Advice(
         heap,
-        f"{size_text(heap)} lie in libc's own heap: from before hakmem was there, or from a library that was opened with"
-        " RTLD_DEEPBIND or brings a malloc along. hakmem doctor names such libraries; hakmem run --no-deepbind"
-        " brings the first kind to hakmem.",
+        f"{size_text(heap)} lie in libc's own heap: from before hakmem was there, or from a library that was"
+        " opened with RTLD_DEEPBIND or brings a malloc along. hakmem doctor names such libraries; hakmem run"
+        " --no-deepbind brings the first kind to hakmem.",
     )
     if account.locked:
         yield Advice(
@@ -76,19 +76,20 @@ def _of_free_memory(copy: CopyAccount) -> Iterator[Advice]:
     yield Advice(
         never,
         f"{size_text(never)} are free and kept because the option decay is never"
-        f" ({books.option('decay').source}): decay:500ms gives them back by and by, hak_collect() or malloc_trim(0) at once.",
+        f" ({books.option('decay').source}): decay:500ms gives them back by and by, hak_collect() or"
+        " malloc_trim(0) at once.",
     )
     soon = window.free[Why.WAITING] + window.holes[Why.CHANGED]
     off = books.option("purge_thread").value == "off"
     who = (
         "with purge_thread:off only the program's own calls give them back, so an idle process keeps them"
         if off
-        else f"by itself they go back, half of what is free every {books.half_life_ms} ms once the program works less"
+        else f"they go by themselves, half of them every {books.half_life_ms} ms once the program works less"
     )
     yield Advice(
         soon,
-        f"{size_text(soon)} are free and on their way back to the kernel: {who}. hak_collect() or malloc_trim(0) gives them"
-        " back at once; a shorter decay, as decay:100ms, does so sooner and costs page faults.",
+        f"{size_text(soon)} are free and on their way back to the kernel: {who}. hak_collect() or malloc_trim(0)"
+        " gives them back at once; a shorter decay, as decay:100ms, does so sooner and costs page faults.",
     )
     huge = window.free[Why.HUGE] + window.holes[Why.HUGE] + window.untouched
     yield Advice(
@@ -99,8 +100,8 @@ def _of_free_memory(copy: CopyAccount) -> Iterator[Advice]:
     refused = window.free[Why.REFUSED] + window.holes[Why.REFUSED]
     yield Advice(
         refused,
-        f"{size_text(refused)} are free, and the kernel would not take them back: memory that is locked, or a sandbox that"
-        " forbids madvise.",
+        f"{size_text(refused)} are free, and the kernel would not take them back: memory that is locked, or a"
+        " sandbox that forbids madvise.",
     )
 
 
@@ -112,7 +113,7 @@ def _of_caches(copy: CopyAccount, threads: int) -> Iterator[Advice]:
             copy.cached,
             f"{size_text(copy.cached)} are cached by {len(live)} of {threads} threads, the most by thread"
             f" {most.thread_id} ({size_text(most.cached_bytes)}): thread_cache:256KiB (now"
-            f" {copy.books.option('thread_cache').value}) bounds each of them; fewer threads that allocate need less;"
+            f" {copy.books.option('thread_cache').value}) bounds each; fewer threads that allocate need less;"
             " hak_collect() empties the caches.",
         )
 
@@ -123,10 +124,10 @@ def _of_slabs(copy: CopyAccount) -> Iterator[Advice]:
     named = ", ".join(f"{one.block_bytes} B ({size_text(one.beside)})" for one in worst if one.beside)
     yield Advice(
         beside,
-        f"{size_text(beside)} are free blocks on pages where others are still in use, most of all of the sizes {named}:"
-        " the program will use them again, but no option gives them back. They came about because short-lived and"
-        " long-lived blocks of one size lie side by side; what frees the long-lived ones too, or a restart after the"
-        " peak, ends that.",
+        f"{size_text(beside)} are free blocks on pages where others are still in use, most of all of the sizes"
+        f" {named}: the program will use them again, but no option gives them back. They came about because"
+        " short-lived and long-lived blocks of one size lie side by side; what frees the long-lived ones too, or"
+        " a restart after the peak, ends that.",
     )
 
 
@@ -136,8 +137,8 @@ def _of_use(copy: CopyAccount) -> Iterator[Advice]:
     yield Advice(
         copy.live + copy.window.large,
         f"{size_text(copy.live + copy.window.large)} are in use by the program itself"
-        f" ({size_text(copy.window.large)} in {copy.books.totals.large_blocks} large blocks; of the small ones most are of"
-        f" {named or 'no size'}). Whether they grow: hakmem explain --watch 10s.",
+        f" ({size_text(copy.window.large)} in {copy.books.totals.large_blocks} large blocks; of the small ones most"
+        f" are of {named or 'no size'}). Whether they grow: hakmem explain --watch 10s.",
     )
 
 

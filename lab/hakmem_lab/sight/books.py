@@ -1,7 +1,7 @@
 """hakmem's books of a process, read once: what its tables mean.
 
-The process goes on meanwhile. Each number is whole; two of them may be of slightly different moments. The sums are those of the
-library's own report (src/watch/stats.c), so that both say the same.
+The process goes on meanwhile. Each number is whole; two of them may be of slightly different moments. The
+sums are those of the library's own report (src/watch/stats.c), so that both say the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the control groups of a process allow it, version 1 and 2: the tightest bound of its group and all above."""
+"""What the control groups of a process allow it, of version 1 and 2: the tightest bound of all above it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def group_read(process: Path, system: Path) -> Group | None:
 
 
 def _levels(base: Path, path: str) -> list[Path]:
-    """The group's folder and those above it. Inside a container the path may be that of the outside: then there is only
-    the container's own."""
+    """The group's folder and those above it. Inside a container the path may be that of the outside: then
+    there is only the container's own."""
     group = base / path.strip("/")
     if not group.is_dir() or ".." in path:
         return [base]

@@ -1,4 +1,4 @@
-"""The options in force: of a running process by its books, of a program by the library's own words before its main."""
+"""The options in force: of a process by its books, of a program by the library's words before its main."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def config_of_process(process: Process) -> list[Config]:
 
 
 def config_of_command(checkout: Checkout, command: Sequence[str]) -> Config:
-    """The library prints them as it starts in the program, and ends it before its main. Mistakes are told by the
-    environment, not by the lines that the library also prints."""
+    """The library prints them as it starts in the program, and ends it before its main. Mistakes are told by
+    the environment, not by the lines that the library also prints."""
     program_check(command[0])
     environment = environment_on(checkout, **{ASK: "1"})
     try:

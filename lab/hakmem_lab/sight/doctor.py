@@ -1,4 +1,5 @@
-"""The doctor's look at a process and at the library: is hakmem serving, and does anything stand in its way?"""
+"""The doctor's look at a process and at the library: is hakmem serving, and does anything stand in its
+way?"""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ def _huge_pages(machine: Machine) -> Finding:
     what = "transparent huge pages"
     if machine.huge_pages == "always":
         means = (
-            "hakmem asks for none below 32 MiB in use, whatever this says; other memory gets them unasked, and"
-            " grows by up to 2 MiB a mapping"
+            "hakmem asks for none below 32 MiB in use, whatever this says; other memory gets them unasked,"
+            " and grows by up to 2 MiB a mapping"
         )
         return notice(what, machine.huge_pages, means)
     if machine.huge_pages == "madvise":

@@ -1,7 +1,7 @@
 """A command on hakmem, looked at while it runs: its library is preloaded, its output and its end are its own.
 
-Whoever looks at a program that may end at any time looks early and often, at longer and longer intervals, and keeps the last
-look: it is never older than a fifth of what the program had behind it.
+Whoever looks at a program that may end at any time looks early and often, at longer and longer intervals, and
+keeps the last look: it is never older than a fifth of what the program had behind it.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def program_check(name: str) -> None:
 
 
 def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T]:
-    """Of the largest process that is on hakmem. Returns when what was asked for came about, or the program ended."""
+    """Of the largest process on hakmem. Returns when what was asked for came about, or the program ended."""
     seen: Seen[T] | None = None
     why = TOO_SHORT
     next_look = trigger.first

@@ -82,8 +82,8 @@ def mappings_parse(text: str) -> list[Mapping]:
 
 
 def mappings_with_owners(mappings: Sequence[Mapping]) -> Iterator[tuple[Mapping, str]]:
-    """Each with the file that it belongs to: its own, or that of the mapping right before, which asks for memory
-    beyond its contents (.bss); empty where there is none."""
+    """Each with the file that it belongs to: its own, or that of the mapping right before, which asks for
+    memory beyond its contents (.bss); empty where there is none."""
     owner, end = "", 0
     for mapping in mappings:
         if mapping.is_file:

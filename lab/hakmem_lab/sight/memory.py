@@ -1,4 +1,5 @@
-"""The memory of another process: its bytes by /proc/PID/mem, and which of its pages are there by /proc/PID/pagemap.
+"""The memory of another process: its bytes by /proc/PID/mem, and which of its pages are there by
+/proc/PID/pagemap.
 
 A page that is not there is not read: the kernel would bring it in, and the process would have been changed.
 """
@@ -92,8 +93,8 @@ class Memory:
             if error.errno not in (errno.EIO, errno.EFAULT):
                 raise
             raise LabError(
-                f"process {self.process.pid} has nothing at {address:#x}, where its books should go on: it changes faster"
-                " than it can be read, or it has overwritten them"
+                f"process {self.process.pid} has nothing at {address:#x}, where its books should go on: it changes"
+                " faster than it can be read, or it has overwritten them"
             ) from error
 
 
@@ -119,8 +120,9 @@ def runs(flags: Flags) -> Iterator[tuple[int, int]]:
 class Residency:
     """Which pages count as resident, as smaps has it.
 
-    pagemap also says "present" of the page of zeros that stands in for memory that was read and never written; it is
-    nobody's. It is never mapped exclusively, and in a mapping of which nothing is shared it is the only one that is not.
+    pagemap also says "present" of the page of zeros that stands in for memory that was read and never
+    written; it is nobody's. It is never mapped exclusively, and in a mapping of which nothing is shared it is
+    the only one that is not.
     """
 
     def __init__(self, memory: Memory, mappings: Sequence[Mapping]) -> None:

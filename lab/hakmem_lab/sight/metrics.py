@@ -1,7 +1,7 @@
 """The statistics of a process, from outside, in the forms of the library's own report.
 
-METRICS is the counterpart of src/watch/metrics.h: the same sections, names, kinds and texts. Of a process that holds several
-copies of hakmem each has a report of its own.
+METRICS is the counterpart of src/watch/metrics.h: the same sections, names, kinds and texts. Of a process
+that holds several copies of hakmem each has a report of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The objects of a process in the order in which the dynamic linker looks for a symbol, and which of them bring a malloc."""
+"""The objects of a process in the order in which the dynamic linker looks for a symbol, and which of them
+bring a malloc."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ def _paths(memory: Memory) -> list[str]:
 
 
 def _first_link(memory: Memory) -> int:
-    """By the program's own dynamic section, where the linker leaves word for debuggers; 0 in a static program."""
+    """By the program's dynamic section, where the linker leaves word for debuggers; 0 in a static one."""
     with memory.process.reading(), (memory.process.folder / "auxv").open("rb") as file:
         auxiliary = dict(PAIR.iter_unpack(file.read() or b""))
     headers, count = auxiliary.get(AT_PHDR, 0), auxiliary.get(AT_PHNUM, 0)

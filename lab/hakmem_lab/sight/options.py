@@ -1,7 +1,8 @@
-"""hakmem's options as it writes them itself: values with units, what each accepts, and the nearest name of a wrong one.
+"""hakmem's options as it writes them itself: values with units, what each accepts, and the nearest name of a
+wrong one.
 
-What an option's number means (its unit, its words) is read from the process or from the library, so that it is right for
-whichever hakmem runs there.
+What an option's number means (its unit, its words) is read from the process or from the library, so that it
+is right for whichever hakmem runs there.
 """
 
 from __future__ import annotations
@@ -166,8 +167,8 @@ def nearest(word: str, names: Iterable[str]) -> str:
 
 
 def distance(word: str, name: str) -> int:
-    """Insertions, deletions, replacements and swaps of neighbours, without regard to case; 1 if NAME holds WORD, of three
-    letters or more: HAKMEM_CACHE means thread_cache."""
+    """Insertions, deletions, replacements and swaps of neighbours, without regard to case; 1 if NAME holds
+    WORD, of three letters or more: HAKMEM_CACHE means thread_cache."""
     word, name = word.lower()[:NAME_BYTES_MAX], name.lower()
     if 3 <= len(word) < len(name) and word in name:
         return 1

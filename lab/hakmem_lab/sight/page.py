@@ -1,7 +1,7 @@
 """hakmem's page in the memory of another process: include/hakmem/stats_page.h, read as it stands there.
 
-The page names its tables, and each table its numbers, where they lie and how long they are. So this module knows nothing of
-hakmem's structures; what the numbers mean is known by books.py.
+The page names its tables, and each table its numbers, where they lie and how long they are. So this module
+knows nothing of hakmem's structures; what the numbers mean is known by books.py.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Page:
         except KeyError:
             version = ".".join(map(str, self.version))
             raise LabError(
-                f"the page of hakmem {self.library} (version {version}) has no table '{name}': it is of an older hakmem"
+                f"the page of hakmem {self.library} (version {version}) has no table '{name}': it is an older one"
             ) from None
 
     # ---- records -------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class Page:
         return self.columns(table, table.address, table.count)
 
     def pointed(self, name: str, first: int, count: int) -> Columns:
-        """COUNT records from the one with the number FIRST on. What the process never touched is 0, and not read."""
+        """COUNT records from number FIRST on. What the process never touched is 0, and not read."""
         table = self.table(name)
         start = self.pointer(table.address) + first * table.record_bytes
         length = (count - 1) * table.record_bytes + table.extent if count else 0
@@ -166,7 +166,8 @@ def pages_find(memory: Memory, mappings: Sequence[MemoryMapping]) -> list[Page]:
             found |= dict.fromkeys(_magics(start, data), owner)
     if not found:
         raise NoPageError(
-            f"process {memory.process.pid} ({memory.process.name}) is not on hakmem: none of its objects holds hakmem's page"
+            f"process {memory.process.pid} ({memory.process.name}) is not on hakmem: none of its objects holds"
+            " hakmem's page"
         )
     return [page_read(memory, address, owner) for address, owner in found.items()]
 
@@ -184,8 +185,8 @@ def _candidates(mappings: Sequence[MemoryMapping], program: Path) -> list[tuple[
 def _pieces(memory: Memory, mapping: MemoryMapping, owner: str) -> Iterator[tuple[int, bytes]]:
     """The data of MAPPING that a page can lie in, with its addresses.
 
-    A page holds addresses. The dynamic linker writes them, so that it lies in memory of the process's own; in a program that
-    runs where it was linked they stand in its file.
+    A page holds addresses. The dynamic linker writes them, so that it lies in memory of the process's own; in
+    a program that runs where it was linked they stand in its file.
     """
     end = min(mapping.end, mapping.start + SCANNED_BYTES_MAX)
     if mapping.anonymous or mapping.swap:
@@ -215,8 +216,8 @@ def page_read(memory: Memory, address: int, owner: str) -> Page:
     _, _, tables, count, major, minor, library = HEAD.unpack(memory.read(address, HEAD.size))
     if major != VERSION_MAJOR:
         raise LabError(
-            f"{Path(owner).name} has books of version {major}.{minor}, of hakmem {_text(library)}: this command reads version"
-            f" {VERSION_MAJOR}; use the one that came with that hakmem"
+            f"{Path(owner).name} has books of version {major}.{minor}, of hakmem {_text(library)}: this command"
+            f" reads version {VERSION_MAJOR}; use the one that came with that hakmem"
         )
     if count > TABLES_MAX:
         raise LabError(f"the page of {Path(owner).name} is damaged: it names {count} tables")

@@ -1,7 +1,8 @@
-"""A process as the kernel shows it to others: the texts of /proc/PID. It is never stopped, and nothing is asked of it.
+"""A process as the kernel shows it to others: the texts of /proc/PID. It is never stopped, and nothing is
+asked of it.
 
-What cannot be read is one clear line: there is no such process, it ended, it is a thread of the kernel, it belongs to
-somebody else.
+What cannot be read is one clear line: there is no such process, it ended, it is a thread of the kernel, it
+belongs to somebody else.
 """
 
 from __future__ import annotations
@@ -137,14 +138,15 @@ class Process:
             owner, scope = os.geteuid(), 0
         if os.geteuid() == 0:
             return (
-                f"process {self.pid} may not be read, not even by root: a container or a security module forbids it"
+                f"process {self.pid} may not be read, not even by root: a container or a security module"
+                " forbids it"
             )
         if owner != os.geteuid():
             return f"process {self.pid} belongs to another user: run this as root or as that user"
         if scope:
             return (
-                f"process {self.pid} may not be read by others than its parents (kernel.yama.ptrace_scope is {scope}):"
-                " run this as root, or start the program with this command"
+                f"process {self.pid} may not be read by others than its parents (kernel.yama.ptrace_scope is"
+                f" {scope}): run this as root, or start the program with this command"
             )
         return f"process {self.pid} may not be read: it has more rights than you; run this as root"
 
@@ -186,7 +188,8 @@ def _limit(word: str) -> int | None:
 
 
 def _stack(task: Path) -> int:
-    """From `NUMBER ARGUMENT... STACK-POINTER PROGRAM-COUNTER`; of a thread that runs the kernel says so, and no more."""
+    """From `NUMBER ARGUMENT... STACK-POINTER PROGRAM-COUNTER`; of a thread that runs the kernel says so, and
+    no more."""
     try:
         words = (task / "syscall").read_text().split()
     except (PermissionError, *GONE):

@@ -1,8 +1,8 @@
 """What each resident page of hakmem's window is for.
 
-The window is cut into pages of 64 KiB, each of one span, used or free; a used one is a slab of equal blocks or a large
-block. The kernel's pages are smaller. Of each that is resident the books say whether a block in use lies on it, or
-only free ones, or nothing that was ever used.
+The window is cut into pages of 64 KiB, each of one span, used or free; a used one is a slab of equal blocks
+or a large block. The kernel's pages are smaller. Of each that is resident the books say whether a block in
+use lies on it, or only free ones, or nothing that was ever used.
 """
 
 from __future__ import annotations
