@@ -80,7 +80,7 @@ def test_one_that_is_never_read(checkout: Checkout) -> None:
 def test_too_short(checkout: Checkout) -> None:
     with launched(checkout, ["true"]) as running:
         running.wait()
-        with pytest.raises(LabError, match="it ended before it could be looked at"):
+        with pytest.raises(LabError, match="the program ended before it could be looked at"):
             look(running, Trigger(seconds=1), lambda process: process.pid)
 
 

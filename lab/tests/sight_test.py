@@ -214,7 +214,7 @@ def test_a_process_that_works_meanwhile(checkout: Checkout, tmp_path: Path) -> N
 
 def test_a_leak_grows(checkout: Checkout, tmp_path: Path) -> None:
     with on_hakmem(checkout, tmp_path, LEAK) as pid:
-        readings = readings_take(lambda: account_of(pid), 3)
+        readings = readings_take(account_of(pid), lambda: account_of(pid), 3)
     growths = growths_find(readings)
     assert growths[0].block_bytes == 208
     assert growths[0].steady

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -27,21 +26,10 @@ from hakmem_lab.sight.account import Account, account_read
 from hakmem_lab.sight.advice import advice_find
 from hakmem_lab.sight.growth import growths_find, readings_take
 from hakmem_lab.sight.launch import Seen, Trigger, launched, look
-from hakmem_lab.sight.process import Process, process_open
+from hakmem_lab.sight.process import process_open
 from hakmem_lab.sight.sizes import size_text
 
 AFTER_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Of a process, once or several times."""
-
-    accounts: Sequence[Account]
-
-    @property
-    def last(self) -> Account:
-        return self.accounts[-1]
 
 
 def explain(
@@ -64,24 +52,24 @@ def explain(
     status is CMD's (128 and more: the signal that ended it). The process is neither stopped nor changed.
     """
     seconds = seconds_parse(watch, "watch") if watch else 0.0
-
-    def read(process: Process) -> Reading:
-        if seconds:
-            return Reading(readings_take(lambda: account_read(process), seconds))
-        return Reading([account_read(process)])
-
     pid = target_pid(target)
     if pid is not None:
         if after or when_rss:
             raise LabError("--after and --when-rss are for a command that is started here, not for a PID")
-        _show(read(process_open(pid)), None, json_file)
+        _show(_accounts(account_read(process_open(pid)), seconds), None, "", json_file)
         return
     trigger = _trigger(after, when_rss)
     with launched(Checkout.find(build), target or []) as running:
-        seen = look(running, trigger, read)
-        _show(seen.value, seen, json_file, _when(seen, trigger))
+        seen = look(running, trigger, account_read)
+        accounts = _accounts(seen.value, seconds if seen.reached else 0.0)
+        _show(accounts, seen.seconds, _when(seen, trigger), json_file)
         status = running.wait()
     raise typer.Exit(status)
+
+
+def _accounts(first: Account, seconds: float) -> list[Account]:
+    """With those of the next SECONDS."""
+    return readings_take(first, lambda: account_read(first.process), seconds) if seconds else [first]
 
 
 def _trigger(after: str, when_rss: str) -> Trigger:
@@ -92,24 +80,23 @@ def _trigger(after: str, when_rss: str) -> Trigger:
     return Trigger(seconds=seconds_parse(after, "after") if after else AFTER_SECONDS)
 
 
-def _when(seen: Seen[Reading], trigger: Trigger) -> str:
+def _when(seen: Seen[Account], trigger: Trigger) -> str:
     if seen.reached:
         return f"Seen {seen.seconds:.1f} s after its start."
     wanted = f"it had {size_text(trigger.rss)} resident" if trigger.rss else f"{trigger.seconds:g} s"
     return f"It ended before {wanted}: this was the last look, {seen.seconds:.2f} s after its start."
 
 
-def _show(
-    reading: Reading, seen: Seen[Reading] | None, json_file: Path | None, when: str = ""
-) -> None:
-    account = reading.last
-    growths = growths_find(list(reading.accounts)) if len(reading.accounts) > 1 else []
+def _show(accounts: Sequence[Account], started: float | None, when: str, json_file: Path | None) -> None:
+    """STARTED: seconds after the start of a command; its own output has the standard one."""
+    account = accounts[-1]
+    growths = growths_find(accounts)
     advice = advice_find(account, growths)
     if json_file is not None:
-        content = explain_content(account, growths, advice, seen.seconds if seen else None)
+        content = explain_content(account, growths, advice, started)
         text_write(json_file, json.dumps(content, indent=2) + "\n")
     grids_show(
         [account_grid(account), classes_grid(account), growth_grid(growths)],
         [*note_lines(account, when), *advice_lines(advice)],
-        to_errors=seen is not None,
+        to_errors=started is not None,
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hakmem_lab.sight.account import Account
+from hakmem_lab.sight.process import ProcessGoneError
 
 READINGS = 5
 
@@ -35,36 +38,37 @@ class Growth:
         return 3600 * self.added / self.seconds
 
 
-def readings_take(read: Callable[[], Account], seconds: float) -> list[Account]:
-    """READINGS of them, the first now, the last SECONDS later."""
+def readings_take(first: Account, read: Callable[[], Account], seconds: float) -> list[Account]:
+    """READINGS of them, from the FIRST on; the last SECONDS later, or as many as the process lived for."""
     begun = time.monotonic()
-    readings = [read()]
-    for number in range(1, READINGS):
-        time.sleep(max(0.0, begun + seconds * number / (READINGS - 1) - time.monotonic()))
-        readings.append(read())
+    readings = [first]
+    with suppress(ProcessGoneError):
+        for number in range(1, READINGS):
+            time.sleep(max(0.0, begun + seconds * number / (READINGS - 1) - time.monotonic()))
+            readings.append(read())
     return readings
 
 
-def growths_find(readings: list[Account]) -> list[Growth]:
+def growths_find(readings: Sequence[Account]) -> list[Growth]:
     """What grew, the fastest first."""
     sizes: dict[int | None, list[int]] = {}
     for reading in readings:
         for number, size in _in_use(reading).items():
             sizes.setdefault(number, []).append(size)
     seconds = readings[-1].seconds - readings[0].seconds
-    found = [
-        Growth(
-            "large blocks" if block is None else f"blocks of {block} B",
-            block,
-            values[0],
-            values[-1],
-            seconds,
-            all(before <= after for before, after in zip(values, values[1:], strict=False)),
-        )
-        for block, values in sizes.items()
-        if values[-1] > values[0]
-    ]
+    found = [_growth(block, values, seconds) for block, values in sizes.items() if values[-1] > values[0]]
     return sorted(found, key=lambda growth: growth.added, reverse=True)
+
+
+def _growth(block: int | None, values: Sequence[int], seconds: float) -> Growth:
+    return Growth(
+        what="large blocks" if block is None else f"blocks of {block} B",
+        block_bytes=block,
+        first=values[0],
+        last=values[-1],
+        seconds=seconds,
+        steady=all(before <= after for before, after in pairwise(values)),
+    )
 
 
 def _in_use(account: Account) -> dict[int | None, int]:

@@ -37,7 +37,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 LEFT_TO_IT = (signal.SIGINT, signal.SIGQUIT)
 """The terminal sends them to the program as well."""
 
-TOO_SHORT = "it ended before it could be looked at"
+TOO_SHORT = "the program ended before it could be looked at"
 
 T = TypeVar("T")
 
@@ -95,6 +95,8 @@ class Launched:
         return {int(pid): word for pid, _, word in lines if pid.isdigit()}
 
     def ended_within(self, seconds: float) -> bool:
+        if self._process.returncode is not None:
+            return True
         descriptor = os.pidfd_open(self._process.pid)
         try:
             return bool(select.select([descriptor], [], [], seconds)[0])
@@ -171,7 +173,8 @@ def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> S
         if not reached and value < next_look:
             continue
         try:
-            seen = Seen(_read_largest(running, read), running.seconds, reached)
+            begun = running.seconds
+            seen = Seen(_read_largest(running, read), begun, reached)
         except (ProcessGoneError, NoPageError) as error:
             why = str(error)
         else:
