@@ -35,7 +35,20 @@ app = typer.Typer(
     help="The laboratory: hakmem beside other allocators, so that noise is never called a win.",
 )
 
-for command in (bench, ab, sweep, honesty, faults, footprint, bgsave, instructions, peers, explain, doctor, stats):
+for command in (
+    bench,
+    ab,
+    sweep,
+    honesty,
+    faults,
+    footprint,
+    bgsave,
+    instructions,
+    peers,
+    explain,
+    doctor,
+    stats,
+):
     app.command()(command)
 app.command("show-config")(show_config)
 

@@ -66,15 +66,29 @@ def test_a_machine_without_a_problem(root: Path) -> None:
 def test_features_follow_the_version(root: Path) -> None:
     files_write(root, {"proc/sys/kernel/osrelease": "5.10.0"})
     machine = machine_read(root)
-    assert [one.name for one in FEATURES if machine.has(one)] == ["membarrier", "MADV_COLD", "MREMAP_DONTUNMAP"]
+    assert [one.name for one in FEATURES if machine.has(one)] == [
+        "membarrier",
+        "MADV_COLD",
+        "MREMAP_DONTUNMAP",
+    ]
     assert found(root, "MADV_POPULATE_WRITE").level is Level.NOTICE
 
 
 @pytest.mark.parametrize(
     ("file", "text", "what", "level"),
     [
-        ("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never", "transparent huge pages", Level.NOTICE),
-        ("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]", "transparent huge pages", Level.NOTICE),
+        (
+            "sys/kernel/mm/transparent_hugepage/enabled",
+            "[always] madvise never",
+            "transparent huge pages",
+            Level.NOTICE,
+        ),
+        (
+            "sys/kernel/mm/transparent_hugepage/enabled",
+            "always madvise [never]",
+            "transparent huge pages",
+            Level.NOTICE,
+        ),
         ("proc/sys/vm/overcommit_memory", "1", "vm.overcommit_memory", Level.FINE),
         ("proc/sys/vm/overcommit_memory", "2", "vm.overcommit_memory", Level.NOTICE),
         (

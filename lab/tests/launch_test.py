@@ -36,7 +36,7 @@ def test_the_look_that_was_asked_for(checkout: Checkout) -> None:
 
 def test_the_last_look_when_it_ends_sooner(checkout: Checkout) -> None:
     with launched(checkout, python("import time; time.sleep(0.6)")) as running:
-        seen = look(running, Trigger(seconds=60), lambda process: time.monotonic())
+        seen = look(running, Trigger(seconds=60), lambda process: process.pid)
         assert not seen.reached
         assert 0.3 <= seen.seconds < 0.7
 
@@ -73,7 +73,10 @@ def test_one_that_is_never_read(checkout: Checkout) -> None:
     def read(process: Process) -> str:
         raise NoPageError(f"nothing in {process.pid}")
 
-    with launched(checkout, python("import time; time.sleep(0.3)")) as running, pytest.raises(LabError, match="nothing in"):
+    with (
+        launched(checkout, python("import time; time.sleep(0.3)")) as running,
+        pytest.raises(LabError, match="nothing in"),
+    ):
         look(running, Trigger(seconds=0.1), read)
 
 
@@ -84,7 +87,9 @@ def test_too_short(checkout: Checkout) -> None:
             look(running, Trigger(seconds=1), lambda process: process.pid)
 
 
-@pytest.mark.parametrize(("script", "status"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
+@pytest.mark.parametrize(
+    ("script", "status"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)]
+)
 def test_its_status_is_passed_on(checkout: Checkout, script: str, status: int) -> None:
     with launched(checkout, python(script)) as running:
         assert running.wait() == status
@@ -143,5 +148,8 @@ def test_a_library_whose_path_cannot_be_named(checkout: Checkout, tmp_path: Path
     folder = tmp_path / "a b"
     folder.mkdir()
     (folder / "libhakmem.so").write_bytes(checkout.library.read_bytes())
-    with pytest.raises(LabError, match="a space or a colon"), launched(Checkout(checkout.root, folder), ["true"]):
+    with (
+        pytest.raises(LabError, match="a space or a colon"),
+        launched(Checkout(checkout.root, folder), ["true"]),
+    ):
         pass

@@ -4,7 +4,9 @@ import pytest
 from hakmem_lab.sight.options import Kind, Option, OptionInfo, distance, mistakes_find, nearest
 
 
-def info(kind: Kind, minimum: int = 0, maximum: int = 1 << 62, word: str = "", word_value: int = 0) -> OptionInfo:
+def info(
+    kind: Kind, minimum: int = 0, maximum: int = 1 << 62, word: str = "", word_value: int = 0
+) -> OptionInfo:
     choices = ("auto", "never", "always") if kind is Kind.CHOICE else ()
     return OptionInfo("name", kind, True, minimum, maximum, word, word_value, choices, 0, "cost", "text")
 
@@ -39,7 +41,8 @@ def test_a_word_stands_for_its_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"), [(Kind.BOOL, "on or off"), (Kind.CHOICE, "auto, never or always"), (Kind.PATH, "a path")]
+    ("kind", "text"),
+    [(Kind.BOOL, "on or off"), (Kind.CHOICE, "auto, never or always"), (Kind.PATH, "a path")],
 )
 def test_what_is_accepted(kind: Kind, text: str) -> None:
     assert info(kind).describe() == text
@@ -85,9 +88,17 @@ OTHERS = ["conf", "proof"]
             "HAKMEM_STAT is not an option and is ignored; the nearest is HAKMEM_STATS (0ms to 60min)",
         ),
         ("HAKMEM_PROFF", "f", "HAKMEM_PROFF is not an option and is ignored; the nearest is HAKMEM_PROOF"),
-        ("HAKMEM_decay", "1s", "HAKMEM_decay is not an option and is ignored; the nearest is HAKMEM_DECAY (0ms"),
+        (
+            "HAKMEM_decay",
+            "1s",
+            "HAKMEM_decay is not an option and is ignored; the nearest is HAKMEM_DECAY (0ms",
+        ),
         ("HAKMEM_DECAY", "2h", "HAKMEM_DECAY=2h is not understood and is ignored; it takes 0ms to 60min"),
-        ("HAKMEM_CONF", "decai:1s", "HAKMEM_CONF: decai is not an option and is ignored; the nearest is decay (0ms"),
+        (
+            "HAKMEM_CONF",
+            "decai:1s",
+            "HAKMEM_CONF: decai is not an option and is ignored; the nearest is decay (0ms",
+        ),
         ("HAKMEM_CONF", " decay=9 ,", "HAKMEM_CONF: decay=9 is not understood and is ignored; it takes"),
     ],
 )

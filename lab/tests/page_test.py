@@ -95,7 +95,9 @@ def test_what_is_pointed_to() -> None:
 def test_strings() -> None:
     builder = PageBuilder()
     names = [builder.string("mmap"), builder.string("")]
-    builder.table("names", builder.put(struct.pack("<3Q", *names, 0)), [("name", 0, 8)], record_bytes=8, count=3)
+    builder.table(
+        "names", builder.put(struct.pack("<3Q", *names, 0)), [("name", 0, 8)], record_bytes=8, count=3
+    )
     assert builder.page().strings("names", "name") == ["mmap", "", ""]
 
 
@@ -184,5 +186,8 @@ def test_an_unknown_version_is_an_error_not_a_silence(tmp_path: Path) -> None:
 
 def test_a_process_without_one_is_named() -> None:
     process = process_open(os.getpid())
-    with memory_open(process) as memory, pytest.raises(NoPageError, match=rf"process {os.getpid()} \(.*\) is not on"):
+    with (
+        memory_open(process) as memory,
+        pytest.raises(NoPageError, match=rf"process {os.getpid()} \(.*\) is not on"),
+    ):
         pages_find(memory, process.mappings())

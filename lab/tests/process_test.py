@@ -189,7 +189,9 @@ def test_a_thread_is_not_a_process(own: Process) -> None:
     thread = threading.Thread(target=end.wait)
     thread.start()
     try:
-        with pytest.raises(LabError, match=rf"{thread.native_id} is a thread of process {own.pid}: give that"):
+        with pytest.raises(
+            LabError, match=rf"{thread.native_id} is a thread of process {own.pid}: give that"
+        ):
             process_open(thread.native_id or 0)
     finally:
         end.set()

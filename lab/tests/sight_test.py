@@ -45,14 +45,19 @@ HEAD = """
 static void wait_for_end(void) { puts("ready"); fflush(stdout); while (getchar() != EOF) continue; }
 static void *filled(size_t bytes) { void *block = malloc(bytes); memset(block, 1, bytes); return block; }
 """
-LEAK = HEAD + """
+LEAK = (
+    HEAD
+    + """
 int main(void) {
     puts("ready"), fflush(stdout);
     for (int i = 0;; i++) { filled(200); if (i % 50 == 0) usleep(1000); }
 }
 """
+)
 # 40 MiB of blocks of 256 B, of which one of each 4 KiB stays; and 16 MiB in a large block.
-FRAGMENTED = HEAD + """
+FRAGMENTED = (
+    HEAD
+    + """
 enum { BLOCKS = 40 << 12, KEPT = 16 };
 static void *blocks[BLOCKS];
 int main(void) {
@@ -63,8 +68,11 @@ int main(void) {
     free(large);
 }
 """
+)
 # 64 MiB of blocks of 8 KiB, all freed.
-FREED = HEAD + """
+FREED = (
+    HEAD
+    + """
 enum { BLOCKS = 8192 };
 static void *blocks[BLOCKS];
 int main(void) {
@@ -73,7 +81,10 @@ int main(void) {
     wait_for_end();
 }
 """
-THREADS = HEAD + """
+)
+THREADS = (
+    HEAD
+    + """
 enum { THREADS = 200 };
 static pthread_barrier_t all_there;
 static void *work(void *unused) {
@@ -92,7 +103,10 @@ int main(void) {
     wait_for_end();
 }
 """
-BUSY = HEAD + """
+)
+BUSY = (
+    HEAD
+    + """
 int main(void) {
     puts("ready"), fflush(stdout);
     static void *blocks[4096];
@@ -103,6 +117,7 @@ int main(void) {
     }
 }
 """
+)
 
 
 @pytest.fixture
@@ -223,7 +238,9 @@ def test_a_leak_grows(checkout: Checkout, tmp_path: Path) -> None:
 
 
 def test_python(checkout: Checkout) -> None:
-    script = "kept = [str(n) * 3 for n in range(300000)]; print('ready', flush=True); import sys; sys.stdin.read()"
+    script = (
+        "kept = [str(n) * 3 for n in range(300000)]; print('ready', flush=True); import sys; sys.stdin.read()"
+    )
     environment = environment_on(checkout, PYTHONMALLOC="malloc")
     with running([sys.executable, "-I", "-S", "-c", script], environment) as pid:
         account = account_of(pid)
@@ -258,7 +275,9 @@ def test_a_process_of_another_user() -> None:
     with running(["sh", "-c", "echo ready; exec sleep 60"], dict(os.environ)) as pid:
         os.seteuid(NOBODY)
         try:
-            with pytest.raises(LabError, match=rf"process {pid} belongs to another user: run this as root or as"):
+            with pytest.raises(
+                LabError, match=rf"process {pid} belongs to another user: run this as root or as"
+            ):
                 process_open(pid)
         finally:
             os.seteuid(0)
@@ -276,7 +295,9 @@ def test_a_process_on_another_malloc() -> None:
 
 def test_a_program_with_its_own_allocator(checkout: Checkout, tmp_path: Path) -> None:
     """hakmem is preloaded, and comes behind the program's own malloc."""
-    source = HEAD + """
+    source = (
+        HEAD
+        + """
 static char room[1 << 20];
 static size_t used;
 void *malloc(size_t n) { void *at = room + used; used += (n + 15) & ~(size_t)15; return at; }
@@ -285,6 +306,7 @@ void *realloc(void *block, size_t n) { (void)block; return malloc(n); }
 void free(void *block) { (void)block; }
 int main(void) { filled(100); wait_for_end(); }
 """
+    )
     program = compile_c(tmp_path / "own", source, "-rdynamic")
     with running([program], environment_on(checkout)) as pid:
         patient = patient_read(process_open(pid))
@@ -293,7 +315,9 @@ int main(void) { filled(100); wait_for_end(); }
 
 
 def test_a_library_that_brings_an_allocator(checkout: Checkout, tmp_path: Path) -> None:
-    library = compile_c(tmp_path / "libbring.so", "void *je_malloc(unsigned long n) { return (void *)n; }", "-shared", "-fPIC")
+    library = compile_c(
+        tmp_path / "libbring.so", "void *je_malloc(unsigned long n) { return (void *)n; }", "-shared", "-fPIC"
+    )
     with on_hakmem(checkout, tmp_path, FREED) as pid:
         patient = patient_read(process_open(pid))
         assert not [one for one in patient_findings(patient) if one.what.startswith("malloc of")]
@@ -306,7 +330,10 @@ def test_a_library_that_brings_an_allocator(checkout: Checkout, tmp_path: Path) 
 
 
 def test_foreign_frees(checkout: Checkout, tmp_path: Path) -> None:
-    source = HEAD + "int main(void) { static char own[64]; char *volatile at = own; free(at + 16); wait_for_end(); }"
+    source = (
+        HEAD
+        + "int main(void) { static char own[64]; char *volatile at = own; free(at + 16); wait_for_end(); }"
+    )
     with on_hakmem(checkout, tmp_path, source, foreign_free="count", quiet="1") as pid:
         findings = {one.what: one for one in patient_findings(patient_read(process_open(pid)))}
     assert findings["foreign frees"].level is Level.PROBLEM
@@ -327,7 +354,8 @@ def test_two_copies(checkout: Checkout, build: Path, tmp_path: Path) -> None:
     assert any(one.what == "copies of hakmem" for one in service_findings(patient))
 
 
-def test_a_static_program(checkout: Checkout, build: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("checkout")
+def test_a_static_program(build: Path, tmp_path: Path) -> None:
     """Its page stands in its file: no dynamic linker wrote it."""
     program = compile_c(tmp_path / "static", FREED, str(build / "libhakmem.a"), "-pthread", "-static")
     with running([program], dict(os.environ)) as pid:
@@ -388,7 +416,9 @@ def test_inside_and_outside_say_the_same(checkout: Checkout, tmp_path: Path) -> 
             assert _shape(inside_part) == _shape(outside_part)
     assert outside == inside
     families = list(text_string_to_metric_families(report_openmetrics(now)))
-    samples = {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
+    samples = {
+        sample.name: sample.value for family in families for sample in family.samples if not sample.labels
+    }
     assert samples["hakmem_memory_large_bytes"] >= 5 * MIB
     assert samples["hakmem_spans_taken_total"] == now.books.spans["taken"]
 
@@ -403,7 +433,13 @@ def _shape(part: object) -> object:
 
 
 def test_options_are_formatted_as_the_library_does(checkout: Checkout, tmp_path: Path) -> None:
-    options = {"decay": "90s", "thread_cache": "96k", "huge_pages": "never", "bin_depth": "32", "stats_file": "/tmp/%p"}
+    options = {
+        "decay": "90s",
+        "thread_cache": "96k",
+        "huge_pages": "never",
+        "bin_depth": "32",
+        "stats_file": "/tmp/%p",
+    }
     with on_hakmem(checkout, tmp_path, FREED, **options) as pid:
         books = books_of(pid)
     values = {option.name: (option.value, option.source) for option in books.options}
@@ -420,7 +456,9 @@ def test_the_reader_of_the_document_reads(checkout: Checkout, tmp_path: Path) ->
     text = (ROOT / "docs/statistics.md").read_text()
     script = text.partition("```python\n")[2].partition("```")[0]
     with on_hakmem(checkout, tmp_path, FRAGMENTED) as pid:
-        done = subprocess.run([sys.executable, "-c", script, str(pid)], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(pid)], capture_output=True, text=True, check=True
+        )
         expected = books_of(pid).spans["used_pages"]
     assert f"used_pages {expected}\n" in done.stdout
 
@@ -451,7 +489,8 @@ def test_explain_a_process(checkout: Checkout, tmp_path: Path) -> None:
     assert sum(row["bytes"] for row in content["rows"]) == content["rss_bytes"]
 
 
-def test_explain_a_command(checkout: Checkout, build: Path) -> None:
+@pytest.mark.usefixtures("checkout")
+def test_explain_a_command(build: Path) -> None:
     script = "print('its own'); kept = [bytes(5000) for _ in range(4000)]; import time; time.sleep(1.5); raise SystemExit(5)"
     done = lab("explain", "--build", str(build), "--after", "1s", "--", sys.executable, "-c", script)
     assert (done.returncode, done.stdout) == (5, "its own\n")
@@ -465,7 +504,10 @@ def test_explain_a_command(checkout: Checkout, build: Path) -> None:
         (["explain"], "hakmem: give the number of a process, or a command after --"),
         (["explain", "4194305"], "hakmem: there is no process 4194305"),
         (["explain", "1", "--after", "3s"], "hakmem: --after and --when-rss are for a command"),
-        (["explain", "--after", "1s", "--when-rss", "1G", "--", "true"], "hakmem: give either --after or --when-rss"),
+        (
+            ["explain", "--after", "1s", "--when-rss", "1G", "--", "true"],
+            "hakmem: give either --after or --when-rss",
+        ),
         (["explain", "--when-rss", "much", "--", "true"], "hakmem: --when-rss is a size such as"),
         (["stats", "4194305"], "hakmem: there is no process 4194305"),
         (["stats", "1", "--json", "--openmetrics"], "hakmem: give either --json or --openmetrics"),
@@ -517,13 +559,15 @@ def test_a_switch_that_is_not_one(checkout: Checkout, build: Path, tmp_path: Pat
     assert "HAKMEM_DECAI" in done.stdout
 
 
-def test_doctor_of_a_command(checkout: Checkout, build: Path) -> None:
+@pytest.mark.usefixtures("checkout")
+def test_doctor_of_a_command(build: Path) -> None:
     out = lab("doctor", "--build", str(build), "--", sys.executable, "-c", "import time; time.sleep(0.5)")
     assert out.returncode == 0, out.stdout
     assert "proof of service" in out.stdout
 
 
-def test_doctor_of_a_static_program(checkout: Checkout, build: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("checkout")
+def test_doctor_of_a_static_program(build: Path, tmp_path: Path) -> None:
     program = compile_c(tmp_path / "static", "int main(void) { return 0; }\n", "-static")
     out = lab("doctor", "--build", str(build), "--", str(program))
     assert out.returncode == 1

@@ -47,7 +47,8 @@ def _chosen(copies: list[Numbers], copy: int) -> Numbers:
     """A report is of one copy."""
     if copy == 0 and len(copies) > 1:
         owners = ", ".join(
-            f"{number}: {now.books.page.owner.rpartition('/')[2]}" for number, now in enumerate(copies, start=1)
+            f"{number}: {now.books.page.owner.rpartition('/')[2]}"
+            for number, now in enumerate(copies, start=1)
         )
         raise LabError(
             f"process {copies[0].pid} holds {len(copies)} copies of hakmem ({owners}): choose by --copy"

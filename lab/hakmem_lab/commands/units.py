@@ -39,7 +39,16 @@ def change_parse(text: str, what: str = "predict") -> float:
     return 1 + change
 
 
-BYTES = {"": 1, "b": 1, "k": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mib": 1 << 20, "g": 1 << 30, "gib": 1 << 30}
+BYTES = {
+    "": 1,
+    "b": 1,
+    "k": 1 << 10,
+    "kib": 1 << 10,
+    "m": 1 << 20,
+    "mib": 1 << 20,
+    "g": 1 << 30,
+    "gib": 1 << 30,
+}
 
 
 def bytes_parse(text: str, what: str) -> int:

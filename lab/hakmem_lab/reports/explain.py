@@ -39,7 +39,9 @@ def _all_copy_rows(copy: CopyAccount) -> Iterator[Row]:
     blocks = sum(one.live_blocks for one in copy.books.classes)
     slack = f"{blocks} blocks; at most {size_text(copy.slack_most)} beyond what was asked for"
     yield Row("small_blocks", "small blocks in use", copy.live, slack)
-    yield Row("large_blocks", "large blocks in use", window.large, f"{totals.large_blocks} blocks above 64 KiB")
+    yield Row(
+        "large_blocks", "large blocks in use", window.large, f"{totals.large_blocks} blocks above 64 KiB"
+    )
     yield Row("outside", "blocks outside the window", copy.outside)
     yield Row("cached", "cached by threads", copy.cached, f"{_live_threads(copy)} threads")
     beside = "fragmentation: only the program can free the blocks in use"

@@ -7,7 +7,15 @@ from hakmem_lab.sight.books import NEVER
 from hakmem_lab.sight.metrics import CLASS_METRICS, METRICS, Numbers
 from hakmem_lab.sight.sizes import size_text
 
-CLASS_COLUMNS = ("slabs", "taken_blocks", "cached_blocks", "live_blocks", "refills", "spills", "remote_blocks")
+CLASS_COLUMNS = (
+    "slabs",
+    "taken_blocks",
+    "cached_blocks",
+    "live_blocks",
+    "refills",
+    "spills",
+    "remote_blocks",
+)
 
 
 def statistics_grids(now: Numbers) -> list[Grid]:
@@ -53,7 +61,9 @@ def _classes_grid(now: Numbers) -> Grid:
 def statistics_lines(now: Numbers) -> list[str]:
     half_life = now.books.half_life_ms
     lines = ["Decay: never." if half_life == NEVER else f"Decay: half-life {half_life} ms."]
-    lines += [f"Option {one.name} {one.value} ({one.source})." for one in now.books.options if not one.is_default]
+    lines += [
+        f"Option {one.name} {one.value} ({one.source})." for one in now.books.options if not one.is_default
+    ]
     for failure in now.books.last_failures:
         refused = f" ({failure.call}: {failure.error})" if failure.call else ""
         lines.append(

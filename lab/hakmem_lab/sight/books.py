@@ -305,7 +305,10 @@ def _calls_read(page: Page) -> tuple[Call, ...]:
 
 def _failures_read(page: Page, calls: tuple[Call, ...], classes: list[ClassBooks]) -> list[Failure]:
     columns = page.array("failures")
-    rows = ({name: int(values[place]) for name, values in columns.items()} for place in range(len(columns["number"])))
+    rows = (
+        {name: int(values[place]) for name, values in columns.items()}
+        for place in range(len(columns["number"]))
+    )
     return [_failure_make(row, calls, classes) for row in rows if row["number"]]
 
 
@@ -368,7 +371,10 @@ def _decided(info: OptionInfo, value: int, spans: Record, window: Record, limits
 def _infos_read(page: Page) -> list[OptionInfo]:
     columns = page.array("option_infos")
     string = page.memory.string
-    rows = ({name: int(values[place]) for name, values in columns.items()} for place in range(len(columns["name"])))
+    rows = (
+        {name: int(values[place]) for name, values in columns.items()}
+        for place in range(len(columns["name"]))
+    )
     return [
         OptionInfo(
             name=string(row["name"]),

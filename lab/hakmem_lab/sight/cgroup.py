@@ -108,7 +108,9 @@ def _version_2(path: str, base: Path) -> Group:
 def _version_1(by_controller: dict[str, str], base: Path) -> Group:
     levels = _levels(base / "memory", by_controller["memory"])
     limit, where = _tightest(levels, "memory.limit_in_bytes")
-    quota = _processors(_levels(base / "cpu", by_controller["cpu"]), _quota_1) if "cpu" in by_controller else None
+    quota = (
+        _processors(_levels(base / "cpu", by_controller["cpu"]), _quota_1) if "cpu" in by_controller else None
+    )
     return Group(
         version=1,
         path=by_controller["memory"],

@@ -62,7 +62,9 @@ def option_findings(options: Iterable[Option], mistakes: Iterable[Mistake]) -> I
         yield problem("option", mistake.setting, mistake.line)
     for option in options:
         if not option.is_default:
-            yield fine(f"option {option.name}", f"{option.value} ({option.source})", f"{option.text} {option.cost}.")
+            yield fine(
+                f"option {option.name}", f"{option.value} ({option.source})", f"{option.text} {option.cost}."
+            )
 
 
 def processors_of(process: Process) -> int:
@@ -138,7 +140,9 @@ def service_findings(patient: Patient) -> Iterator[Finding]:
         yield problem("malloc", owner.name, "hakmem is loaded, but comes behind this one: it serves nothing")
     if len(patient.copies) > 1:
         names = ", ".join(Path(books.page.owner).name for books in patient.copies)
-        yield notice("copies of hakmem", names, "each keeps memory of its own, and takes others' blocks for foreign")
+        yield notice(
+            "copies of hakmem", names, "each keeps memory of its own, and takes others' blocks for foreign"
+        )
 
 
 def malloc_findings(patient: Patient) -> Iterator[Finding]:
@@ -150,7 +154,11 @@ def malloc_findings(patient: Patient) -> Iterator[Finding]:
             continue
         names = ", ".join(one.mallocs)
         if one.has_malloc:
-            yield notice(f"malloc of {one.name}", names, "not used: another comes before it, unless it calls its own inside")
+            yield notice(
+                f"malloc of {one.name}",
+                names,
+                "not used: another comes before it, unless it calls its own inside",
+            )
         else:
             yield notice(f"malloc of {one.name}", names, "memory that it takes for itself is not hakmem's")
 
@@ -162,14 +170,20 @@ def books_findings(books: Books) -> Iterator[Finding]:
         if policy == "libc":
             yield notice("foreign frees", value, "handed to libc: blocks of another malloc reach the program")
         else:
-            yield problem("foreign frees", value, "ignored: blocks of another malloc that are never freed, or a bug")
+            yield problem(
+                "foreign frees", value, "ignored: blocks of another malloc that are never freed, or a bug"
+            )
     else:
         yield fine("foreign frees", "none", "no block of another malloc came by")
     failed = sum(books.failures.values())
     if failed:
         causes = ", ".join(f"{cause}: {count}" for cause, count in books.failures.items() if count)
         last = books.last_failures[-1] if books.last_failures else None
-        means = f"the last: {last.size} bytes, {last.call or last.cause} {last.error}" if last else "hakmem stats has them"
+        means = (
+            f"the last: {last.size} bytes, {last.call or last.cause} {last.error}"
+            if last
+            else "hakmem stats has them"
+        )
         yield problem("allocations that failed", causes, means.strip())
     for call in books.calls:
         if call.refused:
@@ -184,11 +198,13 @@ def proof_findings(proofs: Mapping[int, str], pid: int) -> Iterator[Finding]:
     """What hakmem itself said in each process of a command, as it started."""
     for number, word in proofs.items():
         if word != "served":
-            yield problem(f"process {number}", word.removeprefix("other "), "its malloc is this object's, not hakmem's")
+            yield problem(
+                f"process {number}", word.removeprefix("other "), "its malloc is this object's, not hakmem's"
+            )
     if pid not in proofs:
-        yield problem("proof of service", "none", "hakmem was not loaded into the program, or is another version")
+        yield problem(
+            "proof of service", "none", "hakmem was not loaded into the program, or is another version"
+        )
     elif proofs[pid] == "served":
         served = sum(word == "served" for word in proofs.values())
         yield fine("proof of service", f"{served} processes", "hakmem said in each that malloc is its own")
-
-

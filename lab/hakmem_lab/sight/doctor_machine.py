@@ -61,8 +61,12 @@ def _huge_pages(machine: Machine) -> Finding:
         )
         return notice(what, machine.huge_pages, means)
     if machine.huge_pages == "madvise":
-        return fine(what, machine.huge_pages, "only where a program asks, as hakmem does from 32 MiB in use on")
-    return notice(what, machine.huge_pages or "none", "more page faults and TLB misses; huge_pages has no effect")
+        return fine(
+            what, machine.huge_pages, "only where a program asks, as hakmem does from 32 MiB in use on"
+        )
+    return notice(
+        what, machine.huge_pages or "none", "more page faults and TLB misses; huge_pages has no effect"
+    )
 
 
 def _overcommit(machine: Machine) -> Iterator[Finding]:
@@ -74,7 +78,9 @@ def _overcommit(machine: Machine) -> Iterator[Finding]:
         return
     limit, committed = machine.commit_limit, machine.committed
     if not limit or committed is None:
-        yield notice("vm.overcommit_memory", value, "memory is refused when it is asked for, not when it is used")
+        yield notice(
+            "vm.overcommit_memory", value, "memory is refused when it is asked for, not when it is used"
+        )
         return
     value = f"{value}, {size_text(committed)} of {size_text(limit)} promised"
     means = "memory is refused when it is asked for: hakmem commits 16 MiB and more at a time"
@@ -117,11 +123,15 @@ def group_findings(group: Group | None, processors: int) -> Iterator[Finding]:
             means = "beyond it the kernel kills; near it hakmem gives back all that is free (option pressure)"
             yield problem(f"{what} memory limit", value, means)
         else:
-            yield fine(f"{what} memory limit", value, "beyond it the kernel kills; file caches count, and go first")
+            yield fine(
+                f"{what} memory limit", value, "beyond it the kernel kills; file caches count, and go first"
+            )
     if group.high is not None and group.current is not None:
         value = f"{size_text(group.current)}, slowed from {size_text(group.high)} on"
         if group.current >= group.high:
-            yield problem(f"{what} memory.high", value, "the kernel slows every allocation down to take memory back")
+            yield problem(
+                f"{what} memory.high", value, "the kernel slows every allocation down to take memory back"
+            )
         else:
             yield fine(f"{what} memory.high", value, "beyond it the kernel slows the program down")
     if group.swap_limit == 0:
@@ -136,10 +146,14 @@ def _processors(group: Group, processors: int) -> Iterator[Finding]:
         yield fine("processors", str(processors), "no quota")
     elif group.processors < processors:
         value = f"a quota of {group.processors:g} of {processors}"
-        means = "threads wait for their turn with full caches: about as many threads as the quota need the least"
+        means = (
+            "threads wait for their turn with full caches: about as many threads as the quota need the least"
+        )
         yield notice("processors", value, means)
     else:
-        yield fine("processors", f"a quota of {group.processors:g} of {processors}", "the quota bounds nothing")
+        yield fine(
+            "processors", f"a quota of {group.processors:g} of {processors}", "the quota bounds nothing"
+        )
 
 
 def limit_findings(limits: dict[str, Limit], address_space: int | None) -> Iterator[Finding]:
@@ -157,7 +171,9 @@ def limit_findings(limits: dict[str, Limit], address_space: int | None) -> Itera
 
 def _bounded(short: str, limit: int, used: int | None) -> Finding:
     if used is None:
-        return notice(short, size_text(limit), "allocations fail beyond it; hakmem fits its window to RLIMIT_AS")
+        return notice(
+            short, size_text(limit), "allocations fail beyond it; hakmem fits its window to RLIMIT_AS"
+        )
     value = f"{size_text(used)} of {size_text(limit)} in use"
     if used >= NEAR * limit:
         return problem(short, value, "allocations fail beyond it")

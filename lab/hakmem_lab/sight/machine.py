@@ -22,7 +22,10 @@ class Feature:
 
 FEATURES = (
     Feature(
-        "membarrier", (4, 14), "memory in the caches of sleeping threads comes back", "it stays until they wake"
+        "membarrier",
+        (4, 14),
+        "memory in the caches of sleeping threads comes back",
+        "it stays until they wake",
     ),
     Feature(
         "MADV_COLD",

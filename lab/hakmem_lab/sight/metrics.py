@@ -72,32 +72,82 @@ def _spans(name: str) -> Callable[[Numbers], int]:
     return lambda now: now.books.spans[name]
 
 
-def _heaps(value: Callable[[HeapBooks], int], total: Callable[[Iterable[int]], int] = sum) -> Callable[[Numbers], int]:
+def _heaps(
+    value: Callable[[HeapBooks], int], total: Callable[[Iterable[int]], int] = sum
+) -> Callable[[Numbers], int]:
     return lambda now: total([value(heap) for heap in now.books.heaps] or [0])
 
 
 GAUGE, COUNTER = Kind.GAUGE, Kind.COUNTER
 METRICS = (
-    Metric("process", "rss_bytes", GAUGE, "resident memory of the process, all of it", lambda now: now.usage.rss_bytes),
-    Metric("process", "peak_rss_bytes", GAUGE, "the most that was resident", lambda now: now.usage.peak_rss_bytes),
-    Metric("process", "minor_faults", COUNTER, "page faults without input or output", lambda now: now.usage.minor_faults),
-    Metric("process", "major_faults", COUNTER, "page faults with input or output", lambda now: now.usage.major_faults),
     Metric(
-        "process", "mappings", GAUGE, "mappings of the process; 0 where the kernel does not say", lambda now: now.usage.mappings
+        "process",
+        "rss_bytes",
+        GAUGE,
+        "resident memory of the process, all of it",
+        lambda now: now.usage.rss_bytes,
     ),
-    Metric("memory", "held_bytes", GAUGE, "memory for blocks, used or free, not given back", lambda now: now.totals.held),
-    Metric("memory", "in_use_bytes", GAUGE, "of it, blocks in use or cached by threads", lambda now: now.totals.in_use),
     Metric(
-        "memory", "live_small_bytes", GAUGE, "of these, blocks of 64 KiB or less in use", lambda now: now.totals.live_small
+        "process", "peak_rss_bytes", GAUGE, "the most that was resident", lambda now: now.usage.peak_rss_bytes
+    ),
+    Metric(
+        "process",
+        "minor_faults",
+        COUNTER,
+        "page faults without input or output",
+        lambda now: now.usage.minor_faults,
+    ),
+    Metric(
+        "process",
+        "major_faults",
+        COUNTER,
+        "page faults with input or output",
+        lambda now: now.usage.major_faults,
+    ),
+    Metric(
+        "process",
+        "mappings",
+        GAUGE,
+        "mappings of the process; 0 where the kernel does not say",
+        lambda now: now.usage.mappings,
+    ),
+    Metric(
+        "memory",
+        "held_bytes",
+        GAUGE,
+        "memory for blocks, used or free, not given back",
+        lambda now: now.totals.held,
+    ),
+    Metric(
+        "memory",
+        "in_use_bytes",
+        GAUGE,
+        "of it, blocks in use or cached by threads",
+        lambda now: now.totals.in_use,
+    ),
+    Metric(
+        "memory",
+        "live_small_bytes",
+        GAUGE,
+        "of these, blocks of 64 KiB or less in use",
+        lambda now: now.totals.live_small,
     ),
     Metric("memory", "cached_bytes", GAUGE, "blocks cached by threads", lambda now: now.totals.cached),
     Metric("memory", "large_bytes", GAUGE, "larger blocks in use", lambda now: now.totals.large),
     Metric("memory", "large_blocks", GAUGE, "how many these are", lambda now: now.totals.large_blocks),
     Metric("memory", "free_small_bytes", GAUGE, "free blocks in slabs", lambda now: now.totals.free_small),
-    Metric("memory", "free_small_blocks", GAUGE, "how many these are", lambda now: now.totals.free_small_blocks),
-    Metric("memory", "dirty_bytes", GAUGE, "free runs of pages, not given back", lambda now: now.totals.dirty),
     Metric(
-        "memory", "books_bytes", GAUGE, "hakmem's own records outside the window's", lambda now: now.books.books_bytes
+        "memory", "free_small_blocks", GAUGE, "how many these are", lambda now: now.totals.free_small_blocks
+    ),
+    Metric(
+        "memory", "dirty_bytes", GAUGE, "free runs of pages, not given back", lambda now: now.totals.dirty
+    ),
+    Metric(
+        "memory",
+        "books_bytes",
+        GAUGE,
+        "hakmem's own records outside the window's",
+        lambda now: now.books.books_bytes,
     ),
     *(
         Metric("kernel", name, COUNTER, text, _kernel(name))
@@ -128,17 +178,33 @@ METRICS = (
     Metric("heaps", "created", GAUGE, "heaps that there are", lambda now: len(now.books.heaps)),
     Metric("heaps", "live", GAUGE, "of these, of living threads", _heaps(lambda heap: heap.live)),
     Metric(
-        "heaps", "cached_bytes_most", GAUGE, "cached by the thread with the most", _heaps(lambda heap: heap.cached_bytes, max)
+        "heaps",
+        "cached_bytes_most",
+        GAUGE,
+        "cached by the thread with the most",
+        _heaps(lambda heap: heap.cached_bytes, max),
     ),
     Metric(
-        "heaps", "depth_bytes", GAUGE, "what the caches of threads are sized for", _heaps(lambda heap: heap.depth_bytes)
+        "heaps",
+        "depth_bytes",
+        GAUGE,
+        "what the caches of threads are sized for",
+        _heaps(lambda heap: heap.depth_bytes),
     ),
     Metric(
-        "heaps", "remote_blocks", GAUGE, "kept until more go to the same heaps", _heaps(lambda heap: heap.remote_blocks)
+        "heaps",
+        "remote_blocks",
+        GAUGE,
+        "kept until more go to the same heaps",
+        _heaps(lambda heap: heap.remote_blocks),
     ),
     Metric("heaps", "remote_bytes", GAUGE, "their bytes", _heaps(lambda heap: heap.remote_bytes)),
-    Metric("purge", "thread_running", GAUGE, "1 while a purge thread runs", lambda now: now.books.purge_running),
-    Metric("purge", "thread_starts", COUNTER, "how often one was started", lambda now: now.books.purge_started),
+    Metric(
+        "purge", "thread_running", GAUGE, "1 while a purge thread runs", lambda now: now.books.purge_running
+    ),
+    Metric(
+        "purge", "thread_starts", COUNTER, "how often one was started", lambda now: now.books.purge_started
+    ),
     Metric(
         "purge",
         "pressed_by_limit",
@@ -147,13 +213,25 @@ METRICS = (
         lambda now: now.books.pressed["limit"],
     ),
     Metric(
-        "purge", "pressed_by_high", COUNTER, "since its high mark was near", lambda now: now.books.pressed["high"]
+        "purge",
+        "pressed_by_high",
+        COUNTER,
+        "since its high mark was near",
+        lambda now: now.books.pressed["high"],
     ),
     Metric(
-        "purge", "pressed_by_stalls", COUNTER, "since programs waited for memory", lambda now: now.books.pressed["stalls"]
+        "purge",
+        "pressed_by_stalls",
+        COUNTER,
+        "since programs waited for memory",
+        lambda now: now.books.pressed["stalls"],
     ),
     Metric(
-        "foreign", "frees", COUNTER, "pointers freed that hakmem never returned", lambda now: now.books.foreign_frees
+        "foreign",
+        "frees",
+        COUNTER,
+        "pointers freed that hakmem never returned",
+        lambda now: now.books.foreign_frees,
     ),
 )
 
@@ -162,7 +240,10 @@ CLASS_METRICS = (
     ClassMetric("taken_blocks", GAUGE, "blocks in use or cached by threads", lambda one: one.taken_blocks),
     ClassMetric("cached_blocks", GAUGE, "blocks cached by threads", lambda one: one.cached_blocks),
     ClassMetric(
-        "live_blocks", GAUGE, "blocks in use, or on their way back to another thread", lambda one: one.live_blocks
+        "live_blocks",
+        GAUGE,
+        "blocks in use, or on their way back to another thread",
+        lambda one: one.live_blocks,
     ),
     ClassMetric(
         "slack_bytes_most",
@@ -171,10 +252,16 @@ CLASS_METRICS = (
         lambda one: one.slack_bytes_most,
     ),
     ClassMetric("refills", COUNTER, "times that a thread's cache was filled", lambda one: one.refills),
-    ClassMetric("refilled_blocks", COUNTER, "blocks that it was filled with", lambda one: one.refilled_blocks),
+    ClassMetric(
+        "refilled_blocks", COUNTER, "blocks that it was filled with", lambda one: one.refilled_blocks
+    ),
     ClassMetric("spills", COUNTER, "times that a thread's cache overflowed", lambda one: one.spills),
-    ClassMetric("spilled_blocks", COUNTER, "blocks that went back from caches", lambda one: one.spilled_blocks),
-    ClassMetric("remote_blocks", COUNTER, "blocks given back by other threads", lambda one: one.remote_blocks),
+    ClassMetric(
+        "spilled_blocks", COUNTER, "blocks that went back from caches", lambda one: one.spilled_blocks
+    ),
+    ClassMetric(
+        "remote_blocks", COUNTER, "blocks given back by other threads", lambda one: one.remote_blocks
+    ),
     ClassMetric(
         "adopted_slabs", COUNTER, "slabs taken over from threads that ended", lambda one: one.adopted_slabs
     ),
@@ -290,7 +377,9 @@ def _openmetrics_lines(now: Numbers) -> Iterator[str]:
     program = printable(now.program).replace("\\", "\\\\").replace('"', '\\"')
     yield f'hakmem_build_info{{version="{books.page.library}",program="{program}"}} 1'
     for metric in METRICS:
-        yield from _family(metric.section, metric.name, metric.kind, metric.text, [("", int(metric.value(now)))])
+        yield from _family(
+            metric.section, metric.name, metric.kind, metric.text, [("", int(metric.value(now)))]
+        )
     calls = [(f'{{call="{one.name}"}}', one.made) for one in books.calls]
     yield from _family("kernel", "calls", COUNTER, "system calls made", calls)
     refusals = [(f'{{call="{one.name}"}}', one.refused) for one in books.calls]
@@ -298,7 +387,9 @@ def _openmetrics_lines(now: Numbers) -> Iterator[str]:
     causes = [(f'{{cause="{cause}"}}', count) for cause, count in books.failures.items()]
     yield from _family("failures", "allocations", COUNTER, "allocations that failed, by cause", causes)
     for one in CLASS_METRICS:
-        rows = [(f'{{block_bytes="{row.block_bytes}"}}', one.value(row)) for row in books.classes if row.is_used]
+        rows = [
+            (f'{{block_bytes="{row.block_bytes}"}}', one.value(row)) for row in books.classes if row.is_used
+        ]
         yield from _family("class", one.name, one.kind, one.text, rows)
     sizes = [(f'{{pages="{size.pages_least}"}}', size.live) for size in books.span_sizes if size.taken]
     yield from _family(

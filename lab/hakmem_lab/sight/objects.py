@@ -23,7 +23,16 @@ MAP_OFFSET = 8
 """Of r_map in struct r_debug: the first link."""
 OBJECTS_MAX = 100_000
 
-PREFIXED = ("je_malloc", "_rjem_malloc", "mi_malloc", "tc_malloc", "rpmalloc", "nedmalloc", "xxmalloc", "scudo_malloc")
+PREFIXED = (
+    "je_malloc",
+    "_rjem_malloc",
+    "mi_malloc",
+    "tc_malloc",
+    "rpmalloc",
+    "nedmalloc",
+    "xxmalloc",
+    "scudo_malloc",
+)
 """Allocators under names of their own."""
 LIBC = ("libc.so", "libc-", "libc.musl", "ld-musl", "ld-linux", "ld-2.")
 

@@ -229,7 +229,9 @@ def page_read(memory: Memory, address: int, owner: str) -> Page:
 def _table(memory: Memory, row: tuple[bytes, int, int, int, int, int, int, int, int]) -> Table:
     name, address, fields, field_count, place, record_bytes, count, link, _parent = row
     if field_count > FIELDS_MAX:
-        raise LabError(f"the table '{_text(name)}' of hakmem's page is damaged: it names {field_count} fields")
+        raise LabError(
+            f"the table '{_text(name)}' of hakmem's page is damaged: it names {field_count} fields"
+        )
     data = memory.read(fields, field_count * FIELD.size)
     read = [Field(_text(one), offset, size) for one, offset, size, _kind in FIELD.iter_unpack(data)]
     known = tuple(field for field in read if field.size in NUMBERS)

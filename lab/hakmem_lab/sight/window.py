@@ -158,9 +158,7 @@ def overlap(block_bytes: int, blocks: int, kernel_pages: int, page: int) -> npt.
     return np.maximum(common, 0).astype(np.float32)
 
 
-def free_blocks(
-    view: View, heads: npt.NDArray[np.intp], blocks: int, memory: Memory
-) -> tuple[Flags, Flags]:
+def free_blocks(view: View, heads: npt.NDArray[np.intp], blocks: int, memory: Memory) -> tuple[Flags, Flags]:
     """A row for each slab: which blocks came back and are free, and which were never carved."""
     length = -(-blocks // 64) * 8
     addresses = view.records["bits"][heads].tolist()
