@@ -93,6 +93,8 @@ class PageBuilder:
         return page_read(self.memory(), address, "/lib/libhakmem.so")
 
 
+BASE = 0x2000_0000_0000
+"""Of the window."""
 LIMITS = {
     "page_bytes": 65536,
     "chunk_pages": 32,
@@ -116,7 +118,8 @@ def view_make(pages: int, **changes: object) -> View:
         "chunks": {name: np.zeros(chunks, np.uint32) for name in ("used", "touched", "refused")},
         "huge": np.zeros(chunks, np.bool_),
         "limits": LIMITS,
-        "half_life_ms": 500,
+        "cached": {},
+        "base": BASE,
         "decay_is_never": False,
     }
     return View(**(values | changes))  # type: ignore[arg-type]

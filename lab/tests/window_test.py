@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hakmem_lab.sight.books import ClassBooks
 from hakmem_lab.sight.window import View, Why, WindowPages, overlap, slab_heads, window_pages
-from lab_sight import KERNEL_PAGE, BytesMemory, view_make
+from lab_sight import BASE, KERNEL_PAGE, BytesMemory, view_make
 
 PAGES, HEAP_WORD = 64, 0x1000 << 8
 BITS = 0x5000_0000
@@ -162,3 +162,17 @@ def test_overlaps_are_every_byte_of_the_blocks() -> None:
         bytes_on_pages = overlap(one.block_bytes, one.blocks, 16 * one.pages, KERNEL_PAGE)
         assert (bytes_on_pages.sum(axis=1) == one.block_bytes).all()
         assert bytes_on_pages.sum(axis=0).max() <= KERNEL_PAGE
+
+
+def test_cached_blocks_count_as_far_as_they_are_resident() -> None:
+    view = view_make(PAGES)
+    slab_put(view, 34, 0, 200, BITS)
+    view.resident[34, :2] = True
+    start = BASE + 34 * 65536
+    across, there, absent = start + 85 * 48, start, start + 199 * 48
+    other = BASE - 48
+    view = replace(view, cached={0: np.array([across, there, absent, other])})
+    found = account(view, bitmap([], 1365))
+    assert found.cached == 48 + 48
+    view.resident[34, 1] = False
+    assert account(view, bitmap([], 1365)).cached == 48 + (4096 - 85 * 48)

@@ -43,7 +43,7 @@ def _all_copy_rows(copy: CopyAccount) -> Iterator[Row]:
         "large_blocks", "large blocks in use", window.large, f"{totals.large_blocks} blocks above 64 KiB"
     )
     yield Row("outside", "blocks outside the window", copy.outside)
-    yield Row("cached", "cached by threads", copy.cached, f"{_live_threads(copy)} threads")
+    yield Row("cached", "cached by threads", window.cached, f"{_live_threads(copy)} threads")
     beside = "fragmentation: only the program can free the blocks in use"
     yield Row("beside", "free blocks beside used ones", window.beside, beside)
     for hole, size in window.holes.items():
@@ -92,7 +92,7 @@ def classes_grid(account: Account) -> Grid:
                         str(one.block_bytes),
                         str(mine.live_blocks),
                         mib_text(one.taken),
-                        mib_text(mine.cached_bytes),
+                        mib_text(one.cached),
                         mib_text(one.beside),
                         mib_text(one.holes),
                         mib_text(min(mine.slack_bytes_most, one.taken)),
@@ -165,6 +165,7 @@ def explain_content(
                 "block_bytes": one.block_bytes,
                 "slabs": one.slabs,
                 "taken_bytes": one.taken,
+                "cached_bytes": one.cached,
                 "beside_bytes": one.beside,
                 "hole_bytes": one.holes,
             }

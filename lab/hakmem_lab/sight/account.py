@@ -56,8 +56,6 @@ class CopyAccount:
 
     books: Books
     window: WindowPages
-    cached: int
-    """In the caches of threads."""
     window_books: int
     """The records of the window's pages."""
     other_books: int
@@ -68,7 +66,7 @@ class CopyAccount:
     @property
     def live(self) -> int:
         """Small blocks in use."""
-        return self.window.taken - self.cached
+        return self.window.taken - self.window.cached
 
     @property
     def slack_most(self) -> int:
@@ -193,11 +191,9 @@ def _copy_account(memory: Memory, books: Books, residency: Residency) -> CopyAcc
     window = WindowPages()
     if books.spans["end_page"]:
         window = window_pages(view_read(memory, books, residency), books.classes, memory)
-    cached = sum(one.cached_bytes for one in books.classes)
     return CopyAccount(
         books=books,
         window=window,
-        cached=min(cached, window.taken),
         window_books=resident([_words_range(books), _records_range(books)]) if books.is_started else 0,
         other_books=resident(list(_books_ranges(books))),
         outside=resident(list(_outside_ranges(books))),

@@ -110,8 +110,8 @@ def _of_caches(copy: CopyAccount, threads: int) -> Iterator[Advice]:
     most = max(live, key=lambda heap: heap.cached_bytes, default=None)
     if most is not None:
         yield Advice(
-            copy.cached,
-            f"{size_text(copy.cached)} are cached by {len(live)} of {threads} threads, the most by thread"
+            copy.window.cached,
+            f"{size_text(copy.window.cached)} are cached by {len(live)} of {threads} threads, the most by thread"
             f" {most.thread_id} ({size_text(most.cached_bytes)}): thread_cache:256KiB (now"
             f" {copy.books.option('thread_cache').value}) bounds each; fewer threads that allocate need less;"
             " hak_collect() empties the caches.",

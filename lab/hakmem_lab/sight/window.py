@@ -7,7 +7,7 @@ use lies on it, or only free ones, or nothing that was ever used.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,12 +15,15 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from hakmem_lab.sight.books import NEVER, Books, ClassBooks
+from hakmem_lab.sight.books import IMPOSSIBLE_DEPTH, LIVE, NEVER, Books, ClassBooks
 from hakmem_lab.sight.memory import Flags, Memory, Residency
-from hakmem_lab.sight.page import Columns
+from hakmem_lab.sight.page import Columns, Page
+
+Addresses = npt.NDArray[np.int64]
 
 SLABS_AT_ONCE = 512
 """Bounds the memory of this process: a slab has up to 4096 blocks."""
+POINTER_BYTES = 8
 
 
 class Why(StrEnum):
@@ -41,6 +44,8 @@ class ClassPages:
     slabs: int
     taken: int
     """Blocks in use, or cached by threads."""
+    cached: int
+    """Of these, in the caches of threads."""
     beside: int
     """Free blocks on kernel pages where others are in use."""
     holes: int
@@ -71,6 +76,10 @@ class WindowPages:
         return sum(one.taken for one in self.classes)
 
     @property
+    def cached(self) -> int:
+        return sum(one.cached for one in self.classes)
+
+    @property
     def beside(self) -> int:
         return sum(one.beside for one in self.classes)
 
@@ -94,8 +103,11 @@ class View:
     """An element for each 2 MiB."""
     huge: Flags
     """For each 2 MiB: a huge page stands behind it, as far as can be seen."""
+    cached: Mapping[int, Addresses]
+    """Blocks in the caches of threads, by the number of their class."""
+    base: int
+    """Address of the first page."""
     limits: Mapping[str, int]
-    half_life_ms: int
     decay_is_never: bool
 
     def bit(self, name: str) -> Flags:
@@ -118,20 +130,36 @@ def view_read(memory: Memory, books: Books, residency: Residency) -> View:
         records=page.pointed("records", 0, pages),
         chunks=page.pointed("chunks", 0, pages // chunk_pages),
         huge=in_huge_mapping & resident.reshape(len(in_huge_mapping), -1).all(axis=1),
+        cached=cached_read(page),
+        base=base,
         limits=limits,
-        half_life_ms=books.half_life_ms,
         decay_is_never=books.half_life_ms == NEVER,
     )
+
+
+def cached_read(page: Page) -> dict[int, Addresses]:
+    """What lies in the stacks of threads. Their owners move them meanwhile: an address may be of another time."""
+    found: dict[int, list[bytes]] = defaultdict(list)
+    for heap, record in page.linked("heaps"):
+        stacks = page.inside("stacks", heap) if record["live"] == LIVE else {"low": (), "top": ()}
+        for number, (low, top) in enumerate(zip(stacks["low"], stacks["top"], strict=True)):
+            if 0 < int(top) - int(low) < IMPOSSIBLE_DEPTH * POINTER_BYTES:
+                found[number].append(page.memory.read(int(low), int(top) - int(low)))
+    return {
+        number: np.frombuffer(b"".join(parts), np.uint64).astype(np.int64) for number, parts in found.items()
+    }
 
 
 def window_pages(view: View, classes: Sequence[ClassBooks], memory: Memory) -> WindowPages:
     found = WindowPages()
     left = view.resident.copy()
     """What is not accounted for yet."""
+    before = resident_before(view)
     for number, shape in enumerate(classes):
         heads = slab_heads(view, number, shape.pages)
         if len(heads):
-            found.classes.append(_slabs_account(view, found, heads, shape, memory))
+            cached = cached_bytes(view, number, shape.block_bytes, before)
+            found.classes.append(_slabs_account(view, found, heads, shape, cached, memory))
             left[heads[:, None] + np.arange(shape.pages)] = False
     _large_account(view, found, left)
     _free_account(view, found, left)
@@ -168,8 +196,30 @@ def free_blocks(view: View, heads: npt.NDArray[np.intp], blocks: int, memory: Me
     return (back != 0) & ~fresh, fresh
 
 
+def resident_before(view: View) -> Addresses:
+    """Resident bytes before each kernel page, and before the end."""
+    return np.concatenate([[0], np.cumsum(view.resident, dtype=np.int64)]) * view.page
+
+
+def cached_bytes(view: View, number: int, block_bytes: int, before: Addresses) -> int:
+    """Resident bytes of a class's blocks in the caches of threads: what was never touched is not."""
+    starts = view.cached.get(number, np.zeros(0, np.int64)) - view.base
+    starts = starts[(starts >= 0) & (starts + block_bytes <= view.resident.size * view.page)]
+    resident = np.append(view.resident.reshape(-1), False)
+
+    def up_to(place: Addresses) -> Addresses:
+        return before[place // view.page] + resident[place // view.page] * (place % view.page)
+
+    return int((up_to(starts + block_bytes) - up_to(starts)).sum())
+
+
 def _slabs_account(
-    view: View, found: WindowPages, heads: npt.NDArray[np.intp], shape: ClassBooks, memory: Memory
+    view: View,
+    found: WindowPages,
+    heads: npt.NDArray[np.intp],
+    shape: ClassBooks,
+    cached: int,
+    memory: Memory,
 ) -> ClassPages:
     kernel_pages = shape.pages * view.resident.shape[1]
     on_page = overlap(shape.block_bytes, shape.blocks, kernel_pages, view.page)
@@ -194,7 +244,7 @@ def _slabs_account(
         holes += int(by_slab.sum())
         for reason, size in zip(_hole_reasons(view, some), by_slab.tolist(), strict=True):
             found.holes[reason] += int(size)
-    return ClassPages(shape.block_bytes, len(heads), taken, beside, holes)
+    return ClassPages(shape.block_bytes, len(heads), taken, min(cached, taken), beside, holes)
 
 
 def _chunk_of(view: View, pages: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
