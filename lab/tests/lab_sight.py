@@ -121,5 +121,6 @@ def view_make(pages: int, **changes: object) -> View:
         "cached": {},
         "base": BASE,
         "decay_is_never": False,
+        "purging": True,
     }
     return View(**(values | changes))  # type: ignore[arg-type]

@@ -88,16 +88,17 @@ def test_many_slabs_are_taken_in_portions(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("age", "never", "huge", "why"),
+    ("age", "changes", "huge", "why"),
     [
-        (0, False, False, Why.CHANGED),
-        (255, False, False, Why.REFUSED),
-        (255, True, False, Why.NEVER),
-        (0, False, True, Why.HUGE),
+        (0, {}, False, Why.CHANGED),
+        (0, {"purging": False}, False, Why.UNATTENDED),
+        (255, {}, False, Why.REFUSED),
+        (255, {"decay_is_never": True}, False, Why.NEVER),
+        (0, {}, True, Why.HUGE),
     ],
 )
-def test_why_holes_stay(age: int, never: bool, huge: bool, why: Why) -> None:
-    view = replace(view_make(PAGES, huge=np.array([False, huge])), decay_is_never=never)
+def test_why_holes_stay(age: int, changes: dict[str, bool], huge: bool, why: Why) -> None:
+    view = view_make(PAGES, huge=np.array([False, huge]), **changes)
     slab_put(view, 40, 0, 1365, BITS, age)
     view.resident[40] = True
     found = account(view, bitmap(list(range(1, 1365)), 1365))
@@ -135,6 +136,7 @@ def test_free_pages_by_why_they_stay() -> None:
     assert found.free[Why.WAITING] == 2 * 65536
     assert found.free[Why.REFUSED] == 65536
     assert found.untouched == 65536
+    assert account(replace(view, purging=False)).free[Why.UNATTENDED] == 2 * 65536
     never = account(replace(view, decay_is_never=True))
     assert never.free[Why.NEVER] == 2 * 65536
 

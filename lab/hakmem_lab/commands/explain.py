@@ -97,6 +97,6 @@ def _show(accounts: Sequence[Account], started: float | None, when: str, json_fi
         text_write(json_file, json.dumps(content, indent=2) + "\n")
     grids_show(
         [account_grid(account), classes_grid(account), growth_grid(growths)],
-        [*note_lines(account, when), *advice_lines(advice)],
+        [*note_lines(account, when), *advice_lines(account, advice)],
         to_errors=started is not None,
     )

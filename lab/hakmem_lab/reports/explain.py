@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from hakmem_lab.reports.report import Grid
 from hakmem_lab.sight.account import DIFFERENCE_MAX, Account, CopyAccount, Row
-from hakmem_lab.sight.advice import Advice
+from hakmem_lab.sight.advice import Advice, use_lines
 from hakmem_lab.sight.growth import Growth
 from hakmem_lab.sight.sizes import mib_text, size_text
 
@@ -43,7 +43,9 @@ def _all_copy_rows(copy: CopyAccount) -> Iterator[Row]:
         "large_blocks", "large blocks in use", window.large, f"{totals.large_blocks} blocks above 64 KiB"
     )
     yield Row("outside", "blocks outside the window", copy.outside)
-    yield Row("cached", "cached by threads", window.cached, f"{_live_threads(copy)} threads")
+    yield Row(
+        "cached", "cached by threads", window.cached, f"free, and at hand; threads: {_live_threads(copy)}"
+    )
     beside = "fragmentation: only the program can free the blocks in use"
     yield Row("beside", "free blocks beside used ones", window.beside, beside)
     for hole, size in window.holes.items():
@@ -137,10 +139,13 @@ def note_lines(account: Account, when: str) -> list[str]:
     return lines
 
 
-def advice_lines(advice: Sequence[Advice]) -> list[str]:
-    if not advice:
-        return ["Nothing stands out: there is little that could go."]
-    return ["What would help:", *(f"  {number}. {one.text}" for number, one in enumerate(advice, start=1))]
+def advice_lines(account: Account, advice: Sequence[Advice]) -> list[str]:
+    helps = [f"  {number}. {one.text}" for number, one in enumerate(advice, start=1)]
+    return [
+        *use_lines(account),
+        "What would help:" if helps else "Nothing stands out: there is little that could go.",
+        *helps,
+    ]
 
 
 def explain_content(
@@ -173,5 +178,6 @@ def explain_content(
             for one in copy.window.classes
         ],
         "growth": [asdict(growth) | {"bytes_per_hour": growth.per_hour} for growth in growths],
+        "in_use": list(use_lines(account)),
         "advice": [{"bytes": one.size, "text": one.text} for one in advice],
     }

@@ -67,7 +67,6 @@ def _of_copy(copy: CopyAccount, threads: int) -> Iterator[Advice]:
     yield from _of_free_memory(copy)
     yield from _of_caches(copy, threads)
     yield from _of_slabs(copy)
-    yield from _of_use(copy)
 
 
 def _of_free_memory(copy: CopyAccount) -> Iterator[Advice]:
@@ -80,16 +79,23 @@ def _of_free_memory(copy: CopyAccount) -> Iterator[Advice]:
         " malloc_trim(0) at once.",
     )
     soon = window.free[Why.WAITING] + window.holes[Why.CHANGED]
-    off = books.option("purge_thread").value == "off"
-    who = (
-        "with purge_thread:off only the program's own calls give them back, so an idle process keeps them"
-        if off
-        else f"they go by themselves, half of them every {books.half_life_ms} ms once the program works less"
-    )
     yield Advice(
         soon,
-        f"{size_text(soon)} are free and on their way back to the kernel: {who}. hak_collect() or malloc_trim(0)"
-        " gives them back at once; a shorter decay, as decay:100ms, does so sooner and costs page faults.",
+        f"{size_text(soon)} are free and on their way back to the kernel: half of them every"
+        f" {books.half_life_ms} ms once the program works less. hak_collect() or malloc_trim(0) gives them back"
+        " at once; a shorter decay, as decay:100ms, does so sooner and costs page faults.",
+    )
+    unattended = window.free[Why.UNATTENDED] + window.holes[Why.UNATTENDED]
+    why = (
+        "with purge_thread:off there is none"
+        if books.option("purge_thread").value == "off"
+        else "it is started for 1 MiB that could go back, in a process of one thread for 32 MiB"
+    )
+    yield Advice(
+        unattended,
+        f"{size_text(unattended)} are free, and no purge thread runs ({why}): the program's own calls give them back"
+        " by and by, so while it sleeps they stay. hak_collect() or malloc_trim(0) before it rests gives them"
+        " back at once.",
     )
     huge = window.free[Why.HUGE] + window.holes[Why.HUGE] + window.untouched
     yield Advice(
@@ -111,7 +117,7 @@ def _of_caches(copy: CopyAccount, threads: int) -> Iterator[Advice]:
     if most is not None:
         yield Advice(
             copy.window.cached,
-            f"{size_text(copy.window.cached)} are cached by {len(live)} of {threads} threads, the most by thread"
+            f"{size_text(copy.window.cached)} are cached by {len(live)} of {threads} threads, most by thread"
             f" {most.thread_id} ({size_text(most.cached_bytes)}): thread_cache:256KiB (now"
             f" {copy.books.option('thread_cache').value}) bounds each; fewer threads that allocate need less;"
             " hak_collect() empties the caches.",
@@ -131,17 +137,18 @@ def _of_slabs(copy: CopyAccount) -> Iterator[Advice]:
     )
 
 
-def _of_use(copy: CopyAccount) -> Iterator[Advice]:
-    largest = sorted(copy.window.classes, key=lambda one: -one.taken)[:LARGEST_CLASSES]
-    named = ", ".join(_taken_text(copy, one) for one in largest if one.taken)
-    yield Advice(
-        copy.live + copy.window.large,
-        f"{size_text(copy.live + copy.window.large)} are in use by the program itself"
-        f" ({size_text(copy.window.large)} in {copy.books.totals.large_blocks} large blocks; of the small ones most"
-        f" are of {named or 'no size'}). Whether they grow: hakmem explain --watch 10s.",
-    )
+def use_lines(account: Account) -> Iterator[str]:
+    """What no option changes: what the program itself has."""
+    for copy in account.copies:
+        largest = sorted(copy.window.classes, key=lambda one: one.cached - one.taken)[:LARGEST_CLASSES]
+        named = ", ".join(_taken_text(copy, one) for one in largest if one.taken > one.cached)
+        yield (
+            f"The program itself has {size_text(copy.live + copy.window.large)} in use:"
+            f" {size_text(copy.window.large)} in {copy.books.totals.large_blocks} large blocks,"
+            f" {size_text(copy.live)} in small ones, most of {named or 'no size'}."
+        )
 
 
 def _taken_text(copy: CopyAccount, one: ClassPages) -> str:
     blocks = sum(books.live_blocks for books in copy.books.classes if books.block_bytes == one.block_bytes)
-    return f"{one.block_bytes} B ({size_text(one.taken)}, {blocks} blocks)"
+    return f"{one.block_bytes} B ({size_text(one.taken - one.cached)}, {blocks} blocks)"

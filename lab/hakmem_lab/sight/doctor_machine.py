@@ -164,7 +164,7 @@ def limit_findings(limits: dict[str, Limit], address_space: int | None) -> Itera
             value = "none" if limit is None else size_text(limit)
             yield fine(short, value, "locked memory does not go back to the kernel")
         elif limit is None:
-            yield fine(short, "none", "hakmem's window of addresses is as large as it likes")
+            yield fine(short, "none", "no bound but the machine's")
         else:
             yield _bounded(short, limit, address_space if short == "RLIMIT_AS" else None)
 

@@ -48,7 +48,7 @@ FEATURES = (
     Feature(
         "PR_SET_VMA_ANON_NAME",
         (5, 17),
-        "hakmem's memory has its name in /proc/PID/maps",
+        "hakmem's memory has its name in /proc/PID/maps, if the kernel was built so",
         "it has none there",
     ),
     Feature(

@@ -31,6 +31,7 @@ class Why(StrEnum):
 
     WAITING = "free for a short time: it waits for its half-life"
     CHANGED = "in slabs that changed lately"
+    UNATTENDED = "no purge thread runs: the program's own calls give it back"
     HUGE = "part of a huge page, which goes whole or when the program rests"
     REFUSED = "the kernel would not take it back"
     NEVER = "the option decay is never"
@@ -109,6 +110,8 @@ class View:
     """Address of the first page."""
     limits: Mapping[str, int]
     decay_is_never: bool
+    purging: bool
+    """A thread of hakmem's gives back what is due."""
 
     def bit(self, name: str) -> Flags:
         """Of the chunks' bits, one for each page."""
@@ -134,6 +137,7 @@ def view_read(memory: Memory, books: Books, residency: Residency) -> View:
         base=base,
         limits=limits,
         decay_is_never=books.half_life_ms == NEVER,
+        purging=books.purge_running,
     )
 
 
@@ -260,8 +264,9 @@ def _hole_reasons(view: View, heads: npt.NDArray[np.intp]) -> list[Why]:
         return [Why.NEVER] * len(heads)
     huge = _stands_on_huge(view, heads)
     searched = view.records["age"][heads] == view.limits["slab_searched"]
+    soon = Why.CHANGED if view.purging else Why.UNATTENDED
     return [
-        Why.HUGE if on_huge else Why.REFUSED if was_searched else Why.CHANGED
+        Why.HUGE if on_huge else Why.REFUSED if was_searched else soon
         for on_huge, was_searched in zip(huge.tolist(), searched.tolist(), strict=True)
     ]
 
@@ -293,9 +298,9 @@ def _free_account(view: View, found: WindowPages, left: Flags) -> None:
     size = left.sum(axis=1) * view.page
     on_huge = np.repeat(view.huge, view.limits["chunk_pages"])
     dirty = ~used & touched & ~refused
-    waits = Why.NEVER if view.decay_is_never else Why.WAITING
+    soon = Why.WAITING if view.purging else Why.UNATTENDED
     found.free[Why.REFUSED] += int(size[~used & touched & refused].sum())
-    found.free[Why.HUGE if not view.decay_is_never else waits] += int(size[dirty & on_huge].sum())
-    found.free[waits] += int(size[dirty & ~on_huge].sum())
+    found.free[Why.NEVER if view.decay_is_never else Why.HUGE] += int(size[dirty & on_huge].sum())
+    found.free[Why.NEVER if view.decay_is_never else soon] += int(size[dirty & ~on_huge].sum())
     found.untouched += int(size[~used & ~touched].sum())
     left[~used] = False
