@@ -329,6 +329,17 @@ def test_a_library_that_brings_an_allocator(checkout: Checkout, tmp_path: Path) 
     assert findings["malloc"].level is Level.FINE
 
 
+def test_a_library_that_is_named_by_a_link(checkout: Checkout, tmp_path: Path) -> None:
+    """The linker knows it by that name, the kernel by the file's."""
+    link = tmp_path / "libother.so"
+    link.symlink_to(checkout.library.resolve())
+    program = compile_c(tmp_path / "program", FREED, "-pthread")
+    with running([program], {**os.environ, "LD_PRELOAD": str(link)}) as pid:
+        patient = patient_read(process_open(pid))
+    (malloc,) = [one for one in service_findings(patient) if one.what == "malloc"]
+    assert (malloc.level, malloc.value) == (Level.FINE, checkout.library.resolve().name)
+
+
 def test_foreign_frees(checkout: Checkout, tmp_path: Path) -> None:
     source = (
         HEAD

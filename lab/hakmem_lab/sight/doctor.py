@@ -93,7 +93,7 @@ class Patient:
 def patient_read(process: Process) -> Patient:
     with memory_open(process) as memory:
         mappings = process.mappings()
-        objects = tuple(objects_read(memory))
+        objects = tuple(objects_read(memory, mappings))
         try:
             copies = tuple(books_read(page) for page in pages_find(memory, mappings))
         except NoPageError:

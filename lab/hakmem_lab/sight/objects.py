@@ -4,11 +4,12 @@ bring a malloc."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem_lab.allocators import elf
+from hakmem_lab.sight.mappings import Mapping
 from hakmem_lab.sight.memory import Memory
 from hakmem_lab.sight.process import Process
 
@@ -56,10 +57,10 @@ class LoadedObject:
         return "malloc" in self.mallocs
 
 
-def objects_read(memory: Memory) -> list[LoadedObject]:
+def objects_read(memory: Memory, mappings: Sequence[Mapping]) -> list[LoadedObject]:
     """The program first. What was opened later by dlopen stands at the end."""
     process = memory.process
-    return [LoadedObject(path, _mallocs(process, path)) for path in _paths(memory)]
+    return [LoadedObject(path, _mallocs(process, path)) for path in _paths(memory, mappings)]
 
 
 def malloc_owner(objects: list[LoadedObject]) -> LoadedObject | None:
@@ -75,14 +76,15 @@ def _mallocs(process: Process, path: str) -> tuple[str, ...]:
         return ()
 
 
-def _paths(memory: Memory) -> list[str]:
+def _paths(memory: Memory, mappings: Sequence[Mapping]) -> list[str]:
+    """As the kernel has them: the linker knows an object by the name that was asked for, perhaps a link's."""
     program = str(memory.process.program())
     link = _first_link(memory)
     paths = [program]
     while link and len(paths) < OBJECTS_MAX:
-        _base, name, _dynamic, link, _before = LINK.unpack(memory.read(link, LINK.size))
-        path = memory.string(name)
-        if path.startswith("/"):  # the program's name is empty, the kernel's object has no path
+        _base, _name, dynamic, link, _before = LINK.unpack(memory.read(link, LINK.size))
+        path = next((mapping.name for mapping in mappings if mapping.holds(dynamic)), "")
+        if path.startswith("/") and path not in paths:  # the kernel's own object has no path
             paths.append(path)
     return paths
 
