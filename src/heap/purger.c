@@ -53,7 +53,8 @@ void purger_start(void) {
     atomic_store_explicit(&purger.look_ms, os_clock_ms(), memory_order_relaxed);
 }
 
-void purger_forget(void) { atomic_store_explicit(&purger_running, false, memory_order_relaxed); }
+/* release: pairs with the exchange of the next that starts one, from wherever. */
+void purger_forget(void) { atomic_store_explicit(&purger_running, false, memory_order_release); }
 
 /* seq_cst: see footprint.c. */
 bool purger_is_running(void) { return atomic_load_explicit(&purger_running, memory_order_seq_cst); }

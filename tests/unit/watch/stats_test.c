@@ -167,7 +167,7 @@ static void allocate_beside_handlers(void) {
         struct itimerval soon = {.it_value = {.tv_usec = 1 + (long)rng_below(&rng, 2000)}};
         void *blocks[32];
         setitimer(ITIMER_VIRTUAL, &soon, NULL);
-        for (int round = 0; round < 200; round++) {
+        for (int before = handled; handled == before;) {
             for (int i = 0; i < 32; i++) blocks[i] = hak_malloc(rng_size(&rng, 100));
             for (int i = 0; i < 32; i++) hak_free(blocks[i]);
         }
