@@ -62,7 +62,8 @@ def explain(
     with launched(Checkout.find(build), target or []) as running:
         seen = look(running, trigger, account_read)
         accounts = _accounts(seen.value, seconds if seen.reached else 0.0)
-        _show(accounts, seen.seconds, _when(seen, trigger), json_file)
+        watched = accounts[-1].seconds - accounts[0].seconds
+        _show(accounts, seen.seconds + watched, _when(seen, trigger, watched), json_file)
         status = running.wait()
     raise typer.Exit(status)
 
@@ -80,7 +81,9 @@ def _trigger(after: str, when_rss: str) -> Trigger:
     return Trigger(seconds=seconds_parse(after, "after") if after else AFTER_SECONDS)
 
 
-def _when(seen: Seen[Account], trigger: Trigger) -> str:
+def _when(seen: Seen[Account], trigger: Trigger, watched: float) -> str:
+    if watched:
+        return f"Seen {seen.seconds + watched:.1f} s after its start, watched for {watched:.1f} s."
     if seen.reached:
         return f"Seen {seen.seconds:.1f} s after its start."
     wanted = f"it had {size_text(trigger.rss)} resident" if trigger.rss else f"{trigger.seconds:g} s"
@@ -97,6 +100,6 @@ def _show(accounts: Sequence[Account], started: float | None, when: str, json_fi
         text_write(json_file, json.dumps(content, indent=2) + "\n")
     grids_show(
         [account_grid(account), classes_grid(account), growth_grid(growths)],
-        [*note_lines(account, when), *advice_lines(account, advice)],
+        [*note_lines(account, when), *advice_lines(account, advice, len(accounts) > 1)],
         to_errors=started is not None,
     )

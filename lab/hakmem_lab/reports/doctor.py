@@ -20,7 +20,11 @@ def findings_grid(of: str, findings: Sequence[Finding]) -> Grid:
 def last_line(findings: Sequence[Finding]) -> str:
     problems = sum(one.level is Level.PROBLEM for one in findings)
     notices = sum(one.level is Level.NOTICE for one in findings)
-    return f"{problems} problems, {notices} notices"
+    return f"{_count(problems, 'problem')}, {_count(notices, 'notice')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
 
 
 def findings_content(of: str, findings: Sequence[Finding]) -> dict[str, object]:

@@ -16,6 +16,10 @@ FORM = "1.0"
 """Of the JSON: the first number grows when something goes or changes its meaning."""
 CLASSES_SHOWN = 10
 GROWTHS_SHOWN = 10
+MOSTLY = 0.5
+"""Of RSS."""
+SHOWN_BYTES = 5 << 10
+"""What is less would be printed as 0.00 MiB."""
 
 
 def rows_of(account: Account) -> list[Row]:
@@ -28,7 +32,7 @@ def rows_of(account: Account) -> list[Row]:
 
 def _copy_rows(copy: CopyAccount, several: bool) -> Iterator[Row]:
     """Without those that are empty."""
-    owner = f"{copy.books.page.owner.rpartition('/')[2]}: " if several else ""
+    owner = f"{copy.name}: " if several else ""
     for row in _all_copy_rows(copy):
         if row.size:
             yield Row(row.key, owner + row.text, row.size, row.note)
@@ -48,9 +52,9 @@ def _all_copy_rows(copy: CopyAccount) -> Iterator[Row]:
     )
     beside = "fragmentation: only the program can free the blocks in use"
     yield Row("beside", "free blocks beside used ones", window.beside, beside)
-    for hole, size in window.holes.items():
+    for hole, size in window.holes.most_common():
         yield Row(f"holes_{hole.name.lower()}", "free pages inside slabs", size, hole.value)
-    for why, size in window.free.items():
+    for why, size in window.free.most_common():
         yield Row(f"free_{why.name.lower()}", "free runs of pages", size, why.value)
     inflation = "never used, or given back: a huge page brought it in"
     yield Row("untouched", "inflation by huge pages", window.untouched, inflation)
@@ -66,10 +70,13 @@ def _live_threads(copy: CopyAccount) -> int:
 
 
 def account_grid(account: Account) -> Grid:
+    """Of what is large enough to be seen, and the difference in any case."""
+
     def cells(row: Row) -> tuple[str, ...]:
         return (row.text, row.note, mib_text(row.size), f"{100 * row.size / max(1, account.rss):.1f} %")
 
-    rows = [cells(row) for row in rows_of(account)]
+    *shown, difference = rows_of(account)
+    rows = [cells(row) for row in shown if row.size >= SHOWN_BYTES] + [cells(difference)]
     total = ("resident, as the kernel counts it", "", mib_text(account.rss), "")
     return Grid(
         title=f"Process {account.process.pid}, {account.name}: where {size_text(account.rss)} of RSS are",
@@ -86,25 +93,22 @@ def classes_grid(account: Account) -> Grid:
         books = {one.block_bytes: one for one in copy.books.classes}
         for one in copy.window.classes:
             mine = books[one.block_bytes]
-            resident = one.taken + one.beside + one.holes
-            rows.append(
-                (
-                    resident,
-                    (
-                        str(one.block_bytes),
-                        str(mine.live_blocks),
-                        mib_text(one.taken),
-                        mib_text(one.cached),
-                        mib_text(one.beside),
-                        mib_text(one.holes),
-                        mib_text(min(mine.slack_bytes_most, one.taken)),
-                    ),
-                )
+            live = one.taken - one.cached
+            cells = (
+                f"{one.block_bytes} B",
+                str(mine.live_blocks),
+                mib_text(live),
+                mib_text(min(mine.slack_bytes_most, live)),
+                mib_text(one.cached),
+                mib_text(one.beside),
+                mib_text(one.holes),
             )
+            if one.resident >= SHOWN_BYTES:
+                rows.append((one.resident, cells))
     rows.sort(key=lambda row: -row[0])
     return Grid(
-        title="Size classes, MiB resident, the most first",
-        columns=("block", "in use", "taken", "of it cached", "free beside", "free pages", "slack at most"),
+        title="Small blocks by size, MiB resident, the most first",
+        columns=("size", "blocks in use", "in use", "slack at most", "cached", "free beside", "free pages"),
         rows=tuple(cells for _resident, cells in rows[:CLASSES_SHOWN]),
     )
 
@@ -122,6 +126,7 @@ def growth_grid(growths: Sequence[Growth]) -> Grid:
                 f"{growth.per_hour / (1 << 20):.0f}",
             )
             for growth in growths[:GROWTHS_SHOWN]
+            if growth.added >= SHOWN_BYTES
         ),
         text_columns=2,
     )
@@ -139,12 +144,23 @@ def note_lines(account: Account, when: str) -> list[str]:
     return lines
 
 
-def advice_lines(account: Account, advice: Sequence[Advice]) -> list[str]:
+def hint_lines(account: Account, watched: bool) -> list[str]:
+    """Where to look next."""
+    share = sum(copy.live + copy.window.large for copy in account.copies) / max(1, account.rss)
+    if watched or share < MOSTLY:
+        return []
+    return [f"The program's own blocks are {100 * share:.0f} % of RSS: --watch 30s shows which of them grow."]
+
+
+def advice_lines(account: Account, advice: Sequence[Advice], watched: bool) -> list[str]:
     helps = [f"  {number}. {one.text}" for number, one in enumerate(advice, start=1)]
     return [
         *use_lines(account),
-        "What would help:" if helps else "Nothing stands out: there is little that could go.",
+        "What would help:"
+        if helps
+        else "hakmem holds little beyond that: no option would make it much less.",
         *helps,
+        *hint_lines(account, watched),
     ]
 
 

@@ -64,6 +64,11 @@ class CopyAccount:
     """Blocks outside the window."""
 
     @property
+    def name(self) -> str:
+        """Of the object that holds it."""
+        return self.books.page.owner.rpartition("/")[2]
+
+    @property
     def live(self) -> int:
         """Small blocks in use."""
         return self.window.taken - self.window.cached

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hakmem_lab.sight.account import HEAP, Account, CopyAccount
+from hakmem_lab.sight.account import ANONYMOUS, HEAP, Account, CopyAccount
 from hakmem_lab.sight.growth import Growth
 from hakmem_lab.sight.sizes import size_text
 from hakmem_lab.sight.window import ClassPages, Why
@@ -18,6 +18,8 @@ WORTH_BYTES, WORTH_SHARE = 1 << 20, 0.02
 LEAK_BYTES = 256 << 10
 """Grown in the time of --watch: less may be chance."""
 LARGEST_CLASSES = 3
+WORTH_OF_ALL = 0.05
+"""Sizes with a smaller share are not named."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,25 @@ def advice_find(account: Account, growths: Sequence[Growth] = ()) -> list[Advice
 
 
 def _of_growth(growths: Sequence[Growth]) -> Iterator[Advice]:
-    for growth in growths:
-        if growth.steady and growth.added >= LEAK_BYTES:
-            yield Advice(
-                growth.last,
-                f"A leak, perhaps: {growth.what} grew by {size_text(growth.added)} in {growth.seconds:.0f} s and"
-                f" never became less, {size_text(growth.per_hour)} an hour; {size_text(growth.last)} are in use."
-                " No option helps: the program must free them.",
-            )
+    grown = [one for one in growths if one.steady and one.added >= LEAK_BYTES]
+    if grown:
+        named = ", ".join(f"{one.what} by {size_text(one.added)}" for one in grown[:LARGEST_CLASSES])
+        hourly = size_text(sum(one.per_hour for one in grown))
+        yield Advice(
+            sum(one.last for one in grown),
+            f"A leak, perhaps: in {grown[0].seconds:.0f} s grew, and never became less, {named}; that is"
+            f" {hourly} an hour. No option helps: the program must free them.",
+        )
 
 
 def _of_process(account: Account) -> Iterator[Advice]:
-    heap = next((row.size for row in account.others if row.key == HEAP), 0)
+    others = {row.key: row.size for row in account.others}
+    heap, mapped = others.get(HEAP, 0), others.get(ANONYMOUS, 0)
+    yield Advice(
+        mapped,
+        f"{size_text(mapped)} are mappings that hakmem did not make: the program's own, JIT code, the memory of"
+        " another allocator. hakmem doctor names libraries that bring one.",
+    )
     yield Advice(
         heap,
         f"{size_text(heap)} lie in libc's own heap: from before hakmem was there, or from a library that was"
@@ -101,7 +110,8 @@ def _of_free_memory(copy: CopyAccount) -> Iterator[Advice]:
     yield Advice(
         huge,
         f"{size_text(huge)} are resident only because a huge page of 2 MiB brought them in, or holds them:"
-        " huge_pages:never saves them and costs page faults and TLB misses.",
+        " hak_collect() or malloc_trim(0) gives back what is free of them; huge_pages:never keeps them from coming,"
+        " and costs page faults and TLB misses.",
     )
     refused = window.free[Why.REFUSED] + window.holes[Why.REFUSED]
     yield Advice(
@@ -127,28 +137,46 @@ def _of_caches(copy: CopyAccount, threads: int) -> Iterator[Advice]:
 def _of_slabs(copy: CopyAccount) -> Iterator[Advice]:
     beside = copy.window.beside
     worst = sorted(copy.window.classes, key=lambda one: -one.beside)[:LARGEST_CLASSES]
-    named = ", ".join(f"{one.block_bytes} B ({size_text(one.beside)})" for one in worst if one.beside)
+    named = "; ".join(_pinned_text(copy, one) for one in worst if one.beside >= WORTH_OF_ALL * beside)
     yield Advice(
         beside,
-        f"{size_text(beside)} are free blocks on pages where others are still in use, most of all of the sizes"
-        f" {named}: the program will use them again, but no option gives them back. They came about because"
-        " short-lived and long-lived blocks of one size lie side by side; what frees the long-lived ones too, or"
-        " a restart after the peak, ends that.",
+        f"{size_text(beside)} are free blocks on pages where others are in use (fragmentation): {named}. The"
+        " program will use them again; no option gives them back. Long-lived blocks among short-lived ones of the"
+        " same size do that: it ends when the long-lived ones are freed too, or are allocated before or after"
+        " the burst, or by a thread of their own.",
     )
+
+
+def _pinned_text(copy: CopyAccount, one: ClassPages) -> str:
+    live = one.taken - one.cached
+    return (
+        f"{_blocks(copy, one)} blocks of {one.block_bytes} B in use, {size_text(live)}, keep"
+        f" {size_text(one.beside)} beside them"
+    )
+
+
+def _blocks(copy: CopyAccount, one: ClassPages) -> int:
+    return sum(books.live_blocks for books in copy.books.classes if books.block_bytes == one.block_bytes)
 
 
 def use_lines(account: Account) -> Iterator[str]:
     """What no option changes: what the program itself has."""
     for copy in account.copies:
+        in_use = copy.live + copy.window.large
+        if not copy.books.spans["taken"]:
+            yield f"{copy.name} is in this process, and nothing was ever allocated from it: hakmem doctor says why."
+            continue
         largest = sorted(copy.window.classes, key=lambda one: one.cached - one.taken)[:LARGEST_CLASSES]
-        named = ", ".join(_taken_text(copy, one) for one in largest if one.taken > one.cached)
-        yield (
-            f"The program itself has {size_text(copy.live + copy.window.large)} in use:"
-            f" {size_text(copy.window.large)} in {copy.books.totals.large_blocks} large blocks,"
-            f" {size_text(copy.live)} in small ones, most of {named or 'no size'}."
-        )
+        named = [
+            _taken_text(copy, one)
+            for one in largest
+            if one.taken - one.cached >= max(1, WORTH_OF_ALL * in_use)
+        ]
+        if copy.window.large >= WORTH_OF_ALL * in_use:
+            named.append(f"{size_text(copy.window.large)} in {copy.books.totals.large_blocks} large blocks")
+        most = f", most of it {', '.join(named)}" if named else ""
+        yield f"The program itself has {size_text(in_use)} in use{most}."
 
 
 def _taken_text(copy: CopyAccount, one: ClassPages) -> str:
-    blocks = sum(books.live_blocks for books in copy.books.classes if books.block_bytes == one.block_bytes)
-    return f"{one.block_bytes} B ({size_text(one.taken - one.cached)}, {blocks} blocks)"
+    return f"{size_text(one.taken - one.cached)} in {_blocks(copy, one)} blocks of {one.block_bytes} B"

@@ -89,6 +89,15 @@ class Patient:
     address_space: int
     locked: int
 
+    @property
+    def owner(self) -> LoadedObject | None:
+        """The object whose malloc the others call; None: the program's own, which it does not export."""
+        return malloc_owner(self.objects)
+
+    @property
+    def owner_name(self) -> str:
+        return (self.owner or self.objects[0]).name
+
 
 def patient_read(process: Process) -> Patient:
     with memory_open(process) as memory:
@@ -128,7 +137,7 @@ def patient_findings(patient: Patient) -> Iterator[Finding]:
 
 def service_findings(patient: Patient) -> Iterator[Finding]:
     """Which object gives malloc; and that hakmem did something."""
-    owner, program = malloc_owner(list(patient.objects)), patient.objects[0]
+    owner, program = patient.owner, patient.objects[0]
     owners = {books.page.owner for books in patient.copies}
     if not patient.copies:
         whose = owner.name if owner is not None else f"linked into {program.name}"
@@ -137,7 +146,8 @@ def service_findings(patient: Patient) -> Iterator[Finding]:
         name = owner.name if owner is not None and owner.path in owners else program.name
         yield fine("malloc", name, "hakmem serves the process")
     else:
-        yield problem("malloc", owner.name, "hakmem is loaded, but comes behind this one: it serves nothing")
+        means = "hakmem is loaded, but comes behind it and serves nothing: build it without a malloc, or with"
+        yield problem("malloc", owner.name, f"{means} libhakmem.a")
     if len(patient.copies) > 1:
         names = ", ".join(Path(books.page.owner).name for books in patient.copies)
         yield notice(
@@ -148,16 +158,15 @@ def service_findings(patient: Patient) -> Iterator[Finding]:
 def malloc_findings(patient: Patient) -> Iterator[Finding]:
     """Libraries with an allocator of their own."""
     owners = {books.page.owner for books in patient.copies}
-    owner = malloc_owner(list(patient.objects))
     for one in patient.objects:
-        if not one.mallocs or one.path in owners or one.is_libc or one is owner:
+        if not one.mallocs or one.path in owners or one.is_libc or one is patient.owner:
             continue
         names = ", ".join(one.mallocs)
         if one.has_malloc:
             yield notice(
                 f"malloc of {one.name}",
                 names,
-                "not used: another comes before it, unless it calls its own inside",
+                f"{patient.owner_name}'s comes before it; only calls inside this library still reach it",
             )
         else:
             yield notice(f"malloc of {one.name}", names, "memory that it takes for itself is not hakmem's")

@@ -156,10 +156,13 @@ def program_check(name: str) -> None:
         raise LabError(f"{name}: there is no such command")
     program = Path(found)
     obstacle = preload_obstacle(program)
-    if not obstacle and elf.defined(program, ("malloc",)):
-        obstacle = "an allocator of its own: it defines malloc"
     if obstacle:
-        raise UnservableError(f"hakmem cannot serve {name}: it is {obstacle}")
+        raise UnservableError(f"hakmem cannot serve {name}: it is {obstacle}; link it with libhakmem.a")
+    if elf.defined(program, ("malloc",)):
+        raise UnservableError(
+            f"hakmem cannot serve {name}: it defines malloc itself, and the dynamic linker looks there first;"
+            " build it without, or with libhakmem.a in its place"
+        )
 
 
 def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T]:

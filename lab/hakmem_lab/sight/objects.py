@@ -63,7 +63,7 @@ def objects_read(memory: Memory, mappings: Sequence[Mapping]) -> list[LoadedObje
     return [LoadedObject(path, _mallocs(process, path)) for path in _paths(memory, mappings)]
 
 
-def malloc_owner(objects: list[LoadedObject]) -> LoadedObject | None:
+def malloc_owner(objects: Sequence[LoadedObject]) -> LoadedObject | None:
     """The object whose malloc the others call."""
     return next((one for one in objects if one.has_malloc), None)
 

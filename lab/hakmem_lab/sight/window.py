@@ -52,6 +52,10 @@ class ClassPages:
     holes: int
     """Kernel pages on which no block is in use."""
 
+    @property
+    def resident(self) -> int:
+        return self.taken + self.beside + self.holes
+
 
 @dataclass
 class WindowPages:
