@@ -49,7 +49,7 @@ def target_pid(target: Sequence[str] | None) -> int | None:
     """The process that is meant; None: a command."""
     if not target:
         raise LabError("give the number of a process, or a command after --")
-    return int(target[0]) if len(target) == 1 and target[0].isdigit() else None
+    return int(target[0]) if len(target) == 1 and target[0].isdecimal() and target[0].isascii() else None
 
 
 def grids_show(grids: Sequence[Grid], lines: Sequence[str], to_errors: bool = False) -> None:

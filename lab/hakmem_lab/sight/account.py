@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hakmem_lab.sight.books import Books, books_read
 from hakmem_lab.sight.mappings import Mapping, mappings_with_owners
-from hakmem_lab.sight.memory import Memory, Residency, memory_open
+from hakmem_lab.sight.memory import Memory, Residency, making_sense, memory_open
 from hakmem_lab.sight.page import pages_find
 from hakmem_lab.sight.process import Process, Thread
 from hakmem_lab.sight.window import WindowPages, view_read, window_pages
@@ -127,8 +127,9 @@ def _account_once(process: Process, memory: Memory) -> Account:
     mappings = process.mappings()
     residency = Residency(memory, mappings)
     copies = [books_read(page) for page in pages_find(memory, mappings)]
-    ranges = sorted(one for books in copies for one in _ranges(books))
-    accounts = [_copy_account(memory, books, residency) for books in copies]
+    with making_sense(process):
+        accounts = [_copy_account(memory, books, residency) for books in copies]
+        ranges = sorted(one for books in copies for one in _ranges(books))
     threads = tuple(process.threads())
     return Account(
         process=process,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hakmem_lab.sight.account import ANONYMOUS, HEAP, Account, CopyAccount
+from hakmem_lab.sight.books import HeapBooks
 from hakmem_lab.sight.growth import Growth
 from hakmem_lab.sight.sizes import size_text
 from hakmem_lab.sight.window import ClassPages, Why
@@ -17,6 +18,8 @@ WORTH_BYTES, WORTH_SHARE = 1 << 20, 0.02
 """Less than that, and less than this share of RSS, is not worth a sentence."""
 LEAK_BYTES = 256 << 10
 """Grown in the time of --watch: less may be chance."""
+SMALL_CACHE = 256 << 10
+"""Bytes; a bound below costs much time."""
 LARGEST_CLASSES = 3
 WORTH_OF_ALL = 0.05
 """Sizes with a smaller share are not named."""
@@ -128,10 +131,23 @@ def _of_caches(copy: CopyAccount, threads: int) -> Iterator[Advice]:
         yield Advice(
             copy.window.cached,
             f"{size_text(copy.window.cached)} are cached by {len(live)} of {threads} threads, most by thread"
-            f" {most.thread_id} ({size_text(most.cached_bytes)}): thread_cache:256KiB (now"
-            f" {copy.books.option('thread_cache').value}) bounds each; fewer threads that allocate need less;"
-            " hak_collect() empties the caches.",
+            f" {most.thread_id} ({size_text(most.cached_bytes)}): {_cache_bound(copy, most)}fewer threads that"
+            " allocate need less; hak_collect() empties the caches.",
         )
+    heaps = max(1, len(copy.books.heaps))
+    yield Advice(
+        copy.other_books,
+        f"{size_text(copy.other_books)} are hakmem's records of {heaps} heaps, {size_text(copy.other_books / heaps)}"
+        " each; every thread that allocates has one, and later threads take over those of threads that ended:"
+        " fewer threads at a time need less.",
+    )
+
+
+def _cache_bound(copy: CopyAccount, most: HeapBooks) -> str:
+    """Where a bound would make the largest cache smaller."""
+    if most.cached_bytes <= SMALL_CACHE:
+        return ""
+    return f"thread_cache:256KiB (now {copy.books.option('thread_cache').value}) bounds each; "
 
 
 def _of_slabs(copy: CopyAccount) -> Iterator[Advice]:

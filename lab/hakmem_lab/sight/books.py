@@ -10,8 +10,9 @@ import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hakmem_lab.sight.memory import ADDRESSES_END, making_sense
 from hakmem_lab.sight.options import SOURCES, Kind, Option, OptionInfo
-from hakmem_lab.sight.page import Columns, Page, Record
+from hakmem_lab.sight.page import Columns, Page, Record, record_at
 
 NEVER = (1 << 64) - 1
 """A half-life without end."""
@@ -202,6 +203,15 @@ class Books:
 
 
 def books_read(page: Page) -> Books:
+    with making_sense(page.memory.process):
+        books = _books_read(page)
+        window_bytes = books.window_pages * books.page_bytes
+        if books.window_base + window_bytes > ADDRESSES_END or books.spans["end_page"] > books.window_pages:
+            raise ValueError("a window that is larger than all memory")
+        return books
+
+
+def _books_read(page: Page) -> Books:
     shapes = page.array("classes")
     heaps, classes = _heaps_read(page, shapes)
     spans, window = page.one("spans"), page.one("window")
@@ -305,10 +315,7 @@ def _calls_read(page: Page) -> tuple[Call, ...]:
 
 def _failures_read(page: Page, calls: tuple[Call, ...], classes: list[ClassBooks]) -> list[Failure]:
     columns = page.array("failures")
-    rows = (
-        {name: int(values[place]) for name, values in columns.items()}
-        for place in range(len(columns["number"]))
-    )
+    rows = (record_at(columns, place) for place in range(len(columns["number"])))
     return [_failure_make(row, calls, classes) for row in rows if row["number"]]
 
 
@@ -371,10 +378,7 @@ def _decided(info: OptionInfo, value: int, spans: Record, window: Record, limits
 def _infos_read(page: Page) -> list[OptionInfo]:
     columns = page.array("option_infos")
     string = page.memory.string
-    rows = (
-        {name: int(values[place]) for name, values in columns.items()}
-        for place in range(len(columns["name"]))
-    )
+    rows = (record_at(columns, place) for place in range(len(columns["name"])))
     return [
         OptionInfo(
             name=string(row["name"]),

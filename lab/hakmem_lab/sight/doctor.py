@@ -140,8 +140,11 @@ def service_findings(patient: Patient) -> Iterator[Finding]:
     owner, program = patient.owner, patient.objects[0]
     owners = {books.page.owner for books in patient.copies}
     if not patient.copies:
-        whose = owner.name if owner is not None else f"linked into {program.name}"
-        yield problem("malloc", whose, "hakmem is not in this process: start it by hakmem run -- CMD")
+        if owner is not None:
+            yield problem("malloc", owner.name, "hakmem is not in this process: start it by hakmem run CMD")
+        else:
+            means = "hakmem is not in this process: link it with libhakmem.a"
+            yield problem("malloc", f"linked into {program.name}", means)
     elif owner is None or owner.path in owners or program.path in owners:
         name = owner.name if owner is not None and owner.path in owners else program.name
         yield fine("malloc", name, "hakmem serves the process")

@@ -24,6 +24,13 @@ Flags = npt.NDArray[np.bool_]
 
 ENTRY_BYTES = 8
 """Of pagemap, for each page."""
+ADDRESSES_END = 1 << 56
+"""Behind all that a process can have: five levels of page tables."""
+READ_BYTES_MAX = 2 << 30
+"""Nothing of hakmem's books is longer."""
+
+
+UNSURE = "it changes faster than it can be read, or it has overwritten them"
 
 
 def _bit(number: int) -> np.uint64:
@@ -44,6 +51,7 @@ class Memory:
 
     def read(self, address: int, length: int) -> bytes:
         parts = []
+        self._check(address, length)
         with self._reading(address):
             while length > 0:
                 part = os.pread(self.memory, length, address)
@@ -77,12 +85,22 @@ class Memory:
 
     def read_present(self, address: int, length: int) -> bytes:
         """The same as read where the process has touched the memory; elsewhere zeros, and nothing is read."""
+        self._check(address, length)
         start, end = address // self.page * self.page, -(-(address + length) // self.page) * self.page
         found = bytearray(end - start)
         for first, last in runs((self.entries(start, end) & (PRESENT | SWAPPED)) != 0):
             low, high = first * self.page, last * self.page
             found[low:high] = self.read(start + low, high - low)
         return bytes(found[address - start : address - start + length])
+
+    def _check(self, address: int, length: int) -> None:
+        if not (0 <= address < ADDRESSES_END and 0 <= length <= READ_BYTES_MAX):
+            raise self._nothing_at(address)
+
+    def _nothing_at(self, address: int) -> LabError:
+        return LabError(
+            f"process {self.process.pid} has nothing at {address:#x}, where its books should go on: {UNSURE}"
+        )
 
     @contextmanager
     def _reading(self, address: int) -> Iterator[None]:
@@ -92,10 +110,16 @@ class Memory:
         except OSError as error:
             if error.errno not in (errno.EIO, errno.EFAULT):
                 raise
-            raise LabError(
-                f"process {self.process.pid} has nothing at {address:#x}, where its books should go on: it changes"
-                " faster than it can be read, or it has overwritten them"
-            ) from error
+            raise self._nothing_at(address) from error
+
+
+@contextmanager
+def making_sense(process: Process) -> Iterator[None]:
+    """Of numbers of its memory: one line where they cannot be, instead of what they would lead to."""
+    try:
+        yield
+    except (IndexError, ValueError, OverflowError, MemoryError) as error:
+        raise LabError(f"hakmem's books in process {process.pid} make no sense: {UNSURE}") from error
 
 
 @contextmanager
@@ -134,17 +158,14 @@ class Residency:
         page = self._memory.page
         found = np.zeros((end - start) // page, np.bool_)
         for low, high, mapping in self._within(start, end):
-            entries = self._memory.entries(low, high)
-            there = (entries & PRESENT) != 0
-            if not mapping.is_file and not mapping.shared:
-                there &= (entries & EXCLUSIVE) != 0
-            found[(low - start) // page : (high - start) // page] = there
+            found[(low - start) // page : (high - start) // page] = self._there(low, high, mapping)
         return found
 
     def resident(self, start: int, end: int) -> int:
         """Bytes of START .. END that are resident; counted in whole pages."""
         page = self._memory.page
-        return int(self.pages(start // page * page, -(-end // page) * page).sum()) * page
+        within = self._within(start // page * page, -(-end // page) * page)
+        return sum(int(self._there(low, high, mapping).sum()) for low, high, mapping in within) * page
 
     def huge(self, start: int, end: int, step: int) -> Flags:
         """For each STEP bytes from START on: in a mapping that has huge pages."""
@@ -152,6 +173,13 @@ class Residency:
         for low, high, mapping in self._within(start, end):
             found[(low - start) // step : -((start - high) // step)] |= mapping.huge > 0
         return found
+
+    def _there(self, low: int, high: int, mapping: Mapping) -> Flags:
+        entries = self._memory.entries(low, high)
+        there = (entries & PRESENT) != 0
+        if not mapping.is_file and not mapping.shared:
+            there &= (entries & EXCLUSIVE) != 0
+        return there
 
     def _within(self, start: int, end: int) -> Iterator[tuple[int, int, Mapping]]:
         for mapping in self._mappings:

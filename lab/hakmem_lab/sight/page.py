@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from hakmem_lab.errors import LabError
 from hakmem_lab.sight.mappings import Mapping as MemoryMapping
 from hakmem_lab.sight.mappings import mappings_with_owners
-from hakmem_lab.sight.memory import OF_FILE, PRESENT, SWAPPED, Memory, runs
+from hakmem_lab.sight.memory import OF_FILE, PRESENT, SWAPPED, Memory, making_sense, runs
 
 MAGIC = b"hakmem\0\xb2\x1cbooks\x7f\0"
 VERSION_MAJOR = 1
@@ -50,6 +51,18 @@ class Place(IntEnum):
 
 class NoPageError(LabError):
     """The process is not on hakmem, or not yet."""
+
+
+T = TypeVar("T")
+
+
+class Fields(dict[str, T]):
+    """Of one table, by their names."""
+
+    def __missing__(self, name: str) -> T:
+        raise LabError(
+            f"a table of hakmem's books has no field '{name}': they are of an older hakmem, or damaged"
+        )
 
 
 @dataclass(frozen=True)
@@ -101,7 +114,7 @@ class Page:
 
     def one(self, name: str) -> Record:
         """The record of a table that has one."""
-        return {field: int(values[0]) for field, values in self.array(name).items()}
+        return record_at(self.array(name), 0)
 
     def array(self, name: str) -> Columns:
         table = self.table(name)
@@ -123,8 +136,7 @@ class Page:
                 raise LabError(f"the list '{name}' of hakmem's books comes back to itself: they are damaged")
             seen.add(address)
             data = self.memory.read(address, table.extent)
-            columns = columns_parse(table, data, 1)
-            yield address, {field: int(values[0]) for field, values in columns.items()}
+            yield address, record_at(columns_parse(table, data, 1), 0)
             address = int.from_bytes(data[table.next : table.next + 8], "little")
 
     def inside(self, name: str, record: int) -> Columns:
@@ -147,12 +159,15 @@ def columns_parse(table: Table, data: bytes, count: int) -> Columns:
     """Views of DATA: records may overlap, as two arrays do that are read as one."""
     if count > RECORDS_MAX:
         raise LabError(f"the table '{table.name}' of hakmem's books is too long: they are damaged")
-    return {
-        field.name: np.ndarray(
-            (count,), NUMBERS[field.size], data, field.offset if count else 0, (table.record_bytes or 1,)
-        )
+    step = (table.record_bytes or 1,)
+    return Fields(
+        (field.name, np.ndarray((count,), NUMBERS[field.size], data, field.offset if count else 0, step))
         for field in table.fields
-    }
+    )
+
+
+def record_at(columns: Columns, place: int) -> Record:
+    return Fields((field, int(values[place])) for field, values in columns.items())
 
 
 # ---- finding it --------------------------------------------------------------------------------------------
@@ -222,7 +237,8 @@ def page_read(memory: Memory, address: int, owner: str) -> Page:
     if count > TABLES_MAX:
         raise LabError(f"the page of {Path(owner).name} is damaged: it names {count} tables")
     rows = memory.read(tables, count * TABLE.size)
-    read = [_table(memory, row) for row in TABLE.iter_unpack(rows)]
+    with making_sense(memory.process):
+        read = [_table(memory, row) for row in TABLE.iter_unpack(rows)]
     return Page(memory, address, owner, (major, minor), _text(library), {table.name: table for table in read})
 
 
