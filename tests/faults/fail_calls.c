@@ -37,7 +37,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -59,6 +58,9 @@ const char *const fail_names[FAIL_KINDS] = {
     "mmap",     "munmap",     "mprotect",      "madvise",   "mremap", "pthread_create", "membarrier", "any",
     "open",     "read",       "fstat",         "fcntl",     "prctl",  "getrlimit",      "getrusage",
     "clock_gettime", "nanosleep", "futex", "rt_sigprocmask"};
+
+/* From the kernel's futex.h, which musl's headers do not bring. */
+enum { FUTEX_COMMAND = 127, FUTEX_WAITING = 0 };
 
 typedef void *thread_body(void *);
 extern void *__interceptor_mmap(void *, size_t, int, int, int, off_t) __attribute__((weak));
@@ -312,7 +314,7 @@ static int count_numbered(long number, const long arguments[6], const void *call
     case SYS_membarrier:
         return count_call(FAIL_MEMBARRIER, caller);
     case SYS_futex: /* nothing can be done for a sleeper that cannot be woken */
-        return (arguments[1] & FUTEX_CMD_MASK) == FUTEX_WAIT ? count_call(FAIL_FUTEX, caller) : 0;
+        return (arguments[1] & FUTEX_COMMAND) == FUTEX_WAITING ? count_call(FAIL_FUTEX, caller) : 0;
     case SYS_rt_sigprocmask:
         return count_call(FAIL_SIGPROCMASK, caller);
     default:

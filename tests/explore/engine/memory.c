@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REGIONS = 32, PAGE = 4096, LOCAL_BYTES = 256 };
+enum { REGIONS = 32, PAGE = 4096, LOCALS = 4, LOCAL_BYTES = 256 };
 
 static struct region {
     uintptr_t start;
@@ -18,8 +18,10 @@ static unsigned region_count;
 static struct { struct region *region; size_t page; } *dirty;
 static size_t dirty_count, dirty_room;
 
+/* One variable after the other in an image. */
 static struct {
-    char *start;
+    struct local_variable { char *start; size_t bytes; } variables[LOCALS];
+    unsigned count;
     size_t bytes;
     int current; /* whose they are now; -1: the setup's */
     char images[1 + EXPLORE_THREADS][LOCAL_BYTES], kept[1 + EXPLORE_THREADS][LOCAL_BYTES];
@@ -74,6 +76,16 @@ void memory_restore_always(void *start, size_t bytes) {
     whole[whole_count++].copy = need(malloc(bytes));
 }
 
+static void take_locals(char *image) {
+    for (unsigned i = 0; i < local.count; image += local.variables[i++].bytes)
+        memcpy(image, local.variables[i].start, local.variables[i].bytes);
+}
+
+static void put_locals(const char *image) {
+    for (unsigned i = 0; i < local.count; image += local.variables[i++].bytes)
+        memcpy(local.variables[i].start, image, local.variables[i].bytes);
+}
+
 void memory_keep(void) {
     for (unsigned i = 0; i < whole_count; i++) memcpy(whole[i].copy, whole[i].start, whole[i].bytes);
     for (size_t i = 0; i < dirty_count; i++) {
@@ -85,7 +97,7 @@ void memory_keep(void) {
     }
     dirty_count = 0;
     memory_switch(-1);
-    memcpy(local.images[0], local.start, local.bytes);
+    take_locals(local.images[0]);
     memcpy(local.kept, local.images, sizeof local.kept);
 }
 
@@ -111,27 +123,32 @@ void memory_restore(void) {
     }
     dirty_count = 0;
     memcpy(local.images, local.kept, sizeof local.kept);
-    memcpy(local.start, local.images[0], local.bytes);
+    put_locals(local.images[0]);
     local.current = -1;
 }
 
 /* ---- thread-local variables -------------------------------------------------------------------------------- */
 
 void explore_thread_local(void *start, size_t bytes) {
-    if (bytes > LOCAL_BYTES) explore_fail("more than %d bytes of thread-local variables", LOCAL_BYTES);
-    local.start = start;
-    local.bytes = bytes;
-    for (int i = 0; i <= EXPLORE_THREADS; i++) memcpy(local.images[i], start, bytes);
+    if (local.count == LOCALS || local.bytes + bytes > LOCAL_BYTES)
+        explore_fail("more than %d thread-local variables, or %d bytes of them", LOCALS, LOCAL_BYTES);
+    for (int i = 0; i <= EXPLORE_THREADS; i++) memcpy(local.images[i] + local.bytes, start, bytes);
+    local.variables[local.count++] = (struct local_variable){start, bytes};
+    local.bytes += bytes;
 }
 
 void memory_switch(int thread) {
     if (thread == local.current || local.bytes == 0) return;
-    memcpy(local.images[local.current + 1], local.start, local.bytes);
-    memcpy(local.start, local.images[thread + 1], local.bytes);
+    take_locals(local.images[local.current + 1]);
+    put_locals(local.images[thread + 1]);
     local.current = thread;
 }
 
-bool memory_is_thread_local(uintptr_t address) { return address - (uintptr_t)local.start < local.bytes; }
+bool memory_is_thread_local(uintptr_t address) {
+    for (unsigned i = 0; i < local.count; i++)
+        if (address - (uintptr_t)local.variables[i].start < local.variables[i].bytes) return true;
+    return false;
+}
 
 /* ---- words --------------------------------------------------------------------------------------------------- */
 
