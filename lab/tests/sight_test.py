@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import main
 from hakmem_lab.errors import LabError
 from hakmem_lab.sight.account import Account, account_read
-from hakmem_lab.sight.advice import advice_find
+from hakmem_lab.sight.advice import advice_find, use_lines
 from hakmem_lab.sight.books import Books, books_read
 from hakmem_lab.sight.doctor import Patient, patient_findings, patient_read, service_findings
 from hakmem_lab.sight.findings import Level
@@ -448,6 +448,31 @@ def test_a_static_program(build: Path, tmp_path: Path) -> None:
     assert account.is_reconciled
     assert [copy.books.page.owner for copy in account.copies] == [str(program)]
     assert {one.what: one.level for one in service_findings(patient)}["malloc"] is Level.FINE
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fragmented", "10000 blocks of 256 B in use, 2.4 MiB, keep 36."),
+        ("own_malloc", "is in this process, and nothing was ever allocated from it: hakmem doctor says why"),
+    ],
+)
+def test_the_examples(checkout: Checkout, tmp_path: Path, name: str, said: str) -> None:
+    source = (ROOT / "docs/examples" / f"{name}.c").read_text()
+    program = compile_c(tmp_path / name, source, "-Wall", "-Wextra", "-Werror")
+    with subprocess.Popen([str(program)], env=environment_on(checkout)) as process:
+        try:
+            told = ""
+            deadline = time.monotonic() + 20
+            while said not in told and time.monotonic() < deadline:
+                time.sleep(0.1)
+                with suppress(NoPageError):  # not that far yet
+                    account = account_of(process.pid)
+                    told = "\n".join([*use_lines(account), *(one.text for one in advice_find(account))])
+        finally:
+            process.kill()
+    assert said in told
+    assert account.is_reconciled
 
 
 # ---- the same numbers from inside and outside -----------------------------------------------------------------
