@@ -46,7 +46,10 @@ def parse_json(text: str) -> dict[str, Any]:
     cached = sum(row["cached_blocks"] * row["block_bytes"] for row in report["classes"])
     assert memory["live_small_bytes"] == live
     assert memory["cached_bytes"] == cached
-    assert sum(row["live"] for row in report["span_sizes"]) == report["spans"]["taken"] - report["spans"]["given"]
+    assert (
+        sum(row["live"] for row in report["span_sizes"])
+        == report["spans"]["taken"] - report["spans"]["given"]
+    )
     assert sum(thread["cached_bytes"] for thread in report["threads"]) == cached
     return report
 
@@ -92,12 +95,15 @@ def test_text_at_exit(build: Build) -> None:
 def test_json_and_openmetrics_say_the_same(build: Build, tmp_path: Path) -> None:
     script = WORK + (
         "write = ctypes.CDLL(None).hak_stats_write\n"
-        f"for form in (1, 2): assert write(open('{tmp_path}/' + str(form), 'wb').fileno(), form) == 0"
+        f"for form, out in ((1, open('{tmp_path}/1', 'wb')), (2, open('{tmp_path}/2', 'wb'))):\n"
+        "    assert write(out.fileno(), form) == 0"
     )
     assert python(build, script).returncode == 0
     report = parse_json((tmp_path / "1").read_text())
     samples = parse_openmetrics((tmp_path / "2").read_text())
-    sections = {name: section for name, section in report.items() if isinstance(section, dict) and name != "failures"}
+    sections = {
+        name: section for name, section in report.items() if isinstance(section, dict) and name != "failures"
+    }
     moving = {"rss_bytes", "minor_faults", "cached_bytes", "live_small_bytes", "in_use_bytes"}
     for name, section in sections.items():
         for member, value in section.items():
@@ -163,7 +169,9 @@ def test_a_signal(build: Build, tmp_path: Path) -> None:
 
 def test_a_signal_that_is_in_use(build: Build) -> None:
     result = python(build, "", stats="json", stats_signal=str(int(signal.SIGKILL)))
-    assert "hakmem: signal 9 is in use or cannot be had: it will not have statistics written\n" in result.stderr
+    assert (
+        "hakmem: signal 9 is in use or cannot be had: it will not have statistics written\n" in result.stderr
+    )
 
 
 def test_failures_are_traced(build: Build) -> None:
