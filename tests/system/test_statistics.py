@@ -104,7 +104,14 @@ def test_json_and_openmetrics_say_the_same(build: Build, tmp_path: Path) -> None
     sections = {
         name: section for name, section in report.items() if isinstance(section, dict) and name != "failures"
     }
-    moving = {"rss_bytes", "minor_faults", "cached_bytes", "live_small_bytes", "in_use_bytes"}
+    moving = {
+        "rss_bytes",
+        "peak_rss_bytes",
+        "minor_faults",
+        "cached_bytes",
+        "live_small_bytes",
+        "in_use_bytes",
+    }
     for name, section in sections.items():
         for member, value in section.items():
             found = [samples.get(f"hakmem_{name}_{member}{end}[]") for end in ("", "_total")]
