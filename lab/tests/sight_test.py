@@ -18,6 +18,7 @@ import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import main
 from hakmem_lab.errors import LabError
+from hakmem_lab.reports.explain import note_lines
 from hakmem_lab.sight.account import Account, account_read
 from hakmem_lab.sight.advice import advice_find, use_lines
 from hakmem_lab.sight.books import Books, books_read
@@ -243,6 +244,20 @@ def test_a_leak_grows(checkout: Checkout, tmp_path: Path) -> None:
     assert re.match(
         r"A leak, perhaps: in 3 s grew, and never became less, blocks of 208 B by ", advice[0].text
     )
+
+
+def test_one_that_ends_while_it_is_watched(checkout: Checkout, tmp_path: Path) -> None:
+    with on_hakmem(checkout, tmp_path, LEAK) as pid:
+        first = account_of(pid)
+
+        def read() -> Account:
+            os.kill(pid, signal.SIGKILL)
+            time.sleep(0.1)
+            return account_of(pid)
+
+        readings = readings_take(first, read, 0.4)
+    assert readings == [first]
+    assert "It ended while it was watched: 1 of 5 looks." in note_lines(first, "", 0.4, len(readings))
 
 
 def test_python(checkout: Checkout) -> None:

@@ -56,14 +56,15 @@ def explain(
     if pid is not None:
         if after or when_rss:
             raise LabError("--after and --when-rss are for a command that is started here, not for a PID")
-        _show(_accounts(account_read(process_open(pid)), seconds), None, "", json_file)
+        accounts = _accounts(account_read(process_open(pid)), seconds)
+        _show(accounts, seconds, None, "", json_file)
         return
     trigger = _trigger(after, when_rss)
     with launched(Checkout.find(build), target or []) as running:
         seen = look(running, trigger, account_read)
         accounts = _accounts(seen.value, seconds if seen.reached else 0.0)
         watched = accounts[-1].seconds - accounts[0].seconds
-        _show(accounts, seen.seconds + watched, _when(seen, trigger, watched), json_file)
+        _show(accounts, seconds, seen.seconds + watched, _when(seen, trigger, watched), json_file)
         status = running.wait()
     raise typer.Exit(status)
 
@@ -90,8 +91,11 @@ def _when(seen: Seen[Account], trigger: Trigger, watched: float) -> str:
     return f"It ended before {wanted}: this was the last look, {seen.seconds:.2f} s after its start."
 
 
-def _show(accounts: Sequence[Account], started: float | None, when: str, json_file: Path | None) -> None:
-    """STARTED: seconds after the start of a command; its own output has the standard one."""
+def _show(
+    accounts: Sequence[Account], watch: float, started: float | None, when: str, json_file: Path | None
+) -> None:
+    """WATCH: seconds that were asked for. STARTED: seconds after the start of a command; its own output has the
+    standard one."""
     account = accounts[-1]
     growths = growths_find(accounts)
     advice = advice_find(account, growths)
@@ -100,6 +104,6 @@ def _show(accounts: Sequence[Account], started: float | None, when: str, json_fi
         text_write(json_file, json.dumps(content, indent=2) + "\n")
     grids_show(
         [account_grid(account), classes_grid(account), growth_grid(growths)],
-        [*note_lines(account, when), *advice_lines(account, advice, len(accounts) > 1)],
+        [*note_lines(account, when, watch, len(accounts)), *advice_lines(account, advice, watch > 0)],
         to_errors=started is not None,
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hakmem_lab.reports.report import Grid
 from hakmem_lab.sight.findings import Finding, Level
+from hakmem_lab.sight.sizes import count_text
 
 
 def findings_grid(of: str, findings: Sequence[Finding]) -> Grid:
@@ -20,11 +21,7 @@ def findings_grid(of: str, findings: Sequence[Finding]) -> Grid:
 def last_line(findings: Sequence[Finding]) -> str:
     problems = sum(one.level is Level.PROBLEM for one in findings)
     notices = sum(one.level is Level.NOTICE for one in findings)
-    return f"{_count(problems, 'problem')}, {_count(notices, 'notice')}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
+    return f"{count_text(problems, 'problem')}, {count_text(notices, 'notice')}"
 
 
 def findings_content(of: str, findings: Sequence[Finding]) -> dict[str, object]:

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from hakmem_lab.reports.report import Grid
 from hakmem_lab.sight.account import DIFFERENCE_MAX, Account, CopyAccount, Row
 from hakmem_lab.sight.advice import Advice, use_lines
-from hakmem_lab.sight.growth import Growth
-from hakmem_lab.sight.sizes import mib_text, size_text
+from hakmem_lab.sight.growth import READINGS, Growth
+from hakmem_lab.sight.sizes import count_text, mib_text, size_text
 
 FORM = "1.0"
 """Of the JSON: the first number grows when something goes or changes its meaning."""
@@ -41,10 +41,13 @@ def _copy_rows(copy: CopyAccount, several: bool) -> Iterator[Row]:
 def _all_copy_rows(copy: CopyAccount) -> Iterator[Row]:
     window, totals = copy.window, copy.books.totals
     blocks = sum(one.live_blocks for one in copy.books.classes)
-    slack = f"{blocks} blocks; at most {size_text(copy.slack_most)} beyond what was asked for"
+    slack = f"{count_text(blocks, 'block')}; at most {size_text(copy.slack_most)} beyond what was asked for"
     yield Row("small_blocks", "small blocks in use", copy.live, slack)
     yield Row(
-        "large_blocks", "large blocks in use", window.large, f"{totals.large_blocks} blocks above 64 KiB"
+        "large_blocks",
+        "large blocks in use",
+        window.large,
+        f"{count_text(totals.large_blocks, 'block')} above 64 KiB",
     )
     yield Row("outside", "blocks outside the window", copy.outside)
     yield Row(
@@ -132,8 +135,11 @@ def growth_grid(growths: Sequence[Growth]) -> Grid:
     )
 
 
-def note_lines(account: Account, when: str) -> list[str]:
+def note_lines(account: Account, when: str, watch: float, looks: int) -> list[str]:
+    """WATCH: seconds that were asked for."""
     lines = [when] if when else []
+    if watch and looks < READINGS:
+        lines.append(f"It ended while it was watched: {looks} of {READINGS} looks.")
     if account.swap:
         lines.append(f"Swapped out, and not resident: {size_text(account.swap)}.")
     if not account.is_reconciled:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hakmem_lab.sight.account import ANONYMOUS, HEAP, Account, CopyAccount
 from hakmem_lab.sight.books import HeapBooks
 from hakmem_lab.sight.growth import Growth
-from hakmem_lab.sight.sizes import size_text
+from hakmem_lab.sight.sizes import count_text, size_text
 from hakmem_lab.sight.window import ClassPages, Why
 
 WORTH_BYTES, WORTH_SHARE = 1 << 20, 0.02
@@ -130,9 +130,8 @@ def _of_caches(copy: CopyAccount, threads: int) -> Iterator[Advice]:
     if most is not None:
         yield Advice(
             copy.window.cached,
-            f"{size_text(copy.window.cached)} are cached by {len(live)} of {threads} threads, most by thread"
-            f" {most.thread_id} ({size_text(most.cached_bytes)}): {_cache_bound(copy, most)}fewer threads that"
-            " allocate need less; hak_collect() empties the caches.",
+            f"{size_text(copy.window.cached)} are cached by {_threads_text(live, most, threads)}:"
+            f" {_cache_bound(copy, most)}hak_collect() empties the caches.",
         )
     heaps = max(1, len(copy.books.heaps))
     yield Advice(
@@ -143,11 +142,19 @@ def _of_caches(copy: CopyAccount, threads: int) -> Iterator[Advice]:
     )
 
 
+def _threads_text(live: Sequence[HeapBooks], most: HeapBooks, threads: int) -> str:
+    if threads == 1:
+        return "its one thread"
+    return (
+        f"{len(live)} of {threads} threads, most by thread {most.thread_id} ({size_text(most.cached_bytes)})"
+    )
+
+
 def _cache_bound(copy: CopyAccount, most: HeapBooks) -> str:
     """Where a bound would make the largest cache smaller."""
     if most.cached_bytes <= SMALL_CACHE:
         return ""
-    return f"thread_cache:256KiB (now {copy.books.option('thread_cache').value}) bounds each; "
+    return f"thread_cache:256KiB (now {copy.books.option('thread_cache').value}) bounds each thread's; "
 
 
 def _of_slabs(copy: CopyAccount) -> Iterator[Advice]:
@@ -165,14 +172,13 @@ def _of_slabs(copy: CopyAccount) -> Iterator[Advice]:
 
 def _pinned_text(copy: CopyAccount, one: ClassPages) -> str:
     live = one.taken - one.cached
-    return (
-        f"{_blocks(copy, one)} blocks of {one.block_bytes} B in use, {size_text(live)}, keep"
-        f" {size_text(one.beside)} beside them"
-    )
+    return f"{_blocks_text(copy, one)} in use, {size_text(live)}, keep {size_text(one.beside)} beside them"
 
 
-def _blocks(copy: CopyAccount, one: ClassPages) -> int:
-    return sum(books.live_blocks for books in copy.books.classes if books.block_bytes == one.block_bytes)
+def _blocks_text(copy: CopyAccount, one: ClassPages) -> str:
+    books = copy.books.classes
+    count = sum(each.live_blocks for each in books if each.block_bytes == one.block_bytes)
+    return f"{count_text(count, 'block')} of {one.block_bytes} B"
 
 
 def use_lines(account: Account) -> Iterator[str]:
@@ -189,10 +195,11 @@ def use_lines(account: Account) -> Iterator[str]:
             if one.taken - one.cached >= max(1, WORTH_OF_ALL * in_use)
         ]
         if copy.window.large >= WORTH_OF_ALL * in_use:
-            named.append(f"{size_text(copy.window.large)} in {copy.books.totals.large_blocks} large blocks")
+            blocks = count_text(copy.books.totals.large_blocks, "large block")
+            named.append(f"{size_text(copy.window.large)} in {blocks}")
         most = f", most of it {', '.join(named)}" if named else ""
         yield f"The program itself has {size_text(in_use)} in use{most}."
 
 
 def _taken_text(copy: CopyAccount, one: ClassPages) -> str:
-    return f"{size_text(one.taken - one.cached)} in {_blocks(copy, one)} blocks of {one.block_bytes} B"
+    return f"{size_text(one.taken - one.cached)} in {_blocks_text(copy, one)}"

@@ -219,4 +219,8 @@ def proof_findings(proofs: Mapping[int, str], pid: int) -> Iterator[Finding]:
         )
     elif proofs[pid] == "served":
         served = sum(word == "served" for word in proofs.values())
-        yield fine("proof of service", f"{served} processes", "hakmem said in each that malloc is its own")
+        yield fine(
+            "proof of service",
+            f"served in {served} of {len(proofs)}",
+            "hakmem said in each that malloc is its own",
+        )

@@ -16,3 +16,8 @@ def size_text(size: float) -> str:
 def mib_text(size: int) -> str:
     """For columns."""
     return f"{size / (1 << 20):.2f}"
+
+
+def count_text(count: int, what: str) -> str:
+    """1 block, 2 blocks, no blocks."""
+    return f"{count or 'no'} {what}{'' if count == 1 else 's'}"
