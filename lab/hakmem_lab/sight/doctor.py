@@ -221,6 +221,6 @@ def proof_findings(proofs: Mapping[int, str], pid: int) -> Iterator[Finding]:
         served = sum(word == "served" for word in proofs.values())
         yield fine(
             "proof of service",
-            f"served in {served} of {len(proofs)}",
-            "hakmem said in each that malloc is its own",
+            f"{served} of {len(proofs)} processes",
+            "hakmem said there that malloc is its own",
         )
