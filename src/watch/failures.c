@@ -12,7 +12,7 @@ struct failure_slot failure_ring[FAILURES_KEPT];
 counter failure_counts[FAILURE_CAUSE_COUNT];
 
 static counter last_number;
-static bool traced;
+static _Atomic bool traced;
 
 #define NAME(id, name, ...) name,
 static const char *const cause_names[] = {FAILURE_CAUSES(NAME)};
@@ -23,7 +23,8 @@ static const char *const cause_texts[] = {FAILURE_CAUSES(TEXT)};
 
 const char *failure_cause_name(enum failure_cause cause) { return cause_names[cause]; }
 
-void failures_configure(bool trace) { traced = trace; }
+/* relaxed: a setting. */
+void failures_configure(bool trace) { atomic_store_explicit(&traced, trace, memory_order_relaxed); }
 
 /* ---- the ring -------------------------------------------------------------------------------------- */
 
@@ -95,6 +96,6 @@ void failure_note(size_t bytes, size_t alignment) {
     };
     atomic_fetch_add_explicit(&failure_counts[cause], 1, memory_order_relaxed); /* a statistic */
     keep(&failure);
-    if (traced) trace(&failure);
+    if (atomic_load_explicit(&traced, memory_order_relaxed)) trace(&failure);
     errno = saved;
 }
