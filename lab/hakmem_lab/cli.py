@@ -15,11 +15,15 @@ from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.bench import bench
 from hakmem_lab.commands.bgsave import bgsave
 from hakmem_lab.commands.compare import compare
+from hakmem_lab.commands.doctor import doctor
+from hakmem_lab.commands.explain import explain
 from hakmem_lab.commands.faults import faults
 from hakmem_lab.commands.footprint import footprint
 from hakmem_lab.commands.honesty import honesty
 from hakmem_lab.commands.instructions import instructions
 from hakmem_lab.commands.peers import peers
+from hakmem_lab.commands.show_config import show_config
+from hakmem_lab.commands.stats import stats
 from hakmem_lab.commands.sweep import sweep
 from hakmem_lab.errors import LabError
 
@@ -31,8 +35,22 @@ app = typer.Typer(
     help="The laboratory: hakmem beside other allocators, so that noise is never called a win.",
 )
 
-for command in (bench, ab, sweep, honesty, faults, footprint, bgsave, instructions, peers):
+for command in (
+    bench,
+    ab,
+    sweep,
+    honesty,
+    faults,
+    footprint,
+    bgsave,
+    instructions,
+    peers,
+    explain,
+    doctor,
+    stats,
+):
     app.command()(command)
+app.command("show-config")(show_config)
 
 
 # What follows the command's first word is the command's own.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
@@ -38,3 +39,19 @@ def compilers(path: Path) -> str:
             return "unknown"
         parts = section.data().decode("ascii", "replace").split("\0")
     return ", ".join(sorted({part for part in parts if part})) or "unknown"
+
+
+def defined(path: Path, names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the NAMES that it defines for others; none when it is no ELF file."""
+    try:
+        with path.open("rb") as file:
+            image = ELFFile(file)
+            table = image.get_section_by_name(".gnu.hash") or image.get_section_by_name(".hash")
+            if table is None:
+                return ()
+            found = ((name, table.get_symbol(name)) for name in names)
+            return tuple(
+                name for name, symbol in found if symbol is not None and symbol["st_shndx"] != "SHN_UNDEF"
+            )
+    except ELFError:
+        return ()

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from hakmem_lab.errors import LabError
 from hakmem_lab.reports.report import Grid, grids_print
 from hakmem_lab.studies.study import Study
 
@@ -30,6 +31,12 @@ ReportOption = Annotated[
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the results here.")]
 
 
+TargetArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PID | -- CMD...", help="A running process, or a program to start on hakmem."),
+]
+
+
 def words_split(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
@@ -38,8 +45,16 @@ def samples_text(study: Study) -> str:
     return f"samples: {study.checkout.shown(study.samples.path)}"
 
 
-def grids_show(grids: Sequence[Grid], lines: Sequence[str]) -> None:
-    console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+def target_pid(target: Sequence[str] | None) -> int | None:
+    """The process that is meant; None: a command."""
+    if not target:
+        raise LabError("give the number of a process, or a command after --")
+    return int(target[0]) if len(target) == 1 and target[0].isdecimal() and target[0].isascii() else None
+
+
+def grids_show(grids: Sequence[Grid], lines: Sequence[str], to_errors: bool = False) -> None:
+    stream = sys.stderr if to_errors else sys.stdout
+    console = Console(file=stream, width=None if stream.isatty() else TABLE_WIDTH)
     grids_print(console, grids)
     for line in lines:
         console.print(line, markup=False, highlight=False)

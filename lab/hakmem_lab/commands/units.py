@@ -37,3 +37,23 @@ def change_parse(text: str, what: str = "predict") -> float:
     if change <= -1:
         raise LabError(f"--{what} is a change of speed such as +5% or -3%, not '{text}'")
     return 1 + change
+
+
+BYTES = {
+    "": 1,
+    "b": 1,
+    "k": 1 << 10,
+    "kib": 1 << 10,
+    "m": 1 << 20,
+    "mib": 1 << 20,
+    "g": 1 << 30,
+    "gib": 1 << 30,
+}
+
+
+def bytes_parse(text: str, what: str) -> int:
+    """500M, 1.5GiB, 4096: as the options of hakmem, binary."""
+    match = re.fullmatch(NUMBER + r"\s*([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in BYTES or float(match[1]) <= 0:
+        raise LabError(f"--{what} is a size such as 500M, 1.5G or 4096, not '{text}'")
+    return int(float(match[1]) * BYTES[match[2]])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from hakmem_lab.errors import LabError
@@ -18,11 +19,14 @@ STYLES = {
     "behind": "red",
     "missed": "red",
     "failed": "red",
+    "problem": "red",
     "void": "red",
     "unclear": "yellow",
     "open": "yellow",
+    "notice": "yellow",
     "ahead": "green",
     "met": "green",
+    "fine": "green",
 }
 
 
@@ -35,7 +39,7 @@ class Grid:
     """The first columns are text, the others are aligned to the right."""
 
     def rich(self) -> Table:
-        table = Table(title=self.title, title_justify="left")
+        table = Table(title=escape(self.title), title_justify="left")
         for index, column in enumerate(self.columns):
             table.add_column(column, justify="left" if index < self.text_columns else "right")
         for row in self.rows:
@@ -50,7 +54,7 @@ class Grid:
 
 def _styled(text: str) -> str:
     style = STYLES.get(text.partition(":")[0])
-    return f"[{style}]{text}[/{style}]" if style else text
+    return f"[{style}]{escape(text)}[/{style}]" if style else escape(text)
 
 
 def ratio_text(estimate: Estimate) -> str:

@@ -1,0 +1,74 @@
+"""`hakmem doctor`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.common import BuildOption, JsonOption, TargetArgument, grids_show, target_pid
+from hakmem_lab.errors import LabError
+from hakmem_lab.reports.doctor import findings_content, findings_grid, last_line
+from hakmem_lab.reports.report import text_write
+from hakmem_lab.sight.doctor import (
+    ROOT,
+    library_findings,
+    patient_findings,
+    patient_read,
+    place_findings,
+    proof_findings,
+)
+from hakmem_lab.sight.findings import Finding, Level, notice, ordered, problem
+from hakmem_lab.sight.launch import Trigger, UnservableError, launched, look
+from hakmem_lab.sight.process import process_open
+
+AFTER_SECONDS = 1.0
+
+
+def doctor(
+    target: TargetArgument = None,
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+    root: Annotated[Path, typer.Option(hidden=True, help="Take proc/ and sys/ from here.")] = ROOT,
+) -> None:
+    """Is hakmem serving, and does anything stand in its way? Problems first.
+
+    Of a running process by its number (PID); of CMD, which is run on hakmem and looked at after one second,
+    or as late as it lives; without either of this machine and this checkout's library. Exit status: 0 without
+    a problem, 1 with one, 2 when it cannot be said.
+    """
+    pid = target_pid(target) if target else None
+    if pid is not None:
+        process = process_open(pid)
+        of, found = f"Process {pid}, {process.name}", list(patient_findings(patient_read(process)))
+    elif target:
+        of, found = target[0], _of_command(Checkout.find(build), target)
+    elif root != ROOT:
+        of, found = "The machine", list(place_findings(root))
+    else:
+        of = "This machine and libhakmem"
+        found = [*library_findings(Checkout.find(build)), *place_findings()]
+    found = ordered(found)
+    if json_file is not None:
+        text_write(json_file, json.dumps(findings_content(of, found), indent=2) + "\n")
+    grids_show([findings_grid(of, found)], [last_line(found)])
+    if any(one.level is Level.PROBLEM for one in found):
+        raise typer.Exit(1)
+
+
+def _of_command(checkout: Checkout, command: list[str]) -> list[Finding]:
+    """By what hakmem says itself in its processes, and by a look at the largest. Ends with the program."""
+    try:
+        with launched(checkout, command) as running:
+            try:
+                seen = look(running, Trigger(seconds=AFTER_SECONDS), patient_read).value
+                found = list(patient_findings(seen))
+            except LabError as error:
+                found = [notice("process", "not looked at", str(error))]
+            running.wait()
+            return [*proof_findings(running.proofs(), running.pid), *found]
+    except UnservableError as error:
+        return [problem("malloc", command[0], str(error))]

@@ -1,0 +1,109 @@
+"""`hakmem explain`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.common import BuildOption, JsonOption, TargetArgument, grids_show, target_pid
+from hakmem_lab.commands.units import bytes_parse, seconds_parse
+from hakmem_lab.errors import LabError
+from hakmem_lab.reports.explain import (
+    account_grid,
+    advice_lines,
+    classes_grid,
+    explain_content,
+    growth_grid,
+    note_lines,
+)
+from hakmem_lab.reports.report import text_write
+from hakmem_lab.sight.account import Account, account_read
+from hakmem_lab.sight.advice import advice_find
+from hakmem_lab.sight.growth import growths_find, readings_take
+from hakmem_lab.sight.launch import Seen, Trigger, launched, look
+from hakmem_lab.sight.process import process_open
+from hakmem_lab.sight.sizes import size_text
+
+AFTER_SECONDS = 5.0
+
+
+def explain(
+    target: TargetArgument = None,
+    after: Annotated[
+        str, typer.Option(help="With CMD: look so long after its start, as 10s; 5s if not given.")
+    ] = "",
+    when_rss: Annotated[
+        str, typer.Option(help="With CMD: look once its largest process has so much resident, as 500M.")
+    ] = "",
+    watch: Annotated[str, typer.Option(help="Look five times in so long, as 10s: what grows?")] = "",
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+) -> None:
+    """Why is RSS what it is? Every resident byte of a process on hakmem, and what would help.
+
+    Of a running process by its number (PID), or of CMD, which is run on hakmem: after 5 s, or when --after or
+    --when-rss says, of its largest process; when it ends sooner, by the last look before, which is never
+    older than a fifth of its life. CMD then runs to its end; the table goes to standard error, and the exit
+    status is CMD's (128 and more: the signal that ended it). The process is neither stopped nor changed.
+    """
+    seconds = seconds_parse(watch, "watch") if watch else 0.0
+    pid = target_pid(target)
+    if pid is not None:
+        if after or when_rss:
+            raise LabError("--after and --when-rss are for a command that is started here, not for a PID")
+        accounts = _accounts(account_read(process_open(pid)), seconds)
+        _show(accounts, seconds, None, "", json_file)
+        return
+    trigger = _trigger(after, when_rss)
+    with launched(Checkout.find(build), target or []) as running:
+        seen = look(running, trigger, account_read)
+        accounts = _accounts(seen.value, seconds if seen.reached else 0.0)
+        watched = accounts[-1].seconds - accounts[0].seconds
+        _show(accounts, seconds, seen.seconds + watched, _when(seen, trigger, watched), json_file)
+        status = running.wait()
+    raise typer.Exit(status)
+
+
+def _accounts(first: Account, seconds: float) -> list[Account]:
+    """With those of the next SECONDS."""
+    return readings_take(first, lambda: account_read(first.process), seconds) if seconds else [first]
+
+
+def _trigger(after: str, when_rss: str) -> Trigger:
+    if after and when_rss:
+        raise LabError("give either --after or --when-rss, not both")
+    if when_rss:
+        return Trigger(rss=bytes_parse(when_rss, "when-rss"))
+    return Trigger(seconds=seconds_parse(after, "after") if after else AFTER_SECONDS)
+
+
+def _when(seen: Seen[Account], trigger: Trigger, watched: float) -> str:
+    if watched:
+        return f"Seen {seen.seconds + watched:.1f} s after its start, watched for {watched:.1f} s."
+    if seen.reached:
+        return f"Seen {seen.seconds:.1f} s after its start."
+    wanted = f"it had {size_text(trigger.rss)} resident" if trigger.rss else f"{trigger.seconds:g} s"
+    return f"It ended before {wanted}: this was the last look, {seen.seconds:.2f} s after its start."
+
+
+def _show(
+    accounts: Sequence[Account], watch: float, started: float | None, when: str, json_file: Path | None
+) -> None:
+    """WATCH: seconds that were asked for. STARTED: seconds after the start of a command; its own output has the
+    standard one."""
+    account = accounts[-1]
+    growths = growths_find(accounts)
+    advice = advice_find(account, growths)
+    if json_file is not None:
+        content = explain_content(account, growths, advice, started)
+        text_write(json_file, json.dumps(content, indent=2) + "\n")
+    grids_show(
+        [account_grid(account), classes_grid(account), growth_grid(growths)],
+        [*note_lines(account, when, watch, len(accounts)), *advice_lines(account, advice, watch > 0)],
+        to_errors=started is not None,
+    )

@@ -1,0 +1,402 @@
+"""hakmem's books of a process, read once: what its tables mean.
+
+The process goes on meanwhile. Each number is whole; two of them may be of slightly different moments. The
+sums are those of the library's own report (src/watch/stats.c), so that both say the same.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hakmem_lab.sight.memory import ADDRESSES_END, making_sense
+from hakmem_lab.sight.options import SOURCES, Kind, Option, OptionInfo
+from hakmem_lab.sight.page import Columns, Page, Record, record_at
+
+NEVER = (1 << 64) - 1
+"""A half-life without end."""
+IMPOSSIBLE_DEPTH = 1 << 16
+"""Deeper than any stack of blocks: such a difference is of two moments."""
+CAUSES = ("threshold", "exhaustion", "map_failure")
+MAP_FAILURE = 2
+PRESSURES = ("limit", "high", "stalls")
+"""The first of the page's table is of none."""
+LIVE = 1
+"""State of a heap whose thread lives."""
+
+
+@dataclass(frozen=True)
+class ClassBooks:
+    """One size class, over all heaps."""
+
+    block_bytes: int
+    blocks: int
+    """In a slab."""
+    pages: int
+    """Of a slab: 64 KiB each."""
+    slack_most: int
+    """The most that a block holds beyond what was asked for, in bytes; the least is 0."""
+    slabs: int = 0
+    taken_blocks: int = 0
+    """In use, or cached by threads."""
+    cached_blocks: int = 0
+    refills: int = 0
+    refilled_blocks: int = 0
+    spills: int = 0
+    spilled_blocks: int = 0
+    remote_blocks: int = 0
+    adopted_slabs: int = 0
+
+    @property
+    def live_blocks(self) -> int:
+        return self.taken_blocks - self.cached_blocks
+
+    @property
+    def live_bytes(self) -> int:
+        return self.live_blocks * self.block_bytes
+
+    @property
+    def cached_bytes(self) -> int:
+        return self.cached_blocks * self.block_bytes
+
+    @property
+    def slack_bytes_most(self) -> int:
+        return self.live_blocks * self.slack_most
+
+    @property
+    def free_blocks(self) -> int:
+        return self.slabs * self.blocks - self.taken_blocks
+
+    @property
+    def is_used(self) -> bool:
+        """It is now, or was."""
+        return bool(self.refills or self.slabs)
+
+
+@dataclass(frozen=True)
+class HeapBooks:
+    thread_id: int
+    """Of its thread, or of the last that it had."""
+    live: bool
+    """The thread lives."""
+    slabs: int
+    cached_bytes: int
+    depth_bytes: int
+    """What its caches are sized for."""
+    remote_blocks: int
+    """Kept for other heaps, until there are more of them."""
+    remote_bytes: int
+
+
+@dataclass(frozen=True)
+class Call:
+    name: str
+    made: int
+    refused: int
+
+
+@dataclass(frozen=True)
+class SpanSize:
+    """Spans of PAGES_LEAST to twice as many pages, without those."""
+
+    pages_least: int
+    live: int
+    taken: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    number: int
+    cause: str
+    size: int
+    """Bytes asked for."""
+    alignment: int
+    limit_bytes: int
+    in_use_bytes: int
+    thread_id: int
+    time_ms: int
+    block_bytes: int | None
+    """Of the size class; None: too large for any."""
+    call: str
+    """That the kernel refused; empty where it refused none."""
+    error: str
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Bytes, unless the name says otherwise: sums over everything."""
+
+    held: int
+    in_use: int
+    live_small: int
+    cached: int
+    large: int
+    large_blocks: int
+    free_small: int
+    free_small_blocks: int
+    dirty: int
+
+
+@dataclass(frozen=True)
+class Books:
+    page: Page
+    limits: Record
+    """Constants of the library: bytes of a page, marks of its words."""
+    classes: tuple[ClassBooks, ...]
+    """By their numbers."""
+    heaps: tuple[HeapBooks, ...]
+    spans: Record
+    span_sizes: tuple[SpanSize, ...]
+    kernel: Record
+    calls: tuple[Call, ...]
+    failures: Mapping[str, int]
+    """How many, by cause."""
+    last_failures: tuple[Failure, ...]
+    options: tuple[Option, ...]
+    other_variables: tuple[str, ...]
+    window_base: int
+    window_pages: int
+    books_bytes: int
+    foreign_frees: int
+    purge_running: bool
+    purge_started: int
+    pressed: Mapping[str, int]
+    """How often all that was free went back at once, since memory was short, by the reason."""
+
+    @property
+    def is_started(self) -> bool:
+        """Something was allocated."""
+        return self.window_pages != 0
+
+    @property
+    def page_bytes(self) -> int:
+        return self.limits["page_bytes"]
+
+    @property
+    def half_life_ms(self) -> int:
+        return self.spans["half_life_ms"]
+
+    def option(self, name: str) -> Option:
+        return next(option for option in self.options if option.name == name)
+
+    @property
+    def totals(self) -> Totals:
+        slabs = sum(one.slabs for one in self.classes)
+        slab_bytes = sum(one.slabs * one.pages for one in self.classes) * self.page_bytes
+        used = self.spans["used_pages"] * self.page_bytes
+        dirty = self.spans["dirty_pages"] * self.page_bytes
+        live = sum(one.live_bytes for one in self.classes)
+        cached = sum(one.cached_bytes for one in self.classes)
+        large = max(0, used - slab_bytes)
+        return Totals(
+            held=used + dirty,
+            in_use=min(live + cached + large, used + dirty),
+            live_small=live,
+            cached=cached,
+            large=large,
+            large_blocks=max(0, self.spans["taken"] - self.spans["given"] - slabs),
+            free_small=sum(one.free_blocks * one.block_bytes for one in self.classes),
+            free_small_blocks=sum(one.free_blocks for one in self.classes),
+            dirty=dirty,
+        )
+
+
+def books_read(page: Page) -> Books:
+    with making_sense(page.memory.process):
+        books = _books_read(page)
+        window_bytes = books.window_pages * books.page_bytes
+        if books.window_base + window_bytes > ADDRESSES_END or books.spans["end_page"] > books.window_pages:
+            raise ValueError("a window that is larger than all memory")
+        return books
+
+
+def _books_read(page: Page) -> Books:
+    shapes = page.array("classes")
+    heaps, classes = _heaps_read(page, shapes)
+    spans, window = page.one("spans"), page.one("window")
+    calls = _calls_read(page)
+    sizes = page.array("span_sizes")
+    limits = page.one("limits")
+    counts = page.array("failure_counts")["count"]
+    return Books(
+        page=page,
+        limits=limits,
+        classes=tuple(classes),
+        heaps=tuple(heaps),
+        spans=spans,
+        span_sizes=tuple(
+            SpanSize(1 << number, int(live), int(taken))
+            for number, (live, taken) in enumerate(zip(sizes["live"], sizes["taken"], strict=True))
+        ),
+        kernel=page.one("kernel"),
+        calls=calls,
+        failures={cause: int(count) for cause, count in zip(CAUSES, counts, strict=True)},
+        last_failures=tuple(_failures_read(page, calls, classes)),
+        options=tuple(_options_read(page, spans, window, limits)),
+        other_variables=tuple(page.strings("other_variables", "name")),
+        window_base=window["base"],
+        window_pages=window["pages"],
+        books_bytes=page.one("book_bytes")["taken_bytes"],
+        foreign_frees=page.one("foreign")["frees"],
+        purge_running=bool(page.one("purge_running")["running"]),
+        purge_started=page.one("purge_started")["started"],
+        pressed=dict(zip(PRESSURES, page.array("pressed")["times"].tolist()[1:], strict=True)),
+    )
+
+
+# ---- classes and heaps -------------------------------------------------------------------------------------
+
+
+def _heaps_read(page: Page, shapes: Columns) -> tuple[list[HeapBooks], list[ClassBooks]]:
+    """The heaps of threads; and of each class the sum over them and the commons, the heap of no thread."""
+    bins = [page.inside("commons_bins", page.table("commons").address)]
+    cached = [0] * len(shapes["block_bytes"])
+    heaps = []
+    for address, heap in page.linked("heaps"):
+        bins.append(page.inside("bins", address))
+        live = heap["live"] == LIVE
+        held = _held_blocks(page.inside("stacks", address)) if live else [0] * len(cached)
+        cached = [one + more for one, more in zip(cached, held, strict=True)]
+        sizes = shapes["block_bytes"].tolist()
+        heaps.append(
+            HeapBooks(
+                thread_id=heap["thread_id"],
+                live=live,
+                slabs=heap["slabs"],
+                cached_bytes=sum(count * size for count, size in zip(held, sizes, strict=True)),
+                depth_bytes=heap["depth_bytes"] if live else 0,
+                remote_blocks=heap["remote_blocks"],
+                remote_bytes=heap["remote_bytes"],
+            )
+        )
+    return heaps, [_class_make(shapes, bins, cached, number) for number in range(len(cached))]
+
+
+def _held_blocks(stacks: Columns) -> list[int]:
+    """In the stacks of a thread, by class. Its owner moves both ends meanwhile."""
+    held = [(top - low) // 8 for low, top in zip(stacks["low"].tolist(), stacks["top"].tolist(), strict=True)]
+    return [count if 0 <= count < IMPOSSIBLE_DEPTH else 0 for count in held]
+
+
+def _class_make(shapes: Columns, bins: list[Columns], cached: list[int], number: int) -> ClassBooks:
+    def total(field: str) -> int:
+        return sum(int(columns[field][number]) for columns in bins)
+
+    sizes = shapes["block_bytes"].tolist()
+    blocks, slabs = int(shapes["blocks"][number]), total("slabs")
+    # Heaps go on while they are summed up: a slab that changes hands meanwhile counts twice, or not at all.
+    taken = min(total("taken_blocks"), slabs * blocks)
+    return ClassBooks(
+        block_bytes=sizes[number],
+        blocks=blocks,
+        pages=int(shapes["pages"][number]),
+        slack_most=sizes[number] - sizes[number - 1] - 1 if number else sizes[0],
+        slabs=slabs,
+        taken_blocks=taken,
+        cached_blocks=min(cached[number], taken),
+        refills=total("refills"),
+        refilled_blocks=total("refilled_blocks"),
+        spills=total("spills"),
+        spilled_blocks=total("spilled_blocks"),
+        remote_blocks=total("remote_blocks"),
+        adopted_slabs=total("adopted_slabs"),
+    )
+
+
+# ---- calls and failures ------------------------------------------------------------------------------------
+
+
+def _calls_read(page: Page) -> tuple[Call, ...]:
+    counts, names = page.array("calls"), page.strings("call_names", "name")
+    made, refused = counts["made"].tolist(), counts["refused"].tolist()
+    return tuple(Call(*one) for one in zip(names, made, refused, strict=True))
+
+
+def _failures_read(page: Page, calls: tuple[Call, ...], classes: list[ClassBooks]) -> list[Failure]:
+    columns = page.array("failures")
+    rows = (record_at(columns, place) for place in range(len(columns["number"])))
+    return [_failure_make(row, calls, classes) for row in rows if row["number"]]
+
+
+def _failure_make(row: Record, calls: tuple[Call, ...], classes: list[ClassBooks]) -> Failure:
+    refused = row["cause"] == MAP_FAILURE
+    return Failure(
+        number=row["number"],
+        cause=CAUSES[row["cause"]],
+        size=row["bytes"],
+        alignment=row["alignment"],
+        limit_bytes=row["limit"],
+        in_use_bytes=row["in_use"],
+        thread_id=row["thread_id"],
+        time_ms=row["time_ms"],
+        block_bytes=classes[row["class"]].block_bytes if row["class"] < len(classes) else None,
+        call=calls[row["call"]].name if refused else "",
+        error=errno.errorcode.get(row["error"], str(row["error"])) if refused else "",
+    )
+
+
+# ---- options -----------------------------------------------------------------------------------------------
+
+
+def _options_read(page: Page, spans: Record, window: Record, limits: Record) -> list[Option]:
+    places, sources = page.array("options"), page.array("sources")["source"].tolist()
+    profile_file = page.memory.string(page.table("profile_file").address)
+    options = []
+    for number, info in enumerate(_infos_read(page)):
+        address, size = int(places["value"][number]), int(places["bytes"][number])
+        value = ""
+        if info.kind is Kind.PATH:
+            value = page.memory.string(address)
+        elif info.name == "profile" and profile_file:
+            value = profile_file
+        number_set = int.from_bytes(page.memory.read(address, min(size, 8)), "little")
+        options.append(
+            Option(
+                name=info.name,
+                value=value or info.format(number_set),
+                source=SOURCES[sources[number]],
+                default=info.format(info.initial),
+                decided=_decided(info, number_set, spans, window, limits),
+                accepts=info.describe(),
+                anytime=info.anytime,
+                text=info.text,
+                cost=info.cost,
+            )
+        )
+    return options
+
+
+def _decided(info: OptionInfo, value: int, spans: Record, window: Record, limits: Record) -> str:
+    if info.name == "window" and value == info.word_value:
+        return info.format(window["pages"] * limits["page_bytes"])
+    if info.name == "decay" and spans["half_life_ms"] != value:
+        return info.format(spans["half_life_ms"])
+    return ""
+
+
+def _infos_read(page: Page) -> list[OptionInfo]:
+    columns = page.array("option_infos")
+    string = page.memory.string
+    rows = (record_at(columns, place) for place in range(len(columns["name"])))
+    return [
+        OptionInfo(
+            name=string(row["name"]),
+            kind=Kind(row["type"]),
+            anytime=bool(row["anytime"]),
+            minimum=row["minimum"],
+            maximum=row["maximum"],
+            word=string(row["word"]),
+            word_value=row["word_value"],
+            choices=tuple(_choices_read(page, row["choices"], row["choice_count"])),
+            initial=row["initial"],
+            cost=string(row["cost"]),
+            text=string(row["text"]),
+        )
+        for row in rows
+    ]
+
+
+def _choices_read(page: Page, address: int, count: int) -> list[str]:
+    words = page.columns(page.table("option_choices"), address, count)["word"] if count else ()
+    return [page.memory.string(int(word)) for word in words]

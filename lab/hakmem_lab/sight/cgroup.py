@@ -1,0 +1,123 @@
+"""What the control groups of a process allow it, of version 1 and 2: the tightest bound of all above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem_lab.sight.pressure import Pressure, pressure_read
+
+UNBOUNDED = 1 << 60
+"""Version 1 writes a number beyond this where there is no bound."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sizes in bytes; None: no bound, or the kernel does not say."""
+
+    version: int
+    path: str
+    limit: int | None
+    """Beyond it the kernel kills."""
+    high: int | None
+    """Beyond it the kernel slows the program down."""
+    current: int | None
+    """In use, by the group that has the limit."""
+    swap_limit: int | None
+    processors: float | None
+    """That the processor quota is worth."""
+    pressure: Pressure | None
+
+
+def group_read(process: Path, system: Path) -> Group | None:
+    """Of the process whose folder is PROCESS; SYSTEM is /sys. None: there are no control groups."""
+    try:
+        lines = (process / "cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    by_controller = {
+        name: path for line in lines for _, names, path in [line.split(":", 2)] for name in names.split(",")
+    }
+    if "memory" in by_controller:
+        return _version_1(by_controller, system / "fs/cgroup")
+    return _version_2(by_controller[""], system / "fs/cgroup") if "" in by_controller else None
+
+
+def _levels(base: Path, path: str) -> list[Path]:
+    """The group's folder and those above it. Inside a container the path may be that of the outside: then
+    there is only the container's own."""
+    group = base / path.strip("/")
+    if not group.is_dir() or ".." in path:
+        return [base]
+    return [group, *(above for above in group.parents if above.is_relative_to(base))]
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return None
+
+
+def _number(file: Path) -> int | None:
+    text = _text(file)
+    value = int(text) if text is not None and text.lstrip("-").isdigit() else None
+    return value if value is not None and 0 <= value < UNBOUNDED else None
+
+
+def _tightest(levels: list[Path], name: str) -> tuple[int | None, Path]:
+    """The least number that a file NAME holds at any level, and where."""
+    found = [(value, level) for level in levels if (value := _number(level / name)) is not None]
+    return min(found, key=lambda one: one[0], default=(None, levels[0]))
+
+
+def _least(values: Iterator[float | None]) -> float | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _quota_2(level: Path) -> float | None:
+    words = (_text(level / "cpu.max") or "max").split()
+    return int(words[0]) / int(words[1]) if words[0] != "max" else None
+
+
+def _quota_1(level: Path) -> float | None:
+    quota, period = _number(level / "cpu.cfs_quota_us"), _number(level / "cpu.cfs_period_us")
+    return quota / period if quota and period else None
+
+
+def _processors(levels: list[Path], quota: Callable[[Path], float | None]) -> float | None:
+    return _least(quota(level) for level in levels)
+
+
+def _version_2(path: str, base: Path) -> Group:
+    levels = _levels(base, path)
+    limit, where = _tightest(levels, "memory.max")
+    return Group(
+        version=2,
+        path=path,
+        limit=limit,
+        high=_tightest(levels, "memory.high")[0],
+        current=_number(where / "memory.current"),
+        swap_limit=_tightest(levels, "memory.swap.max")[0],
+        processors=_processors(levels, _quota_2),
+        pressure=pressure_read(levels[0] / "memory.pressure"),
+    )
+
+
+def _version_1(by_controller: dict[str, str], base: Path) -> Group:
+    levels = _levels(base / "memory", by_controller["memory"])
+    limit, where = _tightest(levels, "memory.limit_in_bytes")
+    quota = (
+        _processors(_levels(base / "cpu", by_controller["cpu"]), _quota_1) if "cpu" in by_controller else None
+    )
+    return Group(
+        version=1,
+        path=by_controller["memory"],
+        limit=limit,
+        high=_tightest(levels, "memory.soft_limit_in_bytes")[0],
+        current=_number(where / "memory.usage_in_bytes"),
+        swap_limit=_tightest(levels, "memory.memsw.limit_in_bytes")[0],
+        processors=quota,
+        pressure=None,
+    )

@@ -1,0 +1,81 @@
+"""What grows: several readings of one process, so that what swings is not taken for a leak."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+
+from hakmem_lab.sight.account import Account
+from hakmem_lab.sight.process import ProcessGoneError
+
+READINGS = 5
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Of blocks in use, over SECONDS."""
+
+    what: str
+    block_bytes: int | None
+    """Of the size class; None: blocks above 64 KiB."""
+    first: int
+    """Bytes in use at the first reading."""
+    last: int
+    seconds: float
+    steady: bool
+    """It never became less."""
+
+    @property
+    def added(self) -> int:
+        return self.last - self.first
+
+    @property
+    def per_hour(self) -> float:
+        """Bytes."""
+        return 3600 * self.added / self.seconds
+
+
+def readings_take(first: Account, read: Callable[[], Account], seconds: float) -> list[Account]:
+    """READINGS of them, from the FIRST on; the last SECONDS later, or as many as the process lived for."""
+    begun = time.monotonic()
+    readings = [first]
+    with suppress(ProcessGoneError):
+        for number in range(1, READINGS):
+            time.sleep(max(0.0, begun + seconds * number / (READINGS - 1) - time.monotonic()))
+            readings.append(read())
+    return readings
+
+
+def growths_find(readings: Sequence[Account]) -> list[Growth]:
+    """What grew, the fastest first."""
+    sizes: dict[int | None, list[int]] = {}
+    for reading in readings:
+        for number, size in _in_use(reading).items():
+            sizes.setdefault(number, []).append(size)
+    seconds = readings[-1].seconds - readings[0].seconds
+    found = [_growth(block, values, seconds) for block, values in sizes.items() if values[-1] > values[0]]
+    return sorted(found, key=lambda growth: growth.added, reverse=True)
+
+
+def _growth(block: int | None, values: Sequence[int], seconds: float) -> Growth:
+    return Growth(
+        what="large blocks" if block is None else f"blocks of {block} B",
+        block_bytes=block,
+        first=values[0],
+        last=values[-1],
+        seconds=seconds,
+        steady=all(before <= after for before, after in pairwise(values)),
+    )
+
+
+def _in_use(account: Account) -> dict[int | None, int]:
+    """Bytes in use by the size of a block, over all copies of hakmem."""
+    sizes: dict[int | None, int] = {None: 0}
+    for copy in account.copies:
+        sizes[None] += copy.books.totals.large
+        for one in copy.books.classes:
+            sizes[one.block_bytes] = sizes.get(one.block_bytes, 0) + one.live_bytes
+    return sizes

@@ -1,0 +1,204 @@
+"""A command on hakmem, looked at while it runs: its library is preloaded, its output and its end are its own.
+
+Whoever looks at a program that may end at any time looks early and often, at longer and longer intervals, and
+keeps the last look: it is never older than a fifth of what the program had behind it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Generic, TypeVar
+
+from hakmem_lab.allocators import elf
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.service import preload_obstacle
+from hakmem_lab.measure.tree import descendants_of, rss_kib_of
+from hakmem_lab.sight.page import NoPageError
+from hakmem_lab.sight.process import Process, ProcessGoneError, process_open
+
+POLL_SECONDS = 0.02
+FIRST_SECONDS, FIRST_BYTES = 0.05, 1 << 20
+"""When the first look is taken."""
+STEP = 1.25
+"""From one look to the next, in time or in RSS."""
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+LEFT_TO_IT = (signal.SIGINT, signal.SIGQUIT)
+"""The terminal sends them to the program as well."""
+
+TOO_SHORT = "the program ended before it could be looked at"
+
+T = TypeVar("T")
+
+
+class UnservableError(LabError):
+    """The dynamic linker would start it without hakmem."""
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """When the look is taken that counts."""
+
+    seconds: float | None = None
+    """After the start; or"""
+    rss: int | None = None
+    """when the largest process has so many bytes resident."""
+
+    @property
+    def goal(self) -> float:
+        return self.rss if self.rss is not None else self.seconds or 0.0
+
+    @property
+    def first(self) -> float:
+        return FIRST_BYTES if self.rss is not None else FIRST_SECONDS
+
+
+@dataclass(frozen=True)
+class Seen(Generic[T]):
+    """The look that counts, or the last before the program ended."""
+
+    value: T
+    seconds: float
+    """After the start."""
+    reached: bool
+    """What was asked for came about."""
+
+
+class Launched:
+    def __init__(self, process: subprocess.Popen[bytes], proof: Path) -> None:
+        self._process = process
+        self._proof = proof
+        self._begun = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._begun
+
+    def proofs(self) -> dict[int, str]:
+        """What hakmem said in each process, last: served, or other and the object that owns malloc."""
+        lines = (line.partition(" ") for line in self._proof.read_text(errors="replace").splitlines())
+        return {int(pid): word for pid, _, word in lines if pid.isdigit()}
+
+    def ended_within(self, seconds: float) -> bool:
+        if self._process.returncode is not None:
+            return True
+        descriptor = os.pidfd_open(self._process.pid)
+        try:
+            return bool(select.select([descriptor], [], [], seconds)[0])
+        finally:
+            os.close(descriptor)
+
+    def wait(self) -> int:
+        """Its exit status, as a shell has it."""
+        status = self._process.wait()
+        return status if status >= 0 else 128 - status
+
+    def largest(self) -> list[tuple[int, int]]:
+        """RSS in bytes and number of every process of the command, the largest first."""
+        pids = [self.pid, *descendants_of(self.pid)]
+        return sorted(((rss_kib_of(pid) * 1024, pid) for pid in pids), reverse=True)
+
+    def pass_on(self, number: int, _frame: FrameType | None) -> None:
+        self._process.send_signal(number)
+
+
+@contextmanager
+def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> Iterator[Launched]:
+    """The block's end waits for the program's."""
+    program_check(command[0])
+    with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
+        proof = Path(folder) / "proof"
+        proof.touch(0o600)
+        environment = environment_on(checkout, HAKMEM_PROOF=str(proof), **variables)
+        try:
+            process = subprocess.Popen(list(command), env=environment)
+        except OSError as error:
+            raise LabError(f"{command[0]} cannot be started: {error.strerror}") from error
+        running = Launched(process, proof)
+        before = [(number, signal.signal(number, running.pass_on)) for number in PASSED_ON]
+        before += [(number, signal.signal(number, signal.SIG_IGN)) for number in LEFT_TO_IT]
+        try:
+            yield running
+        finally:
+            running.wait()
+            for number, handler in before:
+                signal.signal(number, handler)
+
+
+def environment_on(checkout: Checkout, **variables: str) -> dict[str, str]:
+    """The user's own, on hakmem."""
+    library = str(checkout.library.resolve())
+    if " " in library or ":" in library:
+        raise LabError("LD_PRELOAD cannot name the library: its path holds a space or a colon")
+    others = os.environ.get("LD_PRELOAD", "")
+    return {**os.environ, "LD_PRELOAD": f"{library}:{others}" if others else library, **variables}
+
+
+def program_check(name: str) -> None:
+    """An error where the dynamic linker would start it without hakmem, and say nothing."""
+    found = shutil.which(name)
+    if found is None:
+        raise LabError(f"{name}: there is no such command")
+    program = Path(found)
+    obstacle = preload_obstacle(program)
+    if obstacle:
+        raise UnservableError(f"hakmem cannot serve {name}: it is {obstacle}; link it with libhakmem.a")
+    if elf.defined(program, ("malloc",)):
+        raise UnservableError(
+            f"hakmem cannot serve {name}: it defines malloc itself, and the dynamic linker looks there first;"
+            " build it without, or with libhakmem.a in its place"
+        )
+
+
+def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T]:
+    """Of the largest process on hakmem. Returns when what was asked for came about, or the program ended."""
+    seen: Seen[T] | None = None
+    why = TOO_SHORT
+    next_look = trigger.first
+    while not running.ended_within(POLL_SECONDS):
+        value = _value(running, trigger)
+        reached = value >= trigger.goal
+        if not reached and value < next_look:
+            continue
+        try:
+            begun = running.seconds
+            seen = Seen(_read_largest(running, read), begun, reached)
+        except (ProcessGoneError, NoPageError) as error:
+            why = str(error)
+        else:
+            if reached:
+                return seen
+        next_look = STEP * max(next_look, value)
+    if seen is None:
+        raise LabError(why)
+    return seen
+
+
+def _value(running: Launched, trigger: Trigger) -> float:
+    return running.largest()[0][0] if trigger.rss is not None else running.seconds
+
+
+def _read_largest(running: Launched, read: Callable[[Process], T]) -> T:
+    """Helpers that cannot be read, or are on another malloc, are passed over where there is one that can."""
+    first: LabError | None = None
+    for _rss, pid in running.largest():
+        try:
+            return read(process_open(pid))
+        except LabError as error:
+            first = first or error
+    raise first or ProcessGoneError(TOO_SHORT)

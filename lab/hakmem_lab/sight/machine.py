@@ -1,0 +1,120 @@
+"""What the machine does with memory: the settings of its kernel that an allocator feels."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from hakmem_lab.sight.pressure import Pressure, pressure_read
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What a kernel can do from some version on."""
+
+    name: str
+    since: tuple[int, int]
+    gives: str
+    without: str
+
+
+FEATURES = (
+    Feature(
+        "membarrier",
+        (4, 14),
+        "memory in the caches of sleeping threads comes back",
+        "it stays until they wake",
+    ),
+    Feature(
+        "MADV_COLD",
+        (5, 4),
+        "a huge page is broken at once when a part of it is given back",
+        "such parts come back later",
+    ),
+    Feature(
+        "MREMAP_DONTUNMAP",
+        (5, 7),
+        "large blocks that grow are moved by their page tables",
+        "they are copied",
+    ),
+    Feature(
+        "MADV_POPULATE_WRITE",
+        (5, 14),
+        "pages are brought in by one call, where that is wanted",
+        "by a page fault each",
+    ),
+    Feature(
+        "PR_SET_VMA_ANON_NAME",
+        (5, 17),
+        "hakmem's memory has its name in /proc/PID/maps, if the kernel was built so",
+        "it has none there",
+    ),
+    Feature(
+        "MADV_COLLAPSE",
+        (6, 1),
+        "programs can have huge pages made at once",
+        "only khugepaged makes them of pages that are there",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Sizes in bytes; None: the kernel does not say."""
+
+    kernel: str
+    version: tuple[int, int]
+    page: int
+    huge_pages: str
+    """Transparent ones: always, madvise or never; empty where the kernel has none."""
+    overcommit: int | None
+    commit_limit: int | None
+    committed: int | None
+    available: int | None
+    total: int | None
+    mappings_max: int | None
+    pressure: Pressure | None
+
+    def has(self, feature: Feature) -> bool:
+        return self.version >= feature.since
+
+
+def machine_read(root: Path) -> Machine:
+    """ROOT holds proc/ and sys/."""
+    kernel = _text(root / "proc/sys/kernel/osrelease") or "unknown"
+    match = re.match(r"(\d+)\.(\d+)", kernel)
+    huge = _text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
+    chosen = re.search(r"\[(\w+)\]", huge)
+    memory = _memory_read(root / "proc/meminfo")
+    return Machine(
+        kernel=kernel,
+        version=(int(match[1]), int(match[2])) if match else (0, 0),
+        page=os.sysconf("SC_PAGE_SIZE"),
+        huge_pages=chosen[1] if chosen else "",
+        overcommit=_number(root / "proc/sys/vm/overcommit_memory"),
+        commit_limit=memory.get("CommitLimit"),
+        committed=memory.get("Committed_AS"),
+        available=memory.get("MemAvailable"),
+        total=memory.get("MemTotal"),
+        mappings_max=_number(root / "proc/sys/vm/max_map_count"),
+        pressure=pressure_read(root / "proc/pressure/memory"),
+    )
+
+
+def _text(file: Path) -> str | None:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return None
+
+
+def _number(file: Path) -> int | None:
+    text = _text(file)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def _memory_read(file: Path) -> dict[str, int]:
+    lines = (line.partition(":") for line in (_text(file) or "").splitlines())
+    return {name: 1024 * int(value.split()[0]) for name, _, value in lines if value.endswith("kB")}

@@ -1,0 +1,184 @@
+"""hakmem's options as it writes them itself: values with units, what each accepts, and the nearest name of a
+wrong one.
+
+What an option's number means (its unit, its words) is read from the process or from the library, so that it
+is right for whichever hakmem runs there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+PREFIX = "HAKMEM_"
+LIST = "conf"
+"""HAKMEM_CONF: settings of several options."""
+NAME_BYTES_MAX = 32
+"""Of a wrong name so much is compared."""
+
+SOURCES = ("default", "profile", "file", "program", "conf", "environment", "api")
+"""Weakest first."""
+
+
+class Kind(IntEnum):
+    BOOL = 0
+    COUNT = 1
+    BYTES = 2
+    MILLISECONDS = 3
+    PERCENT = 4
+    CHOICE = 5
+    PATH = 6
+
+
+UNITS: Mapping[Kind, tuple[tuple[str, int], ...]] = {
+    Kind.COUNT: (("", 1),),
+    Kind.BYTES: (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)),
+    Kind.MILLISECONDS: (("min", 60000), ("s", 1000), ("ms", 1)),
+    Kind.PERCENT: (("%", 1),),
+}
+"""The largest first; the last is the base unit."""
+
+
+@dataclass(frozen=True)
+class OptionInfo:
+    """A row of the library's table of options."""
+
+    name: str
+    kind: Kind
+    anytime: bool
+    """hak_option_set may change it."""
+    minimum: int
+    maximum: int
+    word: str
+    """Accepted beside the numbers; empty for none."""
+    word_value: int
+    choices: tuple[str, ...]
+    initial: int
+    cost: str
+    text: str
+
+    def format(self, value: int) -> str:
+        """In the largest unit that divides it."""
+        if self.kind is Kind.BOOL:
+            return "on" if value else "off"
+        if self.kind is Kind.CHOICE:
+            return self.choices[value]
+        if self.kind is Kind.PATH:
+            return ""
+        if self.word and value == self.word_value:
+            return self.word
+        units = UNITS[self.kind]
+        suffix, factor = next((one for one in units if value >= one[1] and value % one[1] == 0), units[-1])
+        return f"{value // factor}{suffix}"
+
+    def describe(self) -> str:
+        """What it accepts."""
+        if self.kind is Kind.BOOL:
+            return "on or off"
+        if self.kind is Kind.PATH:
+            return "a path"
+        if self.kind is Kind.CHOICE:
+            return " or ".join(part for part in (", ".join(self.choices[:-1]), self.choices[-1]) if part)
+        text = f"{self.format(self.minimum)} to {self.format(self.maximum)}"
+        return f"{text}, or {self.word}" if self.word else text
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option in force."""
+
+    name: str
+    value: str
+    source: str
+    default: str
+    decided: str
+    """What was decided at run time in place of the value; empty where it is the value."""
+    accepts: str
+    anytime: bool
+    text: str
+    cost: str
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == SOURCES[0]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A setting that the library does not know or did not understand."""
+
+    setting: str
+    """As its user wrote it: HAKMEM_STAT, or HAKMEM_CONF: stat."""
+    value: str
+    nearest: str
+    """Empty where the name is right and the value is not."""
+    accepts: str
+
+    @property
+    def line(self) -> str:
+        if not self.nearest:
+            return f"{self.setting}={self.value} is not understood and is ignored; it takes {self.accepts}"
+        accepts = f" ({self.accepts})" if self.accepts else ""
+        return f"{self.setting} is not an option and is ignored; the nearest is {self.nearest}{accepts}"
+
+
+def mistakes_find(
+    environment: Mapping[str, str], options: Iterable[Option], others: Iterable[str]
+) -> list[Mistake]:
+    """Of the HAKMEM_ variables in ENVIRONMENT. OTHERS are those that are no options."""
+    by_name = {option.name: option for option in options}
+    known = [*by_name, *others]
+    found: list[Mistake | None] = []
+    for variable, value in sorted(environment.items()):
+        name = variable.removeprefix(PREFIX)
+        if name == variable:
+            continue
+        if name == LIST.upper():
+            found += [_mistake_in_list(item, by_name) for item in value.split(",") if item.strip()]
+        elif name != name.upper() or name.lower() not in known:
+            near = nearest(name, known)
+            accepts = by_name[near].accepts if near in by_name else ""
+            found.append(Mistake(variable, value, PREFIX + near.upper(), accepts))
+        elif name.lower() in by_name and value.strip():
+            found.append(_misunderstood(variable, value, by_name[name.lower()], "environment"))
+    return [mistake for mistake in found if mistake is not None]
+
+
+def _mistake_in_list(item: str, by_name: Mapping[str, Option]) -> Mistake | None:
+    name, _, value = (part.strip() for part in item.replace("=", ":", 1).partition(":"))
+    where = f"{PREFIX}{LIST.upper()}: {name}"
+    if name.lower() in by_name:
+        return _misunderstood(where, value, by_name[name.lower()], "conf")
+    near = nearest(name, by_name)
+    return Mistake(where, value, near, by_name[near].accepts)
+
+
+def _misunderstood(setting: str, value: str, option: Option, source: str) -> Mistake | None:
+    """A setting that was understood is in force, or a stronger one is."""
+    if SOURCES.index(option.source) >= SOURCES.index(source):
+        return None
+    return Mistake(setting, value, "", option.accepts)
+
+
+def nearest(word: str, names: Iterable[str]) -> str:
+    """The first of those that take the fewest edits."""
+    return min(names, key=lambda name: distance(word, name))
+
+
+def distance(word: str, name: str) -> int:
+    """Insertions, deletions, replacements and swaps of neighbours, without regard to case; 1 if NAME holds
+    WORD, of three letters or more: HAKMEM_CACHE means thread_cache."""
+    word, name = word.lower()[:NAME_BYTES_MAX], name.lower()
+    if 3 <= len(word) < len(name) and word in name:
+        return 1
+    rows = [list(range(len(name) + 1))]
+    for i, letter in enumerate(word, start=1):
+        above, row = rows[-1], [i]
+        for j, other in enumerate(name, start=1):
+            least = min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == name[j - 2] and other == word[i - 2]:
+                least = min(least, rows[-2][j - 2] + 1)
+            row.append(least)
+        rows.append(row)
+    return rows[-1][-1]

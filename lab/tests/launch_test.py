@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError
+from hakmem_lab.sight.launch import Trigger, UnservableError, launched, look
+from hakmem_lab.sight.page import NoPageError
+from hakmem_lab.sight.process import Process
+from toolbox import compile_c
+
+
+@pytest.fixture
+def checkout(build: Path) -> Checkout:
+    if not (build / "libhakmem.so").is_file():
+        pytest.skip("libhakmem.so is not built: ./hakmem build")
+    return Checkout.find(build)
+
+
+def python(script: str) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", script]
+
+
+def test_the_look_that_was_asked_for(checkout: Checkout) -> None:
+    with launched(checkout, python("import time; time.sleep(1.5)")) as running:
+        seen = look(running, Trigger(seconds=0.3), lambda process: process.pid)
+        assert (seen.value, seen.reached) == (running.pid, True)
+        assert 0.3 <= seen.seconds < 1.4
+        assert running.wait() == 0
+
+
+def test_the_last_look_when_it_ends_sooner(checkout: Checkout) -> None:
+    with launched(checkout, python("import time; time.sleep(0.6)")) as running:
+        seen = look(running, Trigger(seconds=60), lambda process: process.pid)
+        assert not seen.reached
+        assert 0.3 <= seen.seconds < 0.7
+
+
+def test_a_look_at_some_rss(checkout: Checkout) -> None:
+    script = "import time; kept = bytearray(b'x' * (80 << 20)); time.sleep(1)"
+    with launched(checkout, python(script)) as running:
+        seen = look(running, Trigger(rss=60 << 20), lambda process: int(process.status()["VmRSS"].split()[0]))
+        assert seen.reached
+        assert seen.value * 1024 >= 60 << 20
+
+
+def test_the_largest_process_is_looked_at(checkout: Checkout) -> None:
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = b\"x\" * (50 << 20); import time; time.sleep(1)'])"
+    with launched(checkout, python(script)) as running:
+        seen = look(running, Trigger(seconds=0.6), lambda process: process.pid)
+        assert seen.value != running.pid
+
+
+def test_one_that_cannot_be_read_is_passed_over(checkout: Checkout) -> None:
+    """As a helper on another malloc, which may be the larger one."""
+    script = "import subprocess; subprocess.run(['sleep', '1'])"
+
+    def read(process: Process) -> str:
+        if process.name.startswith("python"):
+            raise NoPageError("not this one")
+        return process.name
+
+    with launched(checkout, python(script)) as running:
+        assert look(running, Trigger(seconds=0.5), read).value == "sleep"
+
+
+def test_one_that_is_never_read(checkout: Checkout) -> None:
+    def read(process: Process) -> str:
+        raise NoPageError(f"nothing in {process.pid}")
+
+    with (
+        launched(checkout, python("import time; time.sleep(0.3)")) as running,
+        pytest.raises(LabError, match="nothing in"),
+    ):
+        look(running, Trigger(seconds=0.1), read)
+
+
+def test_too_short(checkout: Checkout) -> None:
+    with launched(checkout, ["true"]) as running:
+        running.wait()
+        with pytest.raises(LabError, match="the program ended before it could be looked at"):
+            look(running, Trigger(seconds=1), lambda process: process.pid)
+
+
+@pytest.mark.parametrize(
+    ("script", "status"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)]
+)
+def test_its_status_is_passed_on(checkout: Checkout, script: str, status: int) -> None:
+    with launched(checkout, python(script)) as running:
+        assert running.wait() == status
+
+
+def test_hakmem_says_in_it_that_it_serves(checkout: Checkout) -> None:
+    with launched(checkout, python("pass")) as running:
+        running.wait()
+        assert running.proofs() == {running.pid: "served"}
+
+
+def test_a_signal_is_passed_on(checkout: Checkout) -> None:
+    script = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(9)); print('', flush=True); time.sleep(30)"
+    with launched(checkout, python(script)) as running:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert running.wait() == 9
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_the_terminals_interrupt_is_the_programs(checkout: Checkout) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with launched(checkout, python("import time; time.sleep(0.4)")) as running:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert running.wait() == 0
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+# ---- what cannot be served ----------------------------------------------------------------------------------
+
+
+def test_no_such_command(checkout: Checkout) -> None:
+    with pytest.raises(LabError, match="nosuch: there is no such command"), launched(checkout, ["nosuch"]):
+        pass
+
+
+def test_a_static_program(checkout: Checkout, tmp_path: Path) -> None:
+    program = compile_c(tmp_path / "static", "int main(void) { return 0; }\n", "-static")
+    with pytest.raises(UnservableError, match="a static binary"), launched(checkout, [str(program)]):
+        pass
+
+
+def test_a_program_with_its_own_allocator(checkout: Checkout, tmp_path: Path) -> None:
+    source = (
+        "#include <stddef.h>\nstatic char room[1 << 20]; static size_t used;\n"
+        "void *malloc(size_t n) { void *at = room + used; used += (n + 15) & ~(size_t)15; return at; }\n"
+        "void free(void *block) { (void)block; }\n"
+        "int main(void) { return malloc(1) == NULL; }\n"
+    )
+    program = compile_c(tmp_path / "own", source, "-rdynamic")
+    with pytest.raises(UnservableError, match="it defines malloc"), launched(checkout, [str(program)]):
+        pass
+
+
+def test_a_library_whose_path_cannot_be_named(checkout: Checkout, tmp_path: Path) -> None:
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    (folder / "libhakmem.so").write_bytes(checkout.library.read_bytes())
+    with (
+        pytest.raises(LabError, match="a space or a colon"),
+        launched(Checkout(checkout.root, folder), ["true"]),
+    ):
+        pass
