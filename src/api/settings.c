@@ -103,12 +103,10 @@ static void show(struct out *out, enum option_id id) {
     out_print(out, "}");
 }
 
-void settings_show(void) {
+bool settings_print(int fd) {
     struct out out;
     static const char *const others[] = {OPTION_OTHER_VARIABLES};
-    const char *asked = os_variable("HAKMEM_SHOW_OPTIONS");
-    if (asked == NULL || *asked == '\0') return;
-    out_begin(&out, STDOUT_FILENO);
+    out_begin(&out, fd);
     out_print(&out, "{\"hakmem\": \"%s\", \"options\": [\n", hak_version());
     for (unsigned id = 0; id < OPTION_TOTAL; id++) {
         show(&out, (enum option_id)id);
@@ -118,5 +116,10 @@ void settings_show(void) {
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         out_print(&out, "%s\"%s\"", i == 0 ? "" : ", ", others[i]);
     out_print(&out, "]}\n");
-    os_exit(out_end(&out) ? 0 : 1);
+    return out_end(&out);
+}
+
+void settings_show(void) {
+    const char *asked = os_variable("HAKMEM_SHOW_OPTIONS");
+    if (asked != NULL && *asked != '\0') os_exit(settings_print(STDOUT_FILENO) ? 0 : 1);
 }

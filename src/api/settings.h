@@ -7,7 +7,10 @@
 /* A report_setting_reader. */
 bool settings_read(size_t index, struct report_setting *setting);
 
-/* Where HAKMEM_SHOW_OPTIONS is set: prints every option as JSON to standard output, and ends the process before its main. */
+/* Prints every option as JSON. False if FD would not take it: errno. */
+bool settings_print(int fd);
+
+/* Where HAKMEM_SHOW_OPTIONS is set: prints them to standard output, and ends the process before its main. */
 void settings_show(void);
 
 #endif

@@ -61,16 +61,15 @@ static void print_failures(struct out *out) {
     }
 }
 
-/* The number of CLASS that the family is of. */
-static uint64_t value_of(const char *family, const struct stats_class *class) {
-#define FIND(name, kind, value, text)                                                                         \
-    if (strcmp(family, #name) == 0) return (value);
-    CLASS_METRICS(FIND)
-#undef FIND
-    return 0;
-}
+/* The number of CLASS that a family is of. */
+typedef uint64_t class_value(const struct stats_class *class);
+#define VALUE(name, kind, value, text)                                                                        \
+    static uint64_t class_##name(const struct stats_class *class) { return (value); }
+CLASS_METRICS(VALUE)
+#undef VALUE
 
-static void print_class_family(struct out *out, const char *family, enum kind kind, const char *text) {
+static void print_class_family(struct out *out, const char *family, enum kind kind, class_value *value,
+                               const char *text) {
     begin_family(out, "class", family, kind, text);
     for (unsigned number = 0; number < SIZE_CLASSES; number++) {
         struct stats_class class;
@@ -78,7 +77,7 @@ static void print_class_family(struct out *out, const char *family, enum kind ki
         stats_read_class(number, &class);
         if (class.refills == 0 && class.slabs == 0) continue;
         snprintf(label, sizeof label, "{block_bytes=\"%llu\"}", (unsigned long long)class.block_bytes);
-        sample(out, "class", family, kind, label, value_of(family, &class));
+        sample(out, "class", family, kind, label, value(&class));
     }
 }
 
@@ -101,7 +100,7 @@ void report_openmetrics(struct out *out, const struct report_numbers *now) {
 #undef PRINT
     print_calls(out);
     print_failures(out);
-#define PRINT(name, kind, value, text) print_class_family(out, #name, kind, text);
+#define PRINT(name, kind, value, text) print_class_family(out, #name, kind, class_##name, text);
     CLASS_METRICS(PRINT)
 #undef PRINT
     print_span_sizes(out);

@@ -1,6 +1,8 @@
 /* pressure_test.c - tests of src/ace/pressure.c.
  *
- * Planted defects it was seen to catch: */
+ * Planted defects it was seen to catch:
+ *   unknown use presses   what_presses
+ */
 #include "ace/pressure.h"
 
 #include "blocks.h"

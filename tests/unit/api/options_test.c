@@ -245,6 +245,8 @@ TEST(profiles_of_files) {
 TEST(profiles_of_files_that_are_not_understood) {
     PROFILE("decay = 7s\n\ndecai = 7s\n");
     CHECK(said_once("hakmem: profile file, line 3: decai is not an option and is ignored; the nearest is decay ("));
+    PROFILE("\n\n\n\n\n\n\n\n\n\n\ndecai = 7s\n");
+    CHECK(said_once("hakmem: profile file, line 12: decai is not an option"));
     PROFILE("decay = soon\n");
     CHECK(said_once("hakmem: profile file, line 1: decay:soon is not understood and is ignored; it takes "));
     PROFILE("profile = /another\n");
@@ -269,6 +271,10 @@ TEST(profiles_of_files_that_are_not_understood) {
 }
 
 TEST(a_named_profile_and_a_file) {
+    struct hak_options paths = READ("HAKMEM_STATS_FILE=/a", "HAKMEM_CONF=stats_file:/b");
+    CHECK(strcmp(paths.stats_file, "/a") == 0);
+    paths = READ("HAKMEM_CONF=stats_file:/b", "HAKMEM_STATS_FILE=/a");
+    CHECK(strcmp(paths.stats_file, "/a") == 0);
     struct hak_options options = READ("HAKMEM_CONF=profile:/nowhere/at/all", "HAKMEM_PROFILE=small");
     CHECK(options.profile == PROFILE_SMALL && options.profile_file[0] == '\0' && lines_said() == 0);
 }
@@ -283,6 +289,10 @@ TEST(options_change_later) {
     CHECK_EQ(options_change(&options, "Huge_Pages", "ALWAYS"), 0);
     CHECK_EQ(options.huge_pages, HUGE_PAGES_ALWAYS);
     CHECK_EQ(options_change(&options, "stats_file", "/tmp/x%p"), 0);
+    CHECK(strcmp(options.stats_file, "/tmp/x%p") == 0);
+    char longest[300] = "/";
+    memset(longest + 1, 'a', sizeof longest - 2);
+    CHECK_EQ(options_change(&options, "stats_file", longest), EINVAL);
     CHECK(strcmp(options.stats_file, "/tmp/x%p") == 0);
     CHECK_EQ(options_change(&options, "decay", "soon"), EINVAL);
     CHECK_EQ(options_change(&options, "decay", "100min"), EINVAL);

@@ -1,12 +1,18 @@
 /* settings_test.c - options that a program sets while it runs, and what it compiled in.
  *
- * Planted defects it was seen to catch: */
+ * Planted defects it was seen to catch:
+ *   large blocks take the reserve   a_hard_limit_is_kept
+ *   told at every look              above_a_soft_limit_once_is_enough
+ */
 #include "blocks.h"
 #include "child.h"
 
 #ifndef TEST_AGAINST_LIBC
 
+#include "api/settings.h"
 #include "span/span.h"
+
+#include <sys/mman.h>
 
 const char *hakmem_conf = "thread_cache:3MiB,decay:450ms";
 
@@ -47,6 +53,61 @@ TEST(what_cannot_be_set_says_why) {
     CHECK(hak_option_get("huge_pages", small, 0) == -1 && errno == ERANGE);
     CHECK(hak_option_source("decays") == NULL);
 }
+
+static char said[1 << 20];
+
+/* What BODY writes. */
+static const char *written_by(int (*body)(int fd)) {
+    int file = memfd_create("said", MFD_CLOEXEC);
+    CHECK(file >= 0 && body(file) == 0);
+    ssize_t length = pread(file, said, sizeof said - 1, 0);
+    CHECK(length > 0);
+    said[length] = '\0';
+    close(file);
+    return said;
+}
+
+static int print_settings(int fd) { return settings_print(fd) ? 0 : -1; }
+static int write_json(int fd) { return hak_stats_write(fd, HAK_STATS_JSON); }
+
+TEST(every_setting_is_shown) {
+    const char *text = written_by(print_settings);
+    CHECK(strstr(text, "{\"name\": \"thread_cache\", \"value\": \"3MiB\", \"source\": \"program\", \"default\": \"2MiB\"") != NULL);
+    CHECK(strstr(text, "{\"name\": \"stats_file\", \"value\": \"\"") != NULL);
+    const char *window = strstr(text, "{\"name\": \"window\", \"value\": \"auto\"");
+    CHECK(window != NULL && strstr(window, "\"decided\": \"") < strstr(window, "\"accepts\""));
+    CHECK(strstr(text, "], \"other_variables\": [\"conf\"") != NULL);
+    CHECK(!settings_print(-1) && errno == EBADF);
+}
+
+static void report_failures(void) {
+    static void *volatile result;
+    CHECK_EQ(hak_option_set("decay", "never"), 0);
+    CHECK_EQ(hak_option_set("hard_limit", "16MiB"), 0);
+    result = hak_malloc(MIB(20));
+    CHECK(result == NULL);
+    for (int i = 0; i < 100000 && (result = hak_malloc(1000)) != NULL; i++) continue;
+    CHECK(result == NULL);
+    const char *text = written_by(write_json);
+    CHECK(strstr(text, "\"half_life_ms\": null") != NULL);
+    CHECK(strstr(text, "\"cause\": \"exhaustion\", \"bytes\": 20971520, \"alignment\": 16, \"limit_bytes\": 16777216") != NULL);
+    CHECK(strstr(text, "\"block_bytes\": 1024}") != NULL || strstr(text, "\"block_bytes\": 1008}") != NULL);
+    errno = 0;
+    CHECK(hak_stats_write(-1, HAK_STATS_TEXT) == -1 && errno == EBADF);
+    CHECK(hak_stats_write(1, (enum hak_stats_form)3) == -1 && errno == EINVAL);
+}
+
+TEST(a_report_has_the_last_failures) { IN_CHILD(report_failures); }
+
+static void reset_peaks(void) {
+    struct span_counts counts;
+    hak_free(hak_malloc(MIB(64)));
+    hak_stats_reset_peaks();
+    span_counts_read(&counts);
+    CHECK(counts.used_pages_peak * PAGE_BYTES < MIB(64));
+}
+
+TEST(peaks_begin_anew) { IN_CHILD(reset_peaks); }
 
 /* ---- limits --------------------------------------------------------------------------------------------- */
 

@@ -1,6 +1,9 @@
 /* file_test.c - files that are read and written, and signals.
  *
- * Planted defects it was seen to catch: */
+ * Planted defects it was seen to catch:
+ *   half a file takes the place of the old   a_file_is_there_once_it_is_whole
+ *   the program's handler is replaced        signals_that_nobody_uses
+ */
 #include "os/os.h"
 
 #include "check.h"

@@ -1,6 +1,10 @@
 /* group_test.c - the control group, from trees of files that the test makes.
  *
- * Planted defects it was seen to catch: */
+ * Planted defects it was seen to catch:
+ *   the limit of a group above is not seen             version_2
+ *   the path outside a container is looked up inside   version_2_in_a_namespace
+ *   files that can be dropped count as used            version_2
+ */
 #include "os/os.h"
 
 #include "check.h"

@@ -292,6 +292,12 @@ TEST(the_limit_of_the_address_space) {
     IN_CHILD(limit_address_space);
 }
 
+TEST(errors_have_names_or_numbers) {
+    char number[12];
+    CHECK(strcmp(os_error_name(ENOMEM, number), "ENOMEM") == 0);
+    CHECK(strcmp(os_error_name(4711, number), "4711") == 0);
+}
+
 TEST(every_kind_of_call_has_a_name) {
     for (int kind = 0; kind < OS_CALL_KINDS; kind++) {
         CHECK(os_call_name((enum os_call)kind)[0] != '\0');

@@ -1,6 +1,10 @@
 /* failures_test.c - why an allocation failed.
  *
- * Planted defects it was seen to catch: */
+ * Planted defects it was seen to catch:
+ *   the refusal before is taken for the cause   causes_are_not_those_of_before
+ *   a record is read while it is written        records_are_whole
+ *   only traced failures count                  too_large_a_block_is_over_the_threshold
+ */
 #include "watch/failures.h"
 
 #include "../../faults/fail_calls.h"

@@ -1,6 +1,9 @@
 /* out_test.c - text on its way to a descriptor.
  *
- * Planted defects it was seen to catch: */
+ * Planted defects it was seen to catch:
+ *   a backslash is not escaped       quotes_are_those_of_json
+ *   a write that fails is not told   a_write_that_fails_is_told_at_the_end
+ */
 #include "watch/out.h"
 
 #include "blocks.h"

@@ -1,6 +1,8 @@
 /* stats_test.c - the books, read while others write them.
  *
- * Planted defects it was seen to catch: */
+ * Planted defects it was seen to catch:
+ *   cached blocks are called live   blocks_are_live_then_cached
+ */
 #include "watch/stats.h"
 
 #include "blocks.h"
