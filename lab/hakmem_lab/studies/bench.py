@@ -119,8 +119,8 @@ def identities_of(field: Field, stage: Stage, candidates: Sequence[Candidate]) -
     return identities
 
 
-def results_folder(checkout: Checkout) -> Path:
-    return checkout.root / "bench_results" / KIND
+def results_folder(checkout: Checkout, kind: str = KIND) -> Path:
+    return checkout.root / "bench_results" / kind
 
 
 def bench_plan(
@@ -131,6 +131,7 @@ def bench_plan(
     settings: Settings,
     command: str,
     missing: Mapping[str, str],
+    kind: str = KIND,
 ) -> Kept:
     """Finds the work of all rows and shares what the budget leaves."""
     began = time.monotonic()
@@ -156,7 +157,7 @@ def bench_plan(
         identities=identities_of(field, stage, candidates),
         rows=tuple(rows),
     )
-    kept = Kept(results_folder(checkout) / run, plan)
+    kept = Kept(results_folder(checkout, kind) / run, plan)
     plan.save(kept.folder)
     tasks = {one.name: one.task_of(0) for one in candidates}
     watched = works_observed(rows, works, tasks, field.arms, settings)
@@ -196,12 +197,12 @@ def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> 
 
 
 @contextmanager
-def interruptions_told(kept: Kept) -> Iterator[None]:
-    where = f"bench_results/{KIND}/{kept.plan.run}"
+def interruptions_told(kept: Kept, kind: str = KIND) -> Iterator[None]:
+    goes_on = ", and --resume goes on" if kind == KIND else ""
+    where = f"what was measured is in bench_results/{kind}/{kept.plan.run}{goes_on}"
     try:
         yield
     except KeyboardInterrupt:
-        text = f"interrupted; what was measured is in {where}, and --resume goes on"
-        raise RunInterruptedError(text) from None
+        raise RunInterruptedError(f"interrupted; {where}") from None
     except LabError as error:
-        raise LabError(f"{error}; what was measured is in {where}, and --resume goes on") from error
+        raise LabError(f"{error}; {where}") from error
