@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from hakmem_lab.errors import LabError
@@ -16,12 +17,14 @@ from hakmem_lab.statistics.estimate import Estimate
 
 STYLES = {
     "behind": "red",
+    "dearer": "red",
     "missed": "red",
     "failed": "red",
     "void": "red",
     "unclear": "yellow",
     "open": "yellow",
     "ahead": "green",
+    "cheaper": "green",
     "met": "green",
 }
 
@@ -50,7 +53,8 @@ class Grid:
 
 def _styled(text: str) -> str:
     style = STYLES.get(text.partition(":")[0])
-    return f"[{style}]{text}[/{style}]" if style else text
+    plain = escape(text)
+    return f"[{style}]{plain}[/{style}]" if style else plain
 
 
 def ratio_text(estimate: Estimate) -> str:
