@@ -14,8 +14,8 @@ foreach(source IN LISTS bench_sources)
 endforeach()
 list(REMOVE_ITEM bench_sources ${bench_parts})
 
-# Programs that measure other processes, or nothing.
-set(bench_tools command_cost exit_pages first_calls peak_memory process_start start_loop)
+# Programs that measure other processes, or nothing, or that are only counted.
+set(bench_tools command_cost entry_calls exit_pages first_calls peak_memory process_start start_loop)
 
 function(hak_bench_options target)
     hak_compile(${target})

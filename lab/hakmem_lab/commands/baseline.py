@@ -7,6 +7,7 @@ import secrets
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -43,6 +44,7 @@ from hakmem_lab.studies.baseline import (
     rows_count,
     suspects,
 )
+from hakmem_lab.studies.overview import BASELINE_FILE, BASELINE_KIND
 from hakmem_lab.studies.study import progress_make, study_open
 
 baseline = typer.Typer(
@@ -96,9 +98,16 @@ def check(
     if lost:
         lines += [f"suspect: {line}" for line in suspects(checkout, before.commit, lost)]
     grids_show([gates_grid(found)], lines)
+    content = {
+        "before": before.commit,
+        "gates": [asdict(one) for one in found],
+        "lost": [asdict(one) for one in lost],
+    }
+    text = json.dumps(content, indent=1) + "\n"
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    text_write(checkout.root / "bench_results" / BASELINE_KIND / moment / BASELINE_FILE, text)
     if json_file is not None:
-        content = {"before": before.commit, "gates": [asdict(one) for one in found], "lost": [asdict(one) for one in lost]}
-        text_write(json_file, json.dumps(content, indent=1) + "\n")
+        text_write(json_file, text)
     words = times_ask(checkout, before, budget, margin) if time else []
     missed = sum(1 for gate in found if gate.state == "missed")
     typer.echo(f"{len(found) - missed} figures kept, {missed} lost since {before.commit}")
