@@ -81,8 +81,9 @@ def where(
         with staged(checkout) as stage:
             work = work_choose(stage, bench, command)
             looked = Looker(checkout, stage, PeerStore(checkout), work, not only_instructions)
+            kept_before = where_read(Path(diff)) if diff.endswith(".json") else None
             found = looked.at(arm, "new")
-            before = old_find(looked, diff) if diff else None
+            before = kept_before or (looked.at(diff, "old") if diff else None)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted: nothing was kept") from None
     compared = where_diff(before, found) if before else None
@@ -141,10 +142,6 @@ def commit_of(checkout: Checkout, text: str) -> str:
     if what.startswith(builds.MARK) and what.removeprefix(builds.MARK) not in builds.presets(checkout):
         return builds.commit_find(checkout, what.removeprefix(builds.MARK))[:12]
     return ""
-
-
-def old_find(looked: Looker, old: str) -> Where:
-    return where_read(Path(old)) if old.endswith(".json") else looked.at(old, "old")
 
 
 def old_arm(before: Where, old: str) -> str:
