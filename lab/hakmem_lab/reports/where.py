@@ -42,8 +42,8 @@ def spots_grid(where: Where) -> Grid:
             (
                 spot.function,
                 f"{spot.file}:{spot.line}" if spot.line else f"{spot.address:#x}",
-                cell_text(spot.source),
-                cell_text(spot.code),
+                spot.source,
+                spot.code,
                 number_text(spot.instructions),
                 _percent(spot.instructions / where.total),
             )
@@ -113,11 +113,6 @@ def number_text(value: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def cell_text(text: str) -> str:
-    """In a table of Markdown a bar would end the cell."""
-    return text.replace("|", "\\|")
 
 
 def grids_of(where: Where) -> list[Grid]:
