@@ -53,6 +53,8 @@ INSTRUCTIONS_SHARE, INSTRUCTIONS_LEAST = 0.005, 0.05
 FAULTS_SHARE, FAULTS_LEAST = 0.02, 4.0
 FOOTPRINT_SHARE, FOOTPRINT_LEAST = 0.02, 128.0
 """A figure is lost when it is worse by more than this share, and by more than so much."""
+DIGITS = 4
+"""Of figures that are kept."""
 SHOWN_LEAST = 0.02
 """Instructions for one operation: smaller changes of a function are not told."""
 
@@ -176,11 +178,11 @@ def cell_count(stage: Stage, cell: Cell, arm: Arm, clock: Path) -> Counts:
     functions = functions_count(short, long, arm.peer.library, operations)
     line = _native_run(stage, cell, arm, cpus, further)
     return Counts(
-        instructions=sum(functions.values()),
+        instructions=round(sum(functions.values()), DIGITS),
         faults=line["minor_faults"] + line["major_faults"],
         peak_rss_kib=line["peak_rss_kib"],
         entries=entries_count(short, long, arm.peer.library, operations),
-        functions={name: cost for name, cost in functions.items() if abs(cost) >= SHOWN_LEAST},
+        functions={name: round(cost, DIGITS) for name, cost in functions.items() if abs(cost) >= SHOWN_LEAST},
     )
 
 
@@ -215,7 +217,11 @@ def entries_count(short: Profile, long: Profile, library: Path, operations: int)
             if _enters(call, library) and call.function in names:
                 calls[names[call.function]] += sign * profile.calls[call]
                 costs[names[call.function]] += sign * profile.inclusive[call]
-    return {name: Entry(calls[name] / operations, costs[name] / calls[name]) for name in sorted(calls) if calls[name]}
+    return {
+        name: Entry(round(calls[name] / operations, DIGITS), round(costs[name] / calls[name], DIGITS))
+        for name in sorted(calls)
+        if calls[name]
+    }
 
 
 def _enters(call: Call, library: Path) -> bool:
