@@ -1,7 +1,7 @@
-# What `cmake --install` puts down: the header, the three shapes, and the two files by which others
+# What `cmake --install` puts down: the headers, the three shapes, and the two files by which others
 # find them. Nothing in the installed files names a directory of the build.
 
-install(FILES "${PROJECT_SOURCE_DIR}/include/hakmem/hakmem.h"
+install(FILES "${PROJECT_SOURCE_DIR}/include/hakmem/hakmem.h" "${PROJECT_SOURCE_DIR}/include/hakmem/stats_page.h"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/hakmem")
 install(FILES "${PROJECT_SOURCE_DIR}/docs/man/hakmem.3" DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
 

@@ -20,6 +20,7 @@
 #define hak_aligned_alloc aligned_alloc
 #define hak_memalign memalign
 #define hak_posix_memalign posix_memalign
+#define hak_malloc_trim malloc_trim
 #define hak_usable_size(block) malloc_usable_size((void *)(uintptr_t)(block))
 
 #else

@@ -97,9 +97,46 @@ HAK_API int hak_malloc_trim(size_t pad);
 /* The version that is running, "MAJOR.MINOR.PATCH". */
 HAK_API const char *hak_version(void);
 
-/* Writes the statistics that HAKMEM_STATS=1 prints at exit to file descriptor FD, as text. Returns
- * 0, or -1 with errno from write(2). */
+/* ---- options ---------------------------------------------------------------------------------------- */
+
+/* A program may define this: settings of its own, as in HAKMEM_CONF, which HAKMEM_ variables and HAKMEM_CONF win over. For a
+ * library that is preloaded the program must export it (-rdynamic). */
+extern const char *hakmem_conf;
+
+/* Sets the option NAME to VALUE, both as in HAKMEM_CONF, from now on: docs/options.md says which can be set at any time, and
+ * what each accepts. Returns 0, or -1 with errno: ENOENT, no such option; EPERM, it can only be set at the start; EINVAL,
+ * VALUE is not understood or out of range. Then nothing changed. */
+HAK_API int hak_option_set(const char *name, const char *value);
+
+/* Stores the value of the option NAME as text in the BYTES bytes at VALUE. Returns 0, or -1 with errno: ENOENT, no such option;
+ * ERANGE, it does not fit; 192 bytes are always enough. */
+HAK_API int hak_option_get(const char *name, char *value, size_t bytes);
+
+/* Where that value comes from: "default", "profile", "file", "program", "conf", "environment" or "api"; NULL when there is no
+ * such option. */
+HAK_API const char *hak_option_source(const char *name);
+
+/* CALLBACK(CONTEXT) is called when more memory is in use than the option soft_limit allows: once, until it was less again. It runs
+ * in the thread that noticed, inside one of its calls of malloc or free, with no lock held: it may allocate and free, and should
+ * be short. The last one set counts; NULL: none. */
+HAK_API void hak_on_soft_limit(void (*callback)(void *context), void *context);
+
+/* ---- statistics: docs/statistics.md says what each number means -------------------------------------- */
+
+enum hak_stats_form {
+    HAK_STATS_TEXT,       /* for people */
+    HAK_STATS_JSON,       /* one object, as docs/statistics.schema.json describes it */
+    HAK_STATS_OPENMETRICS /* OpenMetrics 1.0 text */
+};
+
+/* Writes statistics to file descriptor FD, without a lock and without stopping other threads: each number is whole, numbers of
+ * different places are of slightly different moments. Allocates nothing. Returns 0, or -1 with errno: EINVAL, no such form; or
+ * of write(2). hak_stats_print is the same for HAK_STATS_TEXT. */
+HAK_API int hak_stats_write(int fd, enum hak_stats_form form);
 HAK_API int hak_stats_print(int fd);
+
+/* What was at most in use at once is counted anew from now on, as for another phase of the program. */
+HAK_API void hak_stats_reset_peaks(void);
 
 #ifdef __cplusplus
 }

@@ -106,8 +106,9 @@ def result(truth_index: int, **words: int) -> Simulated:
 @pytest.mark.parametrize(
     ("one", "state"),
     [
-        (result(0, better=2, worse=2, equivalent=996), "met"),
-        (result(0, better=3, worse=2, equivalent=995), "missed"),
+        (result(0, better=4, worse=6, equivalent=990), "met"),
+        (result(0, better=5, equivalent=995), "missed"),
+        (result(0, better=4, worse=7, equivalent=989), "missed"),
         (result(1, worse=10), "met"),
         (result(1, worse=6, better=5), "missed"),
         (result(2, equivalent=6, better=5, worse=989), "missed"),
@@ -115,7 +116,8 @@ def result(truth_index: int, **words: int) -> Simulated:
     ],
 )
 def test_the_limits_of_false_verdicts(one: Simulated, state: str) -> None:
-    assert simulated_checks([one])[0].state == state
+    states = {check.state for check in simulated_checks([one])}
+    assert ("missed" if "missed" in states else "met") == state
 
 
 def test_the_recorded_noise_is_there_and_says_where_it_is_from() -> None:

@@ -1,5 +1,6 @@
 /* aligned.c - blocks with an alignment of their own. */
 #include "api/names.h"
+#include "api/no_memory.h"
 #include "api/start.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
@@ -8,10 +9,11 @@
 
 #include <errno.h>
 
-/* ALIGNMENT is a power of two. Does not set errno. */
+/* ALIGNMENT is a power of two. */
 static void *allocate(size_t alignment, size_t bytes) {
     start_once();
-    return heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
+    void *block = heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
+    return HAK_LIKELY(block != NULL) ? block : no_memory(bytes, alignment);
 }
 
 HAK_EXPORT void *hak_aligned_alloc(size_t alignment, size_t bytes) {
@@ -19,9 +21,7 @@ HAK_EXPORT void *hak_aligned_alloc(size_t alignment, size_t bytes) {
         errno = EINVAL;
         return NULL;
     }
-    void *block = allocate(alignment, bytes);
-    if (block == NULL) errno = ENOMEM;
-    return block;
+    return allocate(alignment, bytes);
 }
 
 HAK_EXPORT void *hak_memalign(size_t alignment, size_t bytes) {

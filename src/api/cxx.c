@@ -5,6 +5,7 @@
  * they or a new handler throw: C cannot.
  *
  * Compiled with -fexceptions: std::bad_alloc passes through these frames. */
+#include "api/no_memory.h"
 #include "api/start.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
@@ -62,6 +63,7 @@ static HAK_NOINLINE void *new_slow(size_t bytes, size_t alignment) {
     for (;;) {
         void *block = heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
         if (HAK_LIKELY(block != NULL)) return block;
+        no_memory(bytes, alignment);
         if (!call_new_handler()) fail(bytes);
     }
 }
@@ -70,7 +72,7 @@ static HAK_NOINLINE void *new_slow(size_t bytes, size_t alignment) {
 HAK_EXPORT void *_Znwm(size_t bytes) {
     void *block;
     if (HAK_LIKELY(front_pop(bytes, &block))) return block;
-    return new_slow(bytes, 1);
+    return new_slow(bytes, SMALLEST_BLOCK_BYTES);
 }
 
 /* operator new(size_t, std::align_val_t) */

@@ -6,6 +6,7 @@
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"
+#include "watch/report.h"
 #include "watch/stats.h"
 
 #include <errno.h>
@@ -44,7 +45,7 @@ static int as_int(size_t value) { return (int)min_size(value, INT_MAX); }
 HAK_EXPORT struct mallinfo2 mallinfo2(void) {
     struct stats_totals totals;
     start_once();
-    stats_total(&totals);
+    stats_read_totals(&totals);
     return (struct mallinfo2){
         .arena = totals.held_bytes,
         .ordblks = totals.free_small_blocks,
@@ -72,7 +73,7 @@ HAK_EXPORT struct mallinfo mallinfo(void) {
 
 HAK_EXPORT void malloc_stats(void) {
     start_once();
-    stats_print(os_message_fd());
+    report_write(os_message_fd(), REPORT_TEXT);
 }
 
 /* A document of glibc's form, of one heap: what several threads hold is not kept apart. */
@@ -83,7 +84,7 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
     }
     struct stats_totals totals;
     start_once();
-    stats_total(&totals);
+    stats_read_totals(&totals);
     int written = fprintf(stream,
                           "<malloc version=\"1\">\n"
                           "<heap nr=\"0\">\n"

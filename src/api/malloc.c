@@ -3,6 +3,7 @@
  * The fast path of each stands in full in heap/front.h. Everything else is a tail call to a slow path, which
  * starts the allocator if nobody has. */
 #include "api/names.h"
+#include "api/no_memory.h"
 #include "api/start.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
@@ -16,8 +17,7 @@
 static HAK_NOINLINE void *malloc_slow(size_t bytes) {
     start_once();
     void *block = heap_alloc(bytes);
-    if (HAK_UNLIKELY(block == NULL)) errno = ENOMEM;
-    return block;
+    return HAK_LIKELY(block != NULL) ? block : no_memory(bytes, SMALLEST_BLOCK_BYTES);
 }
 
 static HAK_NOINLINE void free_slow(void *block, const void *caller) {
@@ -39,9 +39,9 @@ HAK_EXPORT void hak_free(void *block) {
 HAK_EXPORT void *hak_calloc(size_t count, size_t bytes) {
     size_t total;
     start_once();
-    void *block = __builtin_mul_overflow(count, bytes, &total) ? NULL : heap_alloc_zero(total);
-    if (HAK_UNLIKELY(block == NULL)) errno = ENOMEM;
-    return block;
+    if (HAK_UNLIKELY(__builtin_mul_overflow(count, bytes, &total))) return no_memory(SIZE_MAX, SMALLEST_BLOCK_BYTES);
+    void *block = heap_alloc_zero(total);
+    return HAK_LIKELY(block != NULL) ? block : no_memory(total, SMALLEST_BLOCK_BYTES);
 }
 
 HAK_EXPORT void *hak_realloc(void *block, size_t bytes) {
@@ -67,10 +67,7 @@ HAK_EXPORT void *hak_realloc(void *block, size_t bytes) {
 
 HAK_EXPORT void *hak_reallocarray(void *block, size_t count, size_t bytes) {
     size_t total;
-    if (__builtin_mul_overflow(count, bytes, &total)) {
-        errno = ENOMEM;
-        return NULL;
-    }
+    if (__builtin_mul_overflow(count, bytes, &total)) return no_memory(SIZE_MAX, SMALLEST_BLOCK_BYTES);
     return hak_realloc(block, total);
 }
 

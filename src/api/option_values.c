@@ -64,7 +64,7 @@ static enum option_verdict parse_choice(const struct option_info *info, const ch
         *value = i;
         return OPTION_VALID;
     }
-    return OPTION_MALFORMED;
+    return option_is_word("off", 3, info->choices[0].word) ? parse_bool(text, length, value) : OPTION_MALFORMED;
 }
 
 /* The factor of the unit that LENGTH bytes at TEXT name; no unit means the base unit. 0 if unknown. */
@@ -141,6 +141,8 @@ static void put_value(struct sink *sink, const struct option_info *info, uint64_
         put_text(sink, value ? on_words[0] : off_words[0]);
     } else if (info->type == OPTION_TYPE_CHOICE) {
         put_text(sink, info->choices[value].word);
+    } else if (info->type == OPTION_TYPE_PATH) {
+        put_text(sink, "");
     } else if (info->word && value == info->word_value) {
         put_text(sink, info->word);
     } else {
@@ -159,6 +161,8 @@ void option_describe(const struct option_info *info, char *buffer, size_t bytes)
     struct sink sink = sink_open(buffer, bytes);
     if (info->type == OPTION_TYPE_BOOL) {
         put_text(&sink, "on or off");
+    } else if (info->type == OPTION_TYPE_PATH) {
+        put_text(&sink, "a path");
     } else if (info->type == OPTION_TYPE_CHOICE) {
         for (size_t i = 0; i < info->choice_count; i++) {
             if (i > 0) put_text(&sink, i + 1 < info->choice_count ? ", " : " or ");
@@ -176,7 +180,7 @@ void option_describe(const struct option_info *info, char *buffer, size_t bytes)
 }
 
 const char *option_type_name(enum option_type type) {
-    static const char *const names[] = {"bool", "count", "bytes", "milliseconds", "percent", "choice"};
+    static const char *const names[] = {"bool", "count", "bytes", "milliseconds", "percent", "choice", "path"};
     return names[type];
 }
 

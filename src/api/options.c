@@ -6,8 +6,12 @@
  */
 #include "api/options.h"
 
+#include "api/setting.h"
+#include "base/bits.h"
 #include "os/os.h"
 
+#include <errno.h>
+#include <string.h>
 #include <sys/auxv.h>
 
 /* ---- the table ------------------------------------------------------------------------------------ */
@@ -15,18 +19,20 @@
 #define LENGTH(array) (sizeof(array) / sizeof(array)[0])
 #define NOTHING(...)
 #define CHOICE_ENTRY(id, word, text, ...) {word, text},
-#define CHOICE_ARRAY(name, list, ...) \
+#define CHOICE_ARRAY(name, when, list, ...) \
     static const struct option_choice name##_choices[] = {list(CHOICE_ENTRY)};
-OPTION_TABLE(NOTHING, NOTHING, CHOICE_ARRAY)
+OPTION_TABLE(NOTHING, NOTHING, CHOICE_ARRAY, NOTHING)
 
-#define BOOL_INFO(name, initial, cost, text) \
-    {#name, OPTION_TYPE_BOOL, 0, 1, NULL, 0, NULL, 0, initial, cost, text},
-#define NUMBER_INFO(name, type, minimum, maximum, word, word_value, initial, cost, text) \
-    {#name, OPTION_TYPE_##type, minimum, maximum, word, word_value, NULL, 0, initial, cost, text},
-#define CHOICE_INFO(name, list, initial, cost, text)                                   \
-    {#name, OPTION_TYPE_CHOICE, 0, LENGTH(name##_choices) - 1, NULL, 0, name##_choices, \
+enum { START, ANYTIME };
+#define BOOL_INFO(name, when, initial, cost, text) \
+    {#name, OPTION_TYPE_BOOL, when, 0, 1, NULL, 0, NULL, 0, initial, cost, text},
+#define NUMBER_INFO(name, when, type, minimum, maximum, word, word_value, initial, cost, text) \
+    {#name, OPTION_TYPE_##type, when, minimum, maximum, word, word_value, NULL, 0, initial, cost, text},
+#define CHOICE_INFO(name, when, list, initial, cost, text)                                   \
+    {#name, OPTION_TYPE_CHOICE, when, 0, LENGTH(name##_choices) - 1, NULL, 0, name##_choices, \
      LENGTH(name##_choices), initial, cost, text},
-static const struct option_info table[OPTION_TOTAL] = {OPTION_TABLE(BOOL_INFO, NUMBER_INFO, CHOICE_INFO)};
+#define PATH_INFO(name, when, cost, text) {#name, OPTION_TYPE_PATH, when, 0, 0, NULL, 0, NULL, 0, 0, cost, text},
+const struct option_info option_infos[OPTION_TOTAL] = {OPTION_TABLE(BOOL_INFO, NUMBER_INFO, CHOICE_INFO, PATH_INFO)};
 
 #define PROFILE_SETTINGS(id, word, text, settings) settings,
 static const char *const profile_settings[] = {OPTION_PROFILES(PROFILE_SETTINGS)};
@@ -35,50 +41,47 @@ static const char *const other_variables[] = {OPTION_OTHER_VARIABLES};
 
 const struct option_info *options_table(size_t *count) {
     *count = OPTION_TOTAL;
-    return table;
+    return option_infos;
 }
 
 /* ---- reading -------------------------------------------------------------------------------------- */
 
-/* Bytes of the environment or of the table, without a final 0 of their own. */
-struct text {
-    const char *start;
-    size_t length;
-};
-
-struct setting {
-    struct text name; /* without HAKMEM_ */
-    struct text value;
-    enum option_source source;
-};
-
 struct reader {
     uint64_t values[OPTION_TOTAL];
+    struct text paths[OPTION_TOTAL]; /* of the options that are paths; the profile's: its file */
     uint8_t sources[OPTION_TOTAL];
     bool silent;
     bool mistaken; /* something deserved a message */
 };
 
-static void read_all(struct reader *reader, const char *const *environment);
+static void read_all(struct reader *reader, const char *const *environment, const char *program, char *file);
 static void read_variable(struct reader *reader, const char *variable);
 static void read_list(struct reader *reader, struct text list, enum option_source source);
-static bool is_named(const struct setting *setting, const char *name);
+static void read_file(struct reader *reader, char *contents);
 static void apply(struct reader *reader, const struct setting *setting);
-static void report_unknown(const struct setting *setting);
-static void report_value(const struct setting *setting, const struct option_info *info,
-                         enum option_verdict verdict);
 
-void options_read(struct hak_options *out, const char *const *environment, bool secure) {
+static void copy_path(char path[OPTION_PATH_BYTES], struct text text) {
+    for (size_t i = 0; i < text.length; i++) path[i] = text.start[i];
+    path[text.length] = '\0';
+}
+
+#define FILE_BYTES 4096 /* of a profile's file, with a 0 */
+
+void options_read(struct hak_options *out, const char *const *environment, const char *program, bool secure) {
     struct reader reader = {.silent = true};
-    read_all(&reader, secure ? NULL : environment);
+    char file[FILE_BYTES];
+    if (secure) environment = NULL;
+    read_all(&reader, environment, program, file);
     if (reader.mistaken && !reader.values[OPTION_quiet]) {
         reader.silent = false;
-        read_all(&reader, environment);
+        read_all(&reader, environment, program, file);
     }
 #define TAKE_BOOL(name, ...) out->name = reader.values[OPTION_##name] != 0;
 #define TAKE_NUMBER(name, ...) out->name = reader.values[OPTION_##name];
 #define TAKE_CHOICE(name, ...) out->name = (enum hak_##name)reader.values[OPTION_##name];
-    OPTION_TABLE(TAKE_BOOL, TAKE_NUMBER, TAKE_CHOICE)
+#define TAKE_PATH(name, ...) copy_path(out->name, reader.paths[OPTION_##name]);
+    OPTION_TABLE(TAKE_BOOL, TAKE_NUMBER, TAKE_CHOICE, TAKE_PATH)
+    copy_path(out->profile_file, reader.paths[OPTION_profile]);
     for (size_t i = 0; i < OPTION_TOTAL; i++) out->sources[i] = reader.sources[i];
 }
 
@@ -88,25 +91,26 @@ static struct text text_of(const char *string) {
     return text;
 }
 
-#define PREFIX "HAKMEM_"
-#define PREFIX_BYTES (sizeof PREFIX - 1)
+#define PREFIX_BYTES (sizeof OPTION_PREFIX - 1)
 
 /* All that a process without options pays, once per variable; mostly one comparison. */
 static bool is_ours(const char *variable) {
     for (size_t i = 0; i < PREFIX_BYTES; i++)
-        if (variable[i] != PREFIX[i]) return false;
+        if (variable[i] != OPTION_PREFIX[i]) return false;
     return true;
 }
 
-static void read_all(struct reader *reader, const char *const *environment) {
+static void read_all(struct reader *reader, const char *const *environment, const char *program, char *file) {
     for (size_t i = 0; i < OPTION_TOTAL; i++) {
-        reader->values[i] = table[i].initial;
+        reader->values[i] = option_infos[i].initial;
+        reader->paths[i] = (struct text){"", 0};
         reader->sources[i] = OPTION_FROM_DEFAULT;
     }
-    if (environment == NULL) return;
-    for (; *environment; environment++)
+    for (; environment != NULL && *environment != NULL; environment++)
         if (is_ours(*environment)) read_variable(reader, *environment + PREFIX_BYTES);
-    /* Last, because only now the profile is known; being the weakest it changes what is still default. */
+    if (program != NULL) read_list(reader, text_of(program), OPTION_FROM_PROGRAM);
+    /* Last, because only now the profile is known; being weaker they change what nobody else has set. */
+    if (reader->paths[OPTION_profile].length != 0) read_file(reader, file);
     read_list(reader, text_of(profile_settings[reader->values[OPTION_profile]]), OPTION_FROM_PROFILE);
 }
 
@@ -136,13 +140,13 @@ static void read_variable(struct reader *reader, const char *variable) {
     struct text value = text_of(variable);
     struct text name = take_until(&value, "=");
     value = trim(value);
-    struct setting setting = {name, value, OPTION_FROM_ENVIRONMENT};
-    if (is_named(&setting, "conf")) {
+    struct setting setting = {.name = name, .value = value, .source = OPTION_FROM_ENVIRONMENT};
+    if (setting_is_named(&setting, "conf")) {
         read_list(reader, value, OPTION_FROM_CONF);
         return;
     }
     for (size_t i = 0; i < LENGTH(other_variables); i++)
-        if (is_named(&setting, other_variables[i])) return;
+        if (setting_is_named(&setting, other_variables[i])) return;
     apply(reader, &setting);
 }
 
@@ -152,12 +156,43 @@ static void read_list(struct reader *reader, struct text list, enum option_sourc
         struct text value = trim(take_until(&list, ","));
         if (value.length == 0) continue;
         struct text name = trim(take_until(&value, ":="));
-        apply(reader, &(struct setting){name, trim(value), source});
+        apply(reader, &(struct setting){.name = name, .value = trim(value), .source = source});
     }
 }
 
-/* Variables are upper case and nothing else, or HAKMEM_stats would work here and nowhere else. */
-static bool is_named(const struct setting *setting, const char *name) {
+/* The whole file as a string; NULL, and a reason, when it cannot be had. */
+static const char *load(const char *path, char contents[FILE_BYTES], const char **reason) {
+    long length = os_read_file(path, contents, FILE_BYTES);
+    *reason = length < 0 ? "it cannot be read" : "it is longer than 4095 bytes";
+    if (length < 0 || length == FILE_BYTES - 1) return NULL;
+    for (long i = 0; i < length; i++) {
+        *reason = "it holds bytes that are no text";
+        if (contents[i] == '\0') return NULL;
+    }
+    return contents;
+}
+
+/* Lines of NAME = VALUE, with blanks where one likes; from # to the end of its line a comment. */
+static void read_file(struct reader *reader, char *contents) {
+    char path[OPTION_PATH_BYTES];
+    const char *reason;
+    copy_path(path, reader->paths[OPTION_profile]);
+    if (load(path, contents, &reason) == NULL) {
+        reader->mistaken = true;
+        if (!reader->silent) message_file(path, reason);
+        return;
+    }
+    struct text rest = text_of(contents);
+    for (unsigned line = 1; rest.length > 0; line++) {
+        struct text value = take_until(&rest, "\n");
+        value = trim(take_until(&value, "#"));
+        if (value.length == 0) continue;
+        struct text name = trim(take_until(&value, "=:"));
+        apply(reader, &(struct setting){.name = name, .value = trim(value), .source = OPTION_FROM_FILE, .line = line});
+    }
+}
+
+bool setting_is_named(const struct setting *setting, const char *name) {
     if (!option_is_word(setting->name.start, setting->name.length, name)) return false;
     if (setting->source != OPTION_FROM_ENVIRONMENT) return true;
     for (size_t i = 0; i < setting->name.length; i++)
@@ -165,105 +200,129 @@ static bool is_named(const struct setting *setting, const char *name) {
     return true;
 }
 
+static bool has_slash(struct text text) {
+    for (size_t i = 0; i < text.length; i++)
+        if (text.start[i] == '/') return true;
+    return false;
+}
+
+/* A path, or the file of a profile. */
+static enum option_verdict take_path(struct reader *reader, enum option_id id, const struct setting *setting) {
+    if (setting->value.length >= OPTION_PATH_BYTES) return OPTION_OUT_OF_RANGE;
+    if (setting->source >= reader->sources[id]) {
+        reader->paths[id] = setting->value;
+        reader->values[id] = option_infos[id].initial;
+        reader->sources[id] = (uint8_t)setting->source;
+    }
+    return OPTION_VALID;
+}
+
+/* In a profile's file the name of another stands for the settings it begins with: it is not the user's choice. */
+static enum option_verdict take_base(struct reader *reader, const struct setting *setting) {
+    return option_parse(&option_infos[OPTION_profile], setting->value.start, setting->value.length,
+                        &reader->values[OPTION_profile]);
+}
+
+static enum option_verdict take_value(struct reader *reader, enum option_id id, const struct setting *setting) {
+    uint64_t value;
+    if (option_infos[id].type == OPTION_TYPE_PATH) return take_path(reader, id, setting);
+    if (id == OPTION_profile && setting->source == OPTION_FROM_FILE) return take_base(reader, setting);
+    if (id == OPTION_profile && has_slash(setting->value)) return take_path(reader, id, setting);
+    enum option_verdict verdict = option_parse(&option_infos[id], setting->value.start, setting->value.length, &value);
+    if (verdict == OPTION_VALID && setting->source >= reader->sources[id]) {
+        reader->values[id] = value;
+        reader->paths[id].length = 0;
+        reader->sources[id] = (uint8_t)setting->source;
+    }
+    return verdict;
+}
+
 static void apply(struct reader *reader, const struct setting *setting) {
-    size_t id = 0;
-    while (id < OPTION_TOTAL && !is_named(setting, table[id].name)) id++;
+    unsigned id = 0;
+    while (id < OPTION_TOTAL && !setting_is_named(setting, option_infos[id].name)) id++;
     if (id == OPTION_TOTAL) {
         reader->mistaken = true;
-        if (!reader->silent) report_unknown(setting);
+        if (!reader->silent) message_unknown(setting);
         return;
     }
     /* A shell that says HAKMEM_STATS= means: not set. In a list it is a slip. */
     if (setting->value.length == 0 && setting->source == OPTION_FROM_ENVIRONMENT) return;
-    uint64_t value;
-    enum option_verdict verdict = option_parse(&table[id], setting->value.start, setting->value.length, &value);
-    if (verdict != OPTION_VALID) {
-        reader->mistaken = true;
-        if (!reader->silent) report_value(setting, &table[id], verdict);
-    } else if (setting->source >= reader->sources[id]) {
-        reader->values[id] = value;
-        reader->sources[id] = (uint8_t)setting->source;
-    }
-}
-
-/* ---- messages ------------------------------------------------------------------------------------- */
-
-/* How much of a name or value is repeated: a line must stay a line. */
-#define QUOTE_BYTES 48
-
-static const char *const origins[OPTION_SOURCES] = {"", "profile: ", PREFIX "CONF: ", PREFIX};
-
-/* Copies TEXT so that it prints on one line, cut with an ellipsis. */
-static const char *quote(struct text text, char buffer[QUOTE_BYTES]) {
-    bool cut = text.length >= QUOTE_BYTES;
-    size_t length = cut ? QUOTE_BYTES - 4 : text.length;
-    for (size_t i = 0; i < length; i++)
-        buffer[i] = text.start[i] >= ' ' && text.start[i] <= '~' ? text.start[i] : '?';
-    for (size_t i = 0; cut && i < 3; i++) buffer[length++] = '.';
-    buffer[length] = 0;
-    return buffer;
-}
-
-/* NAME as the user has to write it in SOURCE. */
-static const char *spell(const char *name, enum option_source source, char buffer[OPTION_NAME_BYTES]) {
-    size_t i = 0;
-    for (; i < OPTION_NAME_BYTES - 1 && name[i]; i++) {
-        bool raise = source == OPTION_FROM_ENVIRONMENT && name[i] >= 'a' && name[i] <= 'z';
-        buffer[i] = raise ? (char)(name[i] - 'a' + 'A') : name[i];
-    }
-    buffer[i] = 0;
-    return buffer;
-}
-
-struct nearest {
-    struct text to;
-    const char *name; /* NULL before the first candidate */
-    unsigned distance;
-};
-
-/* Keeps NAME if nothing nearer was seen. */
-static bool is_nearer(struct nearest *nearest, const char *name) {
-    unsigned distance = option_distance(nearest->to.start, nearest->to.length, name);
-    if (nearest->name && distance >= nearest->distance) return false;
-    nearest->name = name;
-    nearest->distance = distance;
-    return true;
-}
-
-static void report_unknown(const struct setting *setting) {
-    struct nearest nearest = {.to = setting->name};
-    bool variable = setting->source == OPTION_FROM_ENVIRONMENT;
-    char accepts[OPTION_TEXT_BYTES] = "";
-    for (size_t i = 0; i < OPTION_TOTAL; i++)
-        if (is_nearer(&nearest, table[i].name)) option_describe(&table[i], accepts, sizeof accepts);
-    for (size_t i = 0; variable && i < LENGTH(other_variables); i++)
-        if (is_nearer(&nearest, other_variables[i])) accepts[0] = 0;
-    char given[QUOTE_BYTES], name[OPTION_NAME_BYTES];
-    os_message("%s%s is not an option and is ignored; the nearest is %s%s%s%s%s", origins[setting->source],
-               quote(setting->name, given), variable ? PREFIX : "",
-               spell(nearest.name, setting->source, name), accepts[0] ? " (" : "", accepts,
-               accepts[0] ? ")" : "");
-}
-
-static void report_value(const struct setting *setting, const struct option_info *info,
-                         enum option_verdict verdict) {
-    struct nearest nearest = {.to = setting->value}; /* stays without a name unless INFO is a choice */
-    for (size_t i = 0; i < info->choice_count; i++) is_nearer(&nearest, info->choices[i].word);
-    char name[OPTION_NAME_BYTES], given[QUOTE_BYTES], accepts[OPTION_TEXT_BYTES];
-    option_describe(info, accepts, sizeof accepts);
-    os_message("%s%s%s%s is %s and is ignored; it takes %s%s%s", origins[setting->source],
-               spell(info->name, setting->source, name),
-               setting->source == OPTION_FROM_ENVIRONMENT ? "=" : ":", quote(setting->value, given),
-               verdict == OPTION_OUT_OF_RANGE ? "out of range" : "not understood", accepts,
-               nearest.name ? "; the nearest is " : "", nearest.name ? nearest.name : "");
+    enum option_verdict verdict = take_value(reader, (enum option_id)id, setting);
+    if (verdict == OPTION_VALID) return;
+    reader->mistaken = true;
+    if (!reader->silent) message_value(setting, &option_infos[id], verdict);
 }
 
 /* ---- this process --------------------------------------------------------------------------------- */
 
-/* glibc's loader: the stack as the kernel left it. musl has no such name and sets environ earlier. */
+/* A program may define it: hakmem.h. */
+extern const char *hakmem_conf __attribute__((weak));
 
 void options_read_process(struct hak_options *out) {
-    options_read(out, (const char *const *)os_environment(), getauxval(AT_SECURE) != 0);
+    const char *program = &hakmem_conf != NULL ? hakmem_conf : NULL;
+    options_read(out, (const char *const *)os_environment(), program, getauxval(AT_SECURE) != 0);
+}
+
+enum option_id option_find(const char *name) {
+    unsigned id = 0;
+    while (id < OPTION_TOTAL && !option_is_word(name, strlen(name), option_infos[id].name)) id++;
+    return (enum option_id)id;
+}
+
+/* The field of option ID, whichever type it has. */
+static void store(struct hak_options *options, enum option_id id, uint64_t value) {
+#define STORE_BOOL(name, ...) \
+    if (id == OPTION_##name) options->name = value != 0;
+#define STORE_NUMBER(name, ...) \
+    if (id == OPTION_##name) options->name = value;
+#define STORE_CHOICE(name, ...) \
+    if (id == OPTION_##name) options->name = (enum hak_##name)value;
+    OPTION_TABLE(STORE_BOOL, STORE_NUMBER, STORE_CHOICE, NOTHING)
+}
+
+static uint64_t load_number(const struct hak_options *options, enum option_id id) {
+    uint64_t value = 0;
+#define LOAD(name, ...) \
+    if (id == OPTION_##name) value = (uint64_t)options->name;
+    OPTION_TABLE(LOAD, LOAD, LOAD, NOTHING)
+    return value;
+}
+
+static char *path_of(struct hak_options *options, enum option_id id) {
+    char *path = options->profile_file;
+#define FIND(name, ...) \
+    if (id == OPTION_##name) path = options->name;
+    OPTION_TABLE(NOTHING, NOTHING, NOTHING, FIND)
+    return path;
+}
+
+int options_change(struct hak_options *options, const char *name, const char *value) {
+    enum option_id id = option_find(name);
+    if (id == OPTION_TOTAL) return ENOENT;
+    if (!option_infos[id].anytime) return EPERM;
+    struct text text = trim(text_of(value));
+    uint64_t number;
+    if (option_infos[id].type == OPTION_TYPE_PATH) {
+        if (text.length >= OPTION_PATH_BYTES) return EINVAL;
+        copy_path(path_of(options, id), text);
+    } else {
+        if (option_parse(&option_infos[id], text.start, text.length, &number) != OPTION_VALID) return EINVAL;
+        store(options, id, number);
+    }
+    options->sources[id] = OPTION_FROM_CALL;
+    return 0;
+}
+
+void options_value(const struct hak_options *options, enum option_id id, char *buffer, size_t bytes) {
+    const char *path = path_of((struct hak_options *)(uintptr_t)options, id);
+    bool is_path = option_infos[id].type == OPTION_TYPE_PATH || (id == OPTION_profile && path[0] != '\0');
+    if (!is_path) {
+        option_format(&option_infos[id], load_number(options, id), buffer, bytes);
+        return;
+    }
+    size_t length = min_size(strlen(path), bytes - 1);
+    memcpy(buffer, path, length);
+    buffer[length] = '\0';
 }
 
 /* ---- sources -------------------------------------------------------------------------------------- */
@@ -273,6 +332,7 @@ enum option_source options_source(const struct hak_options *options, enum option
 }
 
 const char *option_source_name(enum option_source source) {
-    static const char *const names[OPTION_SOURCES] = {"default", "profile", "conf", "environment"};
+    static const char *const names[OPTION_SOURCES] = {"default", "profile",     "file", "program",
+                                                      "conf",    "environment", "api"};
     return names[source];
 }

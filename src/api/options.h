@@ -1,11 +1,12 @@
 /* options.h - the settings of this process, read once from its environment before the first block.
  *
- * Where a value comes from, the strongest first: HAKMEM_<NAME> variables, the list HAKMEM_CONF=a:b,c:d,
- * the profile (itself an option), the default. Within one source the last setting counts. A setting
+ * Where a value comes from, the strongest first: a call of hak_option_set, HAKMEM_<NAME> variables, the list
+ * HAKMEM_CONF=a:b,c:d, the list that the program was compiled with (hakmem_conf), the profile's file, the profile, the
+ * default. Within one source the last setting counts. A setting
  * that is unknown or not understood gets one line on standard error and changes nothing else.
  *
- * Nothing here allocates, reads a file, takes a lock, uses the locale or keeps state: the functions work
- * before libc has started, and from any thread.
+ * Nothing here allocates, takes a lock, uses the locale or keeps state, and no file is read but that of a profile: the
+ * functions work before libc has started, and from any thread.
  */
 #ifndef HAK_API_OPTIONS_H
 #define HAK_API_OPTIONS_H
@@ -18,27 +19,33 @@
 
 #define OPTION_NOTHING(...)
 #define OPTION_ENUMERATOR(id, ...) id,
-#define OPTION_CHOICE_ENUM(name, list, ...) enum hak_##name { list(OPTION_ENUMERATOR) };
-OPTION_TABLE(OPTION_NOTHING, OPTION_NOTHING, OPTION_CHOICE_ENUM)
+#define OPTION_CHOICE_ENUM(name, when, list, ...) enum hak_##name { list(OPTION_ENUMERATOR) };
+OPTION_TABLE(OPTION_NOTHING, OPTION_NOTHING, OPTION_CHOICE_ENUM, OPTION_NOTHING)
 
 #define OPTION_ID(name, ...) OPTION_##name,
-enum option_id { OPTION_TABLE(OPTION_ID, OPTION_ID, OPTION_ID) OPTION_TOTAL };
+enum option_id { OPTION_TABLE(OPTION_ID, OPTION_ID, OPTION_ID, OPTION_ID) OPTION_TOTAL };
 
 /* Weakest first: a setting replaces only what comes from its own source or a weaker one. */
 enum option_source {
     OPTION_FROM_DEFAULT,
     OPTION_FROM_PROFILE,
+    OPTION_FROM_FILE,    /* a profile's */
+    OPTION_FROM_PROGRAM, /* hakmem_conf */
     OPTION_FROM_CONF,
     OPTION_FROM_ENVIRONMENT,
+    OPTION_FROM_CALL,    /* hak_option_set */
     OPTION_SOURCES
 };
 
 #define OPTION_BOOL_FIELD(name, ...) bool name;
 #define OPTION_NUMBER_FIELD(name, ...) uint64_t name;
 #define OPTION_CHOICE_FIELD(name, ...) enum hak_##name name;
+#define OPTION_PATH_FIELD(name, ...) char name[OPTION_PATH_BYTES];
+#define OPTION_PATH_BYTES 192 /* the longest path, with its 0 */
 struct hak_options {
-    OPTION_TABLE(OPTION_BOOL_FIELD, OPTION_NUMBER_FIELD, OPTION_CHOICE_FIELD)
-    uint8_t sources[OPTION_TOTAL]; /* an enum option_source each */
+    OPTION_TABLE(OPTION_BOOL_FIELD, OPTION_NUMBER_FIELD, OPTION_CHOICE_FIELD, OPTION_PATH_FIELD)
+    char profile_file[OPTION_PATH_BYTES]; /* "" when the profile is one of the table's */
+    uint8_t sources[OPTION_TOTAL];        /* an enum option_source each */
 };
 
 #undef OPTION_NOTHING
@@ -48,17 +55,29 @@ struct hak_options {
 #undef OPTION_BOOL_FIELD
 #undef OPTION_NUMBER_FIELD
 #undef OPTION_CHOICE_FIELD
+#undef OPTION_PATH_FIELD
 
 /* ---- reading (options.c) ------------------------------------------------------------------------- */
 
-/* Fills OUT from ENVIRONMENT, a NULL-terminated array of NAME=value strings, or NULL for none. SECURE:
+/* Fills OUT from ENVIRONMENT, a NULL-terminated array of NAME=value strings, or NULL for none, and from PROGRAM, a list as in
+ * HAKMEM_CONF, or NULL. SECURE:
  * the process runs with rights its caller lacks, so nothing is read and nothing printed. An empty
  * variable counts as unset. Writes to the message descriptor and to OUT only. */
-void options_read(struct hak_options *out, const char *const *environment, bool secure);
+void options_read(struct hak_options *out, const char *const *environment, const char *program, bool secure);
 
 /* The same from the environment and AT_SECURE of this process, even before libc has set environ. Like
  * getenv it must not run beside setenv: once, at start. */
 void options_read_process(struct hak_options *out);
+
+/* Sets one option as hak_option_set does: 0, or an errno: ENOENT, no such option; EPERM, it can only be set at the start;
+ * EINVAL, VALUE is not understood or out of range. */
+int options_change(struct hak_options *options, const char *name, const char *value);
+
+/* The option called NAME; OPTION_TOTAL when there is none. */
+enum option_id option_find(const char *name);
+
+/* The value of option ID as text, as option_format writes it; paths as they are. */
+void options_value(const struct hak_options *options, enum option_id id, char *buffer, size_t bytes);
 
 /* Where the value of option ID comes from, and that source in one word. */
 enum option_source options_source(const struct hak_options *options, enum option_id id);
@@ -72,7 +91,8 @@ enum option_type {
     OPTION_TYPE_BYTES,
     OPTION_TYPE_MILLISECONDS,
     OPTION_TYPE_PERCENT,
-    OPTION_TYPE_CHOICE
+    OPTION_TYPE_CHOICE,
+    OPTION_TYPE_PATH
 };
 
 struct option_choice {
@@ -83,6 +103,7 @@ struct option_choice {
 struct option_info {
     const char *name;
     enum option_type type;
+    bool anytime;     /* hak_option_set may change it */
     uint64_t minimum; /* numbers: the range, in the type's base unit */
     uint64_t maximum;
     const char *word; /* numbers: also accepted, for WORD_VALUE; NULL if none */
@@ -95,6 +116,7 @@ struct option_info {
 };
 
 /* Every option in the order of enum option_id, *COUNT of them. Constant. */
+extern HAK_HIDDEN const struct option_info option_infos[OPTION_TOTAL];
 const struct option_info *options_table(size_t *count);
 
 /* ---- values as text (option_values.c) ------------------------------------------------------------ */

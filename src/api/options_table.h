@@ -3,15 +3,17 @@
  * To add an option, add one row to OPTION_TABLE: the field of struct hak_options, the environment
  * variable, the parser, the messages and the test of docs/options.md follow from it. A row's kind:
  *
- *   BOOL(name, default, cost, text)                             field: bool
- *   NUMBER(name, TYPE, minimum, maximum, word, word_value,      field: uint64_t in the type's base unit
- *          default, cost, text)
- *   CHOICE(name, LIST, default, cost, text)                     field: enum hak_<name>
+ *   BOOL(name, when, default, cost, text)                       field: bool
+ *   NUMBER(name, when, TYPE, minimum, maximum, word,            field: uint64_t in the type's base unit
+ *          word_value, default, cost, text)
+ *   CHOICE(name, when, LIST, default, cost, text)               field: enum hak_<name>
+ *   PATH(name, when, cost, text)                                field: char[OPTION_PATH_BYTES]; "" by default
  *
- * NAME is lower case, at most OPTION_NAME_BYTES - 1 bytes, and not in OPTION_OTHER_VARIABLES. TYPE is
- * COUNT, BYTES, MILLISECONDS or PERCENT. WORD is the one word accepted beside the numbers (NULL: none)
- * and stands for WORD_VALUE, which lies outside the range. COST says what the setting costs, TEXT what
- * it does, in one sentence. LIST(X) has one X(ENUMERATOR, word, text) per choice.
+ * NAME is lower case, at most OPTION_NAME_BYTES - 1 bytes, and not in OPTION_OTHER_VARIABLES. WHEN is START, or ANYTIME for what
+ * hak_option_set may change later. TYPE is COUNT, BYTES, MILLISECONDS or PERCENT. WORD is the one word accepted beside the
+ * numbers (NULL: none) and stands for WORD_VALUE, which lies outside the range. COST says what the setting costs, TEXT what
+ * it does, in one sentence. LIST(X) has one X(ENUMERATOR, word, text) per choice; where the first word is `off`, the words of a
+ * bool stand for the first two choices as well.
  */
 #ifndef HAK_API_OPTIONS_TABLE_H
 #define HAK_API_OPTIONS_TABLE_H
@@ -32,6 +34,8 @@
     X(PROFILE_BALANCED, "balanced", "speed and memory in balance: every default", "")                       \
     X(PROFILE_SPEED, "speed", "keeps more memory to save page faults and refills",                          \
       "thread_cache:8MiB,decay:2s")                                                                         \
+    X(PROFILE_SERVER, "server", "keeps what one peak leaves for the next; more memory between them",         \
+      "decay:5s,thread_cache:4MiB")                                                                         \
     X(PROFILE_CLI, "cli", "for short-lived programs: no thread is ever started",                             \
       "purge_thread:off")                                                                                   \
     X(PROFILE_SMALL, "small", "gives memory back sooner, at the price of faults and refills",               \
@@ -48,39 +52,64 @@
     X(FOREIGN_FREE_COUNT, "count", "counts and otherwise ignores it")                                        \
     X(FOREIGN_FREE_LIBC, "libc", "counts and hands it to the malloc behind hakmem, usually libc's")
 
-#define OPTION_TABLE(BOOL, NUMBER, CHOICE)                                                                  \
-    CHOICE(profile, OPTION_PROFILES, PROFILE_BALANCED, "as its settings",                                   \
-           "Values for several options at once; any other setting of an option wins over it.")              \
-    BOOL(quiet, false, "mistakes in options stay unseen",                                                   \
+#define OPTION_STATS(X)                                                                                     \
+    X(STATS_OFF, "off", "nothing")                                                                          \
+    X(STATS_TEXT, "text", "for people; `on` means the same")                                                \
+    X(STATS_JSON, "json", "one JSON object, as docs/statistics.schema.json describes it")                   \
+    X(STATS_OPENMETRICS, "openmetrics", "OpenMetrics text, as Prometheus reads it")
+
+#define OPTION_TABLE(BOOL, NUMBER, CHOICE, PATH)                                                            \
+    CHOICE(profile, START, OPTION_PROFILES, PROFILE_BALANCED, "as its settings",                            \
+           "Values for several options at once, by a name or from a file, whose name has a `/` in it; any " \
+           "other setting of an option wins over it.")                                                      \
+    BOOL(quiet, START, false, "mistakes in options stay unseen",                                            \
          "Silences the lines about unknown or malformed options.")                                          \
-    BOOL(stats, false, "a report at exit; nothing before",                                        \
-         "Prints statistics to standard error when the process exits.")                                     \
-    NUMBER(bin_depth, COUNT, 1, 8192, "auto", OPTION_AUTO, OPTION_AUTO,                                     \
+    CHOICE(stats, ANYTIME, OPTION_STATS, STATS_OFF, "a report at exit; nothing before",                     \
+           "In which form statistics are written when the process exits, and on the signal.")               \
+    PATH(stats_file, ANYTIME, "a file written at exit",                                                     \
+         "Where they are written, anew each time; `%p` in it becomes the process's number. Empty: to standard error.") \
+    NUMBER(stats_signal, START, COUNT, 1, 64, "none", 0, 0, "a handler for that signal",                    \
+           "The number of a signal that has them written while the program runs.")                          \
+    BOOL(trace_failures, ANYTIME, false, "a line for each allocation that fails",                           \
+         "Prints why an allocation failed.")                                                                \
+    NUMBER(bin_depth, START, COUNT, 1, 8192, "auto", OPTION_AUTO, OPTION_AUTO,                              \
            "deeper: more memory cached per thread; shallower: more refills and spills",                     \
            "Free blocks kept per size class and thread; `auto` follows the program.")                       \
-    NUMBER(thread_cache, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(2),                               \
+    NUMBER(thread_cache, ANYTIME, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(2),                      \
            "up to this much memory per thread, held free",                                                  \
            "The most bytes that all bins of a thread together may be sized for.")                           \
-    NUMBER(decay, MILLISECONDS, 0, 3600000, "never", OPTION_NEVER, 500,                                     \
+    NUMBER(decay, ANYTIME, MILLISECONDS, 0, 3600000, "never", OPTION_NEVER, 500,                            \
            "longer: more resident memory; shorter: more page faults and system calls",                      \
            "Half-life of free memory before it goes back to the kernel; `never` keeps it.")                 \
-    BOOL(purge_thread, true,                                                                                \
+    BOOL(purge_thread, ANYTIME, true,                                                                       \
          "on: a thread of hakmem's own, while there is something to give back",                             \
          "Whether a thread may be started that gives free memory back while the program sleeps.")           \
-    CHOICE(huge_pages, OPTION_HUGE_PAGES, HUGE_PAGES_AUTO,                                                  \
+    BOOL(pressure, ANYTIME, true,                                                                           \
+         "on: some files read once a second, by that thread",                                               \
+         "Whether that thread gives everything back that is free while memory is short: near a limit of the control " \
+         "group, or when the kernel says that programs wait for memory.")                                   \
+    NUMBER(soft_limit, ANYTIME, BYTES, HAK_MIB(1), HAK_GIB(1 << 20), "none", OPTION_NEVER, OPTION_NEVER,       \
+           "above it: whatever is free goes back, ten times a second",                                      \
+           "How much may be in use before the program is told, if it asked to be (hak_on_soft_limit), and free " \
+           "memory is given back at once.")                                                                 \
+    NUMBER(hard_limit, ANYTIME, BYTES, HAK_MIB(8), HAK_GIB(1 << 20), "none", OPTION_NEVER, OPTION_NEVER,       \
+           "above it: allocations fail",                                                                    \
+           "How much may be in use at most: beyond it malloc returns NULL. The last 4 MiB, or an eighth, are " \
+           "left to requests of up to 512 KiB.")                                                            \
+    CHOICE(huge_pages, ANYTIME, OPTION_HUGE_PAGES, HUGE_PAGES_AUTO,                                         \
            "`always`: up to 2 MiB resident for any block in use; `never`: more page faults and TLB misses", \
            "When the kernel is asked for huge pages.")                                                      \
-    BOOL(populate, false, "on: memory that may never be used",                                              \
+    BOOL(populate, ANYTIME, false, "on: memory that may never be used",                                     \
          "Brings in the first pages of new slabs of busy classes at once, not one page fault at a time.")   \
-    NUMBER(window, BYTES, HAK_MIB(64), HAK_GIB(65536), "auto", OPTION_AUTO, OPTION_AUTO,                    \
+    NUMBER(window, START, BYTES, HAK_MIB(64), HAK_GIB(65536), "auto", OPTION_AUTO, OPTION_AUTO,             \
            "address space for the books: 2.1 GiB per TiB; no memory until used",                           \
            "Address space served on the fast path; `auto` fits it to the limits of the process.")           \
-    CHOICE(foreign_free, OPTION_FOREIGN_FREE, FOREIGN_FREE_ABORT,                                           \
+    CHOICE(foreign_free, ANYTIME, OPTION_FOREIGN_FREE, FOREIGN_FREE_ABORT,                                  \
            "`count`: a wild pointer goes unnoticed; `libc`: it is followed",                                \
            "What free and realloc do with a pointer that hakmem never returned.")
 
 /* HAKMEM_ variables that are no options of the library: the list, and what ./hakmem reads. They are
  * known, so they are not reported. Without the prefix, in lower case like the option names. */
-#define OPTION_OTHER_VARIABLES "conf", "proof", "no_install", "build_dir", "strict"
+#define OPTION_OTHER_VARIABLES "conf", "proof", "show_options", "no_install", "build_dir", "strict"
 
 #endif

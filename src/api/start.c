@@ -5,6 +5,7 @@
 
 #include "ace/decay.h"
 #include "api/options.h"
+#include "api/settings.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
 #include "heap/alloc.h"
@@ -12,9 +13,10 @@
 #include "os/os.h"
 #include "region/window.h"
 #include "span/span.h"
+#include "watch/deliver.h"
+#include "watch/failures.h"
 #include "watch/foreign.h"
 #include "watch/served.h"
-#include "watch/stats.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -26,7 +28,7 @@
 _Atomic uint32_t start_done;
 
 static struct os_lock start_lock;
-static struct hak_options options;
+struct hak_options start_settings;
 
 /* ThreadSanitizer's functions stand before libc's, and must not be called before it is ready, which is later than the
  * start of this library. */
@@ -42,29 +44,77 @@ static bool has_sanitizer(void) { return &__tsan_init != NULL; }
 static bool serves_process(void) { return (void *(*)(size_t))malloc == hak_malloc; }
 #endif
 
-static void configure(void) {
+static uint64_t pages_of(uint64_t bytes) { return bytes == OPTION_NEVER ? 0 : bytes / PAGE_BYTES; }
+
+static struct span_settings span_settings_of(const struct hak_options *from) {
+    return (struct span_settings){
+        .decay_half_life_ms = from->decay,
+        .huge_from_pages = from->huge_pages == HUGE_PAGES_NEVER    ? UINT64_MAX
+                           : from->huge_pages == HUGE_PAGES_ALWAYS ? 0
+                                                                   : HUGE_FROM_PAGES,
+        .soft_pages = pages_of(from->soft_limit),
+        .hard_pages = pages_of(from->hard_limit),
+    };
+}
+
+static struct heap_options heap_options_of(const struct hak_options *from) {
+    return (struct heap_options){
+        .thread_cache_bytes = (size_t)from->thread_cache,
+        .bin_depth = (uint32_t)from->bin_depth,
+        .populate = from->populate,
+        .decay = from->decay,
+        .purge_thread = from->purge_thread,
+        .pressure = from->pressure,
+        .foreign = foreign_handle,
+    };
+}
+
+static void configure_watch(void) {
     static const enum foreign_policy foreign_policies[] = {
         [FOREIGN_FREE_ABORT] = FOREIGN_ABORT,
         [FOREIGN_FREE_COUNT] = FOREIGN_COUNT,
         [FOREIGN_FREE_LIBC] = FOREIGN_LIBC,
     };
-    options_read_process(&options);
-    foreign_configure(foreign_policies[options.foreign_free]);
-    window_start((size_t)options.window);
-    span_configure(&(struct span_settings){
-        .decay_half_life_ms = options.decay,
-        .huge_from_pages = options.huge_pages == HUGE_PAGES_NEVER    ? UINT64_MAX
-                           : options.huge_pages == HUGE_PAGES_ALWAYS ? 0
-                                                                     : HUGE_FROM_PAGES,
+    static const enum report_form forms[] = {
+        [STATS_OFF] = REPORT_TEXT,
+        [STATS_TEXT] = REPORT_TEXT,
+        [STATS_JSON] = REPORT_JSON,
+        [STATS_OPENMETRICS] = REPORT_OPENMETRICS,
+    };
+    foreign_configure(foreign_policies[start_settings.foreign_free]);
+    failures_configure(start_settings.trace_failures);
+    deliver_configure(&(struct deliver_settings){
+        .wanted = start_settings.stats != STATS_OFF,
+        .form = forms[start_settings.stats],
+        .path = start_settings.stats_file,
     });
-    heap_start(&(struct heap_options){
-        .thread_cache_bytes = (size_t)options.thread_cache,
-        .bin_depth = (uint32_t)options.bin_depth,
-        .populate = options.populate,
-        .decay = options.decay,
-        .purge_thread = options.purge_thread,
-        .foreign = foreign_handle,
-    });
+}
+
+static void configure(void) {
+    options_read_process(&start_settings);
+    configure_watch();
+    report_configure(hak_version(), settings_read);
+    window_start((size_t)start_settings.window);
+    struct span_settings spans = span_settings_of(&start_settings);
+    struct heap_options heap = heap_options_of(&start_settings);
+    span_configure(&spans);
+    heap_start(&heap);
+}
+
+static void configure_again(void) {
+    struct span_settings spans = span_settings_of(&start_settings);
+    struct heap_options heap = heap_options_of(&start_settings);
+    configure_watch();
+    span_configure(&spans);
+    heap_configure(&heap);
+}
+
+int start_change_option(const char *name, const char *value) {
+    os_lock_take(&start_lock);
+    int error = options_change(&start_settings, name, value);
+    if (error == 0) configure_again();
+    os_lock_drop(&start_lock);
+    return error;
 }
 
 HAK_COLD void start_now(void) {
@@ -86,7 +136,7 @@ HAK_COLD void start_now(void) {
 }
 
 static void fork_child(void) {
-    stats_lock_reset();
+    os_lock_reset(&start_lock);
     heap_fork_child();
 }
 
@@ -98,10 +148,12 @@ __attribute__((constructor(101))) static void start_process(void) {
     os_find_libc();
     os_stay_loaded(); /* threads, their keys and the fork handlers point into it */
     pthread_atfork(heap_fork_prepare, heap_fork_parent, fork_child);
-    if (options.stats) os_message_keep();
+    if (start_settings.stats != STATS_OFF) os_message_keep();
+    if (start_settings.stats_signal != 0) deliver_on_signal((int)start_settings.stats_signal);
     served_report();
+    settings_show();
 }
 
 __attribute__((destructor(101))) static void end_process(void) {
-    if (options.stats) stats_print(os_message_fd());
+    deliver();
 }

@@ -39,12 +39,12 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
     for (;;) {
         uint32_t got = gather(heap, class, end, want, zero);
         if (got != 0) return got;
-        uint32_t slabs = heap->bins[class].slab_count;
+        uint32_t slabs = (uint32_t)counter_read(&heap->bins[class].slab_count);
         os_lock_drop(&heap->lock);
         thread_reap_forsaken();
         remote_settle();
         uint32_t fresh = slab_create(class, slabs >= SLABS_WHEN_DENSE);
-        if (heap_settings.populate && fresh != 0) populate(fresh, slabs);
+        if (fresh != 0 && counter_read(&heap_settings.populate) != 0) populate(fresh, slabs);
         os_lock_take(&heap->lock);
         if (fresh == 0) return 0;
         slab_set_owner(fresh, heap, heap_word(heap, class));
@@ -56,7 +56,7 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
 static void *refill(struct heap *heap, unsigned class, bool *zero) {
     struct bin *bin = &heap->bins[class];
     bin->recent_refills++;
-    bin->refills++;
+    counter_add(&bin->refills, 1);
     bin->missed = true;
     if (bin->depth != bin->most) stack_adapt(heap, class);
     uint32_t want = max_u32(bin->depth / 2, 1);
@@ -68,7 +68,7 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
         stack_set(heap, class, bin->bottom, top);
         return NULL;
     }
-    bin->refilled_blocks += got;
+    counter_add(&bin->refilled_blocks, got);
     heap_set_keeping(heap, class, true);
     stack_set(heap, class, end - got, end - 1);
     return end[-1];
@@ -102,6 +102,7 @@ static HAK_COLD void *alloc_quietly(size_t bytes, size_t alignment, bool *zero) 
 /* The slow path of every allocation. */
 static void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
+    os_refusal_forget();
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
     void *block = NULL;

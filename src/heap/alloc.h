@@ -18,12 +18,16 @@ struct heap_options {
     bool populate;      /* bring in the pages of hot classes before they are touched */
     uint64_t decay;     /* half-life in milliseconds, ACE_NEVER for none: whether memory is given back at all */
     bool purge_thread;  /* a thread may be started that gives memory back */
+    bool pressure;      /* and gives more back where memory is short */
     heap_foreign_handler *foreign;
 };
 
 /* Called once, before any other function of this floor; false when threads can have no heaps of their
  * own, which then all use the commons. */
 bool heap_start(const struct heap_options *options);
+
+/* Later: what changed of them holds from now on; bin_depth and foreign do not change. One thread at a time. */
+void heap_configure(const struct heap_options *options);
 
 /* A block of at least BYTES bytes; NULL when there is no memory. */
 void *heap_alloc(size_t bytes);
@@ -54,6 +58,11 @@ size_t heap_extend(void *block, size_t bytes);
 
 /* Usable bytes of a block that heap_alloc makes for BYTES bytes; 0 when there can be none. */
 size_t heap_good_bytes(size_t bytes);
+
+/* CALLBACK is called, outside all locks and by the thread that noticed, when more is in use than the soft limit of
+ * span_settings: once, until it was less again. NULL: nothing is. */
+typedef void heap_callback(void *context);
+void heap_on_soft_limit(heap_callback *callback, void *context);
 
 /* Gives back to the kernel whatever can be given back, of all threads, at once. Returns how many bytes. */
 uint64_t heap_collect(void);

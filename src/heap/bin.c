@@ -31,14 +31,17 @@ static void unlink_from(struct bin *bin, uint32_t first) {
 void bin_place(struct heap *heap, uint32_t first) {
     const struct slab *slab = slab_at(first);
     struct bin *bin = &heap->bins[slab->span.class];
-    bin->slab_count++;
+    counter_add(&bin->slab_count, 1);
+    counter_add(&bin->taken_blocks, slab_classes[slab->span.class].blocks - slab->free);
     atomic_fetch_add_explicit(&heap->slab_total, 1, memory_order_relaxed); /* a hint to others */
     link_into(bin, first, bucket_for(slab->free, slab_classes[slab->span.class].blocks));
 }
 
 void bin_unlink(struct heap *heap, uint32_t first) {
-    struct bin *bin = &heap->bins[slab_at(first)->span.class];
-    bin->slab_count--;
+    const struct slab *slab = slab_at(first);
+    struct bin *bin = &heap->bins[slab->span.class];
+    counter_sub(&bin->slab_count, 1);
+    counter_sub(&bin->taken_blocks, slab_classes[slab->span.class].blocks - slab->free);
     atomic_fetch_sub_explicit(&heap->slab_total, 1, memory_order_relaxed); /* a hint to others */
     unlink_from(bin, first);
 }
@@ -72,6 +75,7 @@ uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, 
         got += slab_take(first, end - got, want - got);
         bin_settle(heap, first);
     }
+    counter_add(&heap->bins[class].taken_blocks, got);
     heap->in_use_change += (int64_t)got * slab_classes[class].block_bytes;
     return got;
 }
@@ -98,7 +102,8 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count) {
         if (HAK_LIKELY(class < SIZE_CLASSES &&
                        atomic_load_explicit(&slab_at(first)->owner, memory_order_relaxed) == heap)) {
             put = slab_put(first, blocks, count);
-            heap->bins[class].spilled_blocks += put;
+            counter_add(&heap->bins[class].spilled_blocks, put);
+            counter_sub(&heap->bins[class].taken_blocks, put);
             heap->in_use_change -= (int64_t)put * slab_classes[class].block_bytes;
             bin_settle(heap, first);
         } else {
@@ -132,7 +137,7 @@ bool bin_adopt(struct heap *heap, unsigned class) {
         bin_unlink(&commons, first);
         slab_set_owner(first, heap, heap_word(heap, class));
         bin_place(heap, first);
-        heap->bins[class].adopted_slabs++;
+        counter_add(&heap->bins[class].adopted_slabs, 1);
     }
     os_lock_drop(&commons.lock);
     return first != 0;

@@ -11,6 +11,7 @@
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
+#include "base/counter.h"
 #include "heap/alloc.h"
 #include "os/os.h"
 #include "slab/slab.h"
@@ -28,10 +29,11 @@ struct bin {
     uint32_t most;           /* bound of depth */
     uint32_t recent_refills; /* since depth last changed: what ace_depth_next goes by */
     uint32_t recent_spills;
-    uint32_t slab_count;
     bool counted; /* its depth is part of the heap's depth_bytes */
     bool missed;  /* since the budget's clock hand last passed */
-    uint64_t refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs;
+    /* Of its slabs, and of them the blocks that are out: in use, in a stack or in a buffer. */
+    counter slab_count, taken_blocks;
+    counter refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs;
 };
 
 enum heap_state { HEAP_DEAD, HEAP_LIVE };
@@ -58,7 +60,8 @@ struct heap {
     uint64_t last_mask;       /* and later */
     uint64_t last_mask_ms;    /* since when */
     uint32_t budget_hand;     /* next bin to be asked for depth */
-    size_t depth_bytes;       /* of all bins that were used */
+    counter depth_bytes;      /* of all bins that were used */
+    counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
     size_t extra_bytes;       /* of these, beyond the first depths: what could be had back */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
     struct heap *next_idle;
@@ -98,9 +101,9 @@ HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
 }
 
 struct heap_settings {
-    size_t thread_cache_bytes; /* bound of depth_bytes */
-    uint32_t bin_depth;        /* 0: adaptive */
-    bool populate;             /* bring in the pages of hot classes before they are touched */
+    counter thread_cache_bytes; /* bound of depth_bytes */
+    counter bin_depth;          /* 0: adaptive */
+    counter populate;           /* 1: bring in the pages of hot classes before they are touched */
 };
 extern struct heap_settings heap_settings;
 

@@ -12,13 +12,6 @@
 /* A span whose tail is worth less than this share of it stays whole when its block shrinks. */
 enum { TRIM_SHARE = 8 };
 
-/* What the record of its first page says beyond its span's. */
-struct large {
-    struct span span;
-    uint32_t pages; /* of the block; those of the span beyond are its reserve */
-    bool moved;     /* it had to move before in order to grow: it will grow on */
-};
-
 static struct large *large_at(size_t page) { return page_span(page); }
 
 /* Spans that signal handlers freed while their thread was busy: linked by inline_bits. */
@@ -73,6 +66,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
         page_word_set(first, WORD_LARGE);
         return page_address(first);
     }
+    if (!span_is_allowed(pages)) return NULL;
     /* A kernel that has no memory for the window has none outside; a full window is another matter. */
     return large_map_outside(bytes, alignment, zero);
 }

@@ -4,6 +4,14 @@
 #define HAK_HEAP_LARGE_H
 
 #include "heap/front.h"
+#include "span/span.h"
+
+/* What the record of its first page says beyond its span's. */
+struct large {
+    struct span span;
+    uint32_t pages; /* of the block; those of the span beyond are its reserve */
+    bool moved;     /* it had to move before in order to grow: it will grow on */
+};
 
 /* A block of at least BYTES bytes, aligned to ALIGNMENT (a power of two); NULL when there is no memory. */
 void *large_alloc(size_t bytes, size_t alignment, bool *zero);

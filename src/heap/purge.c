@@ -117,6 +117,8 @@ static unsigned give_holes(uint32_t first) {
     struct slab_hole hole;
     struct heap *owner = lock_owner(first);
     for (uint32_t from = 0; owner != NULL && slab_hole_take(first, &from, &hole);) {
+        const unsigned class = slab_at(first)->span.class;
+        counter_add(&owner->bins[class].taken_blocks, hole.held);
         bin_settle(owner, first);
         os_lock_drop(&owner->lock);
         bool zeroed = span_purge_part(hole.start, hole.bytes);
@@ -124,7 +126,8 @@ static unsigned give_holes(uint32_t first) {
         holes++;
         owner = lock_owner(first); /* some of its blocks are ours, so there is one */
         slab_hole_give(first, &hole, zeroed);
-        uint32_t free = slab_at(first)->free, blocks = slab_classes[slab_at(first)->span.class].blocks;
+        counter_sub(&owner->bins[class].taken_blocks, hole.held);
+        uint32_t free = slab_at(first)->free, blocks = slab_classes[class].blocks;
         bin_settle(owner, first);
         if (free == blocks) break; /* released */
         state.left = true;

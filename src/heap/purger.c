@@ -2,6 +2,7 @@
 #include "heap/purger.h"
 
 #include "ace/decay.h"
+#include "ace/pressure.h"
 #include "heap/enter.h"
 #include "heap/footprint.h"
 #include "heap/purge.h"
@@ -16,6 +17,8 @@ enum {
     CALM_MS = 300,         /* with one signal mask at every look: no handler */
     ASLEEP_MS = 1000,      /* without a look: the process slept */
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
+    HEAR_MS = 1000,        /* between looks at the machine */
+    SOFT_MS = 100,         /* between purges above the soft limit */
 };
 
 /* How much must be worth giving back before a thread is started. A process of one thread becomes another kind of
@@ -24,25 +27,39 @@ enum {
 #define MARK_ALONE_BYTES HAK_MIB(32)
 
 static struct {
-    bool off; /* nothing is ever given back */
-    bool allowed;
-    _Atomic bool running;
-    _Atomic uint64_t look_ms, retry_ms, starts;
+    _Atomic bool off; /* nothing is ever given back */
+    _Atomic bool allowed;
+    _Atomic bool hears; /* gives more back where memory is short */
+    _Atomic uint64_t look_ms, retry_ms;
 } purger;
 
+_Atomic bool purger_running;
+_Atomic uint64_t purger_started;
+
+counter purger_pressed[ACE_PRESSURE_STALLS + 1];
+
+/* relaxed: settings; who sees an old one sees the new one the next time. */
 void purger_configure(uint64_t half_life_ms, bool allowed) {
-    purger.off = half_life_ms == ACE_NEVER;
-    purger.allowed = allowed;
+    atomic_store_explicit(&purger.off, half_life_ms == ACE_NEVER, memory_order_relaxed);
+    atomic_store_explicit(&purger.allowed, allowed, memory_order_relaxed);
+}
+
+void purger_hear(bool hears) { atomic_store_explicit(&purger.hears, hears, memory_order_relaxed); }
+
+static bool is_off(void) { return atomic_load_explicit(&purger.off, memory_order_relaxed); }
+
+void purger_start(void) {
     /* A first look at once would be one system call more in the start of every process. */
     atomic_store_explicit(&purger.look_ms, os_clock_ms(), memory_order_relaxed);
 }
 
-void purger_forget(void) { atomic_store_explicit(&purger.running, false, memory_order_relaxed); }
+/* release: pairs with the exchange of the next that starts one, from wherever. */
+void purger_forget(void) { atomic_store_explicit(&purger_running, false, memory_order_release); }
 
 /* seq_cst: see footprint.c. */
-bool purger_is_running(void) { return atomic_load_explicit(&purger.running, memory_order_seq_cst); }
+bool purger_is_running(void) { return atomic_load_explicit(&purger_running, memory_order_seq_cst); }
 
-uint64_t purger_starts(void) { return atomic_load_explicit(&purger.starts, memory_order_relaxed); }
+uint64_t purger_starts(void) { return atomic_load_explicit(&purger_started, memory_order_relaxed); }
 
 static bool is_alone(void) { return registry_live() <= 1; }
 
@@ -61,9 +78,28 @@ static bool is_too_little(void) {
 
 /* False when there is more to do, after all. */
 static bool end(void) {
-    atomic_store_explicit(&purger.running, false, memory_order_seq_cst);
+    atomic_store_explicit(&purger_running, false, memory_order_seq_cst);
     if (footprint_returnable() < mark_bytes()) return true;
-    return atomic_exchange_explicit(&purger.running, true, memory_order_seq_cst); /* another was started */
+    return atomic_exchange_explicit(&purger_running, true, memory_order_seq_cst); /* another was started */
+}
+
+/* What the machine says of memory: looked up by the thread alone, every now and then. */
+static enum purge_pace pace(void) {
+    static uint64_t heard_ms;
+    uint64_t now_ms = os_clock_ms();
+    if (!atomic_load_explicit(&purger.hears, memory_order_relaxed) || now_ms - heard_ms < HEAR_MS) return PURGE_DUE;
+    heard_ms = now_ms;
+    struct os_group group;
+    os_group_read("", &group);
+    enum ace_pressure_reason reason = ace_pressure((struct ace_pressure_input){
+        .limit_bytes = group.memory_limit_bytes,
+        .high_bytes = group.memory_high_bytes,
+        .used_bytes = group.memory_used_bytes,
+        .stalled = group.stalled,
+    });
+    if (reason == ACE_PRESSURE_NONE) return PURGE_DUE;
+    counter_add(&purger_pressed[reason], 1);
+    return PURGE_ALL;
 }
 
 static void *run(void *unused) {
@@ -71,7 +107,7 @@ static void *run(void *unused) {
     unsigned quiet_ticks = 0;
     do {
         os_sleep_ms(TICK_MS);
-        quiet_ticks = purge_steps(PURGE_DUE) == PURGE_DONE ? quiet_ticks + 1 : 0;
+        quiet_ticks = purge_steps(pace()) == PURGE_DONE ? quiet_ticks + 1 : 0;
     } while ((quiet_ticks < QUIET_TICKS && !is_too_little()) || !end());
     return unused;
 }
@@ -80,7 +116,7 @@ void purger_meet(struct heap *heap) { heap->first_mask = heap->last_mask = os_si
 
 /* No thread can be had, now or ever. */
 static bool is_refused(uint64_t now_ms) {
-    return !purger.allowed || now_ms < atomic_load_explicit(&purger.retry_ms, memory_order_relaxed);
+    return !atomic_load_explicit(&purger.allowed, memory_order_relaxed) || now_ms < atomic_load_explicit(&purger.retry_ms, memory_order_relaxed);
 }
 
 /* False in most signal handlers, which run with more signals blocked than the thread has otherwise: libc may be in the
@@ -98,14 +134,48 @@ static bool try_to_start(struct heap *heap, const void *caller, uint64_t now_ms)
     if (is_refused(now_ms) || (caller != NULL && os_is_libc(caller))) return false;
     if (heap != NULL && !is_calm(heap, now_ms)) return false;
     if (os_in_loader_callback()) return false;
-    if (atomic_exchange_explicit(&purger.running, true, memory_order_seq_cst)) return true;
+    if (atomic_exchange_explicit(&purger_running, true, memory_order_seq_cst)) return true;
     if (os_thread_start(run, NAME)) {
-        atomic_fetch_add_explicit(&purger.starts, 1, memory_order_relaxed); /* a statistic */
+        atomic_fetch_add_explicit(&purger_started, 1, memory_order_relaxed); /* a statistic */
         return true;
     }
     atomic_store_explicit(&purger.retry_ms, now_ms + RETRY_MS, memory_order_relaxed);
     purger_forget();
     return false;
+}
+
+/* ---- the soft limit ------------------------------------------------------------------------------------- */
+
+static struct {
+    _Atomic(heap_callback *) callback;
+    _Atomic(void *) context;
+    _Atomic uint64_t purged_ms;
+    _Atomic bool told; /* since more is in use than the limit */
+} soft;
+
+void heap_on_soft_limit(heap_callback *callback, void *context) {
+    atomic_store_explicit(&soft.callback, NULL, memory_order_release); /* nobody gets the one with the other's context */
+    atomic_store_explicit(&soft.context, context, memory_order_release);
+    atomic_store_explicit(&soft.callback, callback, memory_order_release); /* pairs with keep_to_soft_limit */
+}
+
+/* All that is free goes back; and the program is told once, until less is in use again. Outside the slow paths: it may
+ * allocate and free. */
+static void keep_to_soft_limit(void) {
+    if (HAK_LIKELY(!span_is_over_soft())) {
+        if (atomic_load_explicit(&soft.told, memory_order_relaxed)) /* a hint */
+            atomic_store_explicit(&soft.told, false, memory_order_relaxed);
+        return;
+    }
+    uint64_t now_ms = os_clock_ms(), purged_ms = atomic_load_explicit(&soft.purged_ms, memory_order_relaxed);
+    if (now_ms - purged_ms >= SOFT_MS && slow_enter()) {
+        atomic_store_explicit(&soft.purged_ms, now_ms, memory_order_relaxed); /* two threads may both do it */
+        purge_steps(PURGE_ALL);
+        slow_leave();
+    }
+    if (atomic_exchange_explicit(&soft.told, true, memory_order_relaxed)) return;
+    heap_callback *callback = atomic_load_explicit(&soft.callback, memory_order_acquire); /* with its context */
+    if (callback != NULL) callback(atomic_load_explicit(&soft.context, memory_order_relaxed));
 }
 
 /* ---- the looks of slow paths --------------------------------------------------------------------------- */
@@ -143,7 +213,8 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     if (!slow_enter()) return;
     settle_heap(heap);
     slow_leave();
-    if (purger.off || purger_is_running()) return;
+    keep_to_soft_limit();
+    if (is_off() || purger_is_running()) return;
     uint64_t now_ms = os_clock_ms();
     /* Outside the slow paths: starting a thread allocates. At any time: there may be no later look. */
     if (footprint_returnable() >= mark_bytes() && try_to_start(heap, caller, now_ms)) return;
@@ -156,6 +227,6 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
 }
 
 void purger_farewell(void) {
-    if (purger.off || purger_is_running() || footprint_returnable() < mark_bytes()) return;
+    if (is_off() || purger_is_running() || footprint_returnable() < mark_bytes()) return;
     try_to_start(NULL, NULL, os_clock_ms());
 }

@@ -8,8 +8,18 @@
 #include "heap/heap.h"
 #include "heap/thread.h"
 
-/* Called once at start. HALF_LIFE_MS as in span_settings; ALLOWED: a thread may be started. */
+/* At start, and whenever the settings change. HALF_LIFE_MS as in span_settings; ALLOWED: a thread may be started. */
 void purger_configure(uint64_t half_life_ms, bool allowed);
+
+/* Once, at start. */
+void purger_start(void);
+
+/* Whether the thread gives everything back at once that is free, as long as memory is short on the machine or in the process's
+ * control group. */
+void purger_hear(bool hears);
+
+/* How often it did, by enum ace_pressure_reason. */
+extern HAK_HIDDEN counter purger_pressed[];
 
 /* In the child of a fork, where the thread is not. */
 void purger_forget(void);
@@ -18,9 +28,11 @@ void purger_forget(void);
 void purger_meet(struct heap *heap);
 void purger_farewell(void);
 
+extern HAK_HIDDEN _Atomic bool purger_running;
 bool purger_is_running(void);
 
 /* How often the thread was started. */
+extern HAK_HIDDEN _Atomic uint64_t purger_started;
 uint64_t purger_starts(void);
 
 /* Slow paths of a thread between two looks. */

@@ -7,15 +7,18 @@
 
 struct heap commons;
 
-/* The lock is held for a few instructions, and from fork's prepare to its end. The list of all heaps only grows, at its
- * head, so whoever read the head under the lock may follow it without. */
+_Atomic(struct heap *) all_heaps;
+
+/* The lock is held for a few instructions, and from fork's prepare to its end. */
 static struct {
     struct os_lock lock;
-    struct heap *all;
     struct heap *idle;
     _Atomic uint32_t forsaken;
     _Atomic uint32_t live; /* heaps of living threads */
 } registry;
+
+/* acquire: what was written of a heap before it came into the list is seen. */
+struct heap *registry_first(void) { return atomic_load_explicit(&all_heaps, memory_order_acquire); }
 
 static struct heap *create_heap(void) {
     struct heap *heap;
@@ -30,8 +33,8 @@ static struct heap *create_heap(void) {
     heap->remote = (_Atomic(void *) *)(void *)(heap->first_stacks + slots);
     stack_reset_all(heap);
     os_lock_take(&registry.lock);
-    heap->next = registry.all;
-    registry.all = heap;
+    heap->next = registry_first();
+    atomic_store_explicit(&all_heaps, heap, memory_order_release); /* pairs with registry_first */
     os_lock_drop(&registry.lock);
     return heap;
 }
@@ -56,13 +59,6 @@ void registry_give(struct heap *heap) {
     os_lock_drop(&registry.lock);
 }
 
-struct heap *registry_first(void) {
-    os_lock_take(&registry.lock);
-    struct heap *heap = registry.all;
-    os_lock_drop(&registry.lock);
-    return heap;
-}
-
 struct heap *registry_find_undrained(void) {
     /* relaxed: whoever clears the flag looks again. */
     if (atomic_load_explicit(&commons.undrained, memory_order_relaxed)) return &commons;
@@ -71,37 +67,24 @@ struct heap *registry_find_undrained(void) {
     return heap;
 }
 
-static void visit_one(struct heap *heap, void (*visit)(struct heap *heap, void *context), void *context) {
-    os_lock_take(&heap->lock);
-    visit(heap, context);
-    os_lock_drop(&heap->lock);
-}
-
-void registry_visit(void (*visit)(struct heap *heap, void *context), void *context) {
-    if (!slow_enter()) return;
-    visit_one(&commons, visit, context);
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) visit_one(heap, visit, context);
-    slow_leave();
-}
-
 /* ---- fork --------------------------------------------------------------------------------------- */
 
 void registry_lock_all(void) {
     os_lock_take(&registry.lock);
-    for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) os_lock_take(&heap->lock);
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) os_lock_take(&heap->lock);
     os_lock_take(&commons.lock);
 }
 
 void registry_unlock_all(void) {
     os_lock_drop(&commons.lock);
-    for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) os_lock_drop(&heap->lock);
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) os_lock_drop(&heap->lock);
     os_lock_drop(&registry.lock);
 }
 
 void registry_forsake_others(const struct front *survivor) {
     os_lock_reset(&commons.lock);
     uint32_t forsaken = 0, live = 0;
-    for (struct heap *heap = registry.all; heap != NULL; heap = heap->next) {
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
         os_lock_reset(&heap->lock);
         live += &heap->front == survivor;
         if (&heap->front == survivor) continue;
@@ -119,7 +102,7 @@ struct heap *registry_take_forsaken(void) {
     /* relaxed: a hint; the list is read under the lock. */
     if (HAK_LIKELY(atomic_load_explicit(&registry.forsaken, memory_order_relaxed) == 0)) return NULL;
     os_lock_take(&registry.lock);
-    struct heap *heap = registry.all;
+    struct heap *heap = registry_first();
     while (heap != NULL && !heap->forsaken) heap = heap->next;
     if (heap != NULL) {
         heap->forsaken = false;

@@ -16,11 +16,11 @@ struct heap *registry_find_undrained(void);
 /* How many heaps have a living thread. */
 uint32_t registry_live(void);
 
-/* The newest heap; the others follow by next. The list only grows at this end. */
-struct heap *registry_first(void);
+/* The head of the list of all heaps, which only grows there: written under the registry's lock, followed without. */
+extern HAK_HIDDEN _Atomic(struct heap *) all_heaps;
 
-/* Calls VISIT for each heap, the commons first, with its lock held. */
-void registry_visit(void (*visit)(struct heap *heap, void *context), void *context);
+/* The newest heap; the others follow by next. The list only grows at this end. No lock is taken. */
+struct heap *registry_first(void);
 
 /* For fork: every heap locked, and unlocked in the parent. */
 void registry_lock_all(void);

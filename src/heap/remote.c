@@ -60,7 +60,9 @@ uint32_t remote_drain(struct heap *heap) {
         struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
         if (owner == heap) {
             uint32_t blocks = slab_drain(first);
-            heap->bins[slab_at(first)->span.class].remote_blocks += blocks;
+            struct bin *bin = &heap->bins[slab_at(first)->span.class];
+            counter_add(&bin->remote_blocks, blocks);
+            counter_sub(&bin->taken_blocks, blocks);
             drained += blocks;
             if (blocks != 0) bin_settle(heap, first);
         } else if (owner != NULL) {

@@ -61,7 +61,7 @@ static void pool_give(void **stack, uint32_t slots) {
 /* A fixed depth is bounded like any other: a stack must not hold memory without limit. */
 static uint32_t first_depth(unsigned class) {
     size_t bytes = slab_classes[class].block_bytes;
-    uint32_t depth = heap_settings.bin_depth;
+    uint32_t depth = (uint32_t)counter_read(&heap_settings.bin_depth);
     return depth == 0 ? ace_depth_first(bytes) : min_u32(depth, ace_depth_most(bytes));
 }
 
@@ -73,7 +73,8 @@ size_t stack_first_slots(void) {
 
 void stack_reset_all(struct heap *heap) {
     void **stack = heap->first_stacks;
-    heap->depth_bytes = heap->extra_bytes = 0;
+    counter_set(&heap->depth_bytes, 0);
+    heap->extra_bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
         uint32_t slots = first_depth(class);
@@ -81,7 +82,7 @@ void stack_reset_all(struct heap *heap) {
         if (bin->capacity > slots) pool_give(bin->stack, bin->capacity);
         bin->stack = stack;
         bin->capacity = bin->depth = slots;
-        bin->most = heap_settings.bin_depth != 0 ? slots : ace_depth_most(slab_classes[class].block_bytes);
+        bin->most = counter_read(&heap_settings.bin_depth) != 0 ? slots : ace_depth_most(slab_classes[class].block_bytes);
         bin->recent_refills = bin->recent_spills = 0;
         bin->counted = bin->missed = false;
         stack_set(heap, class, stack, stack);
@@ -111,7 +112,7 @@ static void give_oldest(struct heap *heap, unsigned class, size_t count) {
 
 void stack_spill(struct heap *heap, unsigned class) {
     size_t held = stack_held(heap, class);
-    heap->bins[class].spills++;
+    counter_add(&heap->bins[class].spills, 1);
     give_oldest(heap, class, (held + 1) / 2);
 }
 
@@ -143,15 +144,15 @@ static bool deepen(struct heap *heap, unsigned class, uint32_t depth) {
 static size_t budget_bytes(void) {
     size_t all = max_size(HAK_MIB(4), footprint_in_use() / 16);
     size_t share = max_size(all / max_u32(registry_live(), 1), HAK_KIB(64));
-    return min_size(share, heap_settings.thread_cache_bytes);
+    return min_size(share, counter_read(&heap_settings.thread_cache_bytes));
 }
 
 /* Halves the depth of a bin that did not miss since it was last asked, until WANTED bytes are found. */
 static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
-    const size_t budget = budget_bytes(), needed = heap->depth_bytes + wanted;
+    const size_t budget = budget_bytes(), needed = counter_read(&heap->depth_bytes) + wanted;
     if (needed > budget && needed - budget > heap->extra_bytes) return false;
     for (unsigned asked = 0; asked < 2 * SIZE_CLASSES; asked++) {
-        if (heap->depth_bytes + wanted <= budget) return true;
+        if (counter_read(&heap->depth_bytes) + wanted <= budget) return true;
         unsigned class = heap->budget_hand++ % SIZE_CLASSES;
         struct bin *bin = &heap->bins[class];
         if (class == for_class || !bin->counted || bin->depth <= first_depth(class)) continue;
@@ -162,7 +163,7 @@ static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
         uint32_t depth = max_u32(bin->depth / 2, first_depth(class));
         size_t held = stack_held(heap, class);
         size_t less = (bin->depth - depth) * (size_t)slab_classes[class].block_bytes;
-        heap->depth_bytes -= less;
+        counter_sub(&heap->depth_bytes, less);
         heap->extra_bytes -= less;
         bin->depth = depth;
         give_oldest(heap, class, held > depth ? held - depth : 0);
@@ -171,7 +172,7 @@ static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
 }
 
 void stack_fit_budget(struct heap *heap) {
-    if (HAK_UNLIKELY(heap->depth_bytes > budget_bytes())) find_budget(heap, SIZE_CLASSES, 0);
+    if (HAK_UNLIKELY(counter_read(&heap->depth_bytes) > budget_bytes())) find_budget(heap, SIZE_CLASSES, 0);
 }
 
 void stack_adapt(struct heap *heap, unsigned class) {
@@ -179,7 +180,7 @@ void stack_adapt(struct heap *heap, unsigned class) {
     size_t block_bytes = slab_classes[class].block_bytes;
     if (!bin->counted) {
         bin->counted = true;
-        heap->depth_bytes += bin->depth * block_bytes;
+        counter_add(&heap->depth_bytes, bin->depth * block_bytes);
     }
     struct ace_depth_decision next = ace_depth_next((struct ace_depth_input){
         .depth = bin->depth,
@@ -191,7 +192,7 @@ void stack_adapt(struct heap *heap, unsigned class) {
     size_t wanted = (next.depth - bin->depth) * block_bytes;
     bin->recent_refills = bin->recent_spills = 0; /* a refusal, too, stands for a while */
     if (!find_budget(heap, class, wanted) || !deepen(heap, class, next.depth)) return;
-    heap->depth_bytes += wanted;
+    counter_add(&heap->depth_bytes, wanted);
     heap->extra_bytes += wanted;
 }
 

@@ -79,6 +79,7 @@ HAK_COLD void thread_start_heap(void) {
     if (heap != NULL) {
         atomic_store_explicit(&heap->state, HEAP_LIVE, memory_order_seq_cst); /* see remote.c */
         set_front(&heap->front);
+        counter_set(&heap->thread_id, os_thread_id());
         purger_meet(heap);
     }
     slow_leave();
@@ -88,11 +89,17 @@ HAK_COLD void thread_start_heap(void) {
     errno = saved;
 }
 
-bool heap_start(const struct heap_options *options) {
-    heap_settings.thread_cache_bytes = options->thread_cache_bytes;
-    heap_settings.bin_depth = options->bin_depth;
-    heap_settings.populate = options->populate;
+void heap_configure(const struct heap_options *options) {
+    counter_set(&heap_settings.thread_cache_bytes, options->thread_cache_bytes);
+    counter_set(&heap_settings.bin_depth, options->bin_depth);
+    counter_set(&heap_settings.populate, options->populate);
     purger_configure(options->decay, options->purge_thread);
+    purger_hear(options->pressure);
+}
+
+bool heap_start(const struct heap_options *options) {
+    heap_configure(options);
+    purger_start();
     foreign_handler = options->foreign;
     /* Every new slab comes after a look at the commons: the page fault of the first look comes now. */
     os_lock_take(&commons.lock);
@@ -146,6 +153,7 @@ void heap_fork_child(void) {
     span_decay_forget(); /* another life, perhaps */
     footprint_settled(footprint_in_use());
     registry_forsake_others(thread_front());
+    if (thread_heap() != NULL) counter_set(&thread_heap()->thread_id, os_thread_id());
     thread_state.busy = false;
 }
 

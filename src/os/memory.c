@@ -5,8 +5,10 @@
 #include "base/bits.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -14,7 +16,9 @@
 
 struct os_counters os_counters;
 
-static const char *const call_names[OS_CALL_KINDS] = {
+_Thread_local struct os_refusal os_refusal;
+
+const char *const os_call_names[OS_CALL_KINDS] = {
     [OS_CALL_MMAP] = "mmap",
     [OS_CALL_MUNMAP] = "munmap",
     [OS_CALL_MPROTECT] = "mprotect",
@@ -26,7 +30,7 @@ static const char *const call_names[OS_CALL_KINDS] = {
     [OS_CALL_MEMBARRIER] = "membarrier",
 };
 
-const char *os_call_name(enum os_call call) { return call_names[call]; }
+const char *os_call_name(enum os_call call) { return os_call_names[call]; }
 
 /* relaxed: counters are statistics, nothing is inferred from their order. */
 static void count(_Atomic uint64_t *counter, uint64_t amount) {
@@ -35,9 +39,25 @@ static void count(_Atomic uint64_t *counter, uint64_t amount) {
 
 bool os_counted(enum os_call call, bool succeeded, int saved_errno) {
     count(&os_counters.calls[call], 1);
-    if (!succeeded) count(&os_counters.refusals[call], 1);
+    if (!succeeded) {
+        count(&os_counters.refusals[call], 1);
+        if (call == OS_CALL_MMAP || call == OS_CALL_MPROTECT)
+            os_refusal = (struct os_refusal){(uint16_t)call, (uint16_t)errno};
+    }
     errno = saved_errno;
     return succeeded;
+}
+
+const char *os_error_name(int error, char buffer[12]) {
+    static const struct {
+        int error;
+        const char *name;
+    } names[] = {{ENOMEM, "ENOMEM"}, {EAGAIN, "EAGAIN"}, {EINVAL, "EINVAL"}, {EPERM, "EPERM"},
+                 {EACCES, "EACCES"}, {ENOSYS, "ENOSYS"}, {EEXIST, "EEXIST"}, {EFAULT, "EFAULT"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].error == error) return names[i].name;
+    snprintf(buffer, 12, "%d", error);
+    return buffer;
 }
 
 size_t os_page_bytes(void) { return getauxval(AT_PAGESZ); }
@@ -48,6 +68,18 @@ static void *map_pages(void *hint, size_t bytes, int protection, int flags) {
     if (!os_counted(OS_CALL_MMAP, address != MAP_FAILED, saved)) return NULL;
     count(&os_counters.reserved_bytes, bytes);
     return address;
+}
+
+/* From the kernel's prctl.h, which older headers lack. */
+enum { SET_VMA = 0x53564d41, SET_VMA_ANON_NAME = 0 };
+
+void os_name(void *address, size_t bytes, const char *name) {
+    static _Atomic bool refused; /* relaxed: asked twice at worst */
+    if (atomic_load_explicit(&refused, memory_order_relaxed)) return;
+    int saved = errno;
+    if (prctl(SET_VMA, SET_VMA_ANON_NAME, address, bytes, name) != 0)
+        atomic_store_explicit(&refused, true, memory_order_relaxed);
+    errno = saved;
 }
 
 void *os_reserve(size_t bytes) { return map_pages(NULL, bytes, PROT_NONE, 0); }
@@ -82,6 +114,7 @@ bool os_commit(void *address, size_t bytes) {
         void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                          -1, 0);
         done = os_counted(OS_CALL_MMAP, got == address, saved);
+        if (done) os_name(address, bytes, OS_NAME_BLOCKS);
     }
     if (done) count(&os_counters.committed_bytes, bytes);
     return done;
@@ -135,8 +168,10 @@ bool os_renew(void *address, size_t bytes) {
     int saved = errno;
     void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     bool done = os_counted(OS_CALL_MMAP, got == address, saved);
-    if (done) count(&os_counters.purged_bytes, bytes);
-    return done;
+    if (!done) return false;
+    count(&os_counters.purged_bytes, bytes);
+    os_name(address, bytes, OS_NAME_BLOCKS);
+    return true;
 }
 
 /* Kernels without huge pages answer EINVAL, always: they are asked once. */

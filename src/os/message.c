@@ -41,7 +41,7 @@ int os_message_fd(void) {
     return same ? kept_fd : STDERR_FILENO;
 }
 
-static bool write_all(int fd, const char *text, size_t bytes) {
+bool os_write(int fd, const char *text, size_t bytes) {
     while (bytes != 0) {
         ssize_t written = write(fd, text, bytes);
         if (written < 0 && errno == EINTR) continue;
@@ -64,7 +64,7 @@ static void message(const char *format, va_list arguments) {
     char line[LINE_BYTES + 1] = "hakmem: ";
     size_t end = compose(line, strlen(line), format, arguments);
     line[end] = '\n';
-    write_all(os_message_fd(), line, end + 1);
+    os_write(os_message_fd(), line, end + 1);
     errno = saved;
 }
 
@@ -73,15 +73,6 @@ void os_message(const char *format, ...) {
     va_start(arguments, format);
     message(format, arguments);
     va_end(arguments);
-}
-
-bool os_print(int fd, const char *format, ...) {
-    char line[LINE_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    size_t end = compose(line, 0, format, arguments);
-    va_end(arguments);
-    return write_all(fd, line, end);
 }
 
 _Noreturn void os_panic(const char *format, ...) {

@@ -67,6 +67,12 @@ enum os_moved {
  * tables alone. */
 enum os_moved os_move(void *from, void *to, size_t bytes);
 
+/* Gives mappings a name in /proc/PID/maps, where the kernel can (Linux 5.17, if it was built so): mappings of different names do
+ * not become one. NAME is a constant. */
+void os_name(void *address, size_t bytes, const char *name);
+#define OS_NAME_BLOCKS "hakmem blocks" /* the name of all that os_commit and os_renew were given */
+#define OS_NAME_BOOKS "hakmem books"
+
 /* Readable, writable, zeroed memory anywhere, aligned to ALIGNMENT (a power of two); NULL if refused. */
 void *os_map(size_t bytes, size_t alignment);
 
@@ -101,6 +107,9 @@ void os_sleep_ms(uint64_t ms);
 /* Starts a detached thread that runs BODY with all signals blocked, called NAME (at most 15 bytes). False if
  * refused. */
 bool os_thread_start(void *(*body)(void *), const char *name);
+
+/* The kernel's number of this thread. */
+uint32_t os_thread_id(void);
 
 /* The signals that this thread has blocked: bit N - 1 for signal N. */
 uint64_t os_signal_mask(void);
@@ -161,8 +170,8 @@ HAK_INLINE void os_lock_reset(struct os_lock *lock) {
  * %s %d %u %zu %llu %x %p and %%. */
 void os_message(const char *format, ...) HAK_PRINTF(1, 2);
 
-/* The same, to FD and without the prefix. Returns false with errno from write(2). */
-bool os_print(int fd, const char *format, ...) HAK_PRINTF(2, 3);
+/* Writes all of TEXT to FD. Returns false with errno from write(2). */
+bool os_write(int fd, const char *text, size_t bytes);
 
 /* A message, then the end of the process by SIGABRT. */
 _Noreturn void os_panic(const char *format, ...) HAK_PRINTF(1, 2);
@@ -177,6 +186,46 @@ void os_message_keep(void);
 
 /* The kept descriptor, or 2. */
 int os_message_fd(void);
+
+/* ---- the control group (group.c) -------------------------------------------------------------------- */
+
+#define OS_UNLIMITED UINT64_MAX /* no limit, or nobody says */
+
+struct os_group {
+    uint64_t memory_limit_bytes; /* of the group, or of one above it, whose limit is nearest; beyond it the kernel kills */
+    uint64_t memory_high_bytes;  /* beyond it the kernel slows down */
+    uint64_t memory_used_bytes;  /* by that group, without files that nobody looked at lately */
+    uint64_t stalled;            /* share of the last 10 s that someone waited for memory, in hundredths of a per cent */
+    uint64_t cpu_quota;          /* hundredths of a processor */
+};
+
+/* Reads it from the files of /proc and /sys under ROOT: "", or a tree that a test made. Takes some 100 microseconds and 24 KiB
+ * of stack: for threads of hakmem's own. */
+void os_group_read(const char *root, struct os_group *group);
+
+/* ---- files and signals (file.c) ------------------------------------------------------------------- */
+
+/* The beginning of a file, at most BYTES - 1 bytes, as a string; returns its length, or -1 when it cannot be read. */
+long os_read_file(const char *path, char *text, size_t bytes);
+
+/* A file that is being written; PATH must stay. */
+struct os_file {
+    int fd;
+    const char *path;
+    char temporary[256];
+};
+
+/* Opens it for writing. It appears under its name when it is finished, in place of what was there. False with errno. */
+bool os_file_create(struct os_file *file, const char *path);
+
+/* WRITTEN: all went well. False with errno when it did not, or the file cannot be put in its place. */
+bool os_file_finish(struct os_file *file, bool written);
+
+/* Has HANDLER called for signal NUMBER, unless the program does something with it. False if refused. */
+bool os_on_signal(int number, void (*handler)(int number));
+
+/* Ends the process at once. */
+_Noreturn void os_exit(int status);
 
 /* ---- counters (memory.c) ------------------------------------------------------------------------ */
 
@@ -207,7 +256,21 @@ extern struct os_counters os_counters;
 /* Counts one call and its refusal, and restores errno: a refusal is reported by the result alone. Returns SUCCEEDED. */
 bool os_counted(enum os_call call, bool succeeded, int saved_errno);
 
+extern HAK_HIDDEN const char *const os_call_names[OS_CALL_KINDS];
 const char *os_call_name(enum os_call call);
+
+/* The last refusal of memory to this thread, since it forgot the one before: which call, and the kernel's error; error 0:
+ * none. 4 bytes of static TLS. */
+struct os_refusal {
+    uint16_t call; /* an enum os_call: OS_CALL_MMAP, OS_CALL_MPROTECT */
+    uint16_t error;
+};
+extern HAK_HIDDEN _Thread_local struct os_refusal os_refusal __attribute__((tls_model("initial-exec")));
+
+HAK_INLINE void os_refusal_forget(void) { os_refusal.error = 0; }
+
+/* "ENOMEM" and the like; a number for what no call of ours is known to say. */
+const char *os_error_name(int error, char buffer[12]);
 
 /* What the kernel says of this process; zero where it does not say. */
 struct os_usage {
@@ -226,6 +289,9 @@ struct os_mapping {
 
 /* Fills *MAPPING with the one that ADDRESS lies in; false when it lies in none, or the kernel does not say. */
 bool os_find_mapping(const void *address, struct os_mapping *mapping);
+
+/* How many mappings the process has; 0 where the kernel does not say. */
+uint64_t os_count_mappings(void);
 
 /* The name of the program, at most BYTES - 1 bytes of it; empty where the kernel does not say. */
 void os_process_name(char *name, size_t bytes);

@@ -53,6 +53,8 @@ bool os_thread_start(void *(*body)(void *), const char *name) {
     return os_counted(OS_CALL_THREAD, done, saved);
 }
 
+uint32_t os_thread_id(void) { return (uint32_t)syscall(SYS_gettid); }
+
 uint64_t os_signal_mask(void) {
     sigset_t blocked;
     uint64_t bits = 0;

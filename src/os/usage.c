@@ -2,11 +2,9 @@
 #include "os/os.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 /* The value in bytes of a line "NAME:   1234 kB" in TEXT; 0 when there is none. */
 static uint64_t status_bytes(const char *text, const char *name) {
@@ -14,19 +12,9 @@ static uint64_t status_bytes(const char *text, const char *name) {
     return line == NULL ? 0 : strtoull(line + strlen(name), NULL, 10) * 1024;
 }
 
-/* The beginning of FILE as a string; empty when it cannot be read. */
-static void read_text(const char *file, char *text, size_t bytes) {
-    int fd = open(file, O_RDONLY | O_CLOEXEC);
-    ssize_t length = fd < 0 ? 0 : read(fd, text, bytes - 1);
-    text[length > 0 ? length : 0] = '\0';
-    if (fd >= 0) close(fd);
-}
-
 void os_process_name(char *name, size_t bytes) {
-    int saved = errno;
-    read_text("/proc/self/comm", name, bytes);
+    os_read_file("/proc/self/comm", name, bytes);
     name[strcspn(name, "\n")] = '\0';
-    errno = saved;
 }
 
 void os_usage_read(struct os_usage *usage) {
@@ -34,7 +22,7 @@ void os_usage_read(struct os_usage *usage) {
     memset(usage, 0, sizeof *usage);
 
     char text[4096];
-    read_text("/proc/self/status", text, sizeof text);
+    os_read_file("/proc/self/status", text, sizeof text);
     usage->peak_rss_bytes = status_bytes(text, "VmHWM:");
     usage->rss_bytes = status_bytes(text, "VmRSS:");
 

@@ -3,6 +3,9 @@
 #ifndef HAK_REGION_BOOKS_H
 #define HAK_REGION_BOOKS_H
 
+#include "base/attributes.h"
+
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,7 +13,16 @@
 void *books_take(size_t bytes);
 
 /* Bytes taken so far. */
+extern HAK_HIDDEN _Atomic uint64_t books_taken_bytes;
 uint64_t books_bytes(void);
+
+/* Each mapping of the books begins with this. The list only grows, at its head: written under the lock of the books, followed
+ * without. */
+struct books_mapping {
+    struct books_mapping *next;
+    uint64_t bytes;
+};
+extern HAK_HIDDEN _Atomic(struct books_mapping *) books_mappings;
 
 /* For fork. */
 void books_lock(void);

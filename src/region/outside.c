@@ -6,35 +6,22 @@
 #include "os/os.h"
 
 #define CLAIMED ((uintptr_t)1)
-#define EMPTIED ((uintptr_t)2)
+#define EMPTIED ((uintptr_t)OUTSIDE_NO_BLOCK)
 
-struct slot {
-    _Atomic uintptr_t address;
-    size_t bytes; /* written only while the slot is CLAIMED */
-};
-
-enum { FIRST_SLOTS = 64, LATER_SLOTS = 4095 };
-
-struct table {
-    _Atomic(struct table *) next;
-    size_t slots;
-    struct slot *slot;
-};
-
-static struct slot first_slots[FIRST_SLOTS];
-static struct table first = {.slots = FIRST_SLOTS, .slot = first_slots};
+struct outside_slot outside_first_slots[OUTSIDE_FIRST_SLOTS];
+struct outside_table outside_first = {.slots = OUTSIDE_FIRST_SLOTS, .slot = outside_first_slots};
 
 /* The table after TABLE, made if there is none; NULL if the kernel refuses. */
-static struct table *next_table(struct table *table) {
+static struct outside_table *next_table(struct outside_table *table) {
     /* acquire: pairs with the release below, so that the table's length is seen. */
-    struct table *next = atomic_load_explicit(&table->next, memory_order_acquire);
+    struct outside_table *next = atomic_load_explicit(&table->next, memory_order_acquire);
     if (next != NULL) return next;
-    size_t bytes = sizeof(struct table) + LATER_SLOTS * sizeof(struct slot);
+    size_t bytes = sizeof(struct outside_table) + OUTSIDE_LATER_SLOTS * sizeof(struct outside_slot);
     bytes = round_up(bytes, os_page_bytes());
-    struct table *fresh = os_map(bytes, os_page_bytes());
+    struct outside_table *fresh = os_map(bytes, os_page_bytes());
     if (fresh == NULL) return NULL;
-    fresh->slots = LATER_SLOTS;
-    fresh->slot = (struct slot *)(fresh + 1);
+    fresh->slots = OUTSIDE_LATER_SLOTS;
+    fresh->slot = (struct outside_slot *)(fresh + 1);
     if (atomic_compare_exchange_strong_explicit(&table->next, &next, fresh, memory_order_acq_rel,
                                                 memory_order_acquire))
         return fresh;
@@ -42,15 +29,15 @@ static struct table *next_table(struct table *table) {
     return next;
 }
 
-static size_t start_slot(const struct table *table, uintptr_t address) {
+static size_t start_slot(const struct outside_table *table, uintptr_t address) {
     return (size_t)((address >> 12) * 0x9e3779b97f4a7c15u >> 32) % table->slots;
 }
 
 static bool remember(uintptr_t address, size_t bytes) {
-    for (struct table *table = &first; table != NULL; table = next_table(table)) {
+    for (struct outside_table *table = &outside_first; table != NULL; table = next_table(table)) {
         size_t start = start_slot(table, address);
         for (size_t i = 0; i < table->slots; i++) {
-            struct slot *slot = &table->slot[(start + i) % table->slots];
+            struct outside_slot *slot = &table->slot[(start + i) % table->slots];
             uintptr_t empty = atomic_load_explicit(&slot->address, memory_order_relaxed); /* checked below */
             if (empty != 0 && empty != EMPTIED) continue;
             /* acquire: the last user's read of bytes came before it emptied the slot. */
@@ -66,13 +53,13 @@ static bool remember(uintptr_t address, size_t bytes) {
     return false;
 }
 
-static struct slot *find(uintptr_t address) {
+static struct outside_slot *find(uintptr_t address) {
     if (address <= EMPTIED) return NULL;
-    for (struct table *table = &first; table != NULL;
+    for (struct outside_table *table = &outside_first; table != NULL;
          table = atomic_load_explicit(&table->next, memory_order_acquire)) { /* as in next_table */
         size_t start = start_slot(table, address);
         for (size_t i = 0; i < table->slots; i++) {
-            struct slot *slot = &table->slot[(start + i) % table->slots];
+            struct outside_slot *slot = &table->slot[(start + i) % table->slots];
             /* acquire: pairs with the release in remember. */
             uintptr_t found = atomic_load_explicit(&slot->address, memory_order_acquire);
             if (found == address) return slot;
@@ -95,12 +82,12 @@ void *outside_map(size_t bytes, size_t alignment) {
 }
 
 size_t outside_bytes(const void *address) {
-    const struct slot *slot = find((uintptr_t)address);
+    const struct outside_slot *slot = find((uintptr_t)address);
     return slot == NULL ? 0 : slot->bytes;
 }
 
 bool outside_unmap(void *address) {
-    struct slot *slot = find((uintptr_t)address);
+    struct outside_slot *slot = find((uintptr_t)address);
     uintptr_t expected = (uintptr_t)address;
     /* One of two threads that free the same block wins; acquire as in find. */
     if (slot == NULL || !atomic_compare_exchange_strong_explicit(&slot->address, &expected, CLAIMED,

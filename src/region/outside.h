@@ -5,8 +5,26 @@
 #ifndef HAK_REGION_OUTSIDE_H
 #define HAK_REGION_OUTSIDE_H
 
+#include "base/attributes.h"
+
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+/* The table, in parts that are never freed: a slot's address is that of a block, or at most OUTSIDE_NO_BLOCK. */
+enum { OUTSIDE_FIRST_SLOTS = 64, OUTSIDE_LATER_SLOTS = 4095, OUTSIDE_NO_BLOCK = 2 };
+struct outside_slot {
+    _Atomic uintptr_t address;
+    size_t bytes;
+};
+struct outside_table {
+    _Atomic(struct outside_table *) next;
+    size_t slots;
+    struct outside_slot *slot; /* of a later part: right behind it */
+};
+extern HAK_HIDDEN struct outside_table outside_first;
+extern HAK_HIDDEN struct outside_slot outside_first_slots[OUTSIDE_FIRST_SLOTS];
 
 /* Zeroed memory of at least BYTES bytes, aligned to ALIGNMENT (a power of two) and at least to 16;
  * NULL if the kernel refuses or the sum overflows. */

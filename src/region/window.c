@@ -72,7 +72,10 @@ static void settle(bool sparse, uintptr_t base, size_t pages, uintptr_t books, v
 }
 
 static void *reserve_words(size_t pages) {
-    return os_reserve_readable(round_up(pages * sizeof *window.words, os_page_bytes()));
+    size_t bytes = round_up(pages * sizeof *window.words, os_page_bytes());
+    void *words = os_reserve_readable(bytes);
+    if (words != NULL) os_name(words, bytes, OS_NAME_BOOKS);
+    return words;
 }
 
 /* A window of addresses only, its books before it. Its first region must be had at once, or the place is not
@@ -86,6 +89,7 @@ static bool start_sparse(size_t bytes, size_t region_bytes) {
         uintptr_t books = random_base(seed, attempt);
         uintptr_t base = books + books_bytes_for(pages);
         if (!os_reserve_at((char *)base + CHUNK_BYTES, region_bytes)) continue;
+        os_name((char *)base + CHUNK_BYTES, region_bytes, OS_NAME_BLOCKS);
         settle(true, base, pages, books, words, CHUNK_PAGES + region_bytes / PAGE_BYTES);
         return true;
     }
@@ -103,6 +107,7 @@ static bool start_whole(size_t bytes) {
         if (words != NULL) os_unmap(words, round_up(pages * sizeof *window.words, os_page_bytes()));
         return false;
     }
+    os_name(start, books_bytes + bytes + CHUNK_BYTES, OS_NAME_BLOCKS);
     uintptr_t books = round_up((uintptr_t)start, CHUNK_BYTES);
     settle(false, books + books_bytes, pages, books, words, pages);
     return true;
@@ -131,7 +136,10 @@ bool window_start(size_t bytes) {
 /* ---- growth (lock held) ------------------------------------------------------------------------- */
 
 static bool provide(uintptr_t from, uintptr_t to, bool reserved) {
-    return reserved ? os_commit((void *)from, to - from) : os_map_at((void *)from, to - from);
+    if (reserved) return os_commit((void *)from, to - from);
+    bool mapped = os_map_at((void *)from, to - from);
+    if (mapped) os_name((void *)from, to - from, OS_NAME_BOOKS);
+    return mapped;
 }
 
 /* Makes ARRAY's elements FIRST .. LAST-1 usable, as whole kernel pages, each of them only once. */
@@ -170,6 +178,7 @@ static bool reserve_region(size_t pages) {
         for (size_t size = round_up(most, CHUNK_PAGES); size >= pages; size = round_down(size / 2, CHUNK_PAGES)) {
             if (size > window.pages - start) continue;
             if (!os_reserve_at(page_address(start), size * PAGE_BYTES)) continue;
+            os_name(page_address(start), size * PAGE_BYTES, OS_NAME_BLOCKS);
             /* What is left of the region before stays unused beyond a gap. */
             if (gap != 0) grow.next_page = start;
             grow.reserved_page = start + size;

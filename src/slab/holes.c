@@ -49,6 +49,7 @@ static bool hole_of(uint32_t first, uint32_t block, uint32_t end, struct slab_ho
     hole->block = block;
     hole->blocks = end - block;
     hole->carved = tail ? slab->carved : UINT32_MAX;
+    hole->held = hole->blocks + (tail ? shape->blocks - slab->carved : 0);
     return pages_between(first, (size_t)block * shape->block_bytes, end_byte, hole);
 }
 
@@ -62,11 +63,8 @@ bool slab_hole_take(uint32_t first, uint32_t *from, struct slab_hole *hole) {
         *from = end + 1;
         if (!hole_of(first, block, end, hole)) continue;
         change_bits(slab->bits, hole->block, hole->blocks, false);
-        slab->free -= hole->blocks;
-        if (hole->carved != UINT32_MAX) {
-            slab->free -= shape->blocks - slab->carved;
-            slab->carved = shape->blocks; /* nobody carves meanwhile */
-        }
+        slab->free -= hole->held;
+        if (hole->carved != UINT32_MAX) slab->carved = shape->blocks; /* nobody carves meanwhile */
         HAK_ASSERT(slab->free < shape->blocks);
         return true;
     }
@@ -82,9 +80,8 @@ void slab_hole_give(uint32_t first, const struct slab_hole *hole, bool zeroed) {
                  (char *)page_address(first) + (size_t)freed * shape->block_bytes, shape->block_bytes);
     change_bits(slab->bits, hole->block, hole->blocks, true);
     slab->low_word = min_u32(slab->low_word, hole->block / 64);
-    slab->free += hole->blocks;
+    slab->free += hole->held;
     if (hole->carved == UINT32_MAX) return;
-    slab->free += shape->blocks - hole->carved;
     slab->carved = hole->carved;
     /* Where whole pages begin behind the last carved block, the end of its page is as it was. */
     char *tail = (char *)page_address(first) + (size_t)hole->carved * shape->block_bytes;

@@ -101,6 +101,7 @@ struct slab_hole {
     size_t bytes;
     uint32_t block, blocks; /* the blocks that are held back meanwhile, as far as they were carved */
     uint32_t carved;        /* as it was; UINT32_MAX: what was never carved is no part of the hole */
+    uint32_t held;          /* all blocks that are taken meanwhile */
 };
 
 /* The next hole at or after block *FROM, whose blocks are then taken; false when there is none. Owner's lock. */

@@ -20,7 +20,7 @@ enum {
 static _Atomic uint32_t lone_chunks; /* of the zone of huge pages, without them; written under the span lock */
 
 enum span_zone huge_zone_for(bool dense, uint32_t pages) {
-    return dense && spans.counts.used_pages + pages >= spans.settings.huge_from_pages ? ZONE_HUGE : ZONE_PLAIN;
+    return dense && counter_read(&spans.counts.used_pages) + pages >= spans.settings.huge_from_pages ? ZONE_HUGE : ZONE_PLAIN;
 }
 
 void huge_settle(struct page_run run, enum span_zone zone) {
@@ -31,7 +31,7 @@ void huge_settle(struct page_run run, enum span_zone zone) {
         os_avoid_huge(start, run.pages * PAGE_BYTES);
     span_lock();
     for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) page_chunk(page)->zone = (uint8_t)zone;
-    if (zone == ZONE_HUGE) spans.counts.huge_pages += run.pages;
+    if (zone == ZONE_HUGE) counter_add(&spans.counts.huge_pages, run.pages);
     span_unlock();
 }
 

@@ -31,9 +31,9 @@ void span_purging_unlock(void) { os_lock_drop(&spans.purging); }
 void span_purging_reset(void) { os_lock_reset(&spans.purging); }
 
 void purge_note_taken(uint32_t returned) {
-    if (spans.counts.dirty_pages < decay.low_water_pages) decay.low_water_pages = spans.counts.dirty_pages;
+    decay.low_water_pages = min_size(decay.low_water_pages, counter_read(&spans.counts.dirty_pages));
     decay.retaken += returned;
-    spans.counts.retaken_pages += returned;
+    counter_add(&spans.counts.retaken_pages, returned);
 }
 
 /* ---- the system calls ------------------------------------------------------------------------------ */
@@ -124,7 +124,7 @@ static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
     span_lock();
     if (pages == run) pages_mark_returned(first, run);
     if (given == GIVEN_RENEWED) pages_mark_moved(first, run, false);
-    spans.counts.returned_pages += pages;
+    counter_add(&spans.counts.returned_pages, pages);
     decay.returned += pages;
     if (pages != run) pages_mark_refused(first, run);
     span_free(first, run);
@@ -144,7 +144,7 @@ uint64_t span_purge(uint64_t most_pages) { return purge_pages(most_pages, SPAN_P
 
 uint64_t span_dirty_left(void) {
     span_lock();
-    uint64_t dirty = spans.counts.dirty_pages;
+    uint64_t dirty = counter_read(&spans.counts.dirty_pages);
     span_unlock();
     return dirty > KEPT_PAGES ? dirty : 0;
 }
@@ -154,7 +154,7 @@ bool span_purge_part(void *address, size_t bytes) {
     huge_break((uint32_t)first, (uint32_t)(last - first + 1));
     if (!os_purge(address, bytes)) return false;
     span_lock();
-    spans.counts.part_bytes += bytes;
+    counter_add(&spans.counts.part_bytes, bytes);
     span_unlock();
     return true;
 }
@@ -173,7 +173,7 @@ static uint64_t quiet_ms(uint64_t now_ms) {
 static void adapt_half_life(uint64_t now_ms) {
     if (decay.retaken > decay.retaken_seen) decay.quiet_since_ms = now_ms;
     struct ace_half_life_decision next = ace_half_life_next((struct ace_half_life_input){
-        .half_life_ms = spans.counts.half_life_ms,
+        .half_life_ms = counter_read(&spans.counts.half_life_ms),
         .configured_ms = spans.settings.decay_half_life_ms,
         .quiet_ms = quiet_ms(now_ms),
         .returned = decay.returned,
@@ -187,12 +187,12 @@ static void adapt_half_life(uint64_t now_ms) {
         decay.retaken /= 2;
     }
     decay.retaken_seen = decay.retaken;
-    spans.counts.half_life_ms = next.half_life_ms;
+    counter_set(&spans.counts.half_life_ms, next.half_life_ms);
 }
 
 /* Dirty pages that were not needed lately. Lock held. */
 static uint64_t unused_pages(enum span_pace pace) {
-    if (pace == SPAN_PACE_IDLE) return spans.counts.dirty_pages;
+    if (pace == SPAN_PACE_IDLE) return counter_read(&spans.counts.dirty_pages);
     return min_size(decay.low_water_pages, decay.low_water_before_pages);
 }
 
@@ -204,16 +204,16 @@ static uint64_t pages_due(enum span_pace pace) {
     uint64_t elapsed_ms = now_ms - decay.tick_ms;
     if (decay.tick_ms == 0 || now_ms < decay.tick_ms) {
         decay.tick_ms = decay.window_ms = decay.quiet_since_ms = decay.halved_ms = now_ms;
-    } else if (elapsed_ms >= LEAST_TICK_MS && elapsed_ms >= spans.counts.half_life_ms / 8) {
+    } else if (elapsed_ms >= LEAST_TICK_MS && elapsed_ms >= counter_read(&spans.counts.half_life_ms) / 8) {
         adapt_half_life(now_ms);
-        due = ace_decay_pages(unused_pages(pace), elapsed_ms, spans.counts.half_life_ms);
+        due = ace_decay_pages(unused_pages(pace), elapsed_ms, counter_read(&spans.counts.half_life_ms));
         decay.tick_ms = now_ms;
         if (now_ms - decay.window_ms >= window_ms()) {
             decay.low_water_before_pages = decay.low_water_pages;
-            decay.low_water_pages = spans.counts.dirty_pages;
+            decay.low_water_pages = counter_read(&spans.counts.dirty_pages);
             decay.window_ms = now_ms;
         }
-        if (spans.counts.dirty_pages <= KEPT_PAGES) due = 0;
+        if (counter_read(&spans.counts.dirty_pages) <= KEPT_PAGES) due = 0;
     }
     span_unlock();
     return due;
@@ -221,14 +221,17 @@ static uint64_t pages_due(enum span_pace pace) {
 
 void span_decay_forget(void) {
     span_lock();
-    spans.counts.half_life_ms = spans.settings.decay_half_life_ms;
+    counter_set(&spans.counts.half_life_ms, spans.settings.decay_half_life_ms);
     decay.returned = decay.retaken = decay.retaken_seen = 0;
     span_unlock();
 }
 
 uint64_t span_decay(enum span_pace pace, uint64_t most_pages, bool *more) {
     *more = false;
-    if (spans.settings.decay_half_life_ms == ACE_NEVER) return 0;
+    span_lock();
+    bool never = spans.settings.decay_half_life_ms == ACE_NEVER;
+    span_unlock();
+    if (never) return 0;
     if (pace == SPAN_PACE_IDLE) span_decay_forget();
     uint64_t due = pages_due(pace); /* of what is still due, too */
     decay.due = max_size(decay.due, due);

@@ -12,26 +12,70 @@
 
 struct span_state spans = {.settings = {.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}};
 
+static counter soft_pages; /* of the settings; read without the lock */
+
 void span_lock(void) { os_lock_take(&spans.lock); }
 void span_unlock(void) { os_lock_drop(&spans.lock); }
 void span_lock_reset(void) { os_lock_reset(&spans.lock); }
 
 void span_configure(const struct span_settings *settings) {
+    span_lock();
     spans.settings = *settings;
-    spans.counts.half_life_ms = settings->decay_half_life_ms;
+    counter_set(&soft_pages, settings->soft_pages);
+    counter_set(&spans.counts.half_life_ms, settings->decay_half_life_ms);
+    span_unlock();
 }
 
 void span_counts_read(struct span_counts *counts) {
+#define READ(name, ...) counts->name = counter_read(&spans.counts.name);
+    SPAN_COUNTS(READ)
+#undef READ
+}
+
+void span_reset_peak(void) {
     span_lock();
-    *counts = spans.counts;
+    counter_set(&spans.counts.used_pages_peak, counter_read(&spans.counts.used_pages));
     span_unlock();
 }
+
+struct span_size_counts span_sizes[SPAN_SIZES];
+
+static struct span_size_counts *size_counts(uint32_t pages) { return &span_sizes[highest_bit(pages)]; }
 
 size_t span_end_page(void) {
     span_lock();
     size_t end = spans.end_page;
     span_unlock();
     return end;
+}
+
+/* ---- limits ----------------------------------------------------------------------------------------- */
+
+/* Lock held. */
+static bool is_allowed(size_t pages) {
+    uint64_t hard = spans.settings.hard_pages;
+    if (HAK_LIKELY(hard == 0)) return true;
+    uint64_t reserve = pages <= SPAN_SMALL_PAGES ? 0 : min_size(SPAN_RESERVE_PAGES, hard / 8);
+    return counter_read(&spans.counts.used_pages) + pages <= hard - reserve;
+}
+
+bool span_is_allowed(size_t pages) {
+    span_lock();
+    bool allowed = is_allowed(pages);
+    span_unlock();
+    return allowed;
+}
+
+uint64_t span_limit_bytes(void) {
+    span_lock();
+    uint64_t hard = spans.settings.hard_pages;
+    span_unlock();
+    return (hard != 0 ? min_size(hard, window.pages) : window.pages) * PAGE_BYTES;
+}
+
+bool span_is_over_soft(void) {
+    uint64_t soft = counter_read(&soft_pages);
+    return HAK_UNLIKELY(soft != 0) && counter_read(&spans.counts.used_pages) > soft;
 }
 
 /* ---- cutting and merging (lock held) ------------------------------------------------------------ */
@@ -78,6 +122,13 @@ static void label_used(uint32_t first, uint32_t pages) {
     span_at(first + pages - 1)->kind = SPAN_USED;
 }
 
+/* Of a used span. */
+static void set_length(uint32_t first, uint32_t pages) {
+    counter_sub(&size_counts(span_at(first)->pages)->live, 1);
+    counter_add(&size_counts(pages)->live, 1);
+    label_used(first, pages);
+}
+
 void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
     uint32_t end = head + span_at(head)->pages;
     HAK_ASSERT(head <= first && first + pages <= end);
@@ -94,20 +145,28 @@ void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
     }
     label_used(first, pages);
     span_at(first)->zero = before.touched == 0;
-    spans.counts.used_pages += pages;
-    spans.counts.dirty_pages -= before.dirty;
+    counter_add(&spans.counts.used_pages, pages);
+    counter_sub(&spans.counts.dirty_pages, before.dirty);
     purge_note_taken(before.returned);
 }
 
+/* Not whenever pages are used: those that go back to the kernel are, meanwhile. */
+static void note_peak(void) {
+    counter_raise(&spans.counts.used_pages_peak, counter_read(&spans.counts.used_pages));
+}
+
 static uint32_t take_free(size_t pages, size_t align_pages, enum span_zone zone) {
-    uint32_t head = bins_find((uint32_t)(pages + align_pages - 1), zone);
+    uint32_t head = is_allowed(pages) ? bins_find((uint32_t)(pages + align_pages - 1), zone) : 0;
     if (head == 0) return 0;
     /* Aligned as an address: the window's base is aligned to 2 MiB only. */
     uintptr_t address = (uintptr_t)page_address(head);
     uintptr_t aligned = round_up(address, align_pages * PAGE_BYTES);
     uint32_t first = head + (uint32_t)((aligned - address) / PAGE_BYTES);
     span_carve(head, first, (uint32_t)pages);
-    spans.counts.taken++;
+    counter_add(&spans.counts.taken, 1);
+    counter_add(&size_counts((uint32_t)pages)->taken, 1);
+    counter_add(&size_counts((uint32_t)pages)->live, 1);
+    note_peak();
     return first;
 }
 
@@ -122,8 +181,8 @@ void span_free(uint32_t first, uint32_t pages) {
     pages_mark_free(first, pages);
     while (pages != 0) { /* a span that was lengthened may reach into the other zone */
         uint32_t run = pages_of_zone(first, pages), dirty = pages_count_dirty(first, run);
-        spans.counts.used_pages -= run;
-        spans.counts.dirty_pages += dirty;
+        counter_sub(&spans.counts.used_pages, run);
+        counter_add(&spans.counts.dirty_pages, dirty);
         insert_merged(first, run, dirty);
         first += run;
         pages -= run;
@@ -138,13 +197,24 @@ static bool add_fresh(size_t pages, enum span_zone zone) {
     if (run.pages == 0) return false;
     huge_settle(run, zone);
     span_lock();
-    spans.counts.fresh_pages += run.pages;
+    counter_add(&spans.counts.fresh_pages, run.pages);
     /* Another thread's run, from behind this one, may have come first. */
     if (run.first > spans.end_page) spans.start_page = run.first;
     spans.end_page = max_size(spans.end_page, run.first + run.pages);
     insert_merged((uint32_t)run.first, (uint32_t)run.pages, 0);
     span_unlock();
     return true;
+}
+
+/* What is free counts against a hard limit, too, before more is had: it goes back first. No lock held. */
+static void make_room(size_t pages) {
+    span_lock();
+    uint64_t hard = spans.settings.hard_pages;
+    uint64_t held = counter_read(&spans.counts.used_pages) + counter_read(&spans.counts.dirty_pages) + pages;
+    span_unlock();
+    if (HAK_LIKELY(hard == 0 || held <= hard) || !span_purging_try()) return;
+    span_purge(held - hard);
+    span_purging_unlock();
 }
 
 uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
@@ -158,6 +228,8 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
             if (zone == ZONE_HUGE) huge_mend(first, (uint32_t)pages);
             return first;
         }
+        if (!span_is_allowed(pages)) return 0;
+        make_room(pages);
         /* Someone else may take what was brought: then bring more. */
         if (add_fresh(pages + align_pages - 1, zone)) continue;
         span_lock();
@@ -168,11 +240,18 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
     }
 }
 
+/* Lock held. */
+static void give(uint32_t first) {
+    uint32_t pages = span_at(first)->pages;
+    counter_add(&spans.counts.given, 1);
+    counter_sub(&size_counts(pages)->live, 1);
+    span_free(first, pages);
+}
+
 void span_give(uint32_t first) {
     span_lock();
     HAK_ASSERT(span_at(first)->kind == SPAN_USED);
-    spans.counts.given++;
-    span_free(first, span_at(first)->pages);
+    give(first);
     span_unlock();
 }
 
@@ -188,14 +267,19 @@ static size_t extend_into_free(uint32_t first, size_t pages) {
         bool at_end = after == spans.end_page;
         bool is_free = !at_end && page_is_inside(after) && span_at(after)->kind == SPAN_FREE;
         if (missing == 0) break;
+        if (!is_allowed(missing)) {
+            missing = SIZE_MAX;
+            break;
+        }
         if (!is_free) {
             if (!at_end) missing = SIZE_MAX;
             break;
         }
         uint32_t more = min_u32((uint32_t)missing, span_at(after)->pages);
         span_carve(after, after, more);
-        label_used(first, span->pages + more);
+        set_length(first, span->pages + more);
         missing -= more;
+        note_peak();
     }
     span_unlock();
     return missing;
@@ -223,7 +307,7 @@ void span_trim(uint32_t first, size_t pages) {
     span_lock();
     uint32_t surplus = span->pages - (uint32_t)pages;
     if (surplus != 0) {
-        label_used(first, (uint32_t)pages);
+        set_length(first, (uint32_t)pages);
         label_used(first + (uint32_t)pages, surplus);
         span_free(first + (uint32_t)pages, surplus);
     }
@@ -297,8 +381,7 @@ static bool move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *retu
         done += piece.pages;
     }
     span_lock();
-    spans.counts.moves += copied == 0;
-    spans.counts.copies += copied != 0;
+    counter_add(copied == 0 ? &spans.counts.moves : &spans.counts.copies, 1);
     span_unlock();
     return true;
 }
@@ -321,8 +404,7 @@ uint32_t span_move(uint32_t from, size_t held, size_t pages) {
     return_reserve(to, held);
     span_lock();
     if (returned) pages_mark_returned(from, (uint32_t)held);
-    spans.counts.given++;
-    span_free(from, span_at(from)->pages);
+    give(from);
     span_unlock();
     return to;
 }

@@ -10,6 +10,7 @@
 #ifndef HAK_SPAN_SPAN_H
 #define HAK_SPAN_SPAN_H
 
+#include "base/counter.h"
 #include "region/window.h"
 
 /* What the record of a span's first or last page says of it. */
@@ -42,15 +43,30 @@ enum span_zone { ZONE_PLAIN, ZONE_HUGE, ZONES };
 struct span_settings {
     uint64_t decay_half_life_ms; /* 0: give back at once; ACE_NEVER: keep */
     uint64_t huge_from_pages;    /* ask for huge pages once so many pages are in use; UINT64_MAX: never */
+    uint64_t soft_pages;         /* whoever uses more is told: span_is_over_soft; 0: no such limit */
+    uint64_t hard_pages;         /* never more in use, the last of them for small spans alone; 0: no such limit */
 };
 
-/* Called once at start. */
+/* Spans of up to so many pages may have the last SPAN_RESERVE_PAGES below the hard limit, or an eighth of it: what must work for a
+ * program to notice that larger blocks are refused, and to give some back. */
+enum { SPAN_SMALL_PAGES = 8, SPAN_RESERVE_PAGES = 64 };
+
+/* At start, and whenever the settings change. */
 void span_configure(const struct span_settings *settings);
 
 /* A used span of PAGES pages whose first is a multiple of ALIGN_PAGES, a power of two. DENSE: it will be filled, so
  * huge pages suit it. Returns its first page, or 0 when there is no memory. May make system calls: call it without
  * locks. */
 uint32_t span_take(size_t pages, size_t align_pages, bool dense);
+
+/* Whether PAGES more may be in use. Any locks; a hint. */
+bool span_is_allowed(size_t pages);
+
+/* The most that may be in use, in bytes: the hard limit, or the window. Any locks. */
+uint64_t span_limit_bytes(void);
+
+/* Whether more is in use than the soft limit. Any locks; a hint. */
+bool span_is_over_soft(void);
 
 /* Gives back the used span that starts at FIRST. No system calls: may be called under a heap's lock. */
 void span_give(uint32_t first);
@@ -99,21 +115,40 @@ uint64_t span_dirty_left(void);
 /* Beyond the last page that this floor was ever given. Any locks. */
 size_t span_end_page(void);
 
+/* What is counted, in pages and spans unless the name says otherwise. X(NAME, KIND, TEXT): a gauge is of now, a counter only
+ * grows. */
+#define SPAN_COUNTS(X)                                                                                        \
+    X(used_pages, GAUGE, "pages of spans in use")                                                             \
+    X(used_pages_peak, GAUGE, "the most that were in use at once")                                            \
+    X(dirty_pages, GAUGE, "free pages that were not given back")                                              \
+    X(fresh_pages, COUNTER, "pages asked of the window")                                                      \
+    X(huge_pages, COUNTER, "of these, with huge pages")                                                       \
+    X(taken, COUNTER, "spans taken")                                                                          \
+    X(given, COUNTER, "spans given back")                                                                     \
+    X(returned_pages, COUNTER, "free pages given back to the kernel")                                         \
+    X(retaken_pages, COUNTER, "of these, pages that were used again: each costs faults")                      \
+    X(part_bytes, COUNTER, "bytes given back inside used spans")                                              \
+    X(moves, COUNTER, "spans moved by their page tables")                                                     \
+    X(copies, COUNTER, "spans moved by copying")                                                              \
+    X(half_life_ms, GAUGE, "half-life of free memory, milliseconds; the largest number: never")
+
+#define SPAN_COUNT_FIELD(name, ...) uint64_t name;
 struct span_counts {
-    uint64_t used_pages;
-    uint64_t dirty_pages;    /* free and not given back */
-    uint64_t fresh_pages;    /* asked of the window so far */
-    uint64_t huge_pages;     /* of these, with huge pages */
-    uint64_t taken;          /* spans, in all */
-    uint64_t given;
-    uint64_t returned_pages; /* given back to the kernel, in all */
-    uint64_t retaken_pages;  /* of these, used again later: each costs faults */
-    uint64_t part_bytes;     /* given back inside used spans, in all */
-    uint64_t moves;          /* spans moved by their page tables, in all */
-    uint64_t copies;         /* and by copying */
-    uint64_t half_life_ms;   /* now */
+    SPAN_COUNTS(SPAN_COUNT_FIELD)
 };
+#undef SPAN_COUNT_FIELD
+/* Any locks: no lock is taken. */
 void span_counts_read(struct span_counts *counts);
+
+/* Used spans of 2^N to 2^(N+1) - 1 pages, slabs included. */
+enum { SPAN_SIZES = 32 };
+struct span_size_counts {
+    counter live, taken; /* taken: since the start */
+};
+extern HAK_HIDDEN struct span_size_counts span_sizes[SPAN_SIZES];
+
+/* The peak is what is in use now. */
+void span_reset_peak(void);
 
 /* For fork: no span changes between the two. */
 void span_lock(void);

@@ -5,11 +5,17 @@
 #include "os/os.h"
 #include "span/span.h"
 
+#define SPAN_COUNTER(name, ...) counter name;
+struct span_counters {
+    SPAN_COUNTS(SPAN_COUNTER)
+};
+#undef SPAN_COUNTER
+
 struct span_state {
     struct os_lock lock;    /* a leaf: never held across a system call */
     struct os_lock purging; /* whoever gives memory back; taken before all other locks */
     struct span_settings settings;
-    struct span_counts counts;
+    struct span_counters counts;
     size_t end_page;   /* beyond the last page that the window ever gave */
     size_t start_page; /* from there to the end it gave all: there is no gap */
 };

@@ -9,12 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static enum foreign_policy policy;
-static _Atomic uint64_t seen;
+static _Atomic enum foreign_policy policy;
+_Atomic uint64_t foreign_seen;
 
-void foreign_configure(enum foreign_policy chosen) { policy = chosen; }
+/* relaxed: a setting by itself. */
+void foreign_configure(enum foreign_policy chosen) { atomic_store_explicit(&policy, chosen, memory_order_relaxed); }
 
-uint64_t foreign_count(void) { return atomic_load_explicit(&seen, memory_order_relaxed); } /* a statistic */
+uint64_t foreign_count(void) { return atomic_load_explicit(&foreign_seen, memory_order_relaxed); } /* a statistic */
 
 /* ---- what it looks like ---------------------------------------------------------------------------- */
 
@@ -94,14 +95,15 @@ static bool hand_on(void *block, enum heap_foreign_use use, size_t *size) {
 }
 
 size_t foreign_handle(void *block, enum heap_foreign_use use) {
-    uint64_t earlier = atomic_fetch_add_explicit(&seen, 1, memory_order_relaxed); /* a statistic */
+    uint64_t earlier = atomic_fetch_add_explicit(&foreign_seen, 1, memory_order_relaxed); /* a statistic */
+    const enum foreign_policy now = atomic_load_explicit(&policy, memory_order_relaxed);
     size_t size = 0;
-    if (policy == FOREIGN_LIBC && !page_is_inside(page_index(block)) && hand_on(block, use, &size))
+    if (now == FOREIGN_LIBC && !page_is_inside(page_index(block)) && hand_on(block, use, &size))
         return size;
-    if (policy == FOREIGN_COUNT && earlier != 0) return 0;
+    if (now == FOREIGN_COUNT && earlier != 0) return 0;
     char looks[320];
     foreign_describe(block, looks, sizeof looks);
-    if (policy != FOREIGN_COUNT) os_panic("%p is not the start of a block of hakmem: %s", block, looks);
+    if (now != FOREIGN_COUNT) os_panic("%p is not the start of a block of hakmem: %s", block, looks);
     os_message("%p is not the start of a block of hakmem: %s; ignored, and so are all that follow", block,
                looks);
     return 0;

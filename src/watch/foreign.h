@@ -17,6 +17,7 @@ void foreign_configure(enum foreign_policy policy);
 size_t foreign_handle(void *block, enum heap_foreign_use use);
 
 /* How many there were. */
+extern HAK_HIDDEN _Atomic uint64_t foreign_seen;
 uint64_t foreign_count(void);
 
 /* Writes what POINTER looks like to TEXT, as "it lies ...", cut to BYTES. Allocates nothing; reads a file. */

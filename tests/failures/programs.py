@@ -1,4 +1,4 @@
-"""Four programs with a known output, and how each says that memory is lacking.
+"""The stress test, and four programs with a known output, and how each says that memory is lacking.
 
 The scripts are short, and have the allocator make every kind of call that it makes: memory is committed,
 grown by moving, given back, also out of what sleeping threads keep, and asked for again.
@@ -95,16 +95,35 @@ class Program:
 
     name: str
     command: tuple[str, ...]
-    output: str
-    no_memory: re.Pattern[str]
-    """What its standard error must hold then."""
+    output: str | re.Pattern[str]
+    no_memory: re.Pattern[str] | None
+    """What its standard error must hold then; None: it goes on with what it has, and never ends so."""
     stdin: str = ""
     variables: dict[str, str] = field(default_factory=dict)
 
+    def has_all_of(self, text: str) -> bool:
+        """Whether TEXT is the whole output."""
+        return text == self.output if isinstance(self.output, str) else bool(self.output.fullmatch(text))
 
-def programs(folder: Path) -> list[Program]:
-    """Those that this machine has; FOLDER, which is empty, gets the files that they work on."""
+    def begins_with(self, text: str) -> bool:
+        """Whether the output may be cut off after TEXT."""
+        return self.output.startswith(text) if isinstance(self.output, str) else not text
+
+    def lacked_memory(self, errors: str) -> bool:
+        """Whether it said so."""
+        return self.no_memory is not None and bool(self.no_memory.search(errors))
+
+
+def programs(folder: Path, build: Path) -> list[Program]:
+    """Those that this machine has; FOLDER, which is empty, gets the files that they work on. The stress test is of the
+    directory BUILD."""
     found = [
+        Program(
+            "stress",
+            (str(build / "tests/failures/stress"), "4", "1", "1", "may-fail"),
+            re.compile(r"stress: 4 threads, .*, no error\n"),
+            None,
+        ),
         Program(
             "sqlite3",
             ("sqlite3", "-bail", ":memory:"),

@@ -1,14 +1,16 @@
-/* fail_calls.c - lets the k-th mmap, munmap, mprotect, madvise, mremap, pthread_create or membarrier
- * fail.
+/* fail_calls.c - lets the k-th mmap, or another call by which an allocator reaches the kernel, fail.
  *
  * As a shared object it is preloaded before libhakmem.so:
  *
  *     LD_PRELOAD="libfail_calls.so libhakmem.so" FAIL_CALL=mmap FAIL_AT=3 FAIL_FOR=ever program
  *
- *     FAIL_CALL    mmap munmap mprotect madvise mremap pthread_create membarrier any; unset: count only
+ *     FAIL_CALL    mmap munmap mprotect madvise mremap pthread_create membarrier; any of these; or one that asks for no
+ *                  memory: open read fstat fcntl prctl getrlimit getrusage clock_gettime nanosleep futex (waiting)
+ *                  rt_sigprocmask. Unset: count only
  *     FAIL_AT      which call of that kind fails, from 1
  *     FAIL_FOR     once (default) or ever: that call, or it and all later ones
- *     FAIL_ERRNO   ENOMEM (default; pthread_create: EAGAIN) EAGAIN EINVAL EPERM ENOSYS EACCES
+ *     FAIL_ERRNO   ENOMEM (default; pthread_create: EAGAIN; those that ask for no memory: EPERM) EAGAIN EINVAL EPERM ENOSYS
+ *                  EACCES
  *     FAIL_ONLY    hakmem: only calls that come from the code of libhakmem.so count and fail
  *     FAIL_REPORT  1: one line with the counts on stderr at exit
  *
@@ -35,14 +37,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #undef mmap64
 
-const char *const fail_names[FAIL_KINDS + 1] = {"mmap",   "munmap",         "mprotect",   "madvise",
-                                                "mremap", "pthread_create", "membarrier", "any"};
+#ifdef __GLIBC__
+typedef __rlimit_resource_t resource_name;
+typedef __rusage_who_t usage_owner;
+#else
+typedef int resource_name, usage_owner;
+#endif
+
+const char *const fail_names[FAIL_KINDS] = {
+    "mmap",     "munmap",     "mprotect",      "madvise",   "mremap", "pthread_create", "membarrier", "any",
+    "open",     "read",       "fstat",         "fcntl",     "prctl",  "getrlimit",      "getrusage",
+    "clock_gettime", "nanosleep", "futex", "rt_sigprocmask"};
 
 typedef void *thread_body(void *);
 extern void *__interceptor_mmap(void *, size_t, int, int, int, off_t) __attribute__((weak));
@@ -52,7 +68,7 @@ extern int __interceptor_pthread_create(pthread_t *, const pthread_attr_t *, thr
     __attribute__((weak));
 
 /* Counters are relaxed: each is exact by itself, and no other data depends on them. */
-static atomic_ulong counted[FAIL_KINDS + 1], failed;
+static atomic_ulong counted[FAIL_KINDS], failed;
 
 /* Written by the thread that arms, before the calls that it is about; read by any. */
 static atomic_int armed_kind = -1, armed_errno;
@@ -106,7 +122,7 @@ static void read_environment(void) {
     const char *span = environment_value("FAIL_FOR"), *only = environment_value("FAIL_ONLY");
     atomic_store(&only_hakmem, only && strcmp(only, "hakmem") == 0);
     atomic_store(&report, environment_value("FAIL_REPORT") != NULL);
-    for (int kind = 0; call && kind <= FAIL_ANY; kind++) {
+    for (int kind = 0; call && kind < FAIL_KINDS; kind++) {
         if (strcmp(call, fail_names[kind]) != 0) continue;
         atomic_store(&armed_at, at ? strtoul(at, NULL, 10) : 1);
         atomic_store(&armed_ever, span && strcmp(span, "ever") == 0);
@@ -174,20 +190,23 @@ static int count_call(enum fail_kind kind, const void *caller) {
     if (!counts) return 0;
     interrupt();
     unsigned long number = atomic_fetch_add(&counted[kind], 1) + 1;
-    unsigned long number_of_any = atomic_fetch_add(&counted[FAIL_ANY], 1) + 1;
     int armed = atomic_load(&armed_kind);
-    if (armed == FAIL_ANY) number = number_of_any;
-    if (armed != (int)kind && armed != FAIL_ANY) return 0;
+    if (kind < FAIL_ANY) {
+        unsigned long number_of_any = atomic_fetch_add(&counted[FAIL_ANY], 1) + 1;
+        if (armed == FAIL_ANY) number = number_of_any;
+    }
+    if (armed != (int)kind && (armed != FAIL_ANY || kind > FAIL_ANY)) return 0;
     unsigned long at = atomic_load(&armed_at);
     if (number != at && !(number > at && atomic_load(&armed_ever))) return 0;
     atomic_fetch_add(&failed, 1);
     int error = atomic_load(&armed_errno);
-    return error ? error : kind == FAIL_PTHREAD_CREATE ? EAGAIN : ENOMEM;
+    if (error != 0) return error;
+    return kind == FAIL_PTHREAD_CREATE ? EAGAIN : kind < FAIL_ANY ? ENOMEM : EPERM;
 }
 
 void fail_arm(enum fail_kind kind, unsigned long at, bool ever, int error) {
     fail_disarm();
-    for (int i = 0; i <= FAIL_KINDS; i++) atomic_store(&counted[i], 0);
+    for (int i = 0; i < FAIL_KINDS; i++) atomic_store(&counted[i], 0);
     atomic_store(&failed, 0);
     atomic_store(&armed_at, at);
     atomic_store(&armed_ever, ever);
@@ -287,7 +306,20 @@ static long call_kernel(long number, const long arguments[6]) {
 #endif
 }
 
-/* membarrier has no function of its own in libc. */
+/* The calls that have no function of their own in libc. */
+static int count_numbered(long number, const long arguments[6], const void *caller) {
+    switch (number) {
+    case SYS_membarrier:
+        return count_call(FAIL_MEMBARRIER, caller);
+    case SYS_futex: /* nothing can be done for a sleeper that cannot be woken */
+        return (arguments[1] & FUTEX_CMD_MASK) == FUTEX_WAIT ? count_call(FAIL_FUTEX, caller) : 0;
+    case SYS_rt_sigprocmask:
+        return count_call(FAIL_SIGPROCMASK, caller);
+    default:
+        return 0;
+    }
+}
+
 long syscall(long number, ...) {
     enum { LAST_ERROR = 4095 };
     long arguments[6];
@@ -295,11 +327,73 @@ long syscall(long number, ...) {
     va_start(rest, number);
     for (int i = 0; i < 6; i++) arguments[i] = va_arg(rest, long); /* as libc: more than were passed, perhaps */
     va_end(rest);
-    int error = number == SYS_membarrier ? count_call(FAIL_MEMBARRIER, __builtin_return_address(0)) : 0;
+    int error = count_numbered(number, arguments, __builtin_return_address(0));
     long result = error ? -error : call_kernel(number, arguments);
     if (result >= 0 || result < -LAST_ERROR) return result;
     errno = (int)-result;
     return -1;
+}
+
+/* What asks for no memory: KIND fails, or the kernel is asked. */
+static long fail_or_ask(enum fail_kind kind, const void *caller, long number, long first, long second, long third, long fourth) {
+    int error = count_call(kind, caller);
+    if (error == 0) return syscall(number, first, second, third, fourth);
+    errno = error;
+    return -1;
+}
+
+int open(const char *path, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    long mode = flags & (O_CREAT | O_TMPFILE) ? (long)va_arg(rest, unsigned) : 0;
+    va_end(rest);
+    return (int)fail_or_ask(FAIL_OPEN, __builtin_return_address(0), SYS_openat, AT_FDCWD, (long)path, flags, mode);
+}
+
+ssize_t read(int file, void *bytes, size_t count) {
+    return fail_or_ask(FAIL_READ, __builtin_return_address(0), SYS_read, file, (long)bytes, (long)count, 0);
+}
+
+int fstat(int file, struct stat *stat) {
+    return (int)fail_or_ask(FAIL_FSTAT, __builtin_return_address(0), SYS_fstat, file, (long)stat, 0, 0);
+}
+
+int fcntl(int file, int command, ...) {
+    va_list rest;
+    va_start(rest, command);
+    long argument = va_arg(rest, long); /* as libc: some commands have none */
+    va_end(rest);
+    return (int)fail_or_ask(FAIL_FCNTL, __builtin_return_address(0), SYS_fcntl, file, command, argument, 0);
+}
+
+int prctl(int option, ...) {
+    long arguments[4];
+    va_list rest;
+    va_start(rest, option);
+    for (int i = 0; i < 4; i++) arguments[i] = va_arg(rest, long);
+    va_end(rest);
+    int error = count_call(FAIL_PRCTL, __builtin_return_address(0));
+    if (error == 0) return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
+    errno = error;
+    return -1;
+}
+
+/* glibc's headers name the resource by an enum, musl's by an int. */
+int getrlimit(resource_name which, struct rlimit *limit) {
+    return (int)fail_or_ask(FAIL_GETRLIMIT, __builtin_return_address(0), SYS_prlimit64, 0, (long)which, 0, (long)limit);
+}
+
+int getrusage(usage_owner who, struct rusage *usage) {
+    return (int)fail_or_ask(FAIL_GETRUSAGE, __builtin_return_address(0), SYS_getrusage, (long)who, (long)usage, 0, 0);
+}
+
+/* Weak: a test may bring a clock of its own. */
+__attribute__((weak)) int clock_gettime(clockid_t clock, struct timespec *now) {
+    return (int)fail_or_ask(FAIL_CLOCK_GETTIME, __builtin_return_address(0), SYS_clock_gettime, clock, (long)now, 0, 0);
+}
+
+int nanosleep(const struct timespec *time, struct timespec *left) {
+    return (int)fail_or_ask(FAIL_NANOSLEEP, __builtin_return_address(0), SYS_nanosleep, (long)time, (long)left, 0, 0);
 }
 
 typedef int create_thread(pthread_t *, const pthread_attr_t *, thread_body *, void *);
@@ -324,7 +418,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, thread_b
 }
 
 __attribute__((destructor)) static void print_report(void) {
-    char line[256];
+    char line[512];
     int length = 0;
     if (!atomic_load(&report)) return;
     for (int kind = 0; kind < FAIL_KINDS; kind++)

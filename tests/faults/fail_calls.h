@@ -12,11 +12,22 @@ enum fail_kind {
     FAIL_MREMAP,
     FAIL_PTHREAD_CREATE,
     FAIL_MEMBARRIER,
-    FAIL_KINDS,
-    FAIL_ANY = FAIL_KINDS
+    FAIL_ANY, /* of those before */
+    FAIL_OPEN,
+    FAIL_READ,
+    FAIL_FSTAT,
+    FAIL_FCNTL,
+    FAIL_PRCTL,
+    FAIL_GETRLIMIT,
+    FAIL_GETRUSAGE,
+    FAIL_CLOCK_GETTIME,
+    FAIL_NANOSLEEP,
+    FAIL_FUTEX,
+    FAIL_SIGPROCMASK,
+    FAIL_KINDS
 };
 
-extern const char *const fail_names[FAIL_KINDS + 1];
+extern const char *const fail_names[FAIL_KINDS];
 
 /* From now on the AT-th call of KIND (1 is the next) fails with ERROR; if EVER, all later ones too.
  * Counting starts anew. ERROR 0: ENOMEM, for pthread_create EAGAIN. */

@@ -254,7 +254,7 @@ static bool step(void) {
 static void check_conserved(void) {
 #ifdef HAK_NO_LIBC_NAMES
     struct stats_totals totals;
-    stats_total(&totals);
+    stats_read_totals(&totals);
     SPEC(conserved, totals.in_use_bytes == 0, "%zu bytes are, %zu of them in large blocks", totals.in_use_bytes,
          totals.large_bytes);
 #endif

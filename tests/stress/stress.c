@@ -3,7 +3,8 @@
  *     stress [THREADS [SECONDS [SEED [may-fail]]]]        default 8 5 1
  *
  * Prints one line and exits 0; a failed check prints its own line and exits 1; a hang is ended by
- * SIGALRM. With may-fail an allocation may return NULL with ENOMEM: for runs under faults and limits.
+ * SIGALRM. With may-fail an allocation may return NULL with ENOMEM: for runs under faults and limits, such as those of
+ * tests/failures.
  * Threads live for some thousand operations and are replaced, so that blocks outlive their owners.
  *
  * Planted defects it was seen to catch: a block handed out twice, calloc without clearing, a realloc
@@ -47,7 +48,7 @@ static void allocate_burst(struct rng *rng) {
 
 static void step(struct rng *rng, struct mark **stash) {
     enum { COLLECTS_ONE_IN = 30000 };
-    if (rng_below(rng, COLLECTS_ONE_IN) == 0) hak_collect(); /* takes from the stacks of all threads */
+    if (rng_below(rng, COLLECTS_ONE_IN) == 0) hak_malloc_trim(0); /* takes from the stacks of all threads */
     size_t slot = rng_below(rng, SHARED_SLOTS), own = rng_below(rng, STASH);
     switch (rng_below(rng, 16)) {
     case 0: /* another thread's block, resized and passed on */

@@ -1,4 +1,4 @@
-"""Calls to the kernel that fail under real programs: the first of each kind, and some others, another
+"""Calls to the kernel that fail under the stress test and real programs: the first of each kind, and some others, another
 choice each day. All of them fail in turn by ./hakmem soak --failures."""
 
 import random
@@ -15,7 +15,7 @@ FIRST = 2
 OTHERS = 6
 SURE = ("mmap", "mprotect", "any")
 """What no program can do without; python3's script makes the other calls by itself, at any speed."""
-NAMES = ("sqlite3", "python3", "git", "perl")
+NAMES = ("stress", "sqlite3", "python3", "git", "perl")
 
 
 @pytest.fixture
@@ -32,11 +32,12 @@ def chosen(program: Program, calls: dict[str, int]) -> list[sweep.Case]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_failing_calls_under(failing: sweep.Build, tmp_path: Path, name: str) -> None:
-    tool(name)
-    (program,) = [program for program in programs(tmp_path) if program.name == name]
+    if name != "stress":
+        tool(name)
+    (program,) = [program for program in programs(tmp_path, failing.directory) if program.name == name]
     calls = sweep.count(failing, program)
     if name == "python3":
-        assert all(calls[kind] for kind in sweep.KINDS), f"its script makes every kind of call: {calls}"
+        assert all(calls[kind] for kind in sweep.MEMORY), f"its script makes every kind of call: {calls}"
     for outcome in sweep.try_all(failing, chosen(program, calls)):
         assert outcome.fault is None, outcome.told()
         if outcome.case.at == 1 and (name == "python3" or outcome.case.kind in SURE):

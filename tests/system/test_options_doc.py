@@ -42,8 +42,9 @@ int main(int argc, char **argv) {
         char accepts[OPTION_TEXT_BYTES], initial[OPTION_TEXT_BYTES];
         option_describe(info, accepts, sizeof accepts);
         option_format(info, info->initial, initial, sizeof initial);
-        printf("Every option\t| `%s` | %s | %s | `%s` | %s | %s |\n", info->name,
-               option_type_name(info->type), accepts, initial, info->text, info->cost);
+        printf("Every option\t| `%s` | %s | %s | `%s` | %s | %s | %s |\n", info->name,
+               option_type_name(info->type), accepts, initial, info->anytime ? "any time" : "start", info->text,
+               info->cost);
         for (size_t j = 0; i != OPTION_profile && j < info->choice_count; j++)
             printf("Choices\t| `%s` | `%s` | %s |\n", info->name, info->choices[j].word,
                    info->choices[j].text);
@@ -62,7 +63,14 @@ def printer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.write_text(PRINTER)
     compiler = shlex.split(os.environ.get("CC", "cc"))
     flags = ["-std=gnu11", "-D_GNU_SOURCE", f"-I{ROOT / 'src'}", "-o", program]
-    used = ["api/options.c", "api/option_values.c", "os/environment.c", "os/message.c"]
+    used = [
+        "api/options.c",
+        "api/option_messages.c",
+        "api/option_values.c",
+        "os/environment.c",
+        "os/file.c",
+        "os/message.c",
+    ]
     subprocess.run([*compiler, *flags, source, *(ROOT / "src" / file for file in used)], check=True)
     return program
 

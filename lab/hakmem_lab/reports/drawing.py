@@ -4,6 +4,7 @@ told by place, weight or shape."""
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,4 +66,10 @@ def names_axis(axes: Axes, names: Sequence[str]) -> None:
 
 
 def legend_above(figure: Figure, handles: Sequence[Line2D]) -> None:
-    figure.legend(handles=list(handles), loc="outside upper left", ncols=len(handles))
+    """In as few lines as fit the figure's width."""
+    for lines in range(1, len(handles) + 1):
+        columns = math.ceil(len(handles) / lines)
+        legend = figure.legend(handles=list(handles), loc="outside upper left", ncols=columns)
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()

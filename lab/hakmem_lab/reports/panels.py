@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from hakmem_lab.measure.store import Sample
-from hakmem_lab.reports.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, Picture, figure_make
+from hakmem_lab.reports.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, Picture, figure_make, legend_above
 from hakmem_lab.studies.judging import Matrix
 
 NAMED = {"hakmem": BLUE, "glibc": BLACK, "mimalloc3": ORANGE, "jemalloc": GREEN}
@@ -33,7 +33,7 @@ def _panels(matrix: Matrix, rows: Sequence[str], height: float) -> tuple[Figure,
     ]
     if set(matrix.plan.peers) - NAMED.keys():
         handles.append(Line2D([], [], color=GREY, linewidth=0.8, label="others"))
-    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles))
+    legend_above(figure, handles)
     return figure, axes
 
 

@@ -2,6 +2,7 @@
 #include "model.h"
 
 #include "base/bits.h"
+#include "base/counter.h"
 #include "heap/registry.h"
 #include "span/span.h"
 
@@ -29,7 +30,7 @@ static void count_place(const void *block) {
 
 /* ---- heaps --------------------------------------------------------------------------------------------------- */
 
-static unsigned all_heaps(struct heap *heaps[HEAPS]) {
+static unsigned list_heaps(struct heap *heaps[HEAPS]) {
     unsigned count = 0;
     heaps[count++] = &commons;
     for (struct heap *heap = registry_first(); heap != NULL && count < HEAPS; heap = heap->next) heaps[count++] = heap;
@@ -55,7 +56,7 @@ static bool is_in_inbox(struct heap *heap, uint32_t first) {
 /* Only its owner's inbox counts, or another live heap's, whose thread passes it on. */
 static void check_queued(uint32_t first) {
     struct heap *heaps[HEAPS];
-    unsigned count = all_heaps(heaps), found = 0;
+    unsigned count = list_heaps(heaps), found = 0;
     for (unsigned i = 0; i < count; i++) {
         if (!is_in_inbox(heaps[i], first)) continue;
         EXPLORE_CHECK(atomic_load(&heaps[i]->state) == HEAP_LIVE);
@@ -70,6 +71,17 @@ static bool is_listed(const struct heap *heap, uint32_t first) {
     uint32_t at = bin->slabs[slab_at(first)->bucket];
     while (at != 0 && at != first) at = slab_at(at)->span.next;
     return at == first;
+}
+
+/* What a bin says is taken is what its slabs lack. */
+static void check_taken(const struct heap *heap) {
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        uint64_t taken = 0;
+        for (int bucket = 0; bucket < BUCKETS; bucket++)
+            for (uint32_t first = heap->bins[class].slabs[bucket]; first != 0; first = slab_at(first)->span.next)
+                taken += shape_of(first)->blocks - slab_at(first)->free;
+        EXPLORE_CHECK(taken == counter_read(&heap->bins[class].taken_blocks));
+    }
 }
 
 /* ---- slabs --------------------------------------------------------------------------------------------------- */
@@ -95,7 +107,7 @@ static void count_slab(uint32_t first) {
 
 void model_check_blocks(void *const *in_use, size_t count) {
     struct heap *heaps[HEAPS];
-    unsigned heap_count = all_heaps(heaps);
+    unsigned heap_count = list_heaps(heaps);
     for (unsigned page = 0; page < PAGES; page++)
         for (unsigned block = 0; block < BLOCKS; block++) places[page][block] = 0;
     for (size_t i = 0; i < count; i++) {
@@ -104,6 +116,7 @@ void model_check_blocks(void *const *in_use, size_t count) {
     }
     for (unsigned i = 0; i < heap_count; i++) {
         count_held(heaps[i]);
+        check_taken(heaps[i]);
         bool dead = atomic_load(&heaps[i]->state) != HEAP_LIVE;
         EXPLORE_CHECK(!dead || atomic_load(&heaps[i]->inbox) == 0);
         EXPLORE_CHECK(!dead || !atomic_load(&heaps[i]->undrained));
@@ -149,4 +162,14 @@ void model_check_spans(void) {
     span_counts_read(&counts);
     EXPLORE_CHECK(counts.used_pages == found.used && counts.dirty_pages == found.dirty);
     EXPLORE_CHECK(counts.taken - counts.given == found.spans && counts.fresh_pages == end - CHUNK_PAGES);
+}
+
+/* ---- counters: in place of src/base/counter.h ------------------------------------------------------------------ */
+
+uint64_t counter_read(const counter *number) { return *number; }
+void counter_set(counter *number, uint64_t value) { *number = value; }
+void counter_add(counter *number, uint64_t more) { *number += more; }
+void counter_sub(counter *number, uint64_t less) { *number -= less; }
+void counter_raise(counter *most, uint64_t value) {
+    if (value > *most) *most = value;
 }

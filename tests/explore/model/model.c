@@ -16,6 +16,7 @@ uint64_t foreign_count(void) { return 0; }
 
 static void start(uint64_t decay, bool purge_thread) {
     explore_thread_local(&thread_state, sizeof thread_state);
+    explore_thread_local(&os_refusal, sizeof os_refusal);
     if (!window_start(WINDOW_BYTES)) explore_fail("no window");
     span_configure(&(struct span_settings){.decay_half_life_ms = decay, .huge_from_pages = UINT64_MAX});
     heap_start(&(struct heap_options){

@@ -140,8 +140,8 @@ void os_panic(const char *format, ...) {
     va_end(values);
     explore_fail("the library ends the process: %s", message);
 }
+_Thread_local struct os_refusal os_refusal;
 void os_message(const char *format, ...) { (void)format; }
-bool os_print(int fd, const char *format, ...) { return fd >= 0 && format != NULL; }
 bool os_counted(enum os_call call, bool succeeded, int saved_errno) {
     (void)call;
     (void)saved_errno;
@@ -151,4 +151,11 @@ const char *os_call_name(enum os_call call) { return call == OS_CALL_MMAP ? "mma
 void os_usage_read(struct os_usage *usage) { *usage = (struct os_usage){0}; }
 void os_process_name(char *name, size_t bytes) {
     if (bytes > 0) name[0] = '\0';
+}
+
+uint32_t os_thread_id(void) { return explore_self() + 1; }
+void os_name(void *address, size_t bytes, const char *name) { (void)address, (void)bytes, (void)name; }
+void os_group_read(const char *root, struct os_group *group) {
+    (void)root;
+    *group = (struct os_group){OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED};
 }

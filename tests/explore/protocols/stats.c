@@ -22,7 +22,7 @@ static void setup(void) {
     explore_as(2, model_without_heap);
 }
 
-static void read_all(void) { stats_total(&totals); }
+static void read_all(void) { stats_read_totals(&totals); }
 static void take(void) { taken[0] = model_take(BYTES); }
 static void give(void) { model_give(blocks[0]); }
 static void give_all(void) {

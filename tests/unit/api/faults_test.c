@@ -1,5 +1,6 @@
 /* faults_test.c - the kernel says no: the k-th mmap, munmap, mprotect, madvise, mremap,
- * pthread_create or membarrier fails, once or for ever, in a running process and from its first instruction on.
+ * pthread_create or membarrier fails, once or for ever, in a running process and from its first instruction on;
+ * and every other call of the allocator's.
  *
  * Built with tests/faults/fail_calls.c, which takes the place of libc's functions.
  *
@@ -177,12 +178,16 @@ static unsigned long next_after(unsigned long k) {
 #endif
 }
 
-static void sweep(void (*body)(void), unsigned long last) {
-    for (at = 1; at <= last; at = next_after(at)) {
-        if (run_child(body) == 0) continue;
-        CHECK_AT(at > 1 || CHECK_SHADOWED, kind); /* a workload without such calls would test nothing */
-        return;
-    }
+/* Whether there was a first call. */
+static bool sweep(void (*body)(void), unsigned long last) {
+    for (at = 1; at <= last; at = next_after(at))
+        if (run_child(body) != 0) break;
+    return at > 1;
+}
+
+/* A workload without such calls would test nothing. */
+static void sweep_some(void (*body)(void), unsigned long last) {
+    CHECK_AT(sweep(body, last) || CHECK_SHADOWED, kind);
 }
 
 #define SWEEP(title, which, how_long)                                                                        \
@@ -190,7 +195,7 @@ static void sweep(void (*body)(void), unsigned long last) {
         kind = which;                                                                                        \
         ever = how_long;                                                                                     \
         error = 0;                                                                                           \
-        sweep(run_with_fault, 200);                                                                          \
+        sweep_some(run_with_fault, 200);                                                                        \
     }
 SWEEP(mmap_fails_once, FAIL_MMAP, false)
 SWEEP(mmap_fails_for_ever, FAIL_MMAP, true)
@@ -216,7 +221,7 @@ TEST(other_refusals_are_enomem_too) {
     ever = true;
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         error = errors[i];
-        for (int which = 0; which < FAIL_KINDS; which++) {
+        for (int which = 0; which < FAIL_ANY; which++) {
             kind = (enum fail_kind)which;
             for (at = 1; at <= (CHECK_SHADOWED ? 1 : 16); at *= 4)
                 if (run_child(run_with_fault) != 0) break;
@@ -225,7 +230,7 @@ TEST(other_refusals_are_enomem_too) {
 }
 
 /* A fresh process, in which even the allocator's own start may be refused. */
-HELPER(workload_from_the_start) {
+static void work_from_the_start(void) {
     signal(SIGALRM, SIG_DFL);
     alarm(CHILD_SECONDS);
     run_workload();
@@ -234,16 +239,26 @@ HELPER(workload_from_the_start) {
     if (!reached) _exit(NOT_REACHED);
 }
 
-static void execute_fresh(void) {
+HELPER(workload_from_the_start) { work_from_the_start(); }
+
+HELPER(strict_workload_from_the_start) {
+    strict = true;
+    work_from_the_start();
+}
+
+static void execute(const char *helper) {
     char at_text[24], seed_text[40];
     snprintf(at_text, sizeof at_text, "%lu", at);
     snprintf(seed_text, sizeof seed_text, "--seed=%lu", check_now.seed);
     setenv("FAIL_CALL", fail_names[kind], 1);
     setenv("FAIL_AT", at_text, 1);
     setenv("FAIL_FOR", ever ? "ever" : "once", 1);
-    execl("/proc/self/exe", "faults_test", seed_text, "workload_from_the_start", (char *)NULL);
+    execl("/proc/self/exe", "faults_test", seed_text, helper, (char *)NULL);
     _exit(126);
 }
+
+static void execute_fresh(void) { execute("workload_from_the_start"); }
+static void execute_fresh_strictly(void) { execute("strict_workload_from_the_start"); }
 
 static void sweep_fresh(bool for_ever) {
     static const enum fail_kind kinds[] = {FAIL_MMAP, FAIL_MPROTECT, FAIL_MADVISE, FAIL_PTHREAD_CREATE,
@@ -253,12 +268,27 @@ static void sweep_fresh(bool for_ever) {
     error = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         kind = kinds[i];
-        sweep(execute_fresh, CHECK_SHADOWED ? 12 : 50);
+        sweep_some(execute_fresh, CHECK_SHADOWED ? 12 : 50);
     }
 }
 
 TEST(a_start_with_one_refusal) { sweep_fresh(false); }
 TEST(a_start_with_nothing_but_refusals) { sweep_fresh(true); }
+
+/* Most of these are made at the start, or never: but the clock is read by all. No allocation fails by them. */
+TEST(calls_that_ask_for_no_memory_are_refused) {
+    bool any = false;
+    if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");
+    error = 0;
+    for (int which = FAIL_ANY + 1; which < FAIL_KINDS; which++) {
+        kind = (enum fail_kind)which;
+        for (int turn = 0; turn < 2; turn++) {
+            ever = turn;
+            any |= sweep(execute_fresh_strictly, CHECK_SHADOWED ? 3 : 12);
+        }
+    }
+    CHECK(any || CHECK_SHADOWED);
+}
 
 /* Nothing may be given back or moved: the memory then stays, and is used again. */
 static void churn_without_returns(void) {

@@ -2,7 +2,7 @@
 #include "api/options.h"
 #include "os/os.h"
 
-#include "check.h"
+#include "blocks.h"
 
 #include <sys/mman.h>
 
@@ -13,7 +13,7 @@ extern char **environ;
 static char said[1 << 16];
 
 /* Reads ENVIRONMENT and keeps in `said` what that wrote to the message descriptor. */
-static struct hak_options read_options(const char *const *environment, bool secure) {
+static struct hak_options read_with_program(const char *const *environment, const char *program, bool secure) {
     int file = memfd_create("said", MFD_CLOEXEC);
     int saved = dup(STDERR_FILENO), kept = os_message_fd();
     CHECK(file >= 0 && saved >= 0);
@@ -23,7 +23,7 @@ static struct hak_options read_options(const char *const *environment, bool secu
     dup2(file, STDERR_FILENO);
     struct hak_options options;
     memset(&options, 0xA5, sizeof options);
-    options_read(&options, environment, secure);
+    options_read(&options, environment, program, secure);
     dup2(saved, kept);
     dup2(saved, STDERR_FILENO);
     ssize_t length = pread(file, said, sizeof said - 1, 0);
@@ -31,6 +31,10 @@ static struct hak_options read_options(const char *const *environment, bool secu
     close(file);
     close(saved);
     return options;
+}
+
+static struct hak_options read_options(const char *const *environment, bool secure) {
+    return read_with_program(environment, NULL, secure);
 }
 
 #define READ(...) read_options((const char *const[]){__VA_ARGS__, NULL}, false)
@@ -77,7 +81,7 @@ TEST(every_option_by_its_variable) {
     struct hak_options options =
         READ("HAKMEM_STATS=1", "HAKMEM_QUIET=yes", "HAKMEM_BIN_DEPTH=64", "HAKMEM_THREAD_CACHE=128K",
              "HAKMEM_DECAY=2s", "HAKMEM_HUGE_PAGES=never", "HAKMEM_WINDOW=1T", "HAKMEM_FOREIGN_FREE=count");
-    CHECK(options.stats && options.quiet);
+    CHECK(options.stats == STATS_TEXT && options.quiet);
     CHECK_EQ(options.bin_depth, 64);
     CHECK_EQ(options.thread_cache, 128 << 10);
     CHECK_EQ(options.decay, 2000);
@@ -159,7 +163,7 @@ TEST(list_syntax) {
         CHECK_AT(said[0] == 0, i);
     }
     READ("HAKMEM_CONF=stats");
-    CHECK(said_once("HAKMEM_CONF: stats: is not understood and is ignored; it takes on or off\n"));
+    CHECK(said_once("HAKMEM_CONF: stats: is not understood and is ignored; it takes off, text, json or openmetrics"));
     READ("HAKMEM_CONF=stats:");
     CHECK(said_once("HAKMEM_CONF: stats: is not understood"));
     READ("HAKMEM_CONF=:1");
@@ -185,6 +189,111 @@ TEST(empty_variables_count_as_unset) {
     CHECK(said_once("HAKMEM_ is not an option"));
 }
 
+/* ---- the program's own, and files --------------------------------------------------------------------- */
+
+TEST(what_the_program_was_compiled_with) {
+    struct hak_options options = read_with_program(NULL, "decay:3s, stats : json", false);
+    CHECK_EQ(options.decay, 3000);
+    CHECK_EQ(options.stats, STATS_JSON);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_PROGRAM);
+    options = read_with_program((const char *const[]){"HAKMEM_CONF=decay:4s", "HAKMEM_STATS=off", NULL}, "decay:3s,stats:json",
+                                false);
+    CHECK(options.decay == 4000 && options.stats == STATS_OFF);
+    options = read_with_program((const char *const[]){"HAKMEM_PROFILE=small", NULL}, "decay:3s", false);
+    CHECK(options.decay == 3000 && options.thread_cache == KIB(512));
+    /* It is trusted in programs that trust no environment. */
+    options = read_with_program((const char *const[]){"HAKMEM_DECAY=1", NULL}, "decay:3s", true);
+    CHECK_EQ(options.decay, 3000);
+    read_with_program(NULL, "decays:3s", false);
+    CHECK(said_once("hakmem: hakmem_conf: decays is not an option and is ignored; the nearest is decay ("));
+}
+
+static char profile[100];
+
+/* Reads the environment with a profile of this text. */
+static struct hak_options read_profile(const char *text, size_t length) {
+    char variable[150];
+    strcpy(profile, "/tmp/hakmem-profile-XXXXXX");
+    int file = mkstemp(profile);
+    CHECK(file >= 0 && write(file, text, length) == (ssize_t)length);
+    close(file);
+    snprintf(variable, sizeof variable, "HAKMEM_PROFILE=%s", profile);
+    struct hak_options options = READ(variable);
+    unlink(profile);
+    return options;
+}
+#define PROFILE(text) read_profile(text, strlen(text))
+
+TEST(profiles_of_files) {
+    struct hak_options options = PROFILE("# mine\n\n decay = 7s # soon\nthread_cache=1M\r\nhuge_pages: never\n");
+    CHECK_EQ(lines_said(), 0);
+    CHECK(options.decay == 7000 && options.thread_cache == MIB(1) && options.huge_pages == HUGE_PAGES_NEVER);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_FILE);
+    CHECK(strcmp(options.profile_file, profile) == 0);
+    CHECK_EQ(options_source(&options, OPTION_profile), OPTION_FROM_ENVIRONMENT);
+    char value[OPTION_PATH_BYTES];
+    options_value(&options, OPTION_profile, value, sizeof value);
+    CHECK(strcmp(value, profile) == 0);
+    /* It may begin with another. */
+    options = PROFILE("profile = small\ndecay = 7s");
+    CHECK(options.decay == 7000 && options.thread_cache == KIB(512) && lines_said() == 0);
+    CHECK_EQ(options_source(&options, OPTION_thread_cache), OPTION_FROM_PROFILE);
+    options = PROFILE("");
+    CHECK(options.decay == 500 && lines_said() == 0);
+}
+
+TEST(profiles_of_files_that_are_not_understood) {
+    PROFILE("decay = 7s\n\ndecai = 7s\n");
+    CHECK(said_once("hakmem: profile file, line 3: decai is not an option and is ignored; the nearest is decay ("));
+    PROFILE("decay = soon\n");
+    CHECK(said_once("hakmem: profile file, line 1: decay:soon is not understood and is ignored; it takes "));
+    PROFILE("profile = /another\n");
+    CHECK(said_once("profile:/another is not understood"));
+    PROFILE("decay\n");
+    CHECK(said_once("decay: is not understood"));
+    read_profile("decay\0= 7s", 11);
+    CHECK(said_once("is ignored: it holds bytes that are no text\n"));
+    static char much[5000];
+    memset(much, '#', sizeof much);
+    read_profile(much, sizeof much);
+    CHECK(said_once("is ignored: it is longer than 4095 bytes\n"));
+    struct hak_options options = READ("HAKMEM_PROFILE=/nowhere/at/all", "HAKMEM_DECAY=9s");
+    CHECK(said_once("hakmem: the profile /nowhere/at/all is ignored: it cannot be read\n"));
+    CHECK_EQ(options.decay, 9000);
+    READ("HAKMEM_PROFILE=/nowhere/at/all", "HAKMEM_QUIET=1");
+    CHECK_EQ(lines_said(), 0);
+    char longest[400] = "HAKMEM_STATS_FILE=/";
+    memset(longest + strlen(longest), 'a', 300);
+    READ(longest);
+    CHECK(said_once("is out of range and is ignored; it takes a path"));
+}
+
+TEST(a_named_profile_and_a_file) {
+    struct hak_options options = READ("HAKMEM_CONF=profile:/nowhere/at/all", "HAKMEM_PROFILE=small");
+    CHECK(options.profile == PROFILE_SMALL && options.profile_file[0] == '\0' && lines_said() == 0);
+}
+
+/* ---- changes --------------------------------------------------------------------------------------------- */
+
+TEST(options_change_later) {
+    struct hak_options options = READ("HAKMEM_DECAY=9s");
+    CHECK_EQ(options_change(&options, "decay", " 2s "), 0);
+    CHECK_EQ(options.decay, 2000);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_CALL);
+    CHECK_EQ(options_change(&options, "Huge_Pages", "ALWAYS"), 0);
+    CHECK_EQ(options.huge_pages, HUGE_PAGES_ALWAYS);
+    CHECK_EQ(options_change(&options, "stats_file", "/tmp/x%p"), 0);
+    CHECK(strcmp(options.stats_file, "/tmp/x%p") == 0);
+    CHECK_EQ(options_change(&options, "decay", "soon"), EINVAL);
+    CHECK_EQ(options_change(&options, "decay", "100min"), EINVAL);
+    CHECK_EQ(options_change(&options, "decays", "1s"), ENOENT);
+    CHECK_EQ(options_change(&options, "", "1s"), ENOENT);
+    CHECK_EQ(options_change(&options, "window", "1T"), EPERM);
+    CHECK_EQ(options_change(&options, "profile", "small"), EPERM);
+    CHECK_EQ(options.decay, 2000);
+    CHECK_EQ(lines_said(), 0);
+}
+
 /* ---- messages ------------------------------------------------------------------------------------- */
 
 TEST(a_value_of_a_file_with_carriage_returns) {
@@ -197,7 +306,7 @@ TEST(a_value_of_a_file_with_carriage_returns) {
 TEST(unknown_names_get_the_nearest) {
     READ("HAKMEM_STAT=1");
     CHECK(said_once("hakmem: HAKMEM_STAT is not an option and is ignored; "
-                    "the nearest is HAKMEM_STATS (on or off)\n"));
+                    "the nearest is HAKMEM_STATS (off, text, json or openmetrics)\n"));
     READ("HAKMEM_DEACY=1");
     CHECK(said_once("the nearest is HAKMEM_DECAY (0ms to 60min, or never)\n"));
     READ("HAKMEM_BINDEPTH=1");
@@ -228,7 +337,7 @@ TEST(malformed_values_say_what_is_accepted) {
     CHECK(said_once("HAKMEM_CONF: bin_depth:0 is out of range and is ignored; it takes 1 to 8192, or auto\n"));
     options = READ("HAKMEM_PROFILE=smal");
     CHECK(said_once("HAKMEM_PROFILE=smal is not understood and is ignored; "
-                    "it takes balanced, speed, cli or small; the nearest is small\n"));
+                    "it takes balanced, speed, server, cli or small; the nearest is small\n"));
     CHECK_EQ(options.profile, PROFILE_BALANCED);
 }
 

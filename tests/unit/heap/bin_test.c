@@ -38,6 +38,7 @@ static size_t check_lists(const struct heap *heap, unsigned class) {
         }
     }
     CHECK_EQ(slabs, bin->slab_count);
+    CHECK_EQ(out, bin->taken_blocks);
     return out;
 }
 
@@ -119,7 +120,7 @@ TEST(handing_over_and_adopting) {
         while (held_count + 300 < 5 * (size_t)blocks + 300) fill(from, class, 1);
         put(from, &rng, blocks / 2);
         for (uint32_t at = from->bins[class].slabs[BUCKET_FULL]; at != 0; at = slab_at(at)->span.next) full++;
-        partial = from->bins[class].slab_count - full;
+        partial = (uint32_t)from->bins[class].slab_count - full;
         CHECK(partial >= 2);
 
         os_lock_take(&from->lock);

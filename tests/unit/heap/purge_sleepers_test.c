@@ -184,7 +184,7 @@ static void drain_sleepers(void) {
     let_reach(1);
     step_after(VISIT_MS); /* once seen */
     struct heap *heap = atomic_load(&theirs);
-    uint32_t slabs = heap->bins[size_class_of(5000)].slab_count;
+    uint32_t slabs = (uint32_t)heap->bins[size_class_of(5000)].slab_count;
     uint64_t used = counts_now().used_pages;
     remote_give(given, GIVEN);
     CHECK(atomic_load(&heap->inbox) != 0);

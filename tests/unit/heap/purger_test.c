@@ -25,6 +25,7 @@ static uint64_t now_ms(void) { return os_clock_ms(); }
 static void configure(uint64_t half_life_ms, bool allowed) {
     span_configure(&(struct span_settings){.decay_half_life_ms = half_life_ms, .huge_from_pages = UINT64_MAX});
     purger_configure(half_life_ms, allowed);
+    purger_start();
     heap_free(heap_alloc(100), NULL);
     footprint_settled(footprint_in_use());
 }

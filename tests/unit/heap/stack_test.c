@@ -42,6 +42,7 @@ static size_t blocks_out(const struct heap *heap, unsigned class) {
     for (unsigned bucket = 0; bucket < BUCKETS; bucket++)
         for (uint32_t at = heap->bins[class].slabs[bucket]; at != 0; at = slab_at(at)->span.next)
             out += slab_classes[class].blocks - slab_at(at)->free;
+    CHECK_EQ(out, heap->bins[class].taken_blocks);
     return out;
 }
 

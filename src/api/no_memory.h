@@ -1,0 +1,11 @@
+/* no_memory.h - the end of an allocation that cannot be served. */
+#ifndef HAK_API_NO_MEMORY_H
+#define HAK_API_NO_MEMORY_H
+
+#include <stddef.h>
+
+/* Notes why BYTES bytes aligned to ALIGNMENT could not be had, sets errno to ENOMEM and returns NULL. At once, before
+ * anything else asks for memory. */
+void *no_memory(size_t bytes, size_t alignment);
+
+#endif

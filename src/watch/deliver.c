@@ -1,0 +1,66 @@
+/* deliver.c - see deliver.h. A signal handler runs this, too: no locks, no allocation. */
+#include "watch/deliver.h"
+
+#include "os/os.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Of two, one is in force while the other is written: a signal handler finds either. */
+static struct deliver_settings settings[2];
+static _Atomic unsigned current;
+
+void deliver_configure(const struct deliver_settings *wanted) {
+    unsigned next = 1 - atomic_load_explicit(&current, memory_order_relaxed); /* one at a time configures */
+    settings[next] = *wanted;
+    atomic_store_explicit(&current, next, memory_order_release); /* pairs with deliver */
+}
+
+/* PATH with the process's number in place of each %p. False when it is too long. */
+static bool expand(const char *path, char *expanded, size_t bytes) {
+    size_t used = 0;
+    for (; *path != '\0' && used < bytes; path++) {
+        if (path[0] == '%' && path[1] == 'p') {
+            used += (size_t)snprintf(expanded + used, bytes - used, "%d", (int)getpid());
+            path++;
+        } else {
+            expanded[used++] = *path;
+        }
+    }
+    if (used >= bytes) return false;
+    expanded[used] = '\0';
+    return true;
+}
+
+static bool write_file(const char *path, enum report_form form) {
+    struct os_file file;
+    return os_file_create(&file, path) && os_file_finish(&file, report_write(file.fd, form));
+}
+
+void deliver(void) {
+    /* acquire: pairs with deliver_configure. */
+    const struct deliver_settings *now = &settings[atomic_load_explicit(&current, memory_order_acquire)];
+    int saved = errno;
+    char path[256], error[12];
+    if (now->wanted && now->path[0] == '\0') {
+        report_write(os_message_fd(), now->form);
+    } else if (now->wanted) {
+        bool fits = expand(now->path, path, sizeof path);
+        if (!fits) errno = ENAMETOOLONG;
+        if (!fits || !write_file(path, now->form))
+            os_message("statistics cannot be written to %s: %s", now->path, os_error_name(errno, error));
+    }
+    errno = saved;
+}
+
+static void on_signal(int number) {
+    (void)number;
+    deliver();
+}
+
+void deliver_on_signal(int number) {
+    if (!os_on_signal(number, on_signal))
+        os_message("signal %d is in use or cannot be had: it will not have statistics written", number);
+}

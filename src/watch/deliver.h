@@ -1,0 +1,22 @@
+/* deliver.h - where reports go that nobody calls for: at exit, and on a signal. */
+#ifndef HAK_WATCH_DELIVER_H
+#define HAK_WATCH_DELIVER_H
+
+#include "watch/report.h"
+
+struct deliver_settings {
+    bool wanted;
+    enum report_form form;
+    const char *path; /* must stay; "": the message descriptor. %p in it becomes the process's number */
+};
+
+/* At start, and whenever the settings change. */
+void deliver_configure(const struct deliver_settings *settings);
+
+/* Has them written on signal NUMBER, too; once, at start. Says so when the program has another use for it. */
+void deliver_on_signal(int number);
+
+/* Writes the report, if it is wanted. A file that cannot be written gets a line on the message descriptor. */
+void deliver(void);
+
+#endif

@@ -1,0 +1,190 @@
+/* report_json.c - the report as one JSON object; docs/statistics.schema.json is its schema. Numbers are whole; what is without
+ * bound, as a half-life that never comes, is null. */
+#include "ace/decay.h"
+#include "slab/slab.h"
+#include "watch/failures.h"
+#include "watch/metrics.h"
+#include "watch/out.h"
+#include "watch/report.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Version of the form: the first number grows when something goes or changes its meaning, the second when something comes. */
+#define FORM_MAJOR 1
+#define FORM_MINOR 0
+
+/* "NAME": VALUE, with what separates it from the member before. */
+static void member(struct out *out, bool *first, const char *name, uint64_t value) {
+    out_print(out, "%s\"%s\": %llu", *first ? "" : ", ", name, (unsigned long long)value);
+    *first = false;
+}
+
+static void text_member(struct out *out, bool *first, const char *name, const char *value) {
+    out_print(out, "%s\"%s\": ", *first ? "" : ", ", name);
+    out_quote(out, value);
+    *first = false;
+}
+
+/* Begins the section NAME when it is not the one before. */
+static void section(struct out *out, const char **open, const char *name, bool *first) {
+    if (*open != NULL && strcmp(*open, name) == 0) return;
+    out_print(out, "%s  \"%s\": {", *open == NULL ? "" : "},\n", name);
+    *open = name;
+    *first = true;
+}
+
+static void print_sections(struct out *out, const struct report_numbers *now) {
+    const char *open = NULL;
+    bool first = true;
+#define PRINT(in, name, kind, value, text)   \
+    section(out, &open, #in, &first);        \
+    member(out, &first, #name, (value));
+    METRICS(PRINT)
+#undef PRINT
+    out_print(out, "},\n");
+}
+
+static void print_half_life(struct out *out, const struct report_numbers *now) {
+    if (now->spans.half_life_ms == ACE_NEVER)
+        out_print(out, "  \"half_life_ms\": null,\n");
+    else
+        out_print(out, "  \"half_life_ms\": %llu,\n", (unsigned long long)now->spans.half_life_ms);
+}
+
+static void print_calls(struct out *out) {
+    out_print(out, "  \"system_calls\": [");
+    for (int call = 0; call < OS_CALL_KINDS; call++) {
+        bool first = true;
+        out_print(out, "%s\n    {", call == 0 ? "" : ",");
+        text_member(out, &first, "call", os_call_name((enum os_call)call));
+        member(out, &first, "made", get(&os_counters.calls[call]));
+        member(out, &first, "refused", get(&os_counters.refusals[call]));
+        out_print(out, "}");
+    }
+    out_print(out, "\n  ],\n");
+}
+
+static void print_span_sizes(struct out *out) {
+    bool none = true;
+    out_print(out, "  \"span_sizes\": [");
+    for (int size = 0; size < SPAN_SIZES; size++) {
+        bool first = true;
+        if (counter_read(&span_sizes[size].taken) == 0) continue;
+        out_print(out, "%s\n    {", none ? "" : ",");
+        member(out, &first, "pages_least", (uint64_t)1 << size);
+        member(out, &first, "live", counter_read(&span_sizes[size].live));
+        member(out, &first, "taken", counter_read(&span_sizes[size].taken));
+        out_print(out, "}");
+        none = false;
+    }
+    out_print(out, "\n  ],\n");
+}
+
+static void print_classes(struct out *out) {
+    bool none = true;
+    out_print(out, "  \"classes\": [");
+    for (unsigned number = 0; number < SIZE_CLASSES; number++) {
+        struct stats_class sum, *class = &sum;
+        bool first = true;
+        stats_read_class(number, class);
+        if (class->refills == 0 && class->slabs == 0) continue;
+        out_print(out, "%s\n    {", none ? "" : ",");
+        member(out, &first, "block_bytes", class->block_bytes);
+#define PRINT(name, kind, value, text) member(out, &first, #name, (value));
+        CLASS_METRICS(PRINT)
+#undef PRINT
+        out_print(out, "}");
+        none = false;
+    }
+    out_print(out, "\n  ],\n");
+}
+
+static void print_threads(struct out *out) {
+    bool none = true;
+    out_print(out, "  \"threads\": [");
+    const void *at = NULL;
+    for (struct stats_heap sum; stats_next_heap(&at, &sum);) {
+        bool first = true;
+        if (!sum.live) continue;
+        out_print(out, "%s\n    {", none ? "" : ",");
+        member(out, &first, "thread_id", sum.thread_id);
+        member(out, &first, "slabs", sum.slabs);
+        member(out, &first, "cached_bytes", sum.cached_bytes);
+        member(out, &first, "depth_bytes", sum.depth_bytes);
+        member(out, &first, "remote_blocks", sum.remote_blocks);
+        out_print(out, "}");
+        none = false;
+    }
+    out_print(out, "\n  ],\n");
+}
+
+static void print_settings(struct out *out) {
+    struct report_setting setting;
+    out_print(out, "  \"options\": [");
+    for (size_t i = 0; report_read_setting(i, &setting); i++) {
+        bool first = true;
+        out_print(out, "%s\n    {", i == 0 ? "" : ",");
+        text_member(out, &first, "name", setting.name);
+        text_member(out, &first, "value", setting.value);
+        text_member(out, &first, "source", setting.source);
+        out_print(out, "}");
+    }
+    out_print(out, "\n  ],\n");
+}
+
+static void print_failure(struct out *out, const struct failure *failure) {
+    bool first = true;
+    char error[12];
+    enum failure_cause cause = (enum failure_cause)failure->cause;
+    out_print(out, "\n      {");
+    member(out, &first, "number", failure->number);
+    text_member(out, &first, "cause", failure_cause_name(cause));
+    member(out, &first, "bytes", failure->bytes);
+    member(out, &first, "alignment", failure->alignment);
+    member(out, &first, "limit_bytes", failure->limit);
+    member(out, &first, "in_use_bytes", failure->in_use);
+    member(out, &first, "thread_id", failure->thread_id);
+    member(out, &first, "time_ms", failure->time_ms);
+    uint64_t class = failure->class;
+    if (class < SIZE_CLASSES) member(out, &first, "block_bytes", slab_classes[class].block_bytes);
+    if (cause == FAILURE_MAP) {
+        text_member(out, &first, "call", os_call_name((enum os_call)failure->call));
+        text_member(out, &first, "error", os_error_name((int)failure->error, error));
+    }
+    out_print(out, "}");
+}
+
+static void print_failures(struct out *out) {
+    bool first = true, none = true;
+    out_print(out, "  \"failures\": {");
+    for (int cause = 0; cause < FAILURE_CAUSE_COUNT; cause++)
+        member(out, &first, failure_cause_name((enum failure_cause)cause), counter_read(&failure_counts[cause]));
+    out_print(out, ", \"last\": [");
+    for (int place = 0; place < FAILURES_KEPT; place++) {
+        struct failure failure;
+        if (!failure_read(place, &failure)) continue;
+        out_print(out, "%s", none ? "" : ",");
+        print_failure(out, &failure);
+        none = false;
+    }
+    out_print(out, "%s]}\n", none ? "" : "\n    ");
+}
+
+void report_json(struct out *out, const struct report_numbers *now) {
+    char name[64];
+    os_process_name(name, sizeof name);
+    out_print(out, "{\n  \"form\": \"%d.%d\", \"hakmem\": \"%s\", \"pid\": %d, \"program\": ", FORM_MAJOR, FORM_MINOR,
+              report_version(), (int)getpid());
+    out_quote(out, name);
+    out_print(out, ",\n");
+    print_sections(out, now);
+    print_half_life(out, now);
+    print_calls(out);
+    print_span_sizes(out);
+    print_classes(out);
+    print_threads(out);
+    print_settings(out);
+    print_failures(out);
+    out_print(out, "}\n");
+}

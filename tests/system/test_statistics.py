@@ -1,0 +1,195 @@
+"""Statistics in their three forms: at exit, on a signal, to files and descriptors; each read by those who are to read it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from toolbox import ROOT, Build, only_line, run
+
+SCHEMA = json.loads((ROOT / "docs/statistics.schema.json").read_text())
+MIB = 1 << 20
+
+WORK = """
+import ctypes, sys
+malloc = ctypes.CDLL(None).malloc
+malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+kept = [malloc(size) for size in range(16, 60000, 123)]
+large = malloc(5 << 20)
+failed = malloc((1 << 63) + 1)
+assert not failed
+"""
+
+
+def preloaded(build: Build, **changes: str) -> dict[str, str]:
+    variables = {f"HAKMEM_{name.upper()}": value for name, value in changes.items()}
+    return build.environment(LD_PRELOAD=str(build.library), PYTHONMALLOC="malloc", **variables)
+
+
+def python(build: Build, script: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, "-I", "-S", "-c", script, env=preloaded(build, **changes))
+
+
+def parse_json(text: str) -> dict[str, Any]:
+    """What the schema, and the sums that must hold, accept."""
+    report: dict[str, Any] = json.loads(text)
+    Draft202012Validator(SCHEMA).validate(report)
+    memory = report["memory"]
+    live = sum(row["live_blocks"] * row["block_bytes"] for row in report["classes"])
+    cached = sum(row["cached_blocks"] * row["block_bytes"] for row in report["classes"])
+    assert memory["live_small_bytes"] == live
+    assert memory["cached_bytes"] == cached
+    assert sum(row["live"] for row in report["span_sizes"]) == report["spans"]["taken"] - report["spans"]["given"]
+    assert sum(thread["cached_bytes"] for thread in report["threads"]) == cached
+    return report
+
+
+def parse_openmetrics(text: str) -> dict[str, float]:
+    """Sample by name and labels, as Prometheus's own reader finds them."""
+    return {
+        f"{sample.name}{sorted(sample.labels.items())}": sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_the_schema_is_one() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_json_at_exit(build: Build) -> None:
+    report = parse_json(python(build, WORK, stats="json").stderr)
+    assert report["memory"]["large_bytes"] >= 5 * MIB
+    assert report["failures"]["threshold"] == 1
+    (failure,) = report["failures"]["last"]
+    assert (failure["cause"], failure["bytes"]) == ("threshold", (1 << 63) + 1)
+    assert {"name": "stats", "value": "json", "source": "environment"} in report["options"]
+    assert report["process"]["peak_rss_bytes"] >= report["process"]["rss_bytes"] > MIB
+
+
+def test_openmetrics_at_exit(build: Build) -> None:
+    samples = parse_openmetrics(python(build, WORK, stats="openmetrics").stderr)
+    assert samples["hakmem_memory_large_bytes[]"] >= 5 * MIB
+    assert samples["hakmem_failures_allocations_total[('cause', 'threshold')]"] == 1
+    assert samples["hakmem_class_live_blocks[('block_bytes', '64')]"] > 0
+    assert any(name.startswith("hakmem_build_info") for name in samples)
+
+
+def test_text_at_exit(build: Build) -> None:
+    result = python(build, WORK, stats="1", decay="3s")
+    assert result.stderr.startswith("hakmem: statistics of python")
+    assert "  option          decay 3s (environment)\n" in result.stderr
+    assert "  failures        threshold    1\n" in result.stderr
+
+
+def test_json_and_openmetrics_say_the_same(build: Build, tmp_path: Path) -> None:
+    script = WORK + (
+        "write = ctypes.CDLL(None).hak_stats_write\n"
+        f"for form in (1, 2): assert write(open('{tmp_path}/' + str(form), 'wb').fileno(), form) == 0"
+    )
+    assert python(build, script).returncode == 0
+    report = parse_json((tmp_path / "1").read_text())
+    samples = parse_openmetrics((tmp_path / "2").read_text())
+    sections = {name: section for name, section in report.items() if isinstance(section, dict) and name != "failures"}
+    moving = {"rss_bytes", "minor_faults", "cached_bytes", "live_small_bytes", "in_use_bytes"}
+    for name, section in sections.items():
+        for member, value in section.items():
+            found = [samples.get(f"hakmem_{name}_{member}{end}[]") for end in ("", "_total")]
+            assert any(one is not None for one in found), f"{name}.{member} is in no sample"
+            if member not in moving:
+                assert value in found, f"{name}.{member}"
+
+
+def test_a_file_for_each_process(build: Build, tmp_path: Path) -> None:
+    script = "import os, sys; child = os.fork(); child and os.waitpid(child, 0); sys.exit(0)"
+    result = python(build, script, stats="json", stats_file=f"{tmp_path}/%p.json")
+    assert (result.returncode, result.stderr) == (0, "")
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 2
+    for file in files:
+        assert parse_json(file.read_text())["pid"] == int(file.stem)
+
+
+def test_a_descriptor(build: Build, tmp_path: Path) -> None:
+    script = f"import os; os.dup2(os.open('{tmp_path}/out', os.O_WRONLY | os.O_CREAT), 9)"
+    result = python(build, script, stats="json", stats_file="/dev/fd/9")
+    assert (result.returncode, result.stderr) == (0, "")
+    parse_json((tmp_path / "out").read_text())
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [("/nowhere/at/all", "ENOENT"), ("/", "EISDIR"), ("/dev/full", "ENOSPC"), ("/proc/version", "EACCES")],
+)
+def test_a_file_that_cannot_be_written(build: Build, path: str, reason: str) -> None:
+    result = python(build, "", stats="json", stats_file=path)
+    assert result.returncode == 0
+    line = only_line(result.stderr)
+    assert line.startswith(f"hakmem: statistics cannot be written to {path}: ")
+    if os.geteuid() != 0 or reason != "EACCES":
+        assert line.endswith(reason)
+
+
+def test_a_signal(build: Build, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = WORK + "print('ready', flush=True); sys.stdin.read()"
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", script],
+        env=preloaded(build, stats="json", stats_file=str(out), stats_signal=str(int(signal.SIGUSR2))),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        assert process.stdout.readline() == b"ready\n"
+        for _ in range(3):
+            process.send_signal(signal.SIGUSR2)
+            deadline = time.monotonic() + 20
+            while not out.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert parse_json(out.read_text())["pid"] == process.pid
+            out.unlink()
+        process.stdin.close()
+    assert process.returncode == 0
+
+
+def test_a_signal_that_is_in_use(build: Build) -> None:
+    result = python(build, "", stats="json", stats_signal=str(int(signal.SIGKILL)))
+    assert "hakmem: signal 9 is in use or cannot be had: it will not have statistics written\n" in result.stderr
+
+
+def test_failures_are_traced(build: Build) -> None:
+    result = python(build, WORK, trace_failures="1")
+    assert only_line(result.stderr).startswith(
+        f"hakmem: no memory for {(1 << 63) + 1} bytes aligned to 16: threshold: no block may be so large;"
+    )
+
+
+def test_a_thousand_threads(build: Build) -> None:
+    script = (
+        "import threading\n"
+        "threading.stack_size(256 * 1024)\n"
+        "all_there, end = threading.Barrier(1001), threading.Event()\n"
+        "def be_there():\n"
+        "    kept = bytes(1000)\n"
+        "    all_there.wait()\n"
+        "    end.wait()\n"
+        "threads = [threading.Thread(target=be_there) for _ in range(1000)]\n"
+        "[thread.start() for thread in threads]\n"
+        "all_there.wait()\n"
+        "import ctypes, sys\n"
+        "ctypes.CDLL(None).hak_stats_write(1, 1)\n"
+        "end.set()\n"
+        "[thread.join() for thread in threads]\n"
+    )
+    result = run(sys.executable, "-I", "-c", script, env=preloaded(build))
+    assert result.returncode == 0, result.stderr
+    assert len(json.loads(result.stdout)["threads"]) >= 1001

@@ -1,0 +1,133 @@
+/* settings_test.c - options that a program sets while it runs, and what it compiled in.
+ *
+ * Planted defects it was seen to catch: */
+#include "blocks.h"
+#include "child.h"
+
+#ifndef TEST_AGAINST_LIBC
+
+#include "span/span.h"
+
+const char *hakmem_conf = "thread_cache:3MiB,decay:450ms";
+
+static const char *value_of(const char *name) {
+    static char value[192];
+    CHECK_EQ(hak_option_get(name, value, sizeof value), 0);
+    return value;
+}
+
+TEST(what_is_compiled_in_holds) {
+    CHECK(strcmp(value_of("thread_cache"), "3MiB") == 0);
+    CHECK(strcmp(hak_option_source("thread_cache"), "program") == 0);
+    CHECK(strcmp(value_of("decay"), "450ms") == 0);
+    CHECK(strcmp(value_of("huge_pages"), "auto") == 0);
+    CHECK(strcmp(hak_option_source("huge_pages"), "default") == 0);
+}
+
+TEST(what_is_set_holds) {
+    struct span_counts counts;
+    CHECK_EQ(hak_option_set("decay", "2s"), 0);
+    CHECK(strcmp(value_of("decay"), "2s") == 0);
+    CHECK(strcmp(hak_option_source("decay"), "api") == 0);
+    span_counts_read(&counts);
+    CHECK_EQ(counts.half_life_ms, 2000);
+    CHECK_EQ(hak_option_set("decay", "never"), 0);
+    CHECK(strcmp(value_of("decay"), "never") == 0);
+}
+
+TEST(what_cannot_be_set_says_why) {
+    char small[4] = "abc";
+    errno = 0;
+    CHECK(hak_option_set("decays", "2s") == -1 && errno == ENOENT);
+    CHECK(hak_option_set("decay", "soon") == -1 && errno == EINVAL);
+    CHECK(hak_option_set("bin_depth", "5") == -1 && errno == EPERM);
+    CHECK(hak_option_get("decays", small, sizeof small) == -1 && errno == ENOENT);
+    CHECK(hak_option_get("huge_pages", small, sizeof small) == -1 && errno == ERANGE);
+    CHECK(strcmp(small, "abc") == 0);
+    CHECK(hak_option_get("huge_pages", small, 0) == -1 && errno == ERANGE);
+    CHECK(hak_option_source("decays") == NULL);
+}
+
+/* ---- limits --------------------------------------------------------------------------------------------- */
+
+static void *blocks[4096];
+
+static void keep_to_hard_limit(void) {
+    CHECK_EQ(hak_option_set("hard_limit", "64MiB"), 0);
+    size_t count = 0, small = 0;
+    while (count < 4096 && (blocks[count] = hak_malloc(MIB(1))) != NULL) count++;
+    CHECK_EQ(errno, ENOMEM);
+    CHECK_AT(count >= 50 && count <= 60, count); /* 4 MiB are left */
+    /* For small blocks there is a reserve: enough to notice, and to unwind. */
+    while (small < 100 && (blocks[count + small] = hak_malloc(1000)) != NULL) small++;
+    CHECK_EQ(small, 100);
+    while (count + small < 4096 && (blocks[count + small] = hak_malloc(KIB(64))) != NULL) small++;
+    CHECK(count + small < 4096);
+    CHECK(hak_realloc(blocks[0], MIB(2)) == NULL);
+    CHECK(hak_malloc(MIB(1)) == NULL);
+    for (size_t i = 0; i < count + small; i++) hak_free(blocks[i]);
+    void *block = hak_malloc(MIB(40));
+    CHECK(block != NULL);
+    CHECK_EQ(hak_option_set("hard_limit", "none"), 0);
+    void *more = hak_malloc(MIB(200));
+    CHECK(more != NULL);
+    hak_free(block);
+    hak_free(more);
+}
+
+TEST(a_hard_limit_is_kept) { IN_CHILD(keep_to_hard_limit); }
+
+/* What is free but not given back makes room first. */
+static void make_room(void) {
+    CHECK_EQ(hak_option_set("decay", "never"), 0);
+    CHECK_EQ(hak_option_set("hard_limit", "64MiB"), 0);
+    for (int i = 0; i < 40; i++) {
+        size_t bytes = MIB(1) + (size_t)i * KIB(500);
+        void *block = hak_malloc(bytes);
+        CHECK(block != NULL);
+        memset(block, 1, bytes);
+        hak_free(block);
+        CHECK(CHECK_SHADOWED || resident_bytes() < MIB(64 + 24));
+    }
+}
+
+TEST(below_a_hard_limit_free_memory_is_no_hindrance) { IN_CHILD(make_room); }
+
+static int calls;
+static void *of_callback;
+
+static void free_some(void *context) {
+    calls++;
+    hak_free(of_callback); /* it may allocate and free */
+    of_callback = NULL;
+    hak_free(hak_malloc(100));
+    CHECK(context == &calls);
+}
+
+static void keep_to_soft_limit(void) {
+    hak_on_soft_limit(free_some, &calls);
+    CHECK_EQ(hak_option_set("soft_limit", "32MiB"), 0);
+    for (int round = 1; round <= 3; round++) {
+        of_callback = hak_malloc(MIB(20));
+        CHECK_EQ(calls, round - 1);
+        void *block = hak_malloc(MIB(20));
+        for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(1))); /* a look, sooner or later */
+        CHECK_EQ(calls, round);
+        CHECK(block != NULL && of_callback == NULL);
+        hak_free(block);
+        for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(1)));
+    }
+    hak_on_soft_limit(NULL, NULL);
+    void *block = hak_malloc(MIB(40));
+    for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(1)));
+    CHECK_EQ(calls, 3);
+    hak_free(block);
+}
+
+TEST(a_soft_limit_is_told) { IN_CHILD(keep_to_soft_limit); }
+
+#else
+
+TEST(glibc_has_no_such_functions) { SKIP("tested under the hak_ names"); }
+
+#endif

@@ -1,0 +1,159 @@
+/* failures_test.c - why an allocation failed.
+ *
+ * Planted defects it was seen to catch: */
+#include "watch/failures.h"
+
+#include "../../faults/fail_calls.h"
+#include "blocks.h"
+#include "child.h"
+#include "heap/front.h"
+#include "os/os.h"
+
+#include <sys/mman.h>
+
+static uint64_t failures_by(enum failure_cause cause) { return counter_read(&failure_counts[cause]); }
+
+static uint64_t all_failures(void) {
+    uint64_t sum = 0;
+    for (int cause = 0; cause < FAILURE_CAUSE_COUNT; cause++) sum += failures_by((enum failure_cause)cause);
+    return sum;
+}
+
+/* The newest. */
+static struct failure last_failure(void) {
+    struct failure last = {0}, other;
+    for (int place = 0; place < FAILURES_KEPT; place++)
+        if (failure_read(place, &other) && other.number > last.number) last = other;
+    CHECK(last.number != 0);
+    return last;
+}
+
+static void *volatile result; /* or the compiler knows what comes of it */
+
+TEST(too_large_a_block_is_over_the_threshold) {
+    uint64_t before = failures_by(FAILURE_THRESHOLD), all = all_failures();
+    size_t most = PTRDIFF_MAX;
+    result = hak_malloc(most + 1);
+    CHECK(result == NULL && errno == ENOMEM);
+    struct failure failure = last_failure();
+    CHECK_EQ(failure.cause, FAILURE_THRESHOLD);
+    CHECK(failure.bytes == most + 1);
+    CHECK_EQ(failure.limit, PTRDIFF_MAX);
+    CHECK_EQ(failure.class, SIZE_CLASSES);
+    result = hak_calloc(SIZE_MAX / 2, 3);
+    CHECK(result == NULL);
+    CHECK(last_failure().bytes == SIZE_MAX);
+    result = hak_reallocarray(NULL, SIZE_MAX / 2, 3);
+    CHECK(result == NULL);
+    result = hak_aligned_alloc(4096, SIZE_MAX - 5000);
+    CHECK(result == NULL);
+    CHECK_EQ(last_failure().alignment, 4096);
+    CHECK_EQ(failures_by(FAILURE_THRESHOLD), before + 4);
+    CHECK_EQ(all_failures(), all + 4);
+}
+
+static void ask_refused(void) {
+    static const int errors[] = {ENOMEM, EPERM, EAGAIN};
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t before = failures_by(FAILURE_MAP);
+        fail_arm(FAIL_ANY, 1, true, errors[i]);
+        result = hak_malloc(GIB(1));
+        fail_disarm();
+        CHECK(result == NULL && errno == ENOMEM);
+        struct failure failure = last_failure();
+        CHECK_EQ(failure.cause, FAILURE_MAP);
+        CHECK_EQ(failure.error, errors[i]);
+        CHECK(failure.call == OS_CALL_MMAP || failure.call == OS_CALL_MPROTECT);
+        CHECK_EQ(failure.bytes, GIB(1));
+        CHECK_EQ(failure.thread_id, (uint64_t)gettid());
+        CHECK_EQ(failures_by(FAILURE_MAP), before + 1);
+    }
+}
+
+TEST(what_the_kernel_refuses_is_a_map_failure) { IN_CHILD(ask_refused); }
+
+static void ask_beyond_the_limit(void) {
+    CHECK_EQ(hak_option_set("hard_limit", "64MiB"), 0);
+    uint64_t before = failures_by(FAILURE_EXHAUSTION);
+    result = hak_malloc(MIB(80));
+    CHECK(result == NULL && errno == ENOMEM);
+    CHECK_EQ(last_failure().cause, FAILURE_EXHAUSTION);
+    CHECK_EQ(last_failure().limit, MIB(64));
+    CHECK_EQ(failures_by(FAILURE_EXHAUSTION), before + 1);
+}
+
+TEST(a_limit_is_exhaustion) { IN_CHILD(ask_beyond_the_limit); }
+
+/* An earlier refusal that did not matter is not the cause of a later failure. */
+static void be_refused_and_exhausted(void) {
+    void *block = hak_malloc(MIB(1));
+    fail_arm(FAIL_MREMAP, 1, true, 0);
+    hak_free(hak_realloc(block, MIB(3)));
+    fail_arm(FAIL_MMAP, 1, true, EPERM);
+    result = hak_malloc(GIB(1)); /* perhaps refused */
+    fail_disarm();
+    hak_free(result);
+    ask_beyond_the_limit();
+}
+
+TEST(causes_are_not_those_of_before) { IN_CHILD(be_refused_and_exhausted); }
+
+TEST(a_small_block_has_a_class) {
+    uint64_t all = all_failures();
+    failure_note(100, 16);
+    CHECK_EQ(last_failure().class, size_class_of(100));
+    CHECK_EQ(all_failures(), all + 1);
+}
+
+/* More than are kept, by many threads at once, while others read: each that is read is whole. */
+enum { THREADS = 4, EACH = CHECK_SHADOWED ? 300 : 3000 };
+static atomic_bool over;
+
+static void *fail_often(void *argument) {
+    size_t own = (size_t)(uintptr_t)argument;
+    for (size_t i = 0; i < EACH; i++) failure_note(PTRDIFF_MAX + (own << 20) + i + 1, (own << 20) + i + 1);
+    return NULL;
+}
+
+static void *read_often(void *unused) {
+    while (!atomic_load(&over))
+        for (int place = 0; place < FAILURES_KEPT; place++) {
+            struct failure failure;
+            if (failure_read(place, &failure) && failure.bytes > PTRDIFF_MAX && failure.alignment > 4096)
+                CHECK_EQ(failure.bytes - PTRDIFF_MAX, failure.alignment);
+        }
+    return unused;
+}
+
+TEST(records_are_whole) {
+    pthread_t writers[THREADS], reader;
+    uint64_t all = all_failures();
+    CHECK_EQ(pthread_create(&reader, NULL, read_often, NULL), 0);
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&writers[i], NULL, fail_often, (void *)(uintptr_t)(i + 1)), 0);
+    for (size_t i = 0; i < THREADS; i++) pthread_join(writers[i], NULL);
+    atomic_store(&over, true);
+    pthread_join(reader, NULL);
+    CHECK_EQ(all_failures(), all + (uint64_t)THREADS * EACH);
+}
+
+static char said[4096];
+
+static void fail_traced(void) {
+    int file = memfd_create("said", MFD_CLOEXEC);
+    CHECK_EQ(hak_option_set("trace_failures", "on"), 0);
+    CHECK(file >= 0);
+    dup2(file, STDERR_FILENO);
+    size_t most = PTRDIFF_MAX;
+    result = hak_malloc(most + 1);
+    fail_arm(FAIL_ANY, 1, true, EPERM);
+    result = hak_malloc(GIB(1));
+    fail_disarm();
+    CHECK(pread(file, said, sizeof said - 1, 0) > 0);
+    CHECK(strstr(said, "hakmem: no memory for 9223372036854775808 bytes aligned to 16: threshold: no block may be so large; ") !=
+          NULL);
+    CHECK(strstr(said, "hakmem: no memory for 1073741824 bytes aligned to 16: map_failure: the kernel refused memory (m") != NULL);
+    CHECK(strstr(said, ": EPERM); ") != NULL);
+}
+
+TEST(traced_failures_are_lines) { IN_CHILD(fail_traced); }
