@@ -36,7 +36,21 @@ app = typer.Typer(
     help="The laboratory: hakmem beside other allocators, so that noise is never called a win.",
 )
 
-COMMANDS = (bench, ab, sweep, canned, honesty, ceiling, where, report, faults, footprint, bgsave, instructions, peers)
+COMMANDS = (
+    bench,
+    ab,
+    sweep,
+    canned,
+    honesty,
+    ceiling,
+    where,
+    report,
+    faults,
+    footprint,
+    bgsave,
+    instructions,
+    peers,
+)
 for command in COMMANDS:
     app.command()(command)
 

@@ -139,7 +139,8 @@ def test_only_the_librarys_own_code_is_counted_and_only_the_difference(build: Pa
 
 
 @pytest.mark.parametrize(
-    ("name", "plain"), [("refill.part.0", "refill"), ("free'2", "free"), ("_ZdlPv", "_ZdlPv"), (".plt", ".plt")]
+    ("name", "plain"),
+    [("refill.part.0", "refill"), ("free'2", "free"), ("_ZdlPv", "_ZdlPv"), (".plt", ".plt")],
 )
 def test_a_functions_name_is_without_what_is_appended(name: str, plain: str) -> None:
     assert function_name(name) == plain
@@ -246,7 +247,9 @@ def test_where_no_function_lost_all_sources_are_under_suspicion(tmp_path: Path) 
 
 def test_a_base_that_is_not_there_is_said(tmp_path: Path) -> None:
     lines = suspects(repository(tmp_path), "0123456789ab", [Loss("mix", (), ())])
-    assert lines[0] == "commit 0123456789ab of the baseline is not in this clone: what came since is not known"
+    assert (
+        lines[0] == "commit 0123456789ab of the baseline is not in this clone: what came since is not known"
+    )
 
 
 # ---- live ---------------------------------------------------------------------------------------------------
@@ -308,7 +311,9 @@ def planted(served: Path, tmp_path: Path) -> Path:
     return build
 
 
-def test_a_planted_loss_is_found_by_the_gate_and_by_where(served: Path, planted: Path, tmp_path: Path) -> None:
+def test_a_planted_loss_is_found_by_the_gate_and_by_where(
+    served: Path, planted: Path, tmp_path: Path
+) -> None:
     loss = tomllib.loads(PLANTED.read_text())
     kept = tmp_path / "check.json"
     done = lab("baseline", "check", "--build", str(planted), "--json", str(kept))

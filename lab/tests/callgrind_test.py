@@ -81,7 +81,9 @@ def test_calls_are_counted_with_what_they_cost() -> None:
 
 
 def test_lines_go_on_from_the_one_before() -> None:
-    places = {place.line: cost for place, cost in profile_read(FILE.splitlines()).costs.items() if place.line > 9}
+    places = {
+        place.line: cost for place, cost in profile_read(FILE.splitlines()).costs.items() if place.line > 9
+    }
     # 10, then one further; after the call's line 12 the same again.
     assert places == {10: 100, 11: 7, 12: 10}
 

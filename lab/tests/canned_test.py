@@ -56,9 +56,15 @@ def test_what_is_not_there_is_said_in_one_line(text: str, message: str) -> None:
     ("text", "message"),
     [
         ("about = 1", "own.toml is no canned comparison: 'arms'"),
-        ("arms = ['hakmem']\nbenches = ['larson']\nabout = ''\nbudget = '1m'", "own.toml: a comparison has two arms"),
+        (
+            "arms = ['hakmem']\nbenches = ['larson']\nabout = ''\nbudget = '1m'",
+            "own.toml: a comparison has two arms",
+        ),
         ("arms = [", "own.toml is no canned comparison"),
-        ("arms = ['a', 'b']\nbenches = ['c']\nbudget = '1m'\nabout = ''\nwrong = 1", "own.toml is no canned comparison"),
+        (
+            "arms = ['a', 'b']\nbenches = ['c']\nbudget = '1m'\nabout = ''\nwrong = 1",
+            "own.toml is no canned comparison",
+        ),
     ],
 )
 def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, message: str) -> None:

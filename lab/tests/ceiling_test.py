@@ -76,7 +76,9 @@ def test_a_slower_ceiling_makes_the_cell_void() -> None:
     assert [share.state for share in ceiling.shares] == [State.VOID, State.BELOW, State.BELOW]
     assert ceiling.answers[0].workloads == 2
     assert "void: the ceiling is slower" in shares_grid(ceiling).rows[0]
-    assert any(line.startswith("Void, since the ceiling") and "void" in line for line in answer_lines(ceiling))
+    assert any(
+        line.startswith("Void, since the ceiling") and "void" in line for line in answer_lines(ceiling)
+    )
 
 
 def test_a_false_win_makes_the_cell_void() -> None:
@@ -191,7 +193,9 @@ def test_cells_that_cannot_be_served_are_left_out_with_their_reason(stage: Stage
         ceiling_candidates(stage, cells[1:])
 
 
-@pytest.mark.parametrize("name", ["random mix, 256 slots", "aligned and plain, 1000 slots", "2 threads, 1-8 KiB"])
+@pytest.mark.parametrize(
+    "name", ["random mix, 256 slots", "aligned and plain, 1000 slots", "2 threads, 1-8 KiB"]
+)
 def test_the_ceiling_does_the_same_work(stage: Stage, name: str) -> None:
     store, cell = PeerStore(stage.checkout), BY_NAME[name]
     conditions = Conditions(5, 0, tuple(sorted(os.sched_getaffinity(0)))[: cell.threads])

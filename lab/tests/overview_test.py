@@ -20,7 +20,9 @@ from lab_matrix import SOURCE, observed_make, plan_make, row_make, samples_make
 ROWS = ("one", "two", "three")
 
 
-def run_make(folder: Path, name: str, glibc: dict[str, float], complete: bool = True, cpu: str = SOURCE.cpu) -> Path:
+def run_make(
+    folder: Path, name: str, glibc: dict[str, float], complete: bool = True, cpu: str = SOURCE.cpu
+) -> Path:
     """A run of the matrix in which hakmem is so many times as fast as glibc in each row, and as the others."""
     rows = [row_make(row) for row in glibc]
     source = replace(SOURCE, cpu=cpu, commit=f"commit-{name}", date=f"2026-01-{name} 00:00 UTC")

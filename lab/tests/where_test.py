@@ -65,7 +65,8 @@ WHERE = Where(
 
 def slower(name: str, by: float) -> Where:
     functions = tuple(
-        replace(one, instructions=one.instructions + by) if one.function == name else one for one in WHERE.functions
+        replace(one, instructions=one.instructions + by) if one.function == name else one
+        for one in WHERE.functions
     )
     return replace(WHERE, functions=functions, total=WHERE.total + by)
 
@@ -261,7 +262,11 @@ def test_a_cell_from_beginning_to_end(build: Path, library: Path, tmp_path: Path
     done = lab("where", *bench, "--arm", str(library), "--json", str(kept))
     assert done.returncode == 0, done.stderr
     found = where_read(kept)
-    costs = {one.function.removeprefix("hak_"): one.instructions for one in found.functions if one.object == ALLOCATOR}
+    costs = {
+        one.function.removeprefix("hak_"): one.instructions
+        for one in found.functions
+        if one.object == ALLOCATOR
+    }
     # Of a block that is at hand: what the reviewed text of the fast paths has.
     assert 30 < costs["malloc"] + costs["free"] < 45
     assert found.total > found.allocator > 30

@@ -35,7 +35,9 @@ def test_is_the_reviewed_text(build: Build, update: bool) -> None:
 
 def test_the_reviewed_text_has_its_reason() -> None:
     found = reasons(REASONS.read_text())
-    assert digest(GOLDEN.read_text()) in found, f"no reason for `{digest(GOLDEN.read_text())}` in {REASONS.name}"
+    assert digest(GOLDEN.read_text()) in found, (
+        f"no reason for `{digest(GOLDEN.read_text())}` in {REASONS.name}"
+    )
     assert all(len(reason.split()) > 3 for reason in found.values())
 
 
@@ -68,6 +70,8 @@ def test_the_null_allocator_does_less_than_the_ceiling(build: Build) -> None:
     for name in ("ceiling", "null"):
         library = bare_library(build, name)
         code, entries = disassemble(objdump, library), entry_points(library)
-        counts[name] = [len(follow(code, symbol, entries[symbol]).instructions) for symbol in ("malloc", "free")]
+        counts[name] = [
+            len(follow(code, symbol, entries[symbol]).instructions) for symbol in ("malloc", "free")
+        ]
     assert counts["null"][0] < counts["ceiling"][0]
     assert counts["null"][1] < counts["ceiling"][1]

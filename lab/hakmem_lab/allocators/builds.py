@@ -41,7 +41,9 @@ def presets(checkout: Checkout) -> dict[str, dict[str, str]]:
 def git(root: Path, *arguments: str) -> str:
     """What git says; an error in one line when it refuses."""
     try:
-        done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+        )
     except OSError as error:
         raise LabError(f"git cannot be started: {error.strerror}") from error
     if done.returncode != 0:

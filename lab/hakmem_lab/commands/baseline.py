@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -77,7 +76,8 @@ def save(build: BuildOption = None) -> None:
 @baseline.command()
 def check(
     time: Annotated[
-        bool, typer.Option("--time", help="Ask the clock as well, by hand: `ab` against the baseline's commit.")
+        bool,
+        typer.Option("--time", help="Ask the clock as well, by hand: `ab` against the baseline's commit."),
     ] = False,
     budget: Annotated[str, typer.Option(help="Of each workload's ab.")] = "60s",
     margin: Annotated[str, typer.Option(help="Within it speeds are equivalent.")] = "3%",
@@ -129,7 +129,16 @@ def times_ask(checkout: Checkout, before: Baseline, budget: str, margin: str) ->
 
 def _time_ask(checkout: Checkout, before: Baseline, name: str, budget: str, margin: str) -> str:
     design, calibrate = design_make(budget, margin), calibrate_choose(name, None)
-    command: Sequence[str] = ["./hakmem", "baseline", "check", "--time", "--budget", budget, "--margin", margin]
+    command: Sequence[str] = [
+        "./hakmem",
+        "baseline",
+        "check",
+        "--time",
+        "--budget",
+        budget,
+        "--margin",
+        margin,
+    ]
     seed = secrets.randbits(32)
     with study_open(checkout, "ab", seed) as study:
         arms = [f"{MARK}{before.commit}", "hakmem"]

@@ -59,7 +59,10 @@ def list_grid(all_canned: Sequence[Canned]) -> Grid:
     return Grid(
         "Canned comparisons: ./hakmem canned NAME",
         ("name", "about", "arms, the first is the base", "workloads", "each"),
-        tuple((one.name, one.about, ", ".join(one.arms), "; ".join(one.benches), one.budget) for one in all_canned),
+        tuple(
+            (one.name, one.about, ", ".join(one.arms), "; ".join(one.benches), one.budget)
+            for one in all_canned
+        ),
         text_columns=5,
     )
 
@@ -72,10 +75,16 @@ def canned_ask(
     with study_open(checkout, "ab", seed) as study:
         asked = ask(study, chosen.arms, calibrate, design, shlex.join(command), instructions=False)
     outcome = asked.outcome
-    lines = [f"{bench}: {chosen.about}. {chosen.note}".strip(), *circumstance_lines(asked), *reason_lines(outcome)]
+    lines = [
+        f"{bench}: {chosen.about}. {chosen.note}".strip(),
+        *circumstance_lines(asked),
+        *reason_lines(outcome),
+    ]
     for answer, opinion in zip(outcome.answers, asked.opinions, strict=False):
         lines.append(f"{answer.name}: {opinion.line(answer, design.margin)}")
-    last = sweep_line(outcome) if len(outcome.answers) > 1 else verdict_line(outcome, asked.arranged.base.name)
+    last = (
+        sweep_line(outcome) if len(outcome.answers) > 1 else verdict_line(outcome, asked.arranged.base.name)
+    )
     try:
         lines.append(outcome_keep(study, asked, {"canned": chosen.name}, None))
     finally:  # also when the disk is full: the answer is there

@@ -49,7 +49,8 @@ def ceiling(
         typer.Option(help="Every workload of a suite; if not given, those of small and mid blocks."),
     ] = None,
     only: Annotated[
-        str, typer.Option(help="Only workloads whose name contains one of these, or of these programs or groups.")
+        str,
+        typer.Option(help="Only workloads whose name contains one of these, or of these programs or groups."),
     ] = "",
     allocators: Annotated[
         str, typer.Option(help="Show these as shares of hakmem's ceiling, too, separated by commas.")
@@ -57,12 +58,16 @@ def ceiling(
     budget: Annotated[
         str, typer.Option(help="Time in all, fixed in advance; by default 15s for each workload.")
     ] = "",
-    margin: Annotated[str, typer.Option(help="Within which hakmem has reached its ceiling, such as 3%.")] = "3%",
+    margin: Annotated[
+        str, typer.Option(help="Within which hakmem has reached its ceiling, such as 3%.")
+    ] = "3%",
     confidence: Annotated[float, typer.Option(min=50, max=99.9, help="Per cent, of intervals.")] = 95.0,
     seed: SeedOption = None,
     kept: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FOLDER", help="Measure nothing: judge a run of bench_results/ceiling again."),
+        typer.Option(
+            "--from", metavar="FOLDER", help="Measure nothing: judge a run of bench_results/ceiling again."
+        ),
     ] = None,
     report: ReportOption = None,
     json_file: JsonOption = None,
@@ -151,5 +156,3 @@ def ceiling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: 
     grids_show(grids_of(judged), lines)
     if all(share.state is State.VOID for share in judged.shares):
         raise typer.Exit(3)
-
-

@@ -23,7 +23,9 @@ def report(
     ] = None,
     since: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="The run to compare with; by default the one before on this machine."),
+        typer.Option(
+            metavar="FOLDER", help="The run to compare with; by default the one before on this machine."
+        ),
     ] = None,
     report: ReportOption = None,
 ) -> None:

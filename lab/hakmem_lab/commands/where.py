@@ -57,7 +57,8 @@ def where(
     diff: Annotated[
         str,
         typer.Option(
-            metavar="OLD", help="Side by side with a result that --json kept (FILE.json), or with another arm."
+            metavar="OLD",
+            help="Side by side with a result that --json kept (FILE.json), or with another arm.",
         ),
     ] = "",
     confirm: Annotated[
@@ -100,7 +101,9 @@ def where(
     show(grids, [*diff_lines(compared), f"result: {checkout.shown(kept)}"], last)
     if confirm:
         if not old:
-            raise LabError("the old result is of no commit alone: give --diff the library that it was measured with")
+            raise LabError(
+                "the old result is of no commit alone: give --diff the library that it was measured with"
+            )
         bench = "" if command else found.task
         predict = prediction_text(compared)
         ab(old, arm, command, bench=bench, budget=budget, predict=predict, build=build)

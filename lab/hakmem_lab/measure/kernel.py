@@ -194,7 +194,9 @@ def calls_by_caller(subject: Subject) -> Told:
         done = subject.run([strace, "-f", "-k", "-o", str(output), *preload, "--", *subject.command])
         complaint = _complaint(done, "strace -k")
         if not complaint:
-            return Told(tuple(strace_callers(output.read_text(errors="replace").splitlines(), subject.library)))
+            return Told(
+                tuple(strace_callers(output.read_text(errors="replace").splitlines(), subject.library))
+            )
         done = subject.run(
             [strace, "-f", "-c", "-U", "calls,name", "-o", str(output), *preload, "--", *subject.command]
         )
@@ -243,7 +245,9 @@ def _own_counters(subject: Subject, why: str) -> Told:
     done = asked.run(asked.preloaded())
     callers = statistics_callers(done.stderr.splitlines()) if done is not None else []
     if not callers:
-        return Told(note=f"system calls are not known: {why}, and {subject.arm.name} does not count them itself")
+        return Told(
+            note=f"system calls are not known: {why}, and {subject.arm.name} does not count them itself"
+        )
     return Told(tuple(callers), note=f"system calls as hakmem counts its own: {why}")
 
 

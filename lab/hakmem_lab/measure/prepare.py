@@ -48,7 +48,9 @@ def plan_of(stage: Stage, cell: Cell) -> str:
     plan = kept.read_text()
     if plan.startswith(REFUSED):
         reason = plan.removeprefix(REFUSED)
-        raise ProcessFailedError(f"{cell.name} cannot be served without checks: {reason}", f"not served: {reason}")
+        raise ProcessFailedError(
+            f"{cell.name} cannot be served without checks: {reason}", f"not served: {reason}"
+        )
     return plan
 
 

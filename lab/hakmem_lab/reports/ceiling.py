@@ -86,7 +86,11 @@ def shares_grid(ceiling: Ceiling) -> Grid:
 
 def _share_row(share: Share) -> tuple[str, ...]:
     times = share.times
-    state = "void: the ceiling is slower" if share.state is State.VOID and share.share.low > 1 else share.state.value
+    state = (
+        "void: the ceiling is slower"
+        if share.state is State.VOID and share.share.low > 1
+        else share.state.value
+    )
     return (
         share.row.name,
         share.row.group,
@@ -171,7 +175,9 @@ def ceiling_picture(ceiling: Ceiling) -> Picture | None:
         names_axis(axes, [share.row.name for share in shares])
         axes.set_xlim(0, 100)
         axes.set_xlabel("per cent of hakmem's time for one operation")
-        handles = [Line2D([], [], color=colour, linewidth=5, label=name) for name, (colour, _) in parts.items()]
+        handles = [
+            Line2D([], [], color=colour, linewidth=5, label=name) for name, (colour, _) in parts.items()
+        ]
         legend_above(figure, handles)
     caption = "Where an operation's time goes, by medians: workloads furthest below their ceiling first."
     return Picture("parts", "The parts of an operation's time", caption, figure)

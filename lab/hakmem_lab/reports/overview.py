@@ -126,7 +126,9 @@ def history_grid(overview: Overview) -> Grid:
     return Grid(
         "Every run in the store: times as fast as glibc in the same run, over these workloads",
         ("date", "commit", "workloads", "geometric mean of medians"),
-        tuple((one.date, one.commit, str(one.workloads), f"{one.times_glibc:.2f}") for one in overview.history),
+        tuple(
+            (one.date, one.commit, str(one.workloads), f"{one.times_glibc:.2f}") for one in overview.history
+        ),
         text_columns=2,
     )
 
@@ -143,7 +145,9 @@ def baseline_grids(overview: Overview) -> list[Grid]:
 def bottleneck_lines(overview: Overview) -> list[str]:
     lines = []
     if overview.ceiling is None:
-        lines.append("Bottlenecks: no ceiling was measured; ./hakmem ceiling says whether structure or checks cost.")
+        lines.append(
+            "Bottlenecks: no ceiling was measured; ./hakmem ceiling says whether structure or checks cost."
+        )
     else:
         lines += answer_lines(overview.ceiling)
     if overview.baseline is None:
@@ -154,7 +158,9 @@ def bottleneck_lines(overview: Overview) -> list[str]:
     looked = {one.task for one in overview.where}
     weak = list(dict.fromkeys(one.row.name for one in overview.weaknesses if one.row.name not in looked))
     if weak:
-        lines.append(f"Nobody looked yet where the work goes in: {'; '.join(weak)} (./hakmem where --bench NAME).")
+        lines.append(
+            f"Nobody looked yet where the work goes in: {'; '.join(weak)} (./hakmem where --bench NAME)."
+        )
     return lines
 
 

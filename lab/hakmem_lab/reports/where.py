@@ -54,7 +54,9 @@ def spots_grid(where: Where) -> Grid:
 
 
 def kernel_grid(where: Where) -> Grid:
-    work = f"a run of {where.watched_operations} as the workload counts" if where.watched_operations else "a run"
+    work = (
+        f"a run of {where.watched_operations} as the workload counts" if where.watched_operations else "a run"
+    )
     callers = [*where.faults[:CALLERS_MAX], *where.calls[:CALLERS_MAX]]
     return Grid(
         f"Page faults and system calls of {work}, by caller",

@@ -192,7 +192,9 @@ def _native_run(
     command = command_make(
         stage.program(cell.program), cell.command(NATIVE_TIMES * cell.first_count, SEED), arm.peer
     )
-    line: Line = json.loads(process_run(command, environment_make(arm, 0, preload=True) | dict(further), cpus))
+    line: Line = json.loads(
+        process_run(command, environment_make(arm, 0, preload=True) | dict(further), cpus)
+    )
     service_check(line, arm.peer)
     return line
 
@@ -238,7 +240,9 @@ def entry_names(library: Path) -> dict[str, str]:
         for symbol in section.iter_symbols():
             if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_value"]:
                 by_address[symbol["st_value"]].append(symbol.name)
-    return {name: min(names, key=lambda one: (len(one), one)) for names in by_address.values() for name in names}
+    return {
+        name: min(names, key=lambda one: (len(one), one)) for names in by_address.values() for name in names
+    }
 
 
 def function_name(name: str) -> str:
@@ -281,11 +285,20 @@ def gates(baseline: Baseline, rows: Mapping[str, Counts], thp: str) -> list[Gate
     for name, now in rows.items():
         before = baseline.rows[name]
         found.append(
-            _gate(name, "instructions", before.instructions, now.instructions, INSTRUCTIONS_SHARE, INSTRUCTIONS_LEAST)
+            _gate(
+                name,
+                "instructions",
+                before.instructions,
+                now.instructions,
+                INSTRUCTIONS_SHARE,
+                INSTRUCTIONS_LEAST,
+            )
         )
         kernel = (
             _gate(name, "page faults", before.faults, now.faults, FAULTS_SHARE, FAULTS_LEAST),
-            _gate(name, "peak RSS, KiB", before.peak_rss_kib, now.peak_rss_kib, FOOTPRINT_SHARE, FOOTPRINT_LEAST),
+            _gate(
+                name, "peak RSS, KiB", before.peak_rss_kib, now.peak_rss_kib, FOOTPRINT_SHARE, FOOTPRINT_LEAST
+            ),
         )
         other = "" if thp == baseline.thp else f"open: huge pages are {thp} here and were {baseline.thp}"
         found += [_with_state(gate, other) if other else gate for gate in kernel]
@@ -318,7 +331,9 @@ def _loss(row: str, before: Counts, now: Counts) -> Loss:
         if then is None:
             entries.append(f"{name} is called now: {entry.instructions:.1f} instructions a call")
         elif entry.instructions > then.instructions * (1 + INSTRUCTIONS_SHARE):
-            entries.append(f"{name}: {then.instructions:.1f} instructions a call before, {entry.instructions:.1f} now")
+            entries.append(
+                f"{name}: {then.instructions:.1f} instructions a call before, {entry.instructions:.1f} now"
+            )
     dearer = {
         name: cost - before.functions.get(name, 0.0)
         for name, cost in now.functions.items()
@@ -385,4 +400,6 @@ def suspects(checkout: Checkout, since: str, losses: Sequence[Loss]) -> list[str
         lines.append(f"commit {base} of the baseline is not in this clone: what came since is not known")
     changed = git(checkout.root, "status", "--porcelain", "--", *paths)
     lines += [f"not committed: {line[3:]}" for line in changed.splitlines()]
-    return lines or ["no commit since the baseline touched them: the compiler, its options or the machine did"]
+    return lines or [
+        "no commit since the baseline touched them: the compiler, its options or the machine did"
+    ]

@@ -87,7 +87,7 @@ def profile_read(lines: Iterable[str]) -> Profile:
                 place = Place(current, function, file, position[columns - 1], address)
                 profile.costs[place] += int(words[columns])
             continue
-        key, equals, value = line.partition("=")
+        key, _, value = line.partition("=")
         value = value.strip()
         if line.startswith("positions:"):
             columns = len(line.split()) - 1

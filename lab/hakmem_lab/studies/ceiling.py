@@ -156,7 +156,9 @@ def ceiling_judge(matrix: Matrix) -> Ceiling:
     groups = list(dict.fromkeys(one.row.group for one in counted))
     answers = [_answer(matrix, ALL, counted)] if counted else []
     if len(groups) > 1:
-        answers += [_answer(matrix, group, [one for one in counted if one.row.group == group]) for group in groups]
+        answers += [
+            _answer(matrix, group, [one for one in counted if one.row.group == group]) for group in groups
+        ]
     return Ceiling(matrix, tuple(shares), tuple(answers))
 
 

@@ -96,7 +96,9 @@ class Overview:
     @property
     def larger(self) -> list[Result]:
         """Where hakmem's peak is clearly larger, most first."""
-        found = [one for one in self.matrix.losses_first if one.memory and one.memory.verdict is Verdict.AHEAD]
+        found = [
+            one for one in self.matrix.losses_first if one.memory and one.memory.verdict is Verdict.AHEAD
+        ]
         return sorted(found, key=lambda one: -(one.memory.estimate.ratio if one.memory else 0.0))
 
 
@@ -128,7 +130,9 @@ def overview_gather(checkout: Checkout, run: Path | None, since: Path | None) ->
 
 def complete_runs(folder: Path) -> list[Path]:
     """Oldest first."""
-    return sorted(path.parent for path in folder.glob(f"*/{RESULTS_FILE}") if (path.parent / PLAN_FILE).exists())
+    return sorted(
+        path.parent for path in folder.glob(f"*/{RESULTS_FILE}") if (path.parent / PLAN_FILE).exists()
+    )
 
 
 def newest_run(folder: Path) -> Path:
@@ -149,7 +153,9 @@ def run_before(folder: Path, kept: Kept) -> Path | None:
         except LabError:  # of an earlier laboratory
             continue
         shared = names & {row.name for row in plan.rows}
-        if len(shared) >= SHARED_LEAST * len(names) and machine_text(plan.source) == machine_text(kept.plan.source):
+        if len(shared) >= SHARED_LEAST * len(names) and machine_text(plan.source) == machine_text(
+            kept.plan.source
+        ):
             return path
     return None
 
@@ -187,9 +193,7 @@ def history_read(folder: Path, plan: MatrixPlan) -> list[Moment]:
     """Every run that measured some of this one's workloads, beside glibc in the same run."""
     files = sorted(str(path) for path in folder.glob("*/raw/*.parquet"))
     tasks = [
-        row.name
-        for row in plan.rows
-        if row.measure is Measure.TIME and not row.control and not row.memory
+        row.name for row in plan.rows if row.measure is Measure.TIME and not row.control and not row.memory
     ]
     if not files or not tasks:
         return []

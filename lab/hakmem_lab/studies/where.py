@@ -138,7 +138,9 @@ def profiled_peer(text: str, store: PeerStore) -> Peer:
     name, colon, options = text.partition(":")
     if name == "hakmem":
         name = f"{builds.MARK}{builds.PROFILING}"
-    elif name.startswith(builds.MARK) and name.removeprefix(builds.MARK) not in builds.presets(store.checkout):
+    elif name.startswith(builds.MARK) and name.removeprefix(builds.MARK) not in builds.presets(
+        store.checkout
+    ):
         what = name.removeprefix(builds.MARK)
         name = str(builds.library_of(store.checkout, what, profiling=True))
         if colon:
@@ -232,7 +234,9 @@ def _is_of(name: str, library: Path) -> bool:
     return name in (str(library), str(library.resolve()))
 
 
-def where_measure(work: Work, peer: Peer, text: str, commit: str, checkout: Checkout, kernel: bool = True) -> Where:
+def where_measure(
+    work: Work, peer: Peer, text: str, commit: str, checkout: Checkout, kernel: bool = True
+) -> Where:
     """PEER is staged; TEXT is what the user wrote for it. KERNEL: look at faults, calls and samples, too."""
     arm = Arm(peer)
     costs, operations = work.counted(arm)
@@ -373,7 +377,8 @@ def where_diff(before: Where, after: Where) -> Diff:
     kernel: list[Change] = []
     if before.watched_operations == after.watched_operations:
         sides = [
-            {(one.what, one.who): float(one.count) for one in (*side.faults, *side.calls)} for side in (before, after)
+            {(one.what, one.who): float(one.count) for one in (*side.faults, *side.calls)}
+            for side in (before, after)
         ]
         kernel = _changes(*sides, 1.0)
     return Diff(before, after, tuple(functions), tuple(kernel))
