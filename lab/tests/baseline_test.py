@@ -51,11 +51,12 @@ COUNTS = Counts(
 
 
 def baseline(row: Counts = COUNTS) -> Baseline:
-    return Baseline("abc", "today", "cc", "Linux", "a processor", "madvise", "glibc", {"mix": row})
+    return Baseline("abc", "today", "cc", "Linux", "a processor", "madvise", "glibc", "fixed", {"mix": row})
 
 
-def gate_of(what: str, now: Counts, thp: str = "madvise") -> Gate:
-    return next(gate for gate in gates(baseline(), {"mix": now}, thp) if gate.what == what)
+def gate_of(what: str, now: Counts, thp: str = "madvise", addresses: str = "fixed") -> Gate:
+    here = replace(baseline(now), thp=thp, addresses=addresses)
+    return next(gate for gate in gates(baseline(), here) if gate.what == what)
 
 
 # ---- the gate -----------------------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ def test_memory_has_its_tolerance(kib: int, state: str) -> None:
 
 def test_small_figures_are_not_lost_by_one() -> None:
     few = baseline(replace(COUNTS, faults=10))
-    found = gates(few, {"mix": replace(COUNTS, faults=14)}, "madvise")
+    found = gates(few, baseline(replace(COUNTS, faults=14)))
     assert next(gate.state for gate in found if gate.what == "page faults") == "met"
 
 
@@ -92,9 +93,16 @@ def test_other_huge_pages_leave_faults_and_memory_open_and_say_so() -> None:
     assert gate_of("instructions", worse, "always").state == "missed"
 
 
+def test_random_addresses_leave_memory_open_and_say_so() -> None:
+    worse = replace(COUNTS, faults=9000, peak_rss_kib=90000)
+    state = gate_of("peak RSS, KiB", worse, addresses="random").state
+    assert state == "open: addresses are random here and were fixed"
+    assert gate_of("page faults", worse, addresses="random").state == "missed"
+
+
 def test_a_baseline_of_other_workloads_is_refused() -> None:
     with pytest.raises(LabError, match=r"of other workloads \(mix, other\): save it anew"):
-        gates(baseline(), {"other": COUNTS}, "madvise")
+        gates(baseline(), replace(baseline(), rows={"other": COUNTS}))
 
 
 def test_what_lost_is_told_by_entry_point_and_function() -> None:
@@ -104,7 +112,7 @@ def test_what_lost_is_told_by_entry_point_and_function() -> None:
         entries={"malloc": Entry(1.0, 18.0), "free": Entry(1.0, 26.0), "calloc": Entry(0.1, 50.0)},
         functions={"malloc": 17.0, "free": 25.0, "slab_take": 1.0},
     )
-    found = gates(baseline(), {"mix": now}, "madvise")
+    found = gates(baseline(), baseline(now))
     (loss,) = losses(baseline(), {"mix": now}, found)
     assert loss.names == ("free",)
     lines = loss_lines([loss])
@@ -115,7 +123,7 @@ def test_what_lost_is_told_by_entry_point_and_function() -> None:
 
 
 def test_nothing_lost_is_nothing_told() -> None:
-    assert losses(baseline(), {"mix": COUNTS}, gates(baseline(), {"mix": COUNTS}, "madvise")) == []
+    assert losses(baseline(), {"mix": COUNTS}, gates(baseline(), baseline())) == []
 
 
 # ---- counting -----------------------------------------------------------------------------------------------

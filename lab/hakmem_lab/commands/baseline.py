@@ -92,7 +92,7 @@ def check(
     checkout = Checkout.find(build)
     path = baseline_path(checkout)
     before, now = baseline_read(path), counted(checkout)
-    found = gates(before, now.rows, now.thp)
+    found = gates(before, now)
     lost = losses(before, now.rows, found)
     lines = loss_lines(lost)
     if lost:
@@ -110,7 +110,9 @@ def check(
         text_write(json_file, text)
     words = times_ask(checkout, before, budget, margin) if time else []
     missed = sum(1 for gate in found if gate.state == "missed")
-    typer.echo(f"{len(found) - missed} figures kept, {missed} lost since {before.commit}")
+    left_open = sum(1 for gate in found if gate.state.startswith("open"))
+    kept = f"{len(found) - missed - left_open} figures kept, {missed} lost"
+    typer.echo(f"{kept}{f', {left_open} open' if left_open else ''} since {before.commit}")
     if missed or "worse" in words:
         raise typer.Exit(1)
     if "inconclusive" in words:

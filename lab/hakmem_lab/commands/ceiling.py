@@ -100,7 +100,9 @@ def ceiling(
             names = [CEILING, NULL, *words_split(allocators)]
             field = field_gather(PeerStore(checkout), stage, names, settings)
             command = command_text(settings, suite, allocators)
-            run = bench_plan(checkout, stage, field, candidates, settings, command, refused, KIND)
+            run = bench_plan(
+                checkout, stage, field, candidates, settings, command, refused, KIND, instruments=False
+            )
             ceiling_measure(run, field, candidates)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None

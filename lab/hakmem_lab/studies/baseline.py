@@ -4,7 +4,8 @@ in tests/baseline/, and a gate that says what was lost, by which entry point, an
 Everything is counted with a fixed seed, without the purge thread, and with a clock that goes one millisecond on each time
 hakmem reads it (bench/clock/clock.c). Instructions are those of the library's own code: for one operation, the difference of two
 runs of which the second is twice as long. What libc executes for it is not in them, since that depends on the processor. Page faults
-are those of a whole run between start and stop, memory is the kernel's VmHWM at its end.
+are those of a whole run between start and stop, memory is the kernel's VmHWM at its end. That run has no random addresses: how
+much of libc is mapped along with a touched page depends on them, some hundred KiB.
 
 A baseline is of one compiler and one kind of machine. Its tolerances are the constants below.
 """
@@ -13,9 +14,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +30,10 @@ from hakmem_lab.allocators import elf
 from hakmem_lab.allocators.builds import git
 from hakmem_lab.checkout import Checkout, machine
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.runner import Arm, Line, command_make, environment_make, process_run, service_check
 from hakmem_lab.measure.stage import Stage, copy_to_disk
-from hakmem_lab.studies.callgrind import Call, Profile, is_file, workload_profile
+from hakmem_lab.studies.callgrind import Call, Profile, is_file, side_by_side, workload_profile
 from hakmem_lab.workloads.cells import CELLS, Cell
 
 FOLDER = "tests/baseline"
@@ -91,6 +94,8 @@ class Baseline:
     cpu: str
     thp: str
     libc: str
+    addresses: str
+    """fixed; or random, where a machine does not allow it otherwise."""
     rows: Mapping[str, Counts]
 
     def text(self) -> str:
@@ -136,12 +141,10 @@ def cells_counted() -> list[Cell]:
 
 
 def rows_count(stage: Stage, arm: Arm, step: Callable[[], None]) -> dict[str, Counts]:
-    clock = _clock_stage(stage)
-    rows = {}
-    for cell in cells_counted():
-        rows[cell.name] = cell_count(stage, cell, arm, clock)
-        step()
-    return rows
+    further = same_each_time(stage, arm)
+    cells = cells_counted()
+    counted = side_by_side(cells, lambda cell, cpus: cell_count(stage, cell, arm, cpus, further), step)
+    return {cell.name: counts for cell, counts in zip(cells, counted, strict=True)}
 
 
 def baseline_make(source: Provenance, rows: Mapping[str, Counts]) -> Baseline:
@@ -153,21 +156,23 @@ def baseline_make(source: Provenance, rows: Mapping[str, Counts]) -> Baseline:
         cpu=source.cpu,
         thp=source.thp,
         libc=source.libc,
+        addresses="fixed" if fixed_addresses() else "random",
         rows=rows,
     )
 
 
-def _clock_stage(stage: Stage) -> Path:
+def same_each_time(stage: Stage, arm: Arm) -> dict[str, str]:
+    """The environment under which what hakmem does depends on the work alone: no purge thread, a clock of its own."""
     library = stage.checkout.bare_library("clock")
     copy = stage.folder / library.name
     copy_to_disk(library, copy)
-    return copy
+    return dict(CONFIGURED) | {"LD_PRELOAD": f"{copy} {arm.peer.library}"}
 
 
-def cell_count(stage: Stage, cell: Cell, arm: Arm, clock: Path) -> Counts:
+def cell_count(
+    stage: Stage, cell: Cell, arm: Arm, cpus: tuple[int, ...], further: Mapping[str, str]
+) -> Counts:
     assert arm.peer.library is not None
-    further = dict(CONFIGURED) | {"LD_PRELOAD": f"{clock} {arm.peer.library}"}
-    cpus = cpus_allowed()[: cell.threads]
 
     def run(times: int) -> tuple[Profile, Line]:
         arguments = cell.command(times * cell.first_count, SEED)
@@ -186,6 +191,17 @@ def cell_count(stage: Stage, cell: Cell, arm: Arm, clock: Path) -> Counts:
     )
 
 
+@cache
+def fixed_addresses() -> tuple[str, ...]:
+    """What to put before a command so that it has no random addresses; nothing where that is not allowed."""
+    setarch = shutil.which("setarch")
+    if setarch is None:
+        return ()
+    line = (setarch, "--addr-no-randomize")
+    done = subprocess.run([*line, "true"], capture_output=True, check=False)
+    return line if done.returncode == 0 else ()
+
+
 def _native_run(
     stage: Stage, cell: Cell, arm: Arm, cpus: tuple[int, ...], further: Mapping[str, str]
 ) -> Line:
@@ -193,7 +209,9 @@ def _native_run(
         stage.program(cell.program), cell.command(NATIVE_TIMES * cell.first_count, SEED), arm.peer
     )
     line: Line = json.loads(
-        process_run(command, environment_make(arm, 0, preload=True) | dict(further), cpus)
+        process_run(
+            [*fixed_addresses(), *command], environment_make(arm, 0, preload=True) | dict(further), cpus
+        )
     )
     service_check(line, arm.peer)
     return line
@@ -277,31 +295,40 @@ class Loss:
     """Of the functions that are dearer."""
 
 
-def gates(baseline: Baseline, rows: Mapping[str, Counts], thp: str) -> list[Gate]:
-    if baseline.rows.keys() != rows.keys():
-        missing = baseline.rows.keys() ^ rows.keys()
+def gates(before: Baseline, now: Baseline) -> list[Gate]:
+    if before.rows.keys() != now.rows.keys():
+        missing = before.rows.keys() ^ now.rows.keys()
         raise LabError(f"the baseline is of other workloads ({', '.join(sorted(missing))}): save it anew")
+    pages = memory = ""
+    if now.thp != before.thp:
+        pages = memory = f"open: huge pages are {now.thp} here and were {before.thp}"
+    elif now.addresses != before.addresses:
+        memory = f"open: addresses are {now.addresses} here and were {before.addresses}"
     found = []
-    for name, now in rows.items():
-        before = baseline.rows[name]
-        found.append(
+    for name, new in now.rows.items():
+        old = before.rows[name]
+        found += [
             _gate(
                 name,
                 "instructions",
-                before.instructions,
-                now.instructions,
+                old.instructions,
+                new.instructions,
                 INSTRUCTIONS_SHARE,
                 INSTRUCTIONS_LEAST,
-            )
-        )
-        kernel = (
-            _gate(name, "page faults", before.faults, now.faults, FAULTS_SHARE, FAULTS_LEAST),
-            _gate(
-                name, "peak RSS, KiB", before.peak_rss_kib, now.peak_rss_kib, FOOTPRINT_SHARE, FOOTPRINT_LEAST
             ),
-        )
-        other = "" if thp == baseline.thp else f"open: huge pages are {thp} here and were {baseline.thp}"
-        found += [_with_state(gate, other) if other else gate for gate in kernel]
+            _opened(_gate(name, "page faults", old.faults, new.faults, FAULTS_SHARE, FAULTS_LEAST), pages),
+            _opened(
+                _gate(
+                    name,
+                    "peak RSS, KiB",
+                    old.peak_rss_kib,
+                    new.peak_rss_kib,
+                    FOOTPRINT_SHARE,
+                    FOOTPRINT_LEAST,
+                ),
+                memory,
+            ),
+        ]
     return found
 
 
@@ -315,8 +342,8 @@ def _gate(row: str, what: str, before: float, now: float, share: float, least: f
     return Gate(row, what, before, now, state, tolerance)
 
 
-def _with_state(gate: Gate, state: str) -> Gate:
-    return Gate(gate.row, gate.what, gate.before, gate.now, state, gate.tolerance)
+def _opened(gate: Gate, reason: str) -> Gate:
+    return replace(gate, state=reason) if reason else gate
 
 
 def losses(baseline: Baseline, rows: Mapping[str, Counts], found: Iterable[Gate]) -> list[Loss]:

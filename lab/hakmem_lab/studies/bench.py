@@ -132,14 +132,16 @@ def bench_plan(
     command: str,
     missing: Mapping[str, str],
     kind: str = KIND,
+    instruments: bool = True,
 ) -> Kept:
-    """Finds the work of all rows and shares what the budget leaves."""
+    """Finds the work of all rows and shares what the budget leaves; of it, the runs with INSTRUMENTS take their part."""
     began = time.monotonic()
     program = next((one.program for one in candidates if one.first_count), None)
     source = provenance.collect(checkout, command, program, field.measured)
     with progress_shown("preparing", len(candidates), float(len(candidates))) as step:
         works = works_find(candidates, field.arms, settings, step)
-    spent = time.monotonic() - began + observed_seconds(works.values())
+    watching = observed_seconds(works.values()) if instruments else 0.0
+    spent = time.monotonic() - began + watching
     left, limit = (max(1.0, seconds - spent) for seconds in (settings.budget_seconds, settings.limit_seconds))
     rows = rows_plan(candidates, works, settings, left, limit)
     unserved = {
@@ -163,7 +165,7 @@ def bench_plan(
     watched = works_observed(rows, works, tasks, field.arms, settings)
     if watched:
         kept.store.append(watched)
-    expected = sum(row.seconds for row in rows) + observed_seconds(works.values())
+    expected = sum(row.seconds for row in rows) + watching
     print(
         f"hakmem: {len(rows)} workloads under {len(field.measured)} allocators; about {duration_text(expected)} from now",
         file=sys.stderr,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm, Line, environment_make, process_run, service_check
 from hakmem_lab.measure.stage import Stage
 
@@ -17,6 +22,9 @@ OUTPUT = "callgrind.out"
 LINKERS = ("ld-linux", "ld-musl")
 POSITIONS = frozenset("0123456789+-*")
 """What a line with a cost begins with."""
+
+Subject = TypeVar("Subject")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -136,17 +144,43 @@ def profile_run(
     addresses: bool = False,
 ) -> tuple[Profile, str]:
     """COMMAND under callgrind; and what it printed. Only the process that it starts as, not its children."""
-    output = folder / OUTPUT
-    line = [valgrind_find(), "--quiet", "--tool=callgrind", f"--callgrind-out-file={output}"]
-    line += ["--compress-strings=no", "--compress-pos=no"]
-    line += ["--dump-instr=yes"] if addresses else []
-    printed = process_run([*line, *command], dict(environment), cpus)
-    if not output.is_file():
-        raise LabError(f"callgrind wrote nothing of {Path(command[0]).name}")
-    with output.open() as file:
-        profile = profile_read(file)
-    output.unlink()
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        output = Path(scratch) / OUTPUT
+        line = [valgrind_find(), "--quiet", "--tool=callgrind", f"--callgrind-out-file={output}"]
+        line += ["--compress-strings=no", "--compress-pos=no"]
+        line += ["--dump-instr=yes"] if addresses else []
+        printed = process_run([*line, *command], dict(environment), cpus)
+        if not output.is_file():
+            raise LabError(f"callgrind wrote nothing of {Path(command[0]).name}")
+        with output.open() as file:
+            profile = profile_read(file)
     return profile, printed
+
+
+def side_by_side(
+    subjects: Sequence[Subject],
+    count: Callable[[Subject, tuple[int, ...]], Result],
+    step: Callable[[], None],
+) -> list[Result]:
+    """One on each processor at a time: unlike time, counts do not change with what else runs. In the order of SUBJECTS."""
+    free: SimpleQueue[int] = SimpleQueue()
+    processors = cpus_allowed()
+    for cpu in processors:
+        free.put(cpu)
+
+    def one(subject: Subject) -> Result:
+        cpu = free.get()
+        try:
+            return count(subject, (cpu,))
+        finally:
+            free.put(cpu)
+            step()
+
+    pool = ThreadPoolExecutor(len(processors))
+    try:
+        return list(pool.map(one, subjects))
+    finally:  # after a failure or an interrupt the rest is not begun
+        pool.shutdown(cancel_futures=True)
 
 
 def workload_profile(

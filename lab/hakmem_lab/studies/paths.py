@@ -2,8 +2,8 @@
 
 bench/entry_calls.c does one thing again and again; callgrind counts a run and one with twice the rounds. The difference
 for one round is what stands in the text: the library's own instructions in all, and for each of its functions how
-often it was called and what it took by itself. So the text does not depend on libc's code, the start or the machine, but
-on the compiler.
+often it was called and what it took by itself. The clock is bench/clock/clock.c's, as for a baseline. So the text does not
+depend on libc's code, the start, the hour or the machine, but on the compiler.
 
 A change of the text needs a reason: docs/results/instructions.md has one for each digest.
 """
@@ -17,11 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.studies.baseline import CONFIGURED, function_name
-from hakmem_lab.studies.callgrind import Profile, is_file, workload_profile
+from hakmem_lab.studies.baseline import function_name, same_each_time
+from hakmem_lab.studies.callgrind import Profile, is_file, side_by_side, workload_profile
 
 PROGRAM = "entry_calls"
 LEAST = 0.05
@@ -88,23 +87,19 @@ class Counted:
 
 
 def cases_count(stage: Stage, arm: Arm, step: Callable[[], None]) -> list[Counted]:
-    assert arm.peer.library is not None
-    counted = []
-    for place, case in enumerate(CASES):
+    library = arm.peer.library
+    assert library is not None
+    further = same_each_time(stage, arm)
+
+    def one(place: int, cpus: tuple[int, ...]) -> Counted:
+        rounds = CASES[place].rounds
         short, long = (
-            workload_profile(
-                stage,
-                PROGRAM,
-                [str(place), str(times * case.rounds)],
-                arm,
-                cpus_allowed()[:1],
-                further=dict(CONFIGURED),
-            )[0]
+            workload_profile(stage, PROGRAM, [str(place), str(times * rounds)], arm, cpus, further=further)[0]
             for times in (1, 2)
         )
-        counted.append(Counted(case, tuple(functions_between(short, long, arm.peer.library, case.rounds))))
-        step()
-    return counted
+        return Counted(CASES[place], tuple(functions_between(short, long, library, rounds)))
+
+    return side_by_side(range(len(CASES)), one, step)
 
 
 def functions_between(short: Profile, long: Profile, library: Path, rounds: int) -> list[FunctionPath]:
