@@ -250,7 +250,7 @@ def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_run_from_beginning_to_end(build: Path, tmp_path: Path) -> None:
     kept = tmp_path / "ceiling.json"
-    options = ["--only", "64 of 64,512 KiB-2 MiB", "--budget", "12s", "--seed", "5", "--json", str(kept)]
+    options = ["--only", "64 of 64,512 KiB-2 MiB", "--budget", "7s", "--seed", "5", "--json", str(kept)]
     done = lab("ceiling", "--build", str(build), *options)
     assert done.returncode in (0, 3), done.stderr
     content = json.loads(kept.read_text())
