@@ -315,7 +315,7 @@ def planted(served: Path, tmp_path: Path) -> Path:
         ["cmake", "--build", build, "--target", "hakmem", "--parallel", "2"],
     ):
         subprocess.run(line, check=True, capture_output=True, timeout=600)
-    (build / "bench").symlink_to(served / "bench")
+    (build / "bench").symlink_to((served / "bench").resolve())
     return build
 
 

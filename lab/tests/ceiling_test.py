@@ -250,13 +250,13 @@ def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_run_from_beginning_to_end(build: Path, tmp_path: Path) -> None:
     kept = tmp_path / "ceiling.json"
-    options = ["--only", "64 of 64,512 KiB-2 MiB", "--budget", "7s", "--seed", "5", "--json", str(kept)]
+    options = ["--only", "64 of 64,512 KiB-2 MiB", "--budget", "4s", "--seed", "5", "--json", str(kept)]
     done = lab("ceiling", "--build", str(build), *options)
     assert done.returncode in (0, 3), done.stderr
     content = json.loads(kept.read_text())
     (share,) = content["shares"]
     assert share["workload"] == "LIFO burst, 64 of 64 B"
-    assert share["share"]["pairs"] >= 6
+    assert share["share"]["pairs"] >= 2
     assert all(nanoseconds > 0 for nanoseconds in share["nanoseconds"].values())
     assert list(content["not_served"]) == ["512 KiB-2 MiB, 256 slots"]
     assert "Is it the structure or the checks" in done.stdout
