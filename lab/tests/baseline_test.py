@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,9 +36,16 @@ from hakmem_lab.studies.baseline import (
     suspects,
 )
 from hakmem_lab.studies.callgrind import Call, Place, Profile
+from hakmem_lab.studies.planted import (
+    Planted,
+    check_finding,
+    planted_build,
+    planted_read,
+    where_finding,
+)
+from hakmem_lab.studies.where import FunctionCost, Where, where_diff
 
 ROOT = Path(__file__).resolve().parents[2]
-PLANTED = ROOT / "tests/baseline/planted_loss.toml"
 
 COUNTS = Counts(
     instructions=40.0,
@@ -297,42 +303,83 @@ def test_nothing_was_lost_since_the_baseline(served: Path) -> None:
 @pytest.fixture
 def planted(served: Path, tmp_path: Path) -> Path:
     """A build directory whose library has the planted loss."""
-    loss = tomllib.loads(PLANTED.read_text())
-    sources, build = tmp_path / "sources", tmp_path / "built"
-    for name in ("CMakeLists.txt", "cmake", "include", "src", "tools"):
-        source, target = ROOT / name, sources / name
-        if source.is_dir():
-            shutil.copytree(source, target)
-        else:
-            sources.mkdir(exist_ok=True)
-            shutil.copy(source, target)
-    file = sources / loss["file"]
-    assert file.read_text().count(loss["find"]) == 1
-    file.write_text(file.read_text().replace(loss["find"], loss["replace"]))
-    options = ["-DHAK_TESTS=OFF", "-DHAK_BENCH=OFF", "-DHAK_TOOLS=OFF", "-DCMAKE_BUILD_TYPE=Release"]
-    for line in (
-        ["cmake", "-S", sources, "-B", build, *options],
-        ["cmake", "--build", build, "--target", "hakmem", "--parallel", "2"],
-    ):
-        subprocess.run(line, check=True, capture_output=True, timeout=600)
-    (build / "bench").symlink_to((served / "bench").resolve())
-    return build
+    checkout, scratch = Checkout.find(served), tmp_path / "planted"
+    scratch.mkdir()
+    library = planted_build(checkout, planted_read(checkout), scratch)
+    (library.parent / "bench").symlink_to((served / "bench").resolve())
+    return library.parent
 
 
 def test_a_planted_loss_is_found_by_the_gate_and_by_where(
     served: Path, planted: Path, tmp_path: Path
 ) -> None:
-    loss = tomllib.loads(PLANTED.read_text())
+    loss = planted_read(Checkout.find(served))
     kept = tmp_path / "check.json"
     done = lab("baseline", "check", "--build", str(planted), "--json", str(kept))
     assert done.returncode == 1, done.stdout + done.stderr
-    lost = json.loads(kept.read_text())["lost"]
-    assert any(loss["function"] in one["names"] for one in lost)
-    assert any(entry.startswith(f"{loss['entry']}: ") for one in lost for entry in one["entries"])
+    content = json.loads(kept.read_text())
+    found, lost = ([kind(**one) for one in content[name]] for kind, name in ((Gate, "gates"), (Loss, "lost")))
+    assert check_finding(loss, found, lost).found
 
     arms = ["--arm", str(planted / "libhakmem.so"), "--diff", str(served / "libhakmem.so")]
-    done = lab("where", "--build", str(served), *arms, "--bench", loss["bench"], "--only-instructions")
+    done = lab("where", "--build", str(served), *arms, "--bench", loss.bench, "--only-instructions")
     assert done.returncode == 0, done.stderr
-    assert f"The largest change in the allocator: {loss['function']}, " in done.stdout
+    assert f"The largest change in the allocator: {loss.function}, " in done.stdout
     last = done.stdout.splitlines()[-1]
     assert last.startswith("confirm: ./hakmem ab ") and "--predict -" in last
+
+
+LOSS = Planted("src/a.c", "x", "y", "free", "free", "mix", "two multiplications")
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        ({"free": 23.0, "malloc": 17.0}, True),
+        ({"free": 19.0, "malloc": 17.0}, False),  # cheaper is no loss
+        ({"free": 23.0, "malloc": 21.0}, False),  # another is dearer
+        ({"free": 21.0, "malloc": 17.0}, False),
+    ],
+)
+def test_where_found_it_when_its_function_is_the_dearest(after: dict[str, float], found: bool) -> None:
+    sides = [
+        Where(
+            task="mix",
+            arm="a",
+            identity="",
+            commit="",
+            unit="operation",
+            operations=1,
+            total=sum(of.values()),
+            functions=tuple(FunctionCost("allocator", name, cost) for name, cost in of.items()),
+            spots=(),
+            watched_operations=0,
+            faults=(),
+            calls=(),
+            samples=(),
+        )
+        for of in ({"free": 21.0, "malloc": 17.0}, after)
+    ]
+    assert where_finding(LOSS, where_diff(*sides)).found == found
+
+
+@pytest.mark.parametrize(
+    ("state", "entries", "names", "found"),
+    [
+        ("missed", ("free: 22.0 before",), ("free",), True),
+        ("met", (), (), False),
+        ("missed", ("malloc: 18.0 before",), ("free",), False),
+        ("missed", ("free: 22.0 before",), ("malloc",), False),
+    ],
+)
+def test_the_gate_found_it_when_it_names_who_did_it(
+    state: str, entries: tuple[str, ...], names: tuple[str, ...], found: bool
+) -> None:
+    gate = Gate("mix", "instructions", 40.0, 42.0, state, 0.2)
+    assert check_finding(LOSS, [gate], [Loss("mix", entries, (), names)]).found == found
+
+
+def test_a_loss_whose_text_is_gone_is_an_error(tmp_path: Path) -> None:
+    checkout = Checkout(ROOT, tmp_path)
+    with pytest.raises(LabError, match=r"has the text of the planted loss 0 times, not once"):
+        planted_build(checkout, replace(planted_read(checkout), find="no such text"), tmp_path)

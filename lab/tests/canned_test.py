@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,8 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.workloads.canned.file import canned_find, canned_names, canned_read
 
 NAMES = canned_names()
-OPTIONS = (Path(__file__).resolve().parents[2] / "docs/options.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = (ROOT / "docs/options.md").read_text()
 
 
 def test_what_the_issue_asks_for_is_there() -> None:
@@ -73,3 +78,28 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, message: s
     with pytest.raises(LabError) as caught:
         canned_read(path)
     assert str(caught.value).startswith(message)
+
+
+# ---- live ---------------------------------------------------------------------------------------------------
+
+
+def test_one_page_holds_all_workloads_with_their_samples(build: Path, tmp_path: Path) -> None:
+    own, page = tmp_path / "own.toml", tmp_path / "page.md"
+    benches = ["LIFO burst, 64 of 64 B", "LIFO burst, 4000 of 64 B"]
+    own.write_text(f"about = 'Mine'\narms = ['hakmem', 'glibc']\nbenches = {benches}\nbudget = '3s'\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "hakmem_lab", "canned", own, "--build", build, "--report", page],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode in (0, 3), done.stderr
+    text = page.read_text()
+    assert text.startswith("# Mine\n")
+    assert all(f"## {bench}: Against hakmem" in text for bench in benches)
+    with page.with_suffix(".csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["cell"] for row in rows} == set(benches)
+    assert {row["arm"] for row in rows} >= {"hakmem", "glibc"}

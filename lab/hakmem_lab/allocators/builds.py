@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -81,19 +82,27 @@ def _commit_library(checkout: Checkout, commit: str, profiling: bool) -> Path:
 
 
 def _build(checkout: Checkout, commit: str, profiling: bool, scratch: Path) -> Path:
-    what, sources, build = f"hakmem at {commit[:12]}", scratch / "sources", scratch / "build"
+    what, sources = f"hakmem at {commit[:12]}", scratch / "sources"
     sources.mkdir()
     archive = scratch / "sources.tar"
     git(checkout.root, "archive", f"--output={archive}", commit)
     tool_run(what, ["tar", "-xf", str(archive), "-C", str(sources)], scratch, BUILD_SECONDS)
-    cmake = _cmake(checkout, what)
-    options = ["-DCMAKE_BUILD_TYPE=Release", "-DHAK_TESTS=OFF", "-DHAK_BENCH=OFF", "-DHAK_TOOLS=OFF"]
+    options = []
     if profiling:
         flags = presets(checkout)[PROFILING]["CMAKE_C_FLAGS_RELEASE"]
         options.append(f"-DCMAKE_C_FLAGS_RELEASE={flags} -ffile-prefix-map={sources}=.")
+    return sources_build(checkout, what, sources, scratch, options)
+
+
+def sources_build(
+    checkout: Checkout, what: str, sources: Path, scratch: Path, options: Sequence[str] = ()
+) -> Path:
+    """The release library of SOURCES; SCRATCH takes what is made. WHAT names it in complaints."""
+    cmake, build = _cmake(checkout, what), scratch / "build"
+    plain = ["-DCMAKE_BUILD_TYPE=Release", "-DHAK_TESTS=OFF", "-DHAK_BENCH=OFF", "-DHAK_TOOLS=OFF"]
     environment = environment_plain()
     steps = (
-        [cmake, "-S", str(sources), "-B", str(build), *options],
+        [cmake, "-S", str(sources), "-B", str(build), *plain, *options],
         [cmake, "--build", str(build), "--target", "hakmem", "--parallel", str(os.cpu_count() or 1)],
     )
     for step in steps:

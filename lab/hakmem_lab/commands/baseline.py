@@ -24,6 +24,7 @@ from hakmem_lab.commands.asking import (
     outcome_keep,
 )
 from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
+from hakmem_lab.commands.planted import planted
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.runner import Arm
@@ -149,3 +150,6 @@ def _time_ask(checkout: Checkout, before: Baseline, name: str, budget: str, marg
     lines = [*circumstance_lines(asked), *reason_lines(asked.outcome), f"{name}: {kept}"]
     grids_show([outcome_grid(asked.outcome, asked.arranged.base.name)], lines)
     return asked.outcome.answers[0].word
+
+
+baseline.command()(planted)
