@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -20,8 +21,25 @@ from hakmem_lab.measure.runner import Arm, Conditions
 from hakmem_lab.measure.stage import Stage, staged
 from hakmem_lab.measure.store import Sample
 from hakmem_lab.measure.task import CellTask
-from hakmem_lab.reports.ceiling import answer_lines, ceiling_picture, page_make, refused_grid, shares_grid
-from hakmem_lab.studies.ceiling import CEILING, NULL, Ceiling, Share, State, ceiling_candidates, ceiling_judge
+from hakmem_lab.reports.ceiling import (
+    answer_lines,
+    ceiling_picture,
+    finite,
+    interval_text,
+    page_make,
+    refused_grid,
+    shares_grid,
+)
+from hakmem_lab.studies.ceiling import (
+    CEILING,
+    NULL,
+    Ceiling,
+    Interval,
+    Share,
+    State,
+    ceiling_candidates,
+    ceiling_judge,
+)
 from hakmem_lab.studies.judging import judge
 from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row
 from hakmem_lab.workloads.cells import CELLS, Cell
@@ -173,6 +191,7 @@ def test_every_thread_is_counted(stage: Stage) -> None:
         ("producer and consumer", "a thread frees what another allocated"),
         ("hand-over of 1000 blocks", "a thread frees what another allocated"),
         ("start of `true`", "it starts other processes"),
+        ("cold start, 64 of each class", "its figure is the first use of memory, which is prepared here"),
         ("peak, then idle for 10 s", "its figure is memory"),
     ],
 )
@@ -261,6 +280,12 @@ def test_a_run_from_beginning_to_end(build: Path, tmp_path: Path) -> None:
     assert list(content["not_served"]) == ["512 KiB-2 MiB, 256 slots"]
     assert "Is it the structure or the checks" in done.stdout
     assert str(tmp_path) not in done.stdout
+
+
+def test_an_interval_that_is_open_is_null_in_json_and_said_in_words() -> None:
+    wide = Interval(0.5, -math.inf, math.inf)
+    assert interval_text(wide) == "50 % (too few pairs)"
+    assert finite({"a": [wide.low, {"b": wide.high}], "c": 1.0}) == {"a": [None, {"b": None}], "c": 1.0}
 
 
 def test_a_program_is_no_workload_of_the_ceiling(build: Path) -> None:

@@ -17,7 +17,7 @@ from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import ProcessFailedError
 from hakmem_lab.measure.runner import PRELOAD_PLACE, Arm, command_make, environment_make, process_run
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.workloads.cells import Cell, Measure
+from hakmem_lab.workloads.cells import Cell, Group, Measure
 
 PLAN_VARIABLE = "CEILING_PLAN"
 COUNT_VARIABLE = "CEILING_COUNT"
@@ -76,6 +76,8 @@ def _obstacle(cell: Cell) -> str:
     """What is not even tried."""
     if PRELOAD_PLACE in cell.arguments:
         return "it starts other processes"
+    if cell.group is Group.START:
+        return "its figure is the first use of memory, which is prepared here"
     if cell.memory:
         return "its figure is memory"
     if cell.measure is Measure.CPU:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.lines import Line2D
@@ -34,6 +36,8 @@ def interval_text(interval: Interval | None) -> str:
     if interval is None:
         return ""
     middle, low, high = (100 * value for value in (interval.middle, interval.low, interval.high))
+    if not math.isfinite(high):
+        return f"{middle:.0f} % (too few pairs)"
     return f"{middle:.0f} ({low:.0f} to {high:.0f}) %"
 
 
@@ -226,4 +230,13 @@ def json_write(ceiling: Ceiling, path: Path) -> None:
         ],
         "not_served": dict(matrix.plan.missing),
     }
-    text_write(path, json.dumps(content, indent=1) + "\n")
+    text_write(path, json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
+
+
+def finite(content: Any) -> Any:
+    """JSON has no infinity: the end of an interval that too few pairs leave open is null."""
+    if isinstance(content, dict):
+        return {name: finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
