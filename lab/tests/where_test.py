@@ -259,7 +259,8 @@ def library(build: Path) -> Path:
 def test_a_cell_from_beginning_to_end(build: Path, library: Path, tmp_path: Path) -> None:
     kept = tmp_path / "where.json"
     bench = ["--bench", "LIFO burst, 64 of 64 B", "--build", str(build)]
-    done = lab("where", *bench, "--arm", str(library), "--json", str(kept))
+    page = tmp_path / "where.md"
+    done = lab("where", *bench, "--arm", str(library), "--json", str(kept), "--report", str(page))
     assert done.returncode == 0, done.stderr
     found = where_read(kept)
     costs = {
@@ -274,6 +275,9 @@ def test_a_cell_from_beginning_to_end(build: Path, library: Path, tmp_path: Path
     if shutil.which("objdump"):
         assert all(spot.code for spot in found.spots)
     assert done.stdout.splitlines()[-1].startswith("confirm: ./hakmem ab hakmem@HEAD hakmem --bench ")
+    text = page.read_text()
+    assert text.startswith("# Where the work goes: LIFO burst, 64 of 64 B\n")
+    assert "## Instructions by function" in text and str(tmp_path) not in text
     again = lab("where", *bench, "--arm", str(library), "--diff", str(kept), "--only-instructions")
     assert again.returncode == 0, again.stderr
     assert "No function of the allocator takes other instructions than before." in again.stdout

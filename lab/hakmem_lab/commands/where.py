@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,15 +12,16 @@ import typer
 
 from hakmem_lab.allocators import builds
 from hakmem_lab.allocators.arms import arm_stage
-from hakmem_lab.allocators.peers import PeerStore
+from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.asking import DEFAULT_BENCH, BenchOption, CommandArgument
 from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
 from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.measure import provenance
 from hakmem_lab.measure.provenance import commit_read
 from hakmem_lab.measure.stage import Stage, staged
-from hakmem_lab.reports.report import Grid, text_write
+from hakmem_lab.reports.report import Grid, report_write, text_write
 from hakmem_lab.reports.where import (
     change_command,
     confirm_command,
@@ -46,6 +48,8 @@ from hakmem_lab.workloads.find import workload_find
 
 KIND = "where"
 RESULT = "where.json"
+DEFAULT_ARM = "hakmem"
+TITLE = "Where the work goes:"
 
 
 def where(
@@ -53,7 +57,7 @@ def where(
     bench: BenchOption = "",
     arm: Annotated[
         str, typer.Option(help="Whom to look at: as `ab` takes it. hakmem is its profiling build.")
-    ] = "hakmem",
+    ] = DEFAULT_ARM,
     diff: Annotated[
         str,
         typer.Option(
@@ -69,6 +73,7 @@ def where(
         bool, typer.Option("--only-instructions", help="Leave perf and strace out.")
     ] = False,
     json_file: JsonOption = None,
+    report: Annotated[Path | None, typer.Option(help="Write a Markdown report here.")] = None,
     build: BuildOption = None,
 ) -> None:
     """Where does the work go? Functions, hot instructions with their lines, page faults and system calls by caller.
@@ -85,20 +90,26 @@ def where(
             kept_before = where_read(Path(diff)) if diff.endswith(".json") else None
             found = looked.at(arm, "new")
             before = kept_before or (looked.at(diff, "old") if diff else None)
+            source = provenance.collect(checkout, command_text(arm, diff, bench, command), None, looked.peers)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted: nothing was kept") from None
     compared = where_diff(before, found) if before else None
     kept = result_keep(checkout, found, compared, json_file)
     rest = ["--", *command] if command else ["--bench", found.task]
     if compared is None:
-        last = change_command(rest)
-        show(grids_of(found), [*where_lines(found), f"result: {checkout.shown(kept)}"], last)
+        last, grids, lines = change_command(rest), grids_of(found), where_lines(found)
+        if report is not None:
+            report_write(report, f"{TITLE} {found.task}", source, [*lines, confirm_note(last)], grids)
+        show(grids, [*lines, f"result: {checkout.shown(kept)}"], last)
         return
     assert before is not None
     old = old_arm(before, diff)
     last = confirm_command(compared, old or "OLD", arm, rest)
     grids = [diff_grid(compared), kernel_diff_grid(compared), *grids_of(found)[1:]]
-    show(grids, [*diff_lines(compared), f"result: {checkout.shown(kept)}"], last)
+    lines = diff_lines(compared)
+    if report is not None:
+        report_write(report, f"{TITLE} {found.task}", source, [*lines, confirm_note(last)], grids)
+    show(grids, [*lines, f"result: {checkout.shown(kept)}"], last)
     if confirm:
         if not old:
             raise LabError(
@@ -107,6 +118,19 @@ def where(
         bench = "" if command else found.task
         predict = prediction_text(compared)
         ab(old, arm, command, bench=bench, budget=budget, predict=predict, build=build)
+
+
+def command_text(arm: str, diff: str, bench: str, command: Sequence[str] | None) -> str:
+    """As it can be given again; a path stays here."""
+    words = ["./hakmem", "where"]
+    words += ["--arm", Path(arm).name] if arm != DEFAULT_ARM else []
+    words += ["--diff", Path(diff).name] if diff else []
+    words += ["--", Path(command[0]).name, *command[1:]] if command else ["--bench", bench or DEFAULT_BENCH]
+    return shlex.join(words)
+
+
+def confirm_note(command: str) -> str:
+    return f"What would confirm a change: `{command}`"
 
 
 def work_choose(stage: Stage, bench: str, command: Sequence[str] | None) -> Work:
@@ -129,9 +153,11 @@ class Looker:
         self._store = store
         self._work = work
         self._kernel = kernel
+        self.peers: list[Peer] = []
 
     def at(self, text: str, folder: str) -> Where:
         peer = arm_stage(self._stage, profiled_peer(text, self._store), folder, text)
+        self.peers.append(peer)
         commit = commit_of(self.checkout, text)
         shown = Path(text).name if text.endswith(".so") else text
         return where_measure(self._work, peer, shown, commit, self.checkout, self._kernel)

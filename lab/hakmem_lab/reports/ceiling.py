@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib.lines import Line2D
@@ -233,7 +232,7 @@ def json_write(ceiling: Ceiling, path: Path) -> None:
     text_write(path, json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
 
 
-def finite(content: Any) -> Any:
+def finite(content: object) -> object:
     """JSON has no infinity: the end of an interval that too few pairs leave open is null."""
     if isinstance(content, dict):
         return {name: finite(value) for name, value in content.items()}
