@@ -111,6 +111,27 @@ def test_what_was_not_measured_is_said(checkout: Checkout) -> None:
     assert any("it was not checked; ./hakmem baseline check" in line for line in lines)
 
 
+def ceiling_keep(checkout: Checkout, name: str, only: str, share: float) -> None:
+    row = row_make("one", peers=("ceiling", "null"))
+    made = plan_make(row, peers=("ceiling", "null"))
+    plan = replace(made, run=name, settings=replace(made.settings, only=only))
+    folder = checkout.root / "bench_results/ceiling" / name
+    plan.save(folder)
+    store = SampleStore(folder / "raw", provenance_columns(name, plan.source))
+    store.append(samples_make(row, ceiling=share, null=share / 2))
+    store.compact()
+    (folder / "ceiling.json").write_text("{}")
+
+
+def test_workloads_that_were_picked_out_are_not_the_ceiling(checkout: Checkout) -> None:
+    run_make(checkout.root, "01", level(2.0))
+    ceiling_keep(checkout, "20260101", "", 0.5)
+    ceiling_keep(checkout, "20260102", "one", 0.8)
+    ceiling = gathered(checkout).ceiling
+    assert ceiling is not None and ceiling.matrix.plan.run == "20260101"
+    assert ceiling.shares[0].share.ratio == pytest.approx(0.5, rel=0.05)
+
+
 def where_keep(checkout: Checkout, moment: str, arm: str, own: float) -> None:
     functions = (FunctionCost(ALLOCATOR, "slab_take", own), FunctionCost("program", "main", 100 - own))
     found = Where("one", arm, "id", moment, "operation", 10, 100.0, functions, (), 0, (), (), ())

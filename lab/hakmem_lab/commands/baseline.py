@@ -105,8 +105,9 @@ def check(
         "lost": [asdict(one) for one in lost],
     }
     text = json.dumps(content, indent=1) + "\n"
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    text_write(checkout.root / "bench_results" / BASELINE_KIND / moment / BASELINE_FILE, text)
+    if build is None:  # what another build lost is not what this checkout lost
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        text_write(checkout.root / "bench_results" / BASELINE_KIND / moment / BASELINE_FILE, text)
     if json_file is not None:
         text_write(json_file, text)
     words = times_ask(checkout, before, budget, margin) if time else []

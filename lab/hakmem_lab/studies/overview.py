@@ -214,10 +214,12 @@ def _listed(files: Sequence[str]) -> str:
 
 
 def ceiling_newest(folder: Path) -> Ceiling | None:
-    runs = sorted(path.parent for path in folder.glob(f"*/{CEILING_FILE}"))
-    if not runs:
-        return None
-    return ceiling_judge(Kept(runs[-1], MatrixPlan.load(runs[-1])).judged())
+    """Of whole groups or suites: some workloads that were picked out are not the picture."""
+    for path in sorted((path.parent for path in folder.glob(f"*/{CEILING_FILE}")), reverse=True):
+        plan = MatrixPlan.load(path)
+        if not plan.settings.only:
+            return ceiling_judge(Kept(path, plan).judged())
+    return None
 
 
 def where_newest(folder: Path) -> list[Where]:
