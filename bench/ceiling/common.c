@@ -40,7 +40,9 @@ struct start {
 static struct start starts[THREADS_MAX]; /* each written by whoever starts the thread, before it runs */
 static _Atomic unsigned begun = 1;
 
-unsigned threads_begun(void) { return atomic_load_explicit(&begun, memory_order_relaxed); /* asked at the end */ }
+unsigned threads_begun(void) {
+    return atomic_load_explicit(&begun, memory_order_relaxed); /* asked at the end */
+}
 
 /* acquire: what the thread allocated came before; pairs with start_enter. */
 bool thread_has_ended(unsigned number) {
@@ -61,7 +63,8 @@ typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void 
 HAK_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *),
                               void *argument) {
     create_function *create = (create_function *)dlsym(RTLD_NEXT, "pthread_create");
-    unsigned number = atomic_fetch_add_explicit(&begun, 1, memory_order_relaxed); /* only its own number matters */
+    unsigned number =
+        atomic_fetch_add_explicit(&begun, 1, memory_order_relaxed); /* only its own number matters */
     if (number >= THREADS_MAX) bare_fail("starts more than %d threads", THREADS_MAX - 1);
     starts[number].body = body;
     starts[number].argument = argument;
