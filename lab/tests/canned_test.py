@@ -86,7 +86,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, message: s
 def test_one_page_holds_all_workloads_with_their_samples(build: Path, tmp_path: Path) -> None:
     own, page = tmp_path / "own.toml", tmp_path / "page.md"
     benches = ["LIFO burst, 64 of 64 B", "LIFO burst, 4000 of 64 B"]
-    own.write_text(f"about = 'Mine'\narms = ['hakmem', 'glibc']\nbenches = {benches}\nbudget = '3s'\n")
+    own.write_text(f"about = 'Mine'\narms = ['hakmem', 'glibc']\nbenches = {benches}\nbudget = '1s'\n")
     done = subprocess.run(
         [sys.executable, "-m", "hakmem_lab", "canned", own, "--build", build, "--report", page],
         env={**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"},
