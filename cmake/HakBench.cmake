@@ -14,8 +14,8 @@ foreach(source IN LISTS bench_sources)
 endforeach()
 list(REMOVE_ITEM bench_sources ${bench_parts})
 
-# Programs that measure other processes, or nothing.
-set(bench_tools command_cost exit_pages first_calls peak_memory process_start start_loop)
+# Programs that measure other processes, or nothing, or that are only counted.
+set(bench_tools command_cost entry_calls exit_pages first_calls peak_memory process_start start_loop)
 
 function(hak_bench_options target)
     hak_compile(${target})
@@ -49,3 +49,41 @@ foreach(source IN LISTS bench_sources)
         OUTPUT_NAME ${name}
         RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 endforeach()
+
+# ---- above and below every allocator -------------------------------------------------------------------
+#
+# bench/ceiling/: hakmem's front without what keeps it right, to be preloaded like any allocator, and what counts for it
+# beforehand. Compiled as the library is.
+
+function(hak_bare_allocator name)
+    set(target bench_bare_${name})
+    list(TRANSFORM ARGN PREPEND "${PROJECT_SOURCE_DIR}/bench/ceiling/" OUTPUT_VARIABLE sources)
+    add_library(${target} SHARED ${sources} "${PROJECT_SOURCE_DIR}/bench/ceiling/common.c"
+        "${PROJECT_SOURCE_DIR}/bench/ceiling/entries.c" "${PROJECT_SOURCE_DIR}/src/heap/front.c")
+    hak_bench_options(${target})
+    target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/bench/ceiling")
+    target_compile_definitions(${target} PRIVATE "CEILING_BLOCKS=\"${name}.h\"")
+    target_compile_options(${target} PRIVATE -ftls-model=initial-exec -fno-semantic-interposition -fno-plt)
+    target_link_options(${target} PRIVATE -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro)
+    target_link_libraries(${target} PRIVATE -pthread ${CMAKE_DL_LIBS})
+    set_target_properties(${target} PROPERTIES
+        OUTPUT_NAME ${name}
+        LINKER_LANGUAGE C
+        C_VISIBILITY_PRESET hidden
+        LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+endfunction()
+
+# They replace malloc, which sanitizers and emulators do not put up with.
+if(NOT HAK_SANITIZE AND NOT HAK_NO_LIBC_NAMES AND NOT CMAKE_CROSSCOMPILING)
+    hak_bare_allocator(ceiling prepare.c)
+    hak_bare_allocator(null prepare.c)
+    hak_bare_allocator(counting counting.c)
+
+    # For what is counted, not timed: ./hakmem baseline.
+    add_library(bench_clock SHARED "${PROJECT_SOURCE_DIR}/bench/clock/clock.c")
+    hak_bench_options(bench_clock)
+    set_target_properties(bench_clock PROPERTIES
+        OUTPUT_NAME clock
+        C_VISIBILITY_PRESET hidden
+        LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+endif()

@@ -31,6 +31,18 @@ class Checkout:
         """A program of bench/."""
         return self._built(f"bench/{name}")
 
+    def preset_library(self, preset: str) -> Path:
+        """As ./hakmem build PRESET leaves it."""
+        folder = self.root / ("build" if preset == "release" else f"build-{preset}")
+        path = folder / "libhakmem.so"
+        if not path.is_file():
+            raise LabError(f"{self.shown(path)} is not there: run ./hakmem build {preset} first")
+        return path
+
+    def bare_library(self, name: str) -> Path:
+        """Of bench/ceiling/."""
+        return self._built(f"bench/lib{name}.so")
+
     def _built(self, name: str) -> Path:
         path = self.build / name
         if not path.is_file():

@@ -12,8 +12,11 @@ from pathlib import Path
 import typer
 
 from hakmem_lab.commands.ab import ab
+from hakmem_lab.commands.baseline import baseline
 from hakmem_lab.commands.bench import bench
 from hakmem_lab.commands.bgsave import bgsave
+from hakmem_lab.commands.canned import canned
+from hakmem_lab.commands.ceiling import ceiling
 from hakmem_lab.commands.compare import compare
 from hakmem_lab.commands.doctor import doctor
 from hakmem_lab.commands.explain import explain
@@ -22,9 +25,11 @@ from hakmem_lab.commands.footprint import footprint
 from hakmem_lab.commands.honesty import honesty
 from hakmem_lab.commands.instructions import instructions
 from hakmem_lab.commands.peers import peers
+from hakmem_lab.commands.report import report
 from hakmem_lab.commands.show_config import show_config
 from hakmem_lab.commands.stats import stats
 from hakmem_lab.commands.sweep import sweep
+from hakmem_lab.commands.where import where
 from hakmem_lab.errors import LabError
 
 app = typer.Typer(
@@ -35,11 +40,15 @@ app = typer.Typer(
     help="The laboratory: hakmem beside other allocators, so that noise is never called a win.",
 )
 
-for command in (
+COMMANDS = (
     bench,
     ab,
     sweep,
+    canned,
     honesty,
+    ceiling,
+    where,
+    report,
     faults,
     footprint,
     bgsave,
@@ -48,10 +57,13 @@ for command in (
     explain,
     doctor,
     stats,
-):
+)
+for command in COMMANDS:
     app.command()(command)
 app.command("show-config")(show_config)
 
+
+app.add_typer(baseline, name="baseline")
 
 # What follows the command's first word is the command's own.
 app.command(context_settings={"allow_interspersed_args": False})(compare)

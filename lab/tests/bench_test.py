@@ -15,8 +15,9 @@ import pytest
 from hakmem_lab.commands.bench import budget_seconds
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.store import SampleStore, provenance_columns
-from hakmem_lab.reports.matrix_report import Content, matrix_show, mood, results_csv
+from hakmem_lab.reports.matrix_report import Content, matrix_show, results_csv
 from hakmem_lab.reports.matrix_text import figures_grid
+from hakmem_lab.reports.page import mood
 from hakmem_lab.reports.pictures import pictures_make
 from hakmem_lab.reports.then_and_now import STARTING_FIGURES, then_grid
 from hakmem_lab.studies.bench import Kept, interruptions_told

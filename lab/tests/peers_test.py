@@ -32,7 +32,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PeerStore:
 
 def test_every_peer_of_the_laboratory_is_in_the_default_set(store: PeerStore) -> None:
     assert store.default_names == ["glibc", *PEERS.split(), "rpmalloc", "scudo"]
-    assert store.names == ["hakmem", *store.default_names]
+    assert store.names == ["hakmem", *store.default_names, "ceiling", "null"]
 
 
 def test_an_unknown_peer_is_an_error_that_names_the_known(store: PeerStore) -> None:

@@ -1,6 +1,6 @@
-"""What a user writes for an allocator: a name, the path of a library, or hakmem with options.
+"""What a user writes for an allocator: a name, the path of a library, or hakmem of another build, or with options.
 
-    mimalloc3        /opt/lib/libfoo.so        hakmem:decay=never,profile=small
+    mimalloc3     /opt/lib/libfoo.so     hakmem:decay=never,profile=small     hakmem@pgo     hakmem@HEAD~3:decay=never
 
 Each becomes a peer. That a library can be loaded and answers to malloc is tried at once, with a program that
 allocates; whether it serves in every later run is proved there.
@@ -13,7 +13,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from hakmem_lab.allocators import elf
+from hakmem_lab.allocators import builds, elf
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.pairs import cpus_allowed
@@ -29,21 +29,24 @@ TRIAL = ("random_mixed", ("1000", "100", "1"))
 def arm_parse(text: str, store: PeerStore) -> Peer:
     """The peer that TEXT means; an error in one line when there is none."""
     name, colon, options = text.partition(":")
-    if "/" in text or text.endswith(".so"):
+    if not text.startswith(builds.MARK) and ("/" in text or text.endswith(".so")):
         return _library_peer(Path(text).expanduser())
     if not colon:
         return _named_peer(text, store)
-    if name != CONFIGURED:
+    if name != CONFIGURED and not name.startswith(builds.MARK):
         raise LabError(f"'{text}': only {CONFIGURED} takes options here, as {CONFIGURED}:decay=never")
     return options_peer(_named_peer(name, store), options)
 
 
-def _named_peer(name: str, store: PeerStore) -> Peer:
-    if name in store.names:
-        return store.obtain(name)
-    near = difflib.get_close_matches(name, store.names, n=1)
+def _named_peer(text: str, store: PeerStore) -> Peer:
+    if text in store.names:
+        return store.obtain(text)
+    if text.startswith(builds.MARK):
+        library = builds.library_of(store.checkout, text.removeprefix(builds.MARK))
+        return Peer(text, "", library, elf.build_id(library), origin="this checkout")
+    near = difflib.get_close_matches(text, store.names, n=1)
     hint = f", did you mean {near[0]}?" if near else f"; known: {', '.join(store.names)}, or a library's path"
-    raise LabError(f"there is no allocator '{name}'{hint}")
+    raise LabError(f"there is no allocator '{text}'{hint}")
 
 
 def _library_peer(path: Path) -> Peer:

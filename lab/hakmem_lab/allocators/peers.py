@@ -18,6 +18,9 @@ from hakmem_lab.allocators.pins import LOCK, pinned_names, pinned_read
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
 
+BARE: dict[str, tuple[tuple[str, str], ...]] = {"ceiling": (), "null": (("WORKLOAD_SHARED_BLOCKS", "1"),)}
+"""The allocators without checks, and what their workloads must be told."""
+
 GLIBC_CURRENT = (2, 42)
 GLIBC_NOTE = (
     "understates current glibc: since 2.42 its caches per thread hold blocks up to 4 MiB, by a tunable"
@@ -41,6 +44,8 @@ class Peer:
     """What a reader must know beside its figures: that it is older than its project's current version, say."""
     proof: str = ""
     """Which of its own functions must answer, in the words of probe.py."""
+    bare: bool = False
+    """Without checks, from bench/ceiling/: it serves cells that were counted before, see measure/prepare.py."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +75,13 @@ class PeerStore:
     """Peers by name."""
 
     def __init__(self, checkout: Checkout, lock: Path = LOCK) -> None:
-        self._checkout = checkout
+        self.checkout = checkout
         self._lock = lock
         self._pinned = pinned_names(lock)
 
     @property
     def names(self) -> list[str]:
-        return ["hakmem", *self.default_names]
+        return ["hakmem", *self.default_names, *BARE]
 
     @property
     def default_names(self) -> list[str]:
@@ -89,6 +94,8 @@ class PeerStore:
         match name:
             case "hakmem":
                 return self._hakmem()
+            case "ceiling" | "null":
+                return self._bare(name)
             case "glibc":
                 return self._glibc()
             case _:
@@ -108,9 +115,15 @@ class PeerStore:
         return peers, missing
 
     def _hakmem(self) -> Peer:
-        library = self._checkout.library
-        version = _hakmem_version(self._checkout)
+        library = self.checkout.library
+        version = _hakmem_version(self.checkout)
         return Peer("hakmem", version, library, elf.build_id(library), origin="this checkout", proof="hakmem")
+
+    def _bare(self, name: str) -> Peer:
+        library = self.checkout.bare_library(name)
+        version = _hakmem_version(self.checkout)
+        identity = elf.build_id(library)
+        return Peer(name, version, library, identity, BARE[name], origin="this checkout", bare=True)
 
     def _glibc(self) -> Peer:
         version = glibc_version()
@@ -119,7 +132,7 @@ class PeerStore:
 
     def _pinned_peer(self, name: str) -> Peer:
         pinned = pinned_read(name, self._lock)
-        library = library_obtain(pinned, self._checkout.tools)
+        library = library_obtain(pinned, self.checkout.tools)
         return Peer(
             name,
             pinned.version,

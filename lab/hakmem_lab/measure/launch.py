@@ -125,6 +125,9 @@ def started(
     start: Start, arm: Arm, conditions: Conditions, extra: tuple[tuple[str, str], ...] = ()
 ) -> Iterator[Running]:
     """Whatever is still running at the end of the block is killed. EXTRA are variables for the command and its tool."""
+    if arm.peer.bare:
+        text = f"{arm.peer.name} has no checks: it serves workloads of bench/ that were counted before, and no program"
+        raise ProcessFailedError(text, f"not served: {arm.peer.name} has no checks")
     line = [
         str(start.tool),
         "{report}",

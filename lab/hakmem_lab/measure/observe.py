@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.measure.prepare import arm_prepared
 from hakmem_lab.measure.rounds import Failure, failure_of
 from hakmem_lab.measure.runner import (
     PRELOAD_PLACE,
@@ -61,6 +62,7 @@ def can_observe(task: CellTask) -> bool:
 
 def observed_run(task: CellTask, arm: Arm, conditions: Conditions) -> Observed | Failure:
     try:
+        arm = arm_prepared(task.stage, task.cell, arm)
         line, trace = _traced_run(task, arm, conditions)
         # What rests for long is not run a second time to count its calls.
         calls = None if task.cell.memory else system_calls_count(task, arm, conditions)

@@ -152,7 +152,7 @@ def _pair_make(
     subject: Measured,
     other: Measured,
 ) -> Pair:
-    if subject.checksum != other.checksum:
+    if None not in (subject.checksum, other.checksum) and subject.checksum != other.checksum:
         raise LabError(
             f"{task.name}: {comparison.subject.name} and {comparison.other.name} did different work"
             f" with seed {conditions.seed}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from hakmem_lab.measure.prepare import arm_prepared
 from hakmem_lab.measure.runner import Arm, Conditions, Measured, workload_run
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.workloads.cells import Cell, Measure
@@ -62,4 +63,5 @@ class CellTask:
 
     def run(self, arm: Arm, conditions: Conditions) -> Measured:
         program = self.stage.program(self.cell.program)
-        return workload_run(program, self.cell.command(self.count, conditions.seed), arm, conditions)
+        prepared = arm_prepared(self.stage, self.cell, arm)
+        return workload_run(program, self.cell.command(self.count, conditions.seed), prepared, conditions)

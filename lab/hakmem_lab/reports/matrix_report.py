@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import jinja2
 from rich.console import Console
 
 from hakmem_lab.checkout import Checkout
+from hakmem_lab.reports.drawing import Picture
 from hakmem_lab.reports.matrix_lines import reading_lines, summary_lines, warning_lines
 from hakmem_lab.reports.matrix_text import (
     comparisons_grid,
@@ -30,8 +29,9 @@ from hakmem_lab.reports.matrix_text import (
     outcome_grid,
     speed_grid,
 )
-from hakmem_lab.reports.pictures import Picture, pictures_make
-from hakmem_lab.reports.report import Grid, grids_print, markdown_report, text_write
+from hakmem_lab.reports.page import Page
+from hakmem_lab.reports.pictures import pictures_make
+from hakmem_lab.reports.report import Grid, grids_print, text_write
 from hakmem_lab.reports.then_and_now import then_grid
 from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.judging import Matrix
@@ -41,7 +41,6 @@ from hakmem_lab.studies.suites import GroupMean, group_means
 TABLE_WIDTH = 220
 """Where the output is not a terminal."""
 HTML_FILE = "report.html"
-TEMPLATE = "page.html.j2"
 TITLE = "The matrix: hakmem beside every peer"
 
 
@@ -89,7 +88,7 @@ def matrix_show(
     matrix = run.judged()
     content = Content.of(matrix)
     pictures = pictures_make(matrix)
-    text_write(run.folder / HTML_FILE, page_html(content, pictures, "raw/"))
+    text_write(run.folder / HTML_FILE, page_make(content, pictures, "raw/").html())
     if report is not None:
         report_write(content, run, report, pictures)
     if json_file is not None:
@@ -103,53 +102,16 @@ def matrix_show(
     return matrix
 
 
-def page_html(content: Content, pictures: Sequence[Picture], samples: str) -> str:
-    """One file that needs nothing else."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True
-    )
-    environment.filters["mood"] = mood
-    return environment.get_template(TEMPLATE).render(
-        title=TITLE,
-        lines=content.lines,
-        pictures=[{"title": one.title, "caption": one.caption, "svg": svg_inline(one)} for one in pictures],
-        grids=[grid for grid in content.full if grid.rows],
-        reading=[line.replace("*", "") for line in reading_lines(content.matrix)],
-        provenance=[(what, value.strip("`")) for what, value in content.matrix.plan.source.rows()],
-        samples=samples,
-    )
-
-
-def svg_inline(picture: Picture) -> str:
-    """Without the XML declaration, and with names that no other picture on the page has."""
-    text = picture.svg
-    return re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{picture.name}-", text[text.index("<svg") :])
-
-
-def mood(text: str) -> str:
-    """The class of a table's entry."""
-    word = text.partition(":")[0]
-    if word in ("behind", "lost", "missed", "failed", "void", "larger", "crashed", "hung") or text.endswith(
-        " -"
-    ):
-        return "bad"
-    return "good" if word in ("ahead", "won", "met", "smaller", "passed") or text.endswith(" +") else ""
+def page_make(content: Content, pictures: Sequence[Picture], samples: str) -> Page:
+    source, reading = content.matrix.plan.source, reading_lines(content.matrix)
+    return Page(TITLE, source, content.lines, pictures, content.full, reading, samples)
 
 
 def report_write(content: Content, run: Kept, path: Path, pictures: Sequence[Picture]) -> None:
     """Markdown, and beside it the pictures, the page and the samples."""
     samples = path.with_suffix(".parquet")
     run.store.export(samples)
-    shown = []
-    for picture in pictures:
-        beside = path.with_name(f"{path.stem}-{picture.name}.svg")
-        text_write(beside, picture.svg)
-        shown.append(f"![{picture.title}]({beside.name})\n\n{picture.caption}")
-    page = path.with_suffix(".html")
-    text_write(page, page_html(content, pictures, samples.name))
-    notes = [*content.lines, *shown, *reading_lines(content.matrix)]
-    text = markdown_report(TITLE, content.matrix.plan.source, notes, content.full, samples.name)
-    text_write(path, text)
+    page_make(content, pictures, samples.name).write(path)
 
 
 def results_csv(matrix: Matrix) -> str:

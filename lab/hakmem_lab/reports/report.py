@@ -17,6 +17,7 @@ from hakmem_lab.statistics.estimate import Estimate
 
 STYLES = {
     "behind": "red",
+    "dearer": "red",
     "missed": "red",
     "failed": "red",
     "problem": "red",
@@ -25,6 +26,7 @@ STYLES = {
     "open": "yellow",
     "notice": "yellow",
     "ahead": "green",
+    "cheaper": "green",
     "met": "green",
     "fine": "green",
 }
@@ -48,7 +50,9 @@ class Grid:
 
     def markdown(self) -> str:
         marks = ["---" if index < self.text_columns else "---:" for index in range(len(self.columns))]
-        lines = [self.columns, marks, *self.rows]
+        # A bar in a text would end its cell.
+        rows = [tuple(text.replace("|", "\\|") for text in row) for row in self.rows]
+        lines = [self.columns, marks, *rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

@@ -119,8 +119,8 @@ def identities_of(field: Field, stage: Stage, candidates: Sequence[Candidate]) -
     return identities
 
 
-def results_folder(checkout: Checkout) -> Path:
-    return checkout.root / "bench_results" / KIND
+def results_folder(checkout: Checkout, kind: str = KIND) -> Path:
+    return checkout.root / "bench_results" / kind
 
 
 def bench_plan(
@@ -131,14 +131,17 @@ def bench_plan(
     settings: Settings,
     command: str,
     missing: Mapping[str, str],
+    kind: str = KIND,
+    instruments: bool = True,
 ) -> Kept:
-    """Finds the work of all rows and shares what the budget leaves."""
+    """Finds the work of all rows and shares what the budget leaves; of it, the runs with INSTRUMENTS take their part."""
     began = time.monotonic()
     program = next((one.program for one in candidates if one.first_count), None)
     source = provenance.collect(checkout, command, program, field.measured)
     with progress_shown("preparing", len(candidates), float(len(candidates))) as step:
         works = works_find(candidates, field.arms, settings, step)
-    spent = time.monotonic() - began + observed_seconds(works.values())
+    watching = observed_seconds(works.values()) if instruments else 0.0
+    spent = time.monotonic() - began + watching
     left, limit = (max(1.0, seconds - spent) for seconds in (settings.budget_seconds, settings.limit_seconds))
     rows = rows_plan(candidates, works, settings, left, limit)
     unserved = {
@@ -156,13 +159,13 @@ def bench_plan(
         identities=identities_of(field, stage, candidates),
         rows=tuple(rows),
     )
-    kept = Kept(results_folder(checkout) / run, plan)
+    kept = Kept(results_folder(checkout, kind) / run, plan)
     plan.save(kept.folder)
     tasks = {one.name: one.task_of(0) for one in candidates}
     watched = works_observed(rows, works, tasks, field.arms, settings)
     if watched:
         kept.store.append(watched)
-    expected = sum(row.seconds for row in rows) + observed_seconds(works.values())
+    expected = sum(row.seconds for row in rows) + watching
     print(
         f"hakmem: {len(rows)} workloads under {len(field.measured)} allocators; about {duration_text(expected)} from now",
         file=sys.stderr,
@@ -196,12 +199,12 @@ def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> 
 
 
 @contextmanager
-def interruptions_told(kept: Kept) -> Iterator[None]:
-    where = f"bench_results/{KIND}/{kept.plan.run}"
+def interruptions_told(kept: Kept, kind: str = KIND) -> Iterator[None]:
+    goes_on = ", and --resume goes on" if kind == KIND else ""
+    where = f"what was measured is in bench_results/{kind}/{kept.plan.run}{goes_on}"
     try:
         yield
     except KeyboardInterrupt:
-        text = f"interrupted; what was measured is in {where}, and --resume goes on"
-        raise RunInterruptedError(text) from None
+        raise RunInterruptedError(f"interrupted; {where}") from None
     except LabError as error:
-        raise LabError(f"{error}; what was measured is in {where}, and --resume goes on") from error
+        raise LabError(f"{error}; {where}") from error

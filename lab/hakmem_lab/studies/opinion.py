@@ -10,6 +10,7 @@ import shutil
 from dataclasses import dataclass
 
 from hakmem_lab.measure.pairs import cpus_allowed
+from hakmem_lab.measure.prepare import arm_prepared
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.task import CellTask
 from hakmem_lab.statistics.estimate import Estimate, Verdict
@@ -56,7 +57,9 @@ def opinion_ask(task: CellTask, base: Arm, other: Arm) -> Opinion:
     count = max(1, int(COUNT_SHARE * task.count))
     cpus = cpus_allowed()[: task.threads]
 
-    def per_operation(arm: Arm) -> float:
+    def per_operation(asked: Arm) -> float:
+        arm = arm_prepared(task.stage, task.cell, asked)
+
         def counted(times: int) -> int:
             arguments = task.cell.command(times * count, SEED)
             return allocator_instructions(task.stage, task.cell.program, arguments, arm, cpus)

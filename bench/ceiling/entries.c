@@ -1,0 +1,45 @@
+/* entries.c - the entry points that workloads use, over the block_take and block_give of the header that the build names:
+ * ceiling.h, null.h or counting.h. Nothing is checked that a right program does not need. */
+#include CEILING_BLOCKS
+
+#include "base/bits.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+HAK_EXPORT void *malloc(size_t bytes) { return block_take(bytes); }
+
+HAK_EXPORT void free(void *block) { block_give(block); }
+
+HAK_EXPORT void *calloc(size_t count, size_t bytes) {
+    void *block = block_take(count * bytes);
+    return block == NULL ? NULL : memset(block, 0, count * bytes);
+}
+
+HAK_EXPORT void *realloc(void *block, size_t bytes) {
+    if (block == NULL) return block_take(bytes);
+    size_t kept = block_bytes(block);
+    if (bytes <= kept) return block;
+    void *moved = block_take(bytes);
+    if (moved == NULL) return NULL;
+    memcpy(moved, block, kept);
+    block_give(block);
+    return moved;
+}
+
+/* As heap_alloc_aligned rounds. */
+static void *aligned_take(size_t alignment, size_t bytes) {
+    return block_take(bytes == 0 ? alignment : ((alignment - 1) | (bytes - 1)) + 1);
+}
+
+HAK_EXPORT void *aligned_alloc(size_t alignment, size_t bytes) { return aligned_take(alignment, bytes); }
+
+HAK_EXPORT void *memalign(size_t alignment, size_t bytes) { return aligned_take(alignment, bytes); }
+
+HAK_EXPORT int posix_memalign(void **result, size_t alignment, size_t bytes) {
+    *result = aligned_take(alignment, bytes);
+    return 0;
+}
+
+HAK_EXPORT size_t malloc_usable_size(void *block) { return block == NULL ? 0 : block_bytes(block); }

@@ -1,0 +1,19 @@
+/* prepare.h - what prepare.c has made before main: for each thread a front, and page words that hold classes alone. */
+#ifndef BENCH_CEILING_PREPARE_H
+#define BENCH_CEILING_PREPARE_H
+
+#include "common.h"
+
+/* The class of a block; of NULL it is SIZE_CLASSES. */
+HAK_INLINE uint32_t block_class(const void *block) { return page_word(page_index(block)); }
+
+HAK_INLINE size_t block_bytes(const void *block) { return class_bytes[block_class(block)]; }
+
+/* The top of the stack for requests of BYTES bytes, found as front_pop finds it. */
+HAK_INLINE front_slot *slot_for(size_t bytes) {
+    const struct front_constants *base = &front_constants;
+    unsigned class = base->classes[(bytes + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES];
+    return (front_slot *)((uintptr_t)&base->none.top[class] + thread_state.front_distance);
+}
+
+#endif

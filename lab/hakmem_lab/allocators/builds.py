@@ -1,0 +1,118 @@
+"""hakmem's own library in another form: of another preset, or of another commit.
+
+    hakmem@pgo        hakmem@HEAD~3        hakmem@0123abcd:decay=never
+
+A preset is taken as ./hakmem build left it. A commit is built once, from its sources alone, and kept in .tools/commits/
+under its full name; CONTRIBUTING.md says what a profiling build is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hakmem_lab.allocators.tools import PACKAGES, environment_plain, tool_run
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError
+
+MARK = "hakmem@"
+BUILD_SECONDS = 900
+PROFILING = "profiling"
+LIBRARY = "libhakmem.so"
+
+
+def library_of(checkout: Checkout, what: str, profiling: bool = False) -> Path:
+    """Of the preset or commit WHAT. PROFILING: of a commit, with frame pointers and symbols."""
+    if what in presets(checkout):
+        return checkout.preset_library(what)
+    return _commit_library(checkout, commit_find(checkout, what), profiling)
+
+
+def presets(checkout: Checkout) -> dict[str, dict[str, str]]:
+    """By name, with what CMake is told."""
+    kept = json.loads((checkout.root / "CMakePresets.json").read_text())["configurePresets"]
+    return {one["name"]: one.get("cacheVariables", {}) for one in kept if not one.get("hidden")}
+
+
+def git(root: Path, *arguments: str) -> str:
+    """What git says; an error in one line when it refuses."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise LabError(f"git cannot be started: {error.strerror}") from error
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or [f"it exited with {done.returncode}"]
+        raise LabError(f"git {arguments[0]}: {lines[0]}")
+    return done.stdout
+
+
+def commit_find(checkout: Checkout, what: str) -> str:
+    """Its full name."""
+    if what and not what.startswith("-"):
+        try:
+            return git(checkout.root, "rev-parse", "--verify", "--quiet", f"{what}^{{commit}}").strip()
+        except LabError:
+            pass
+    raise LabError(f"'{what}' is neither a preset nor a commit; presets: {', '.join(presets(checkout))}")
+
+
+def _commit_library(checkout: Checkout, commit: str, profiling: bool) -> Path:
+    folder = checkout.tools / "commits" / (f"{commit}-{PROFILING}" if profiling else commit)
+    kept = folder / LIBRARY
+    if kept.is_file():
+        return kept
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder, prefix="making-") as scratch:
+            built = _build(checkout, commit, profiling, Path(scratch))
+            # Whole or not at all, whoever else makes it now.
+            made = Path(scratch) / LIBRARY
+            shutil.copy(built, made)
+            made.rename(kept)
+    except OSError as error:
+        raise LabError(f"{commit[:12]}: {error.strerror or error}") from error
+    return kept
+
+
+def _build(checkout: Checkout, commit: str, profiling: bool, scratch: Path) -> Path:
+    what, sources = f"hakmem at {commit[:12]}", scratch / "sources"
+    sources.mkdir()
+    archive = scratch / "sources.tar"
+    git(checkout.root, "archive", f"--output={archive}", commit)
+    tool_run(what, ["tar", "-xf", str(archive), "-C", str(sources)], scratch, BUILD_SECONDS)
+    options = []
+    if profiling:
+        flags = presets(checkout)[PROFILING]["CMAKE_C_FLAGS_RELEASE"]
+        options.append(f"-DCMAKE_C_FLAGS_RELEASE={flags} -ffile-prefix-map={sources}=.")
+    return sources_build(checkout, what, sources, scratch, options)
+
+
+def sources_build(
+    checkout: Checkout, what: str, sources: Path, scratch: Path, options: Sequence[str] = ()
+) -> Path:
+    """The release library of SOURCES; SCRATCH takes what is made. WHAT names it in complaints."""
+    cmake, build = _cmake(checkout, what), scratch / "build"
+    plain = ["-DCMAKE_BUILD_TYPE=Release", "-DHAK_TESTS=OFF", "-DHAK_BENCH=OFF", "-DHAK_TOOLS=OFF"]
+    environment = environment_plain()
+    steps = (
+        [cmake, "-S", str(sources), "-B", str(build), *plain, *options],
+        [cmake, "--build", str(build), "--target", "hakmem", "--parallel", str(os.cpu_count() or 1)],
+    )
+    for step in steps:
+        tool_run(what, step, scratch, BUILD_SECONDS, environment)
+    return build / LIBRARY
+
+
+def _cmake(checkout: Checkout, what: str) -> str:
+    """As ./hakmem finds it."""
+    for name in ("cmake", str(checkout.tools / "cmake/bin/cmake")):
+        if shutil.which(name):
+            return name
+    raise LabError(f"{what} needs cmake; on Debian: apt-get install {PACKAGES['cmake']}")

@@ -1,0 +1,156 @@
+"""`hakmem baseline`."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.allocators.builds import MARK
+from hakmem_lab.allocators.peers import PeerStore
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.asking import (
+    INCONCLUSIVE,
+    ask,
+    calibrate_choose,
+    circumstance_lines,
+    design_make,
+    outcome_keep,
+)
+from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
+from hakmem_lab.commands.planted import planted
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure import provenance
+from hakmem_lab.measure.runner import Arm
+from hakmem_lab.measure.stage import staged
+from hakmem_lab.reports.ab import outcome_grid, reason_lines
+from hakmem_lab.reports.baseline import gates_grid, loss_lines
+from hakmem_lab.reports.report import text_write
+from hakmem_lab.studies.baseline import (
+    CELLS_COUNTED,
+    Baseline,
+    baseline_make,
+    baseline_path,
+    baseline_read,
+    cells_counted,
+    gates,
+    losses,
+    rows_count,
+    suspects,
+)
+from hakmem_lab.studies.overview import BASELINE_FILE, BASELINE_KIND
+from hakmem_lab.studies.study import progress_make, study_open
+
+baseline = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Reference results in tests/baseline/, and the gate that holds every change against them.",
+)
+
+
+def counted(checkout: Checkout) -> Baseline:
+    """What the build's library costs now."""
+    with staged(checkout) as stage, progress_make() as progress:
+        task = progress.add_task("baseline", total=len(CELLS_COUNTED))
+        peer = stage.peer(PeerStore(checkout).obtain("hakmem"))
+        rows = rows_count(stage, Arm(peer), lambda: progress.advance(task))
+        source = provenance.collect(checkout, "./hakmem baseline", None, [peer])
+    return baseline_make(source, rows)
+
+
+@baseline.command()
+def save(build: BuildOption = None) -> None:
+    """Counts, and makes that the baseline. Review the difference, and give the reason in the commit."""
+    checkout = Checkout.find(build)
+    path = baseline_path(checkout)
+    text_write(path, counted(checkout).text())
+    typer.echo(f"baseline: {checkout.shown(path)}, {len(CELLS_COUNTED)} workloads")
+
+
+@baseline.command()
+def check(
+    time: Annotated[
+        bool,
+        typer.Option("--time", help="Ask the clock as well, by hand: `ab` against the baseline's commit."),
+    ] = False,
+    budget: Annotated[str, typer.Option(help="Of each workload's ab.")] = "60s",
+    margin: Annotated[str, typer.Option(help="Within it speeds are equivalent.")] = "3%",
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+) -> None:
+    """Counts, and says what was lost since the baseline, by which entry point, and which commits touched it.
+
+    Exit status: 0 when nothing was lost, 1 when something was, 2 for an error; with --time 3 when the clock stayed
+    inconclusive.
+    """
+    checkout = Checkout.find(build)
+    path = baseline_path(checkout)
+    before, now = baseline_read(path), counted(checkout)
+    found = gates(before, now)
+    lost = losses(before, now.rows, found)
+    lines = loss_lines(lost)
+    if lost:
+        lines += [f"suspect: {line}" for line in suspects(checkout, before.commit, lost)]
+    grids_show([gates_grid(found)], lines)
+    content = {
+        "before": before.commit,
+        "gates": [asdict(one) for one in found],
+        "lost": [asdict(one) for one in lost],
+    }
+    text = json.dumps(content, indent=1) + "\n"
+    if build is None:  # what another build lost is not what this checkout lost
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        text_write(checkout.root / "bench_results" / BASELINE_KIND / moment / BASELINE_FILE, text)
+    if json_file is not None:
+        text_write(json_file, text)
+    words = times_ask(checkout, before, budget, margin) if time else []
+    missed = sum(1 for gate in found if gate.state == "missed")
+    left_open = sum(1 for gate in found if gate.state.startswith("open"))
+    kept = f"{len(found) - missed - left_open} figures kept, {missed} lost"
+    typer.echo(f"{kept}{f', {left_open} open' if left_open else ''} since {before.commit}")
+    if missed or "worse" in words:
+        raise typer.Exit(1)
+    if "inconclusive" in words:
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def times_ask(checkout: Checkout, before: Baseline, budget: str, margin: str) -> list[str]:
+    """The verdict on each workload: absolute times of two days say nothing, so both run now."""
+    if " " in before.commit or not before.commit:
+        raise LabError(f"the baseline is of '{before.commit}': only a commit can be built again")
+    words = []
+    for cell in cells_counted():
+        words.append(_time_ask(checkout, before, cell.name, budget, margin))
+    return words
+
+
+def _time_ask(checkout: Checkout, before: Baseline, name: str, budget: str, margin: str) -> str:
+    design, calibrate = design_make(budget, margin), calibrate_choose(name, None)
+    command: Sequence[str] = [
+        "./hakmem",
+        "baseline",
+        "check",
+        "--time",
+        "--budget",
+        budget,
+        "--margin",
+        margin,
+    ]
+    seed = secrets.randbits(32)
+    with study_open(checkout, "ab", seed) as study:
+        arms = [f"{MARK}{before.commit}", "hakmem"]
+        asked = ask(study, arms, calibrate, design, shlex.join(command), instructions=False)
+        kept = outcome_keep(study, asked, {}, None)
+    lines = [*circumstance_lines(asked), *reason_lines(asked.outcome), f"{name}: {kept}"]
+    grids_show([outcome_grid(asked.outcome, asked.arranged.base.name)], lines)
+    return asked.outcome.answers[0].word
+
+
+baseline.command()(planted)

@@ -1,0 +1,118 @@
+"""`hakmem canned`."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.asking import (
+    INCONCLUSIVE,
+    Asked,
+    ShareOption,
+    answer_show,
+    ask,
+    calibrate_choose,
+    circumstance_lines,
+    design_make,
+    outcome_keep,
+)
+from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show
+from hakmem_lab.reports.ab import reason_lines, sweep_line, verdict_line
+from hakmem_lab.reports.report import Grid, markdown_report, text_write
+from hakmem_lab.studies.study import study_open
+from hakmem_lab.workloads.canned.file import Canned, canned_find, canned_names
+
+
+def canned(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="Or FILE.toml of your own; without it, all are listed.")
+    ] = "",
+    budget: Annotated[str, typer.Option(help="Of each workload; by default the file's.")] = "",
+    margin: ShareOption = "3%",
+    seed: SeedOption = None,
+    report: ReportOption = None,
+    build: BuildOption = None,
+) -> None:
+    """Comparisons that come up again and again: the same as `ab` and `sweep`, from a file.
+
+    Exit status: 0 when every arm has a verdict in every workload, 3 when one is inconclusive, 2 for an error.
+    """
+    if not name:
+        grids_show([list_grid([canned_find(one) for one in canned_names()])], [])
+        return
+    chosen = canned_find(name)
+    checkout = Checkout.find(build)
+    seed = secrets.randbits(32) if seed is None else seed
+    budget = budget or chosen.budget
+    command = shlex.join(
+        ["./hakmem", "canned", chosen.name, "--budget", budget, "--margin", margin, "--seed", str(seed)]
+    )
+    told = [canned_ask(checkout, chosen, bench, budget, margin, seed, command) for bench in chosen.benches]
+    if report is not None:
+        canned_write(chosen, told, report)
+    if any(answer.word == "inconclusive" for one in told for answer in one.asked.outcome.answers):
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def list_grid(all_canned: Sequence[Canned]) -> Grid:
+    return Grid(
+        "Canned comparisons: ./hakmem canned NAME",
+        ("name", "about", "arms, the first is the base", "workloads", "each"),
+        tuple(
+            (one.name, one.about, ", ".join(one.arms), "; ".join(one.benches), one.budget)
+            for one in all_canned
+        ),
+        text_columns=5,
+    )
+
+
+@dataclass(frozen=True)
+class Told:
+    """Of one workload."""
+
+    bench: str
+    asked: Asked
+    lines: list[str]
+    samples: Path
+
+
+def canned_ask(
+    checkout: Checkout, chosen: Canned, bench: str, budget: str, margin: str, seed: int, command: str
+) -> Told:
+    design, calibrate = design_make(budget, margin), calibrate_choose(bench, None)
+    with study_open(checkout, "ab", seed) as study:
+        asked = ask(study, chosen.arms, calibrate, design, command, instructions=False)
+    outcome = asked.outcome
+    lines = [*circumstance_lines(asked), *reason_lines(outcome)]
+    for answer, opinion in zip(outcome.answers, asked.opinions, strict=False):
+        lines.append(f"{answer.name}: {opinion.line(answer, design.margin)}")
+    last = (
+        sweep_line(outcome) if len(outcome.answers) > 1 else verdict_line(outcome, asked.arranged.base.name)
+    )
+    told = Told(bench, asked, [*lines, last], study.samples.path)
+    lines = [f"{bench}: {chosen.about}. {chosen.note}".strip(), *lines]
+    try:
+        lines.append(outcome_keep(study, asked, {"canned": chosen.name}, None))
+    finally:  # also when the disk is full: the answer is there
+        answer_show(asked, lines, last)
+    return told
+
+
+def canned_write(chosen: Canned, told: Sequence[Told], report: Path) -> None:
+    """One page of all its workloads, and one file with the samples of all."""
+    notes = [f"{chosen.about}. {chosen.note}".strip()]
+    notes += [f"{one.bench}: {line}" for one in told for line in one.lines]
+    grids = [replace(grid, title=f"{one.bench}: {grid.title}") for one in told for grid in one.asked.grids()]
+    beside = report.with_suffix(".csv")
+    text = markdown_report(chosen.about, told[0].asked.source, notes, grids, beside.name)
+    text_write(report, text)
+    head, *_ = told[0].samples.read_text().splitlines()
+    rows = [row for one in told for row in one.samples.read_text().splitlines()[1:]]
+    text_write(beside, "\n".join([head, *rows]) + "\n")

@@ -1,0 +1,160 @@
+"""`hakmem ceiling`."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.allocators.peers import PeerStore
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.common import (
+    BuildOption,
+    JsonOption,
+    ReportOption,
+    SeedOption,
+    grids_show,
+    words_split,
+)
+from hakmem_lab.commands.units import seconds_parse, share_parse
+from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.measure.stage import staged
+from hakmem_lab.studies.bench import Kept, bench_plan, field_gather
+from hakmem_lab.studies.candidates import workloads_choose
+from hakmem_lab.studies.ceiling import (
+    CEILING,
+    KIND,
+    NULL,
+    State,
+    ceiling_candidates,
+    ceiling_judge,
+    ceiling_measure,
+)
+from hakmem_lab.studies.matrix import MatrixPlan, Settings
+from hakmem_lab.workloads.cells import CELLS, Cell, Group, Suite, suite_cells
+
+SECONDS_EACH = 15.0
+"""For each workload that the ceiling may serve."""
+BRIEF = (Group.SMALL, Group.MID, Group.CONTROL)
+PAGE_FILE = "report.html"
+
+
+def ceiling(
+    suite: Annotated[
+        Suite | None,
+        typer.Option(help="Every workload of a suite; if not given, those of small and mid blocks."),
+    ] = None,
+    only: Annotated[
+        str,
+        typer.Option(help="Only workloads whose name contains one of these, or of these programs or groups."),
+    ] = "",
+    allocators: Annotated[
+        str, typer.Option(help="Show these as shares of hakmem's ceiling, too, separated by commas.")
+    ] = "",
+    budget: Annotated[
+        str, typer.Option(help="Time in all, fixed in advance; by default 15s for each workload.")
+    ] = "",
+    margin: Annotated[
+        str, typer.Option(help="Within which hakmem has reached its ceiling, such as 3%.")
+    ] = "3%",
+    confidence: Annotated[float, typer.Option(min=50, max=99.9, help="Per cent, of intervals.")] = 95.0,
+    seed: SeedOption = None,
+    kept: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FOLDER", help="Measure nothing: judge a run of bench_results/ceiling again."
+        ),
+    ] = None,
+    report: ReportOption = None,
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+) -> None:
+    """What would hakmem reach without its checks? Each workload as a share of its structural ceiling.
+
+    Exit status: 0 with an answer, 2 for an error, 3 when every ceiling is void, 130 when interrupted.
+    """
+    checkout = Checkout.find(build)
+    if kept is not None:
+        ceiling_show(checkout, Kept(kept, MatrixPlan.load(kept)), report, json_file)
+        return
+    cells = cells_choose(suite, words_split(only))
+    seconds = seconds_parse(budget) if budget else SECONDS_EACH * len(cells)
+    settings = Settings(
+        suite=suite.value if suite else "small and mid",
+        only=only,
+        budget_seconds=seconds,
+        limit_seconds=1.5 * seconds,
+        margin=share_parse(margin),
+        confidence=confidence / 100,
+        seed=secrets.randbits(32) if seed is None else seed,
+    )
+    try:
+        with staged(checkout) as stage:
+            candidates, refused = ceiling_candidates(stage, cells)
+            if not budget:  # what is refused needs no time
+                settings = budget_fit(settings, SECONDS_EACH * len(candidates))
+            names = [CEILING, NULL, *words_split(allocators)]
+            field = field_gather(PeerStore(checkout), stage, names, settings)
+            command = command_text(settings, suite, allocators)
+            run = bench_plan(
+                checkout, stage, field, candidates, settings, command, refused, KIND, instruments=False
+            )
+            ceiling_measure(run, field, candidates)
+    except KeyboardInterrupt:
+        raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
+    ceiling_show(checkout, run, report, json_file)
+
+
+def cells_choose(suite: Suite | None, words: list[str]) -> tuple[Cell, ...]:
+    """The negative control is always there."""
+    if words:
+        chosen = workloads_choose(Suite.FULL, words)
+        if chosen.programs:
+            raise LabError(f"the ceiling serves workloads of bench/ only, not {', '.join(chosen.programs)}")
+        cells = chosen.cells
+    elif suite is not None:
+        cells = suite_cells(suite)
+    else:
+        cells = tuple(cell for cell in CELLS if cell.group in BRIEF)
+    controls = [cell for cell in CELLS if cell.control and cell not in cells]
+    return (*cells, *controls)
+
+
+def budget_fit(settings: Settings, seconds: float) -> Settings:
+    return replace(settings, budget_seconds=seconds, limit_seconds=1.5 * seconds)
+
+
+def command_text(settings: Settings, suite: Suite | None, allocators: str) -> str:
+    """As it can be given again."""
+    command = ["./hakmem", "ceiling"]
+    command += ["--suite", suite.value] if suite else []
+    command += ["--only", settings.only] if settings.only else []
+    if allocators:
+        names = [Path(word).name for word in words_split(allocators)]  # a library's path stays here
+        command += ["--allocators", ",".join(names)]
+    command += ["--budget", f"{settings.budget_seconds:g}s", "--margin", f"{100 * settings.margin:g}%"]
+    command += ["--confidence", f"{100 * settings.confidence:g}", "--seed", str(settings.seed)]
+    return shlex.join(command)
+
+
+def ceiling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: Path | None) -> None:
+    """The run's own folder gets its page and its shares, too."""
+    # Drawing takes a second to load: not for --help and wrong options.
+    from hakmem_lab.reports.ceiling import answer_lines, grids_of, json_write, page_make, report_write
+    from hakmem_lab.reports.report import text_write
+
+    judged = ceiling_judge(run.judged())
+    text_write(run.folder / PAGE_FILE, page_make(judged, "raw/").html())
+    json_write(judged, run.folder / "ceiling.json")
+    if report is not None:
+        report_write(judged, run.store, report)
+    if json_file is not None:
+        json_write(judged, json_file)
+    lines = [f"page: {checkout.shown(run.folder / PAGE_FILE)}", *reversed(answer_lines(judged))]
+    grids_show(grids_of(judged), lines)
+    if all(share.state is State.VOID for share in judged.shares):
+        raise typer.Exit(3)

@@ -1,0 +1,50 @@
+"""`hakmem report`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.common import ReportOption, grids_show
+from hakmem_lab.reports.report import text_write
+
+KIND = "report"
+PAGE_FILE = "report.html"
+
+
+def report(
+    run: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FOLDER", help="A run of bench_results/bench; by default the newest."),
+    ] = None,
+    since: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="The run to compare with; by default the one before on this machine."
+        ),
+    ] = None,
+    report: ReportOption = None,
+) -> None:
+    """One page from what was measured so far: overall, strengths, weaknesses, change, bottlenecks, with pictures.
+
+    Measures nothing. The page is kept in bench_results/report; --report writes it elsewhere, too, as Markdown and HTML.
+    """
+    # Drawing takes a second to load: not for --help and wrong options.
+    from hakmem_lab.reports.overview import page_make
+    from hakmem_lab.studies.overview import overview_gather
+
+    checkout = Checkout.find()
+    overview = overview_gather(checkout, run, since)
+    page = page_make(overview, f"bench_results/bench/{overview.run.plan.run}/raw")
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    kept = checkout.root / "bench_results" / KIND / moment / PAGE_FILE
+    text_write(kept, page.html())
+    if report is not None:
+        samples = report.with_suffix(".parquet")
+        overview.run.store.export(samples)
+        page.with_samples(samples.name).write(report)
+    grids_show(page.grids[:8], [*page.lines, f"page: {checkout.shown(kept)}"])

@@ -1,0 +1,281 @@
+"""Who makes the kernel work: page faults and system calls by caller, and where the processor's time was found.
+
+perf counts faults and takes samples, strace -k has the stack of every call. Where one of them is missing or not
+allowed, a note says so and what was had instead; nothing is made up. All of it slows a process down, so none of it is
+a time.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hakmem_lab.measure.runner import RUN_SECONDS_MAX, Arm, environment_make, pinned_to
+
+SAMPLES_PER_SECOND = 1999
+"""Not a divisor of what a program does at a round pace."""
+CHAIN_MAX = 4
+"""Functions of a chain that are shown, innermost first."""
+STATISTICS_CALL = re.compile(r"^ +system calls +(\S.*?) +(\d+), refused \d+$")
+STRACE_CALL = re.compile(r"^(?:\[pid +\d+\] +|\d+ +)?([a-z_0-9]+)\(")
+STRACE_FRAME = re.compile(r"^ > (.+?)\((?:([^()]*?)(?:\+0x[0-9a-f]+)?)?\) \[0x[0-9a-f]+\]")
+PERF_FRAME = re.compile(r"^\s+[0-9a-f]+ (.*) \((.*)\)$")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who did something, and how often."""
+
+    what: str
+    """The system call; or page fault."""
+    who: str
+    """Functions of the allocator, innermost first; or who else."""
+    count: int
+
+
+@dataclass(frozen=True)
+class Sampled:
+    object: str
+    function: str
+    share: float
+    """Of the samples taken in user mode."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a tool found, and a note where it could not look or not closely."""
+
+    callers: tuple[Caller, ...] = ()
+    sampled: tuple[Sampled, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    function: str
+    object: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A command under an arm, in the environment that it runs in."""
+
+    command: tuple[str, ...]
+    arm: Arm
+    cpus: tuple[int, ...]
+    folder: Path
+    """For what the tools write."""
+    users: Mapping[str, str] | None = None
+    further: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def library(self) -> str:
+        """As the kernel names it."""
+        path = self.arm.peer.library
+        return str(path.resolve()) if path else ""
+
+    def environment(self) -> dict[str, str]:
+        """The tool's own: without the preload."""
+        plain = replace(self.arm, peer=replace(self.arm.peer, library=None))
+        return environment_make(plain, 0, preload=False, users=self.users) | dict(self.further)
+
+    def preloaded(self) -> list[str]:
+        """The tool stays on its own allocator."""
+        return ["env", *([f"LD_PRELOAD={self.library}"] if self.library else []), *self.command]
+
+    def run(self, line: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
+        """None: it did not end in time."""
+        with pinned_to(self.cpus):
+            try:
+                return subprocess.run(
+                    line,
+                    env=self.environment(),
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=RUN_SECONDS_MAX,
+                    check=False,
+                )
+            except (subprocess.TimeoutExpired, OSError):
+                return None
+
+
+# ---- perf -------------------------------------------------------------------------------------------------
+
+
+def faults_by_caller(subject: Subject) -> Told:
+    """Every page fault of the run, by who touched the page."""
+    text, note = _perf(subject, ["-e", "page-faults:u", "-c", "1"])
+    if note:
+        return Told(note=f"page faults by caller are not known: {note}")
+    name = Path(subject.command[0]).name[:15]
+    counts = Counter(
+        chain_text(frames, subject.library) for comm, frames in perf_events(text.splitlines()) if comm == name
+    )
+    callers = [Caller("page fault", who, count) for who, count in counts.most_common()]
+    return Told(tuple(callers), note="" if callers else "perf saw no page fault")
+
+
+def samples_take(subject: Subject) -> Told:
+    """Where the processor was in user mode."""
+    text, note = _perf(subject, ["-e", "cpu-clock:u", "-F", str(SAMPLES_PER_SECOND)])
+    if note:
+        return Told(note=f"there are no samples of time: {note}")
+    name = Path(subject.command[0]).name[:15]
+    leaves = [frames[0] for comm, frames in perf_events(text.splitlines()) if frames and comm == name]
+    counts = Counter(leaves)
+    total = sum(counts.values())
+    sampled = [
+        Sampled(object_text(frame.object, subject.library), frame.function, count / total)
+        for frame, count in counts.most_common()
+    ]
+    return Told(sampled=tuple(sampled), note="" if sampled else "perf took no sample")
+
+
+def _perf(subject: Subject, options: Sequence[str]) -> tuple[str, str]:
+    """What perf script prints of a recording, or why there is none."""
+    perf = shutil.which("perf")
+    if perf is None:
+        return "", "perf is not installed (on Debian: linux-perf)"
+    with TemporaryDirectory(prefix="perf-", dir=subject.folder) as folder:
+        data = f"{folder}/data"
+        recorded = subject.run(
+            [perf, "record", "-q", "--call-graph", "fp", *options, "-o", data, "--", *subject.preloaded()]
+        )
+        complaint = _complaint(recorded, "perf record")
+        if complaint:
+            return "", complaint
+        told = subject.run([perf, "script", "--no-inline", "-i", data, "-F", "comm,ip,sym,dso"])
+        complaint = _complaint(told, "perf script")
+        return ("", complaint) if complaint or told is None else (told.stdout, "")
+
+
+def _complaint(done: subprocess.CompletedProcess[str] | None, what: str) -> str:
+    if done is None:
+        return f"{what} did not end"
+    if done.returncode == 0:
+        return ""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    return f"{what}: {lines[0] if lines else f'it exited with {done.returncode}'}"
+
+
+def perf_events(lines: Iterable[str]) -> Iterator[tuple[str, list[Frame]]]:
+    """Of each event the command, in a line of its own, and the frames below it, innermost first."""
+    comm, frames = "", list[Frame]()
+    for line in lines:
+        if line[:1].isspace() and (frame := PERF_FRAME.match(line)):
+            frames.append(Frame(frame[1], frame[2]))
+        elif line.strip():
+            if comm:
+                yield comm, frames
+            comm, frames = line.strip().removesuffix(":"), []
+    if comm:
+        yield comm, frames
+
+
+# ---- strace -----------------------------------------------------------------------------------------------
+
+
+def calls_by_caller(subject: Subject) -> Told:
+    """The system calls of the run; those of the allocator by their stacks."""
+    strace = shutil.which("strace")
+    if strace is None:
+        return _own_counters(subject, "strace is not installed")
+    preload = ["-E", f"LD_PRELOAD={subject.library}"] if subject.library else []
+    with TemporaryDirectory(prefix="calls-", dir=subject.folder) as folder:
+        output = Path(folder) / "calls"
+        done = subject.run([strace, "-f", "-k", "-o", str(output), *preload, "--", *subject.command])
+        complaint = _complaint(done, "strace -k")
+        if not complaint:
+            return Told(
+                tuple(strace_callers(output.read_text(errors="replace").splitlines(), subject.library))
+            )
+        done = subject.run(
+            [strace, "-f", "-c", "-U", "calls,name", "-o", str(output), *preload, "--", *subject.command]
+        )
+        if _complaint(done, "strace"):
+            return _own_counters(subject, complaint)
+        named = summary_counts(output.read_text())
+    callers = [Caller(name, "anybody", count) for name, count in named.most_common()]
+    return Told(tuple(callers), note=f"system calls by name only: {complaint}")
+
+
+def strace_callers(lines: Iterable[str], library: str) -> list[Caller]:
+    """One call is a line, and below it a line for each frame, innermost first."""
+    counts: Counter[tuple[str, str]] = Counter()
+    call, frames = "", list[Frame]()
+
+    def keep() -> None:
+        if call:
+            counts[call, chain_text([one for one in frames if one.object == library], library)] += 1
+
+    for line in lines:
+        frame = STRACE_FRAME.match(line)
+        if frame is not None:
+            frames.append(Frame(frame[2] or "?", frame[1]))
+            continue
+        named = STRACE_CALL.match(line)
+        if named is not None:
+            keep()
+            call, frames = named[1], []
+    keep()
+    return [Caller(what, who, count) for (what, who), count in counts.most_common()]
+
+
+def summary_counts(text: str) -> Counter[str]:
+    """strace's summary of calls by name."""
+    counts: Counter[str] = Counter()
+    for line in text.splitlines():
+        match line.split():
+            case [count, name] if count.isdecimal() and name != "total":
+                counts[name] = int(count)
+    return counts
+
+
+def _own_counters(subject: Subject, why: str) -> Told:
+    """hakmem counts its calls itself, and says so at exit."""
+    asked = replace(subject, further=(*subject.further, ("HAKMEM_STATS", "1")))
+    done = asked.run(asked.preloaded())
+    callers = statistics_callers(done.stderr.splitlines()) if done is not None else []
+    if not callers:
+        return Told(
+            note=f"system calls are not known: {why}, and {subject.arm.name} does not count them itself"
+        )
+    return Told(tuple(callers), note=f"system calls as hakmem counts its own: {why}")
+
+
+def statistics_callers(lines: Iterable[str]) -> list[Caller]:
+    found = (STATISTICS_CALL.match(line) for line in lines)
+    return [Caller(match[1], "hakmem", int(match[2])) for match in found if match]
+
+
+# ---- names ------------------------------------------------------------------------------------------------
+
+
+def chain_text(frames: Sequence[Frame], library: str) -> str:
+    """Who did it: the allocator's functions down to its entry point, or whoever else was innermost."""
+    if not frames:
+        return "outside the allocator"
+    if frames[0].object != library:
+        return f"{frames[0].function} of {Path(frames[0].object).name}"
+    inside = []
+    for frame in frames:
+        if frame.object != library:
+            break
+        inside.append(frame.function)
+    names = list(dict.fromkeys(inside))
+    if len(names) > CHAIN_MAX:
+        names = [*names[: CHAIN_MAX - 1], "...", names[-1]]
+    return " < ".join(names)
+
+
+def object_text(name: str, library: str) -> str:
+    """As a report may show it."""
+    return "allocator" if library and name == library else Path(name).name

@@ -1,0 +1,223 @@
+"""How much of what its own structure allows does hakmem reach, and where is the rest?
+
+Three allocators run in the same interleaved rounds: hakmem; the ceiling, which is its front with every check, refill,
+spill and owner taken out and all memory prepared before main; and the null allocator below it, which hands a thread's one
+block of a class out again and again. So hakmem's time for an operation falls into three parts:
+
+    the workload's own     what it takes on the null allocator
+    the structure          what the ceiling takes beyond that
+    the checks             what hakmem takes beyond the ceiling: checks, refills, spills, ownership, page faults
+
+A workload that the ceiling cannot serve is not in it, and says why; one in which the ceiling is slower than hakmem is
+void: there it bounds nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+from scipy import stats
+
+from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.measure.prepare import plan_of
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.statistics.estimate import Estimate, Verdict, hodges_lehmann, suite_estimate
+from hakmem_lab.studies.bench import Field, Kept, interruptions_told
+from hakmem_lab.studies.candidates import Candidate, cell_candidate
+from hakmem_lab.studies.comparing import Result
+from hakmem_lab.studies.judging import Matrix
+from hakmem_lab.studies.matrix import Row
+from hakmem_lab.studies.matrix_run import rows_run, seconds_left
+from hakmem_lab.studies.progress import progress_shown
+from hakmem_lab.workloads.cells import Cell
+
+KIND = "ceiling"
+CEILING, NULL = "ceiling", "null"
+ALL = "all"
+
+
+class State(Enum):
+    """Of a workload, in the order of a report."""
+
+    VOID = "void"
+    BELOW = "below"
+    REACHED = "reached"
+    OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A share, with the interval that holds it."""
+
+    middle: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Times:
+    """Nanoseconds of one operation, medians."""
+
+    hakmem: float
+    ceiling: float
+    null: float
+
+
+@dataclass(frozen=True)
+class Share:
+    """One workload as a share of its ceiling."""
+
+    row: Row
+    state: State
+    result: Result
+    """hakmem against the ceiling: its ratio is the share."""
+    times: Times
+    checks: Interval | None
+    """Of hakmem's time beyond the null allocator, what the checks take; None where that time is too short to divide."""
+
+    @property
+    def share(self) -> Estimate:
+        assert self.result.estimate is not None
+        return self.result.estimate
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Is it the structure or the checks? For all workloads, or those of a group."""
+
+    group: str
+    share: Estimate
+    """The geometric mean of the shares."""
+    checks: Interval | None
+    """The mean over workloads; None when fewer than two could be divided."""
+    workloads: int
+    divided: int
+
+    @property
+    def word(self) -> str:
+        if self.checks is None:
+            return "not decided"
+        if self.checks.low > 0.5:
+            return "the checks"
+        return "the structure" if self.checks.high < 0.5 else "not decided"
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    matrix: Matrix
+    shares: tuple[Share, ...]
+    """The lowest first, void ones before them."""
+    answers: tuple[Answer, ...]
+    """For all workloads first, then by group."""
+
+
+# ---- measuring --------------------------------------------------------------------------------------------
+
+
+def ceiling_candidates(stage: Stage, cells: Sequence[Cell]) -> tuple[list[Candidate], dict[str, str]]:
+    """Cells that the ceiling can serve, and why it cannot serve the others. What it prepares before main is not the cost
+    of a start."""
+    candidates: list[Candidate] = []
+    refused: dict[str, str] = {}
+    for cell in cells:
+        try:
+            plan_of(stage, cell)
+            candidates.append(replace(cell_candidate(stage, cell), starts_count=False))
+        except ProcessFailedError as error:
+            refused[cell.name] = error.outcome
+    if not any(not one.control for one in candidates):
+        reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
+        raise LabError(f"the ceiling serves none of these workloads: {reasons}")
+    return candidates, refused
+
+
+def ceiling_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> None:
+    """The rounds alone: nothing is watched with instruments."""
+    plan, store = kept.plan, kept.store
+    task_of = {candidate.name: candidate.task_of for candidate in candidates}
+    with interruptions_told(kept, KIND):
+        tasks = {row.name: task_of[row.name](row.count) for row in plan.rows}
+        with progress_shown("row", len(plan.rows), seconds_left(plan.rows, [])) as step:
+            rows_run(plan.rows, tasks, field.arms, plan.settings.seed, store, step)
+
+
+# ---- judging ----------------------------------------------------------------------------------------------
+
+
+def ceiling_judge(matrix: Matrix) -> Ceiling:
+    """From a run's samples alone."""
+    shares = [share for row in matrix.plan.rows if not row.control and (share := _share(matrix, row))]
+    shares.sort(key=lambda one: (one.state is not State.VOID, one.share.ratio))
+    counted = [one for one in shares if one.state is not State.VOID]
+    groups = list(dict.fromkeys(one.row.group for one in counted))
+    answers = [_answer(matrix, ALL, counted)] if counted else []
+    if len(groups) > 1:
+        answers += [
+            _answer(matrix, group, [one for one in counted if one.row.group == group]) for group in groups
+        ]
+    return Ceiling(matrix, tuple(shares), tuple(answers))
+
+
+def _share(matrix: Matrix, row: Row) -> Share | None:
+    result, below = matrix.result(row.name, CEILING), matrix.result(row.name, NULL)
+    if result is None or below is None or result.estimate is None or below.estimate is None:
+        return None
+    medians = (matrix.medians[row.name, arm] for arm in (matrix.plan.subject, CEILING, NULL))
+    return Share(
+        row=row,
+        state=_state(result),
+        result=result,
+        times=Times(*(1e9 / speed for speed in medians)),
+        checks=_checks(result, below, matrix.plan.settings.confidence),
+    )
+
+
+def _state(result: Result) -> State:
+    """VOID: its controls failed, or the whole interval says that the ceiling is the slower one."""
+    assert result.estimate is not None
+    if result.verdict is Verdict.VOID or result.estimate.low > 1:
+        return State.VOID
+    states = {Verdict.BEHIND: State.BELOW, Verdict.EQUAL: State.REACHED}
+    return states.get(result.verdict, State.OPEN)
+
+
+def _checks(result: Result, below: Result, confidence: float) -> Interval | None:
+    """Round by round, with hakmem's time as 1. Nothing to divide where the workload itself takes nearly all of it, or the
+    null allocator is not below the ceiling."""
+    shares = {slot: math.exp(ratio) for slot, ratio in result.log_ratios.items()}
+    own = {slot: math.exp(ratio) for slot, ratio in below.log_ratios.items()}
+    slots = sorted(shares.keys() & own.keys())
+    if not slots:
+        return None
+    share, workload = (float(np.median([of[slot] for slot in slots])) for of in (shares, own))
+    if 1 - workload <= result.margin or workload >= share:
+        return None
+    parts = [(1 - shares[slot]) / (1 - own[slot]) for slot in slots if own[slot] < 1]
+    middle, low, high = hodges_lehmann(parts, confidence)
+    return Interval(middle, low, high)
+
+
+def _answer(matrix: Matrix, group: str, shares: Sequence[Share]) -> Answer:
+    settings = matrix.plan.settings
+    cells = [np.array(list(one.result.log_ratios.values())) for one in shares]
+    parts = [one.checks.middle for one in shares if one.checks is not None]
+    return Answer(
+        group=group,
+        share=suite_estimate(cells, settings.confidence, np.random.default_rng(settings.seed)),
+        checks=_mean(parts, settings.confidence),
+        workloads=len(shares),
+        divided=len(parts),
+    )
+
+
+def _mean(parts: Sequence[float], confidence: float) -> Interval | None:
+    """With Student's interval: the workloads are the sample."""
+    if len(parts) < 2:
+        return None
+    mean, error = float(np.mean(parts)), float(np.std(parts, ddof=1)) / math.sqrt(len(parts))
+    reach = float(stats.t.ppf((1 + confidence) / 2, len(parts) - 1)) * error
+    return Interval(mean, mean - reach, mean + reach)

@@ -1,0 +1,1 @@
+"""Comparisons that come up again and again, as files: NAME.toml."""

@@ -1,0 +1,53 @@
+"""What a canned comparison is: arms, of which the first is the base, over some workloads, with a budget for each."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from hakmem_lab.errors import LabError
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Canned:
+    name: str
+    about: str
+    arms: tuple[str, ...]
+    benches: tuple[str, ...]
+    budget: str
+    """Of each workload."""
+    note: str = ""
+
+
+def canned_read(path: Path) -> Canned:
+    try:
+        kept = tomllib.loads(path.read_text())
+        lists = {name: tuple(kept.pop(name)) for name in ("arms", "benches")}
+        found = Canned(name=path.stem, **lists, **kept)
+    except OSError as error:
+        raise LabError(f"{path.name} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+        raise LabError(f"{path.name} is no canned comparison: {error}") from error
+    if len(found.arms) < 2 or not found.benches:
+        raise LabError(f"{path.name}: a comparison has two arms at least, and a workload")
+    return found
+
+
+def canned_names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def canned_find(text: str) -> Canned:
+    """A name, or the path of a file FILE.toml of your own."""
+    if text.endswith(".toml"):
+        return canned_read(Path(text))
+    names = canned_names()
+    if text not in names:
+        near = get_close_matches(text, names, 1, 0.5)
+        hint = f", did you mean {near[0]}?" if near else f"; there are: {', '.join(names)}"
+        raise LabError(f"there is no canned comparison '{text}'{hint}")
+    return canned_read(FOLDER / f"{text}.toml")

@@ -1,0 +1,105 @@
+"""Canned comparisons are files that name arms and workloads that there are."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hakmem_lab.allocators import builds
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.asking import calibrate_choose
+from hakmem_lab.commands.canned import list_grid
+from hakmem_lab.commands.units import seconds_parse
+from hakmem_lab.errors import LabError
+from hakmem_lab.workloads.canned.file import canned_find, canned_names, canned_read
+
+NAMES = canned_names()
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = (ROOT / "docs/options.md").read_text()
+
+
+def test_what_the_issue_asks_for_is_there() -> None:
+    assert NAMES == ["depth", "large-decay", "larson-pgo", "thread-caches"]
+    assert len(list_grid([canned_find(name) for name in NAMES]).rows) == len(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_workload_and_arm_is_there(name: str) -> None:
+    canned = canned_find(name)
+    assert seconds_parse(canned.budget) >= 60
+    for bench in canned.benches:
+        calibrate_choose(bench, None)
+    presets = builds.presets(Checkout.find())
+    for arm in canned.arms:
+        of, _, settings = arm.partition(":")
+        assert of == "hakmem" or of.removeprefix(builds.MARK) in presets
+        for setting in filter(None, settings.split(",")):
+            assert f"| `{setting.partition('=')[0]}` |" in OPTIONS
+    assert canned.arms[0] == "hakmem"
+    assert len(set(canned.arms)) == len(canned.arms)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dept", "there is no canned comparison 'dept', did you mean depth?"),
+        ("xyzzy", "there is no canned comparison 'xyzzy'; there are: depth, "),
+        ("/nowhere/own.toml", "own.toml cannot be read"),
+    ],
+)
+def test_what_is_not_there_is_said_in_one_line(text: str, message: str) -> None:
+    with pytest.raises(LabError) as caught:
+        canned_find(text)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("about = 1", "own.toml is no canned comparison: 'arms'"),
+        (
+            "arms = ['hakmem']\nbenches = ['larson']\nabout = ''\nbudget = '1m'",
+            "own.toml: a comparison has two arms",
+        ),
+        ("arms = [", "own.toml is no canned comparison"),
+        (
+            "arms = ['a', 'b']\nbenches = ['c']\nbudget = '1m'\nabout = ''\nwrong = 1",
+            "own.toml is no canned comparison",
+        ),
+    ],
+)
+def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(text)
+    with pytest.raises(LabError) as caught:
+        canned_read(path)
+    assert str(caught.value).startswith(message)
+
+
+# ---- live ---------------------------------------------------------------------------------------------------
+
+
+def test_one_page_holds_all_workloads_with_their_samples(build: Path, tmp_path: Path) -> None:
+    own, page = tmp_path / "own.toml", tmp_path / "page.md"
+    benches = ["LIFO burst, 64 of 64 B", "LIFO burst, 4000 of 64 B"]
+    own.write_text(f"about = 'Mine'\narms = ['hakmem', 'glibc']\nbenches = {benches}\nbudget = '1s'\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "hakmem_lab", "canned", own, "--build", build, "--report", page],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode in (0, 3), done.stderr
+    text = page.read_text()
+    assert text.startswith("# Mine\n")
+    assert all(f"## {bench}: Against hakmem" in text for bench in benches)
+    with page.with_suffix(".csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["cell"] for row in rows} == set(benches)
+    assert {row["arm"] for row in rows} >= {"hakmem", "glibc"}

@@ -1,0 +1,169 @@
+"""`hakmem report`, from a made-up store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError
+from hakmem_lab.measure.store import SampleStore, provenance_columns
+from hakmem_lab.reports.overview import bottleneck_lines, change_lines, page_make
+from hakmem_lab.studies.baseline import Gate
+from hakmem_lab.studies.matrix import RESULTS_FILE
+from hakmem_lab.studies.overview import Overview, overview_gather
+from hakmem_lab.studies.where import ALLOCATOR, FunctionCost, Where
+from lab_matrix import SOURCE, observed_make, plan_make, row_make, samples_make
+
+ROWS = ("one", "two", "three")
+
+
+def run_make(
+    folder: Path, name: str, glibc: dict[str, float], complete: bool = True, cpu: str = SOURCE.cpu
+) -> Path:
+    """A run of the matrix in which hakmem is so many times as fast as glibc in each row, and as the others."""
+    rows = [row_make(row) for row in glibc]
+    source = replace(SOURCE, cpu=cpu, commit=f"commit-{name}", date=f"2026-01-{name} 00:00 UTC")
+    plan = replace(plan_make(*rows), run=name, source=source)
+    run = folder / "bench_results/bench" / name
+    plan.save(run)
+    store = SampleStore(run / "raw", provenance_columns(name, source))
+    for row in rows:
+        level = glibc[row.name]
+        rss = {"glibc": 1 / 1.5} if row.name == "two" else None
+        store.append(samples_make(row, rss=rss, glibc=level, mimalloc3=1.0, jemalloc=1.0))
+        store.append([observed_make(row, "hakmem")])
+    store.compact()
+    if complete:
+        (run / RESULTS_FILE).write_text("")
+    return run
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path, tmp_path / "build")
+
+
+def level(value: float) -> dict[str, float]:
+    return dict.fromkeys(ROWS, value)
+
+
+def gathered(checkout: Checkout) -> Overview:
+    return overview_gather(checkout, None, None)
+
+
+def test_without_a_run_there_is_no_page(checkout: Checkout) -> None:
+    with pytest.raises(LabError, match="no complete run of the matrix is in bench_results"):
+        gathered(checkout)
+
+
+def test_the_newest_complete_run_is_shown_and_held_against_the_one_before(checkout: Checkout) -> None:
+    run_make(checkout.root, "01", level(2.0))
+    run_make(checkout.root, "02", level(2.0) | {"one": 1.5, "three": 3.0})
+    run_make(checkout.root, "03", level(9.0), complete=False)
+    overview = gathered(checkout)
+    assert overview.run.plan.run == "02"
+    assert overview.before is not None and overview.before.run == "01"
+    words = {(one.row, one.against): one.word for one in overview.changes}
+    assert words["one", "glibc"] == "slower"
+    assert words["three", "glibc"] == "faster"
+    assert words["two", "glibc"] == "as before"
+    assert (overview.changes[0].row, overview.changes[0].word) == ("one", "slower")
+    assert "1 are clearly slower beside their peer, 1 clearly faster" in change_lines(overview)[0]
+
+
+@pytest.mark.parametrize("before", [{"other": 2.0}, None])
+def test_a_run_of_other_workloads_or_another_machine_is_not_the_one_before(
+    checkout: Checkout, before: dict[str, float] | None
+) -> None:
+    run_make(checkout.root, "01", before or level(1.0), cpu="another" if before is None else SOURCE.cpu)
+    run_make(checkout.root, "02", level(2.0))
+    overview = gathered(checkout)
+    assert overview.before is None and overview.changes == ()
+    assert "there is no earlier run on this machine" in change_lines(overview)[0]
+
+
+def test_the_history_is_beside_glibc_over_the_same_workloads(checkout: Checkout) -> None:
+    run_make(checkout.root, "01", {"one": 2.0, "elsewhere": 50.0})
+    run_make(checkout.root, "02", level(4.0) | {"one": 1.0})
+    first, second = gathered(checkout).history
+    assert (first.commit, first.workloads) == ("commit-01", 1)
+    assert first.times_glibc == pytest.approx(2.0, rel=0.02)
+    assert second.workloads == 3
+    assert second.times_glibc == pytest.approx(16 ** (1 / 3), rel=0.02)
+
+
+def test_strengths_and_weaknesses_are_what_is_clear(checkout: Checkout) -> None:
+    run_make(checkout.root, "01", {"one": 0.5, "two": 2.0, "three": 1.0})
+    overview = gathered(checkout)
+    assert [(one.row.name, one.against) for one in overview.strengths] == [("two", "glibc")]
+    assert [(one.row.name, one.against) for one in overview.weaknesses] == [("one", "glibc")]
+    assert [(one.row.name, one.against) for one in overview.larger] == [("two", "glibc")]
+    assert any("Nobody looked yet where the work goes in: one" in line for line in bottleneck_lines(overview))
+
+
+def test_what_was_not_measured_is_said(checkout: Checkout) -> None:
+    run_make(checkout.root, "01", level(2.0))
+    lines = bottleneck_lines(gathered(checkout))
+    assert any("no ceiling was measured; ./hakmem ceiling" in line for line in lines)
+    assert any("it was not checked; ./hakmem baseline check" in line for line in lines)
+
+
+def ceiling_keep(checkout: Checkout, name: str, only: str, share: float) -> None:
+    row = row_make("one", peers=("ceiling", "null"))
+    made = plan_make(row, peers=("ceiling", "null"))
+    plan = replace(made, run=name, settings=replace(made.settings, only=only))
+    folder = checkout.root / "bench_results/ceiling" / name
+    plan.save(folder)
+    store = SampleStore(folder / "raw", provenance_columns(name, plan.source))
+    store.append(samples_make(row, ceiling=share, null=share / 2))
+    store.compact()
+    (folder / "ceiling.json").write_text("{}")
+
+
+def test_workloads_that_were_picked_out_are_not_the_ceiling(checkout: Checkout) -> None:
+    run_make(checkout.root, "01", level(2.0))
+    ceiling_keep(checkout, "20260101", "", 0.5)
+    ceiling_keep(checkout, "20260102", "one", 0.8)
+    ceiling = gathered(checkout).ceiling
+    assert ceiling is not None and ceiling.matrix.plan.run == "20260101"
+    assert ceiling.shares[0].share.ratio == pytest.approx(0.5, rel=0.05)
+
+
+def where_keep(checkout: Checkout, moment: str, arm: str, own: float) -> None:
+    functions = (FunctionCost(ALLOCATOR, "slab_take", own), FunctionCost("program", "main", 100 - own))
+    found = Where("one", arm, "id", moment, "operation", 10, 100.0, functions, (), 0, (), (), ())
+    path = checkout.root / "bench_results/where" / moment / "where.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(found.text())
+
+
+def test_everything_is_on_one_page(checkout: Checkout) -> None:
+    run_make(checkout.root, "01", level(2.0) | {"one": 0.4})
+    run_make(checkout.root, "02", level(2.0) | {"one": 0.5})
+    where_keep(checkout, "20260101", "hakmem", 10.0)
+    where_keep(checkout, "20260102", "hakmem", 40.0)
+    where_keep(checkout, "20260103", "jemalloc", 90.0)
+    gate = Gate("mix", "instructions", 40.0, 44.0, "missed", 0.2)
+    check = checkout.root / "bench_results/baseline/20260101/check.json"
+    check.parent.mkdir(parents=True)
+    check.write_text(json.dumps({"before": "abc", "gates": [asdict(gate)], "lost": []}))
+    overview = gathered(checkout)
+    assert [(one.task, one.commit) for one in overview.where] == [("one", "20260102")]
+    page = page_make(overview, "raw").html()
+    for part in (
+        "Overall: Against the best of 3 peers",
+        "Strengths",
+        "Weaknesses",
+        "Change since 2026-01-01 00:00 UTC, commit commit-01",
+        "commit-02",
+        "Baseline of abc: 1 figures lost",
+        "slab_take",
+        "40 %",
+        "<svg",
+    ):
+        assert part in page, part
+    assert "Nobody looked yet" not in page
+    assert str(checkout.root) not in page
