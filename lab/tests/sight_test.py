@@ -316,7 +316,7 @@ def test_a_process_that_ends_while_it_is_read(checkout: Checkout, tmp_path: Path
         with memory_of as memory:
             (page,) = pages_find(memory, process.mappings())
             os.kill(pid, 9)
-            while (process.folder / "maps").exists() and (process.folder / "maps").read_text():
+            while "State:\tZ" not in (process.folder / "status").read_text():
                 time.sleep(0.01)
             with pytest.raises(ProcessGoneError, match="ended while it was read"):
                 books_read(page)
