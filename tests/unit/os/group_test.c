@@ -135,6 +135,44 @@ TEST(version_1) {
     end();
 }
 
+/* A controller is a whole word of a list; and a path that is not below what is mounted is taken as it is. */
+TEST(lists_of_controllers) {
+    begin();
+    put("/proc/self/mountinfo",
+        "32 30 0:28 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
+        "33 30 0:28 /elsewhere /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpuacct,cpu\n");
+    put("/proc/self/cgroup", "6:cpuset:/s\n4:cpuacct,cpu:/c\n");
+    put("/sys/fs/cgroup/cpuset/s/cpu.cfs_quota_us", "10000\n");
+    put("/sys/fs/cgroup/cpuset/s/cpu.cfs_period_us", "100000\n");
+    put("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "30000\n");
+    put("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
+    put("/proc/pressure/memory", "some avg10=3 avg60=0.00\n");
+    struct os_group group = group_now();
+    CHECK_EQ(group.cpu_quota, 30);
+    CHECK_EQ(group.stalled, 300);
+    CHECK_EQ(group.memory_limit_bytes, OS_UNLIMITED);
+    put("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "0\n");
+    CHECK_EQ(group_now().cpu_quota, OS_UNLIMITED);
+    put("/proc/pressure/memory", "some avg10=3.5\n");
+    CHECK_EQ(group_now().stalled, 350);
+    end();
+}
+
+TEST(where_mounts_are_not_told) {
+    begin();
+    put("/proc/self/mountinfo", "22 1 8:1 / / rw - ext4 /dev/root rw\n");
+    put("/proc/self/cgroup", "5:memory:/m\n");
+    put("/sys/fs/cgroup/memory/m/memory.limit_in_bytes", "1000\n");
+    put("/sys/fs/cgroup/memory/m/memory.usage_in_bytes", "10\n");
+    CHECK_EQ(group_now().memory_limit_bytes, 1000);
+    put("/proc/self/cgroup", "0::/n\n");
+    put("/sys/fs/cgroup/n/memory.max", "2000\n");
+    check_unlimited(group_now()); /* how much of it is used is not known */
+    put("/sys/fs/cgroup/n/memory.current", "10\n");
+    CHECK_EQ(group_now().memory_limit_bytes, 2000);
+    end();
+}
+
 /* Whatever stands in the files: nothing but numbers, and an end. */
 TEST(nonsense_in_every_file) {
     static const char *const texts[] = {"", "\n", "max", "-5\n", "99999999999999999999999\n", "1e9\n", "some avg10=\n", "some avg10=x.y"};

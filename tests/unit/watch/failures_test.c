@@ -12,6 +12,7 @@
 #include "child.h"
 #include "heap/front.h"
 #include "os/os.h"
+#include "watch/report.h"
 
 #include <sys/mman.h>
 
@@ -73,6 +74,18 @@ static void ask_refused(void) {
         CHECK_EQ(failures_by(FAILURE_MAP), before + 1);
     }
 }
+
+static void report_refused(void) {
+    static char text[1 << 20];
+    int file = memfd_create("report", MFD_CLOEXEC);
+    ask_refused();
+    CHECK(file >= 0 && report_write(file, REPORT_JSON));
+    CHECK(pread(file, text, sizeof text - 1, 0) > 0);
+    CHECK(strstr(text, "\"cause\": \"map_failure\", \"bytes\": 1073741824, ") != NULL);
+    CHECK(strstr(text, "\"call\": \"m") != NULL && strstr(text, "\"error\": \"EPERM\"") != NULL);
+}
+
+TEST(a_report_says_what_was_refused) { IN_CHILD(report_refused); }
 
 TEST(what_the_kernel_refuses_is_a_map_failure) { IN_CHILD(ask_refused); }
 

@@ -1,0 +1,73 @@
+/* deliver_test.c - reports on their way to a file.
+ *
+ * Planted defects it was seen to catch:
+ *   the name is cut where it is too long   a_name_that_is_too_long_is_refused
+ */
+#include "watch/deliver.h"
+
+#include "blocks.h"
+#include "child.h"
+
+#include <sys/mman.h>
+
+static char folder[] = "/tmp/hakmem-deliver-XXXXXX";
+
+/* Has a report written to FOLDER/NAME; what is said of it on standard error. */
+static const char *said_of(const char *name) {
+    static char said[500], path[400]; /* the path must stay */
+    int file = memfd_create("said", MFD_CLOEXEC), error = dup(STDERR_FILENO);
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    deliver_configure(&(struct deliver_settings){.wanted = true, .form = REPORT_TEXT, .path = path});
+    CHECK(file >= 0 && error >= 0);
+    dup2(file, STDERR_FILENO);
+    errno = 4711;
+    deliver();
+    CHECK_EQ(errno, 4711);
+    dup2(error, STDERR_FILENO);
+    ssize_t length = pread(file, said, sizeof said - 1, 0);
+    said[length > 0 ? length : 0] = '\0';
+    close(file);
+    close(error);
+    return said;
+}
+
+/* Whether FOLDER/NAME is there, which is then removed. */
+static bool was_written(const char *name) {
+    char path[400];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return unlink(path) == 0;
+}
+
+static void write_to_names(void) {
+    char pid[30];
+    CHECK(mkdtemp(folder) != NULL);
+    CHECK(*said_of("plain") == '\0' && was_written("plain"));
+    CHECK(*said_of("a%p-%x%") == '\0');
+    snprintf(pid, sizeof pid, "a%d-%%x%%", (int)getpid());
+    CHECK(was_written(pid));
+    CHECK(*said_of("%p%p") == '\0');
+    snprintf(pid, sizeof pid, "%d%d", (int)getpid(), (int)getpid());
+    CHECK(was_written(pid));
+    CHECK(strstr(said_of("no/such/folder"), ": ENOENT\n") != NULL);
+    CHECK_EQ(rmdir(folder), 0); /* nothing else is left */
+}
+
+TEST(names_with_the_number_of_the_process) { IN_CHILD(write_to_names); }
+
+static void write_to_long_names(void) {
+    char name[300];
+    CHECK(mkdtemp(folder) != NULL);
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    CHECK(strstr(said_of(name), ": ENAMETOOLONG\n") != NULL);
+    CHECK_EQ(rmdir(folder), 0);
+}
+
+TEST(a_name_that_is_too_long_is_refused) { IN_CHILD(write_to_long_names); }
+
+static void write_to_none(void) {
+    deliver_configure(&(struct deliver_settings){.wanted = false, .path = "/nowhere/at/all"});
+    deliver(); /* would say so */
+}
+
+TEST(nothing_is_written_unless_it_is_wanted) { IN_CHILD(write_to_none); }
