@@ -23,7 +23,7 @@ OPTIONS = (ROOT / "docs/options.md").read_text()
 
 
 def test_what_the_issue_asks_for_is_there() -> None:
-    assert NAMES == ["depth", "large-decay", "larson-pgo", "thread-caches"]
+    assert NAMES == ["depth", "large-decay", "larson-pgo", "profiles", "thread-caches"]
     assert len(list_grid([canned_find(name) for name in NAMES]).rows) == len(NAMES)
 
 

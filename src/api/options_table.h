@@ -29,7 +29,7 @@
 #define OPTION_NEVER UINT64_MAX
 
 /* A profile is a choice with one more column: a list as in HAKMEM_CONF, of weaker standing than any
- * setting of the user's. Its numbers are first estimates until each is measured (docs/options.md). */
+ * setting of the user's. What each trades is measured: docs/options.md. */
 #define OPTION_PROFILES(X)                                                                                  \
     X(PROFILE_BALANCED, "balanced", "speed and memory in balance: every default", "")                       \
     X(PROFILE_SPEED, "speed", "keeps more memory to save page faults and refills",                          \

@@ -33,9 +33,9 @@ void failures_configure(bool trace) { atomic_store_explicit(&traced, trace, memo
 static void keep(const struct failure *failure) {
     struct failure_slot *slot = &failure_ring[(failure->number - 1) % FAILURES_KEPT];
     counter_set(&slot->number, 0);
-    atomic_thread_fence(memory_order_release); /* whoever sees something new finds no number */
+    /* release, each: whoever sees something new finds no number. */
 #define KEEP(name, ...)                                                                                       \
-    if (&slot->name != &slot->number) counter_set(&slot->name, failure->name);
+    if (&slot->name != &slot->number) atomic_store_explicit(&slot->name, failure->name, memory_order_release);
     FAILURE_FIELDS(KEEP)
 #undef KEEP
     atomic_store_explicit(&slot->number, failure->number, memory_order_release); /* pairs with failure_read */
@@ -44,10 +44,10 @@ static void keep(const struct failure *failure) {
 bool failure_read(int place, struct failure *failure) {
     const struct failure_slot *slot = &failure_ring[place];
     uint64_t number = atomic_load_explicit(&slot->number, memory_order_acquire); /* pairs with keep */
-#define READ(name, ...) failure->name = counter_read(&slot->name);
+    /* acquire, each: what was read comes before the second look. */
+#define READ(name, ...) failure->name = atomic_load_explicit(&slot->name, memory_order_acquire);
     FAILURE_FIELDS(READ)
 #undef READ
-    atomic_thread_fence(memory_order_acquire); /* what was read comes before the second look */
     failure->number = counter_read(&slot->number);
     return number != 0 && failure->number == number;
 }

@@ -74,8 +74,8 @@ TEST(every_setting_is_shown) {
     const char *text = written_by(print_settings);
     CHECK(strstr(text, "{\"name\": \"thread_cache\", \"value\": \"3MiB\", \"source\": \"program\", \"default\": \"2MiB\"") != NULL);
     CHECK(strstr(text, "{\"name\": \"stats_file\", \"value\": \"\"") != NULL);
-    const char *window = strstr(text, "{\"name\": \"window\", \"value\": \"auto\"");
-    CHECK(window != NULL && strstr(window, "\"decided\": \"") < strstr(window, "\"accepts\""));
+    const char *shown = strstr(text, "{\"name\": \"window\", \"value\": \"auto\"");
+    CHECK(shown != NULL && strstr(shown, "\"decided\": \"") < strstr(shown, "\"accepts\""));
     CHECK(strstr(text, "], \"other_variables\": [\"conf\"") != NULL);
     CHECK(!settings_print(-1) && errno == EBADF);
 }
