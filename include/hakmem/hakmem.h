@@ -118,7 +118,8 @@ HAK_API const char *hak_option_source(const char *name);
 
 /* CALLBACK(CONTEXT) is called when more memory is in use than the option soft_limit allows: once, until it was less again. It runs
  * in the thread that noticed, inside one of its calls of malloc or free, with no lock held: it may allocate and free, and should
- * be short. The last one set counts; NULL: none. */
+ * be short. The last one set counts; NULL: none.
+ * One thread at a time may set it. */
 HAK_API void hak_on_soft_limit(void (*callback)(void *context), void *context);
 
 /* ---- statistics: docs/statistics.md says what each number means -------------------------------------- */

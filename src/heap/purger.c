@@ -147,6 +147,7 @@ static bool try_to_start(struct heap *heap, const void *caller, uint64_t now_ms)
 /* ---- the soft limit ------------------------------------------------------------------------------------- */
 
 static struct {
+    counter version; /* odd while the next two are changed */
     _Atomic(heap_callback *) callback;
     _Atomic(void *) context;
     _Atomic uint64_t purged_ms;
@@ -154,9 +155,22 @@ static struct {
 } soft;
 
 void heap_on_soft_limit(heap_callback *callback, void *context) {
-    atomic_store_explicit(&soft.callback, NULL, memory_order_release); /* nobody gets the one with the other's context */
+    counter_add(&soft.version, 1);
+    /* release, all: whoever sees something new sees the version that goes with it, or a later one. */
+    atomic_store_explicit(&soft.callback, callback, memory_order_release);
     atomic_store_explicit(&soft.context, context, memory_order_release);
-    atomic_store_explicit(&soft.callback, callback, memory_order_release); /* pairs with keep_to_soft_limit */
+    atomic_store_explicit(&soft.version, counter_read(&soft.version) + 1, memory_order_release);
+}
+
+/* Nobody is called with another's context. False when both are just being changed. */
+static bool tell(void) {
+    /* acquire: pairs with heap_on_soft_limit. */
+    uint64_t version = atomic_load_explicit(&soft.version, memory_order_acquire);
+    heap_callback *callback = atomic_load_explicit(&soft.callback, memory_order_acquire);
+    void *context = atomic_load_explicit(&soft.context, memory_order_acquire);
+    if (version % 2 != 0 || counter_read(&soft.version) != version) return false;
+    if (callback != NULL) callback(context);
+    return true;
 }
 
 /* All that is free goes back; and the program is told once, until less is in use again. Outside the slow paths: it may
@@ -174,8 +188,7 @@ static void keep_to_soft_limit(void) {
         slow_leave();
     }
     if (atomic_exchange_explicit(&soft.told, true, memory_order_relaxed)) return;
-    heap_callback *callback = atomic_load_explicit(&soft.callback, memory_order_acquire); /* with its context */
-    if (callback != NULL) callback(atomic_load_explicit(&soft.context, memory_order_relaxed));
+    if (!tell()) atomic_store_explicit(&soft.told, false, memory_order_relaxed); /* at the next look */
 }
 
 /* ---- the looks of slow paths --------------------------------------------------------------------------- */

@@ -18,23 +18,25 @@ static const char *name_in(const char *line) {
     return line;
 }
 
-/* Fills *MAPPING, which held the line before. A nameless range right behind a file's is what that file asks for beyond
- * its contents (.bss): it keeps the name. */
-static void read_line(const char *line, struct os_mapping *mapping) {
+/* Fills *MAPPING, which held the line before, and says whether it is a file's. A nameless range right behind a file's is what
+ * that file asks for beyond its contents (.bss): it keeps the name. */
+static bool read_line(const char *line, bool file_before, struct os_mapping *mapping) {
     char *after;
     uintptr_t end_before = mapping->end;
     mapping->start = strtoull(line, &after, 16);
     mapping->end = strtoull(after + 1, NULL, 16);
     const char *name = name_in(line);
-    if (name[0] == '\0' && mapping->name[0] == '/' && mapping->start == end_before) return;
+    if (name[0] == '\0' && file_before && mapping->start == end_before) return false;
     size_t length = strlen(name), most = sizeof mapping->name - 1;
     strcpy(mapping->name, length > most ? name + length - most : name);
+    return name[0] == '/';
 }
 
 /* Reads lines from FD until one holds ADDRESS. The end of a line that is too long is passed over. */
 static bool read_lines(int fd, uintptr_t address, struct os_mapping *mapping) {
     char line[LINE_BYTES], piece[LINE_BYTES];
     size_t length = 0;
+    bool file = false;
     for (ssize_t got; (got = read(fd, piece, sizeof piece)) > 0;) {
         for (ssize_t i = 0; i < got; i++) {
             if (piece[i] != '\n') {
@@ -42,7 +44,7 @@ static bool read_lines(int fd, uintptr_t address, struct os_mapping *mapping) {
                 continue;
             }
             line[length] = '\0';
-            read_line(line, mapping);
+            file = read_line(line, file, mapping);
             if (address >= mapping->start && address < mapping->end) return true;
             length = 0;
         }
