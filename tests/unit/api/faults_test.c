@@ -106,18 +106,26 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* A block that grows far enough to be moved by the kernel, with another behind it. */
-static void grow(void) {
-    struct slot *slot = &slots[0][0], *behind = &slots[0][1];
-    struct rng rng = {check_now.seed};
+/* A block that grows, with another behind it. */
+static void grow_before(struct slot *behind, struct rng *rng) {
+    struct slot *slot = &slots[0][0];
+    release(slot);
     for (size_t bytes = MIB(1); bytes <= MIB(16); bytes *= 2) {
         if (slot->block == NULL)
-            acquire(slot, &rng, bytes);
+            acquire(slot, rng, bytes);
         else
             resize(slot, bytes);
         release(behind);
-        acquire(behind, &rng, MIB(1));
+        acquire(behind, rng, MIB(1));
     }
+}
+
+/* Far enough to be moved by the kernel: sooner or later there is no room behind it. */
+static void grow(void) {
+    struct rng rng = {check_now.seed};
+    size_t times = 1;
+    do grow_before(&slots[0][times], &rng);
+    while (++times <= 8 && fail_counted(FAIL_MREMAP) == 0);
 }
 
 /* Two helpers and this thread; a helper that cannot start has its work done here. Their blocks are
