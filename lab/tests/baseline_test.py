@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +42,7 @@ from hakmem_lab.studies.planted import (
     where_finding,
 )
 from hakmem_lab.studies.where import FunctionCost, Where, where_diff
+from lab_command import lab
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -267,17 +266,6 @@ def test_a_base_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 # ---- live ---------------------------------------------------------------------------------------------------
-
-
-def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hakmem_lab", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ def kept(tmp_path: Path) -> Kept:
 def test_the_report_in_all_its_forms(kept: Kept, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report, results = tmp_path / "docs" / "matrix.md", tmp_path / "matrix.json"
     # The fake has what a report asks of a checkout.
-    matrix_show(FakeCheckout(), kept, report, results, complete=False)  # type: ignore[arg-type]
+    matrix_show(FakeCheckout(), kept, report, results, complete=False)  # type: ignore[arg-type]  # all of a checkout that is used
     terminal, text, page = (
         capsys.readouterr().out,
         report.read_text(),

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +42,7 @@ from hakmem_lab.studies.ceiling import (
 from hakmem_lab.studies.judging import judge
 from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row
 from hakmem_lab.workloads.cells import CELLS, Cell
+from lab_command import lab
 from lab_matrix import plan_make, row_make, samples_make
 from lab_pairs import RUN
 
@@ -254,17 +254,6 @@ def test_too_small_a_plan_is_a_failed_run_and_no_figure(stage: Stage) -> None:
 
 
 # ---- live ---------------------------------------------------------------------------------------------------
-
-
-def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hakmem_lab", *arguments],
-        env={**os.environ, "PYTHONPATH": str(LAB), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def test_a_run_from_beginning_to_end(build: Path, tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from hakmem_lab.checkout import Checkout
 from hypothesis import settings
 from hypothesis.configuration import set_hypothesis_home_dir
 
 ROOT = Path(__file__).resolve().parents[2]
-for folder in (ROOT / "lab", ROOT / "lab" / "tests"):
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
+if str(ROOT / "lab" / "tests") not in sys.path:
+    sys.path.insert(0, str(ROOT / "lab" / "tests"))
 
 # The same examples everywhere, and nothing left behind beside the sources.
 set_hypothesis_home_dir(ROOT / ".tools" / "hypothesis")
@@ -28,3 +28,11 @@ def build() -> Path:
     if not (folder / "bench" / "random_mixed").is_file():
         pytest.skip("the workloads are not built: ./hakmem build")
     return folder
+
+
+@pytest.fixture
+def checkout(build: Path) -> Checkout:
+    """With its library built."""
+    if not (build / "libhakmem.so").is_file():
+        pytest.skip("libhakmem.so is not built: ./hakmem build")
+    return Checkout.find(build)

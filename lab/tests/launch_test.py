@@ -15,13 +15,6 @@ from hakmem_lab.sight.process import Process
 from toolbox import compile_c
 
 
-@pytest.fixture
-def checkout(build: Path) -> Checkout:
-    if not (build / "libhakmem.so").is_file():
-        pytest.skip("libhakmem.so is not built: ./hakmem build")
-    return Checkout.find(build)
-
-
 def python(script: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", script]
 

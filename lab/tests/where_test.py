@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +34,7 @@ from hakmem_lab.studies.where import (
     where_diff,
     where_read,
 )
+from lab_command import lab
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = "/opt/libhakmem.so"
@@ -234,17 +232,6 @@ def test_the_tables_show_it() -> None:
 
 
 # ---- live ---------------------------------------------------------------------------------------------------
-
-
-def lab(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hakmem_lab", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class Picture:
 
 
 # Any: what Figure itself takes, which its stubs do not type either.
-def figure_make(width: float, height: float, **more: Any) -> Figure:  # noqa: ANN401
+def figure_make(width: float, height: float, **more: Any) -> Figure:  # noqa: ANN401  # whatever matplotlib takes
     return Figure(figsize=(width, height), layout="constrained", **more)
 
 

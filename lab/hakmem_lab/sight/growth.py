@@ -42,7 +42,7 @@ def readings_take(first: Account, read: Callable[[], Account], seconds: float) -
     """READINGS of them, from the FIRST on; the last SECONDS later, or as many as the process lived for."""
     begun = time.monotonic()
     readings = [first]
-    with suppress(ProcessGoneError):
+    with suppress(ProcessGoneError):  # it ended: what was read before is told
         for number in range(1, READINGS):
             time.sleep(max(0.0, begun + seconds * number / (READINGS - 1) - time.monotonic()))
             readings.append(read())

@@ -1,0 +1,22 @@
+"""The laboratory's command line, run as users run it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+LAB = Path(__file__).resolve().parents[1]
+
+
+def lab(*arguments: str, seconds: float = 300, **environment: str) -> subprocess.CompletedProcess[str]:
+    """What became of `hakmem ARGUMENTS`, which has SECONDS."""
+    return subprocess.run(
+        [sys.executable, "-m", "hakmem_lab", *arguments],
+        env={**os.environ, "PYTHONPATH": str(LAB), "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )

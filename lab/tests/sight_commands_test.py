@@ -1,0 +1,131 @@
+"""explain, doctor, show-config and stats as commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.cli import main
+from lab_command import lab
+from lab_processes import (
+    FRAGMENTED,
+    FREED,
+    on_hakmem,
+)
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from toolbox import compile_c
+
+
+def test_explain_a_process(checkout: Checkout, tmp_path: Path) -> None:
+    out = tmp_path / "why.json"
+    with on_hakmem(checkout, tmp_path, FRAGMENTED) as pid:
+        done = lab("explain", str(pid), "--json", str(out))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "free blocks beside used ones" in done.stdout
+    assert "What would help:" in done.stdout
+    content = json.loads(out.read_text())
+    assert content["reconciled"]
+    assert sum(row["bytes"] for row in content["rows"]) == content["rss_bytes"]
+
+
+@pytest.mark.usefixtures("checkout")
+def test_explain_a_command(build: Path) -> None:
+    script = "print('its own'); kept = [bytes(5000) for _ in range(4000)]; import time; time.sleep(1.5); raise SystemExit(5)"
+    done = lab("explain", "--build", str(build), "--after", "1s", "--", sys.executable, "-c", script)
+    assert (done.returncode, done.stdout) == (5, "its own\n")
+    assert "small blocks in use" in done.stderr
+    assert "s after its start." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["explain"], "hakmem: give the number of a process, or a command after --"),
+        (["explain", "4194305"], "hakmem: there is no process 4194305"),
+        (["explain", "1", "--after", "3s"], "hakmem: --after and --when-rss are for a command"),
+        (
+            ["explain", "--after", "1s", "--when-rss", "1G", "--", "true"],
+            "hakmem: give either --after or --when-rss",
+        ),
+        (["explain", "--when-rss", "much", "--", "true"], "hakmem: --when-rss is a size such as"),
+        (["stats", "4194305"], "hakmem: there is no process 4194305"),
+        (["stats", "1", "--json", "--openmetrics"], "hakmem: give either --json or --openmetrics"),
+        (["show-config", "4194305"], "hakmem: there is no process 4194305"),
+        (["doctor", "4194305"], "hakmem: there is no process 4194305"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    arguments: list[str], line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hakmem", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(line)
+    assert said.count("\n") == 1
+
+
+def test_stats(checkout: Checkout, tmp_path: Path) -> None:
+    with on_hakmem(checkout, tmp_path, FRAGMENTED) as pid:
+        as_json = lab("stats", str(pid), "--json")
+        as_openmetrics = lab("stats", str(pid), "--openmetrics")
+        as_text = lab("stats", str(pid))
+    report = json.loads(as_json.stdout)
+    assert (report["pid"], report["program"]) == (pid, "program")
+    names = {family.name for family in text_string_to_metric_families(as_openmetrics.stdout)}
+    assert {"hakmem_memory_held_bytes", "hakmem_class_live_blocks"} <= names
+    assert "memory held_bytes" in as_text.stdout
+
+
+def test_show_config(checkout: Checkout, build: Path, tmp_path: Path) -> None:
+    done = lab("show-config", "--build", str(build), "--json", HAKMEM_DECAY="2s", HAKMEM_CONF="bin_depth:64")
+    assert done.returncode == 0, done.stderr
+    (config,) = json.loads(done.stdout)
+    options = {one["name"]: one for one in config["options"]}
+    assert (options["decay"]["value"], options["decay"]["source"]) == ("2s", "environment")
+    assert (options["bin_depth"]["value"], options["bin_depth"]["source"]) == ("64", "conf")
+    with on_hakmem(checkout, tmp_path, FREED, decay="2s", conf="bin_depth:64") as pid:
+        (inside,) = json.loads(lab("show-config", str(pid), "--json").stdout)
+    fields = ("name", "value", "source", "default", "accepts", "anytime", "text", "cost")
+    assert [[one[field] for field in fields] for one in inside["options"]] == [
+        [one[field] for field in fields] for one in config["options"]
+    ]
+
+
+def test_a_switch_that_is_not_one(checkout: Checkout, build: Path, tmp_path: Path) -> None:
+    done = lab("show-config", "--build", str(build), "--", "true", HAKMEM_STAT="1")
+    assert done.returncode == 1
+    assert "HAKMEM_STAT is not an option and is ignored; the nearest is HAKMEM_STATS" in done.stdout
+    with on_hakmem(checkout, tmp_path, FREED, decai="1s", quiet="1") as pid:
+        done = lab("doctor", str(pid))
+    assert done.returncode == 1
+    assert "HAKMEM_DECAI" in done.stdout
+
+
+@pytest.mark.usefixtures("checkout")
+def test_doctor_of_a_command(build: Path) -> None:
+    out = lab("doctor", "--build", str(build), "--", sys.executable, "-c", "import time; time.sleep(0.5)")
+    assert out.returncode == 0, out.stdout
+    assert "proof of service" in out.stdout
+
+
+@pytest.mark.usefixtures("checkout")
+def test_doctor_of_a_static_program(build: Path, tmp_path: Path) -> None:
+    program = compile_c(tmp_path / "static", "int main(void) { return 0; }\n", "-static")
+    out = lab("doctor", "--build", str(build), "--", str(program))
+    assert out.returncode == 1
+    assert "a static binary" in out.stdout
+
+
+def test_doctor_of_a_made_up_machine(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/status").write_text("Cpus_allowed_list:\t0\n")
+    (tmp_path / "proc/self/limits").write_text("Limit  Soft Limit  Hard Limit  Units\n")
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1000 kB\nMemAvailable: 1 kB\n")
+    out = lab("doctor", "--root", str(tmp_path))
+    assert out.returncode == 1
+    assert "1 problem," in out.stdout

@@ -1,0 +1,217 @@
+"""What cannot be read, or is no ordinary program on hakmem: one clear line, or a finding."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError
+from hakmem_lab.sight.account import account_read
+from hakmem_lab.sight.advice import advice_find, use_lines
+from hakmem_lab.sight.books import books_read
+from hakmem_lab.sight.doctor import Patient, patient_findings, patient_read, service_findings
+from hakmem_lab.sight.findings import Level
+from hakmem_lab.sight.launch import environment_on
+from hakmem_lab.sight.memory import memory_open
+from hakmem_lab.sight.metrics import numbers_read, report_content
+from hakmem_lab.sight.page import HEAD as HEAD_OF_PAGE
+from hakmem_lab.sight.page import TABLE, NoPageError, pages_find
+from hakmem_lab.sight.process import ProcessGoneError, process_open
+from lab_processes import (
+    FRAGMENTED,
+    FREED,
+    HEAD,
+    NOBODY,
+    ROOT,
+    account_of,
+    on_hakmem,
+    running,
+)
+from toolbox import compile_c
+
+
+def test_a_process_that_ends_while_it_is_read(checkout: Checkout, tmp_path: Path) -> None:
+    with on_hakmem(checkout, tmp_path, FRAGMENTED) as pid:
+        process = process_open(pid)
+        memory_of = memory_open(process)
+        with memory_of as memory:
+            (page,) = pages_find(memory, process.mappings())
+            os.kill(pid, 9)
+            while "State:\tZ" not in (process.folder / "status").read_text():
+                time.sleep(0.01)
+            with pytest.raises(ProcessGoneError, match="ended while it was read"):
+                books_read(page)
+            with pytest.raises(ProcessGoneError):
+                account_read(process)
+
+
+def test_books_that_were_overwritten(checkout: Checkout, tmp_path: Path) -> None:
+    """Whatever stands there: numbers, or one line."""
+    draw = random.Random(7)
+    refused = 0
+    with on_hakmem(checkout, tmp_path, FREED, decay="never") as pid:
+        process = process_open(pid)
+        with memory_open(process) as memory:
+            (page,) = pages_find(memory, process.mappings())
+            heaps = [(address, 2048) for address, _heap in page.linked("heaps")]
+        with (process.folder / "mem").open("r+b", buffering=0) as written:
+            _, _, tables, count, *_ = HEAD_OF_PAGE.unpack(
+                os.pread(written.fileno(), HEAD_OF_PAGE.size, page.address)
+            )
+            places = [(page.address + 24, 32), (tables, count * TABLE.size), *heaps]
+            for _ in range(80):
+                start, length = draw.choice(places)
+                address = start + draw.randrange(length // 4) * 4
+                before = os.pread(written.fileno(), 4, address)
+                os.pwrite(written.fileno(), draw.choice([bytes(4), b"\xff" * 4, draw.randbytes(4)]), address)
+                try:
+                    advice_find(account_of(pid))
+                    report_content(numbers_read(process)[0])
+                except LabError as error:
+                    refused += 1
+                    assert "\n" not in str(error)
+                os.pwrite(written.fileno(), before, address)
+        assert account_of(pid).is_reconciled
+    assert refused > 10
+
+
+def test_a_process_of_another_user() -> None:
+    """By the kernel's own refusal."""
+    if os.geteuid() != 0:
+        with pytest.raises(LabError, match="belongs to another user"):
+            process_open(1)
+        return
+    with running(["sh", "-c", "echo ready; exec sleep 60"], dict(os.environ)) as pid:
+        os.seteuid(NOBODY)
+        try:
+            with pytest.raises(
+                LabError, match=rf"process {pid} belongs to another user: run this as root or as"
+            ):
+                process_open(pid)
+        finally:
+            os.seteuid(0)
+
+
+def test_a_process_on_another_malloc() -> None:
+    with running(["sh", "-c", "echo ready; exec sleep 60"], dict(os.environ)) as pid:
+        time.sleep(0.1)
+        with pytest.raises(NoPageError, match=rf"process {pid} \(sleep\) is not on hakmem"):
+            account_of(pid)
+        (malloc,) = [one for one in service_findings(patient_read(process_open(pid))) if one.what == "malloc"]
+        assert malloc.level is Level.PROBLEM
+        assert malloc.value.startswith("libc.so")
+
+
+def test_a_program_with_its_own_allocator(checkout: Checkout, tmp_path: Path) -> None:
+    """hakmem is preloaded, and comes behind the program's own malloc."""
+    source = (
+        HEAD
+        + """
+static char room[1 << 20];
+static size_t used;
+void *malloc(size_t n) { void *at = room + used; used += (n + 15) & ~(size_t)15; return at; }
+void *calloc(size_t n, size_t m) { return malloc(n * m); }
+void *realloc(void *block, size_t n) { (void)block; return malloc(n); }
+void free(void *block) { (void)block; }
+int main(void) { filled(100); wait_for_end(); }
+"""
+    )
+    program = compile_c(tmp_path / "own", source, "-rdynamic")
+    with running([program], environment_on(checkout)) as pid:
+        patient = patient_read(process_open(pid))
+    (malloc,) = [one for one in service_findings(patient) if one.what == "malloc"]
+    assert (malloc.level, malloc.value) == (Level.PROBLEM, "own")
+
+
+def test_a_library_that_brings_an_allocator(checkout: Checkout, tmp_path: Path) -> None:
+    library = compile_c(
+        tmp_path / "libbring.so", "void *je_malloc(unsigned long n) { return (void *)n; }", "-shared", "-fPIC"
+    )
+    with on_hakmem(checkout, tmp_path, FREED) as pid:
+        patient = patient_read(process_open(pid))
+        assert not [one for one in patient_findings(patient) if one.what.startswith("malloc of")]
+    environment = environment_on(checkout)
+    environment["LD_PRELOAD"] += f":{library}"
+    with running([tmp_path / "program"], environment) as pid:
+        findings = {one.what: one for one in patient_findings(patient_read(process_open(pid)))}
+    assert findings["malloc of libbring.so"].value == "je_malloc"
+    assert findings["malloc"].level is Level.FINE
+
+
+def test_a_library_that_is_named_by_a_link(checkout: Checkout, tmp_path: Path) -> None:
+    """The linker knows it by that name, the kernel by the file's."""
+    link = tmp_path / "libother.so"
+    link.symlink_to(checkout.library.resolve())
+    program = compile_c(tmp_path / "program", FREED, "-pthread")
+    with running([program], {**os.environ, "LD_PRELOAD": str(link)}) as pid:
+        patient = patient_read(process_open(pid))
+    (malloc,) = [one for one in service_findings(patient) if one.what == "malloc"]
+    assert (malloc.level, malloc.value) == (Level.FINE, checkout.library.resolve().name)
+
+
+def test_foreign_frees(checkout: Checkout, tmp_path: Path) -> None:
+    source = (
+        HEAD
+        + "int main(void) { static char own[64]; char *volatile at = own; free(at + 16); wait_for_end(); }"
+    )
+    with on_hakmem(checkout, tmp_path, source, foreign_free="count", quiet="1") as pid:
+        findings = {one.what: one for one in patient_findings(patient_read(process_open(pid)))}
+    assert findings["foreign frees"].level is Level.PROBLEM
+    assert findings["foreign frees"].value == "1, foreign_free is count"
+    assert findings["option foreign_free"].value == "count (environment)"
+
+
+def test_two_copies(checkout: Checkout, build: Path, tmp_path: Path) -> None:
+    """The program is linked with the archive, and the library is preloaded."""
+    archive = build / "libhakmem.a"
+    program = compile_c(tmp_path / "linked", FREED, str(archive), "-pthread")
+    with running([program], environment_on(checkout)) as pid:
+        account = account_of(pid)
+        patient: Patient = patient_read(process_open(pid))
+    owners = [copy.books.page.owner for copy in account.copies]
+    assert owners == [str(checkout.library.resolve()), str(program)]
+    assert account.is_reconciled
+    assert any(one.what == "copies of hakmem" for one in service_findings(patient))
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_static_program(build: Path, tmp_path: Path) -> None:
+    """Its page stands in its file: no dynamic linker wrote it."""
+    program = compile_c(tmp_path / "static", FREED, str(build / "libhakmem.a"), "-pthread", "-static")
+    with running([program], dict(os.environ)) as pid:
+        account = account_of(pid)
+        patient = patient_read(process_open(pid))
+    assert account.is_reconciled
+    assert [copy.books.page.owner for copy in account.copies] == [str(program)]
+    assert {one.what: one.level for one in service_findings(patient)}["malloc"] is Level.FINE
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("fragmented", "10000 blocks of 256 B in use, 2.4 MiB, keep 36."),
+        ("own_malloc", "is in this process, and nothing was ever allocated from it: hakmem doctor says why"),
+    ],
+)
+def test_the_examples(checkout: Checkout, tmp_path: Path, name: str, said: str) -> None:
+    source = (ROOT / "docs/examples" / f"{name}.c").read_text()
+    program = compile_c(tmp_path / name, source, "-Wall", "-Wextra", "-Werror")
+    with subprocess.Popen([str(program)], env=environment_on(checkout)) as process:
+        try:
+            told = ""
+            deadline = time.monotonic() + 20
+            while said not in told and time.monotonic() < deadline:
+                time.sleep(0.1)
+                with suppress(NoPageError):  # not that far yet
+                    account = account_of(process.pid)
+                    told = "\n".join([*use_lines(account), *(one.text for one in advice_find(account))])
+        finally:
+            process.kill()
+    assert said in told
+    assert account.is_reconciled

@@ -1,0 +1,117 @@
+"""The same numbers from inside and outside, by the readers that users have."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.sight.launch import environment_on
+from hakmem_lab.sight.metrics import numbers_read, report_content, report_openmetrics
+from hakmem_lab.sight.process import process_open
+from jsonschema import Draft202012Validator
+from lab_processes import (
+    FRAGMENTED,
+    FREED,
+    MIB,
+    ROOT,
+    books_of,
+    on_hakmem,
+)
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+SAYS = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None)
+malloc = libc.malloc
+malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+kept = [malloc(size) for size in range(16, 60000, 61)]
+large = malloc(5 << 20)
+failed = malloc((1 << 63) + 1)
+out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+print('ready', flush=True)
+assert sys.stdin.readline()
+libc.hak_stats_write(out, 1)
+os.close(out)
+os.kill(os.getpid(), 19)
+"""
+
+
+def test_inside_and_outside_say_the_same(checkout: Checkout, tmp_path: Path) -> None:
+    """The process writes its own report and stops; then it is read."""
+    file = tmp_path / "report.json"
+    environment = environment_on(checkout, PYTHONMALLOC="malloc", HAKMEM_DECAY="3s")
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", SAYS, str(file)],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+        (now,) = numbers_read(process_open(process.pid))
+    finally:
+        process.kill()
+        process.communicate()
+    inside, outside = json.loads(file.read_text()), report_content(now)
+    Draft202012Validator(json.loads((ROOT / "docs/statistics.schema.json").read_text())).validate(outside)
+    assert list(outside) == list(inside)
+    for name in ("process", "classes", "memory", "heaps", "threads", "system_calls", "kernel"):
+        inside_part, outside_part = inside.pop(name), outside.pop(name)
+        if name != "process":  # a few small blocks come and go between the report and the stop
+            assert _shape(inside_part) == _shape(outside_part)
+    assert outside == inside
+    families = list(text_string_to_metric_families(report_openmetrics(now)))
+    samples = {
+        sample.name: sample.value for family in families for sample in family.samples if not sample.labels
+    }
+    assert samples["hakmem_memory_large_bytes"] >= 5 * MIB
+    assert samples["hakmem_spans_taken_total"] == now.books.spans["taken"]
+
+
+def _shape(part: object) -> object:
+    """Names, without numbers."""
+    if isinstance(part, dict):
+        return {name: _shape(value) for name, value in part.items()}
+    if isinstance(part, list):
+        return [_shape(value) for value in part]
+    return part if isinstance(part, str) else type(part).__name__
+
+
+def test_options_are_formatted_as_the_library_does(checkout: Checkout, tmp_path: Path) -> None:
+    options = {
+        "decay": "90s",
+        "thread_cache": "96k",
+        "huge_pages": "never",
+        "bin_depth": "32",
+        "stats_file": "/tmp/%p",
+    }
+    with on_hakmem(checkout, tmp_path, FREED, **options) as pid:
+        books = books_of(pid)
+    values = {option.name: (option.value, option.source) for option in books.options}
+    assert values["decay"] == ("90s", "environment")
+    assert values["thread_cache"] == ("96KiB", "environment")
+    assert values["huge_pages"] == ("never", "environment")
+    assert values["bin_depth"] == ("32", "environment")
+    assert values["stats_file"] == ("/tmp/%p", "environment")
+    assert values["profile"] == ("balanced", "default")
+    assert books.option("window").decided == "1TiB"
+
+
+def test_the_reader_of_the_document_reads(checkout: Checkout, tmp_path: Path) -> None:
+    text = (ROOT / "docs/statistics.md").read_text()
+    script = text.partition("```python\n")[2].partition("```")[0]
+    with on_hakmem(checkout, tmp_path, FRAGMENTED) as pid:
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(pid)], capture_output=True, text=True, check=True
+        )
+        expected = books_of(pid).spans["used_pages"]
+    assert f"used_pages {expected}\n" in done.stdout
