@@ -16,6 +16,7 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.common import (
     BuildOption,
     JsonOption,
+    OnlyOption,
     ReportOption,
     SeedOption,
     words_split,
@@ -48,10 +49,7 @@ def bench(
     suite: Annotated[
         Suite, typer.Option(help="quick: 30 minutes at most; full: every workload.")
     ] = Suite.QUICK,
-    only: Annotated[
-        str,
-        typer.Option(help="Only workloads whose name contains one of these, or of these programs or groups."),
-    ] = "",
+    only: OnlyOption = "",
     allocators: Annotated[
         str, typer.Option(help="Compare with these only, separated by commas; each must then be had.")
     ] = "",

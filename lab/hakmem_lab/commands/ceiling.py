@@ -15,6 +15,7 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.common import (
     BuildOption,
     JsonOption,
+    OnlyOption,
     ReportOption,
     SeedOption,
     grids_show,
@@ -48,10 +49,7 @@ def ceiling(
         Suite | None,
         typer.Option(help="Every workload of a suite; if not given, those of small and mid blocks."),
     ] = None,
-    only: Annotated[
-        str,
-        typer.Option(help="Only workloads whose name contains one of these, or of these programs or groups."),
-    ] = "",
+    only: OnlyOption = "",
     allocators: Annotated[
         str, typer.Option(help="Show these as shares of hakmem's ceiling, too, separated by commas.")
     ] = "",

@@ -29,6 +29,10 @@ ReportOption = Annotated[
     Path | None, typer.Option(help="Write a Markdown report here, its raw samples beside it.")
 ]
 JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the results here.")]
+OnlyOption = Annotated[
+    str,
+    typer.Option(help="Only workloads whose name contains one of these, or of these programs or groups."),
+]
 
 
 TargetArgument = Annotated[

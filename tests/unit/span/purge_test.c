@@ -1,6 +1,5 @@
-/* purge_test.c - what decay gives back and when, how its half-life follows the program, and giving back at once: all that is
- * free, a part of what is used, what was moved. Milliseconds pass when the test says so; in children, since what decay
- * knows stays in the process.
+/* purge_test.c - what decay gives back and when, and giving back at once: all that is free, a part of what is used, what was
+ * moved.
  *
  * Planted defects it was seen to catch:
  *   a refused purge is tried again               a_refusal_is_remembered
@@ -8,57 +7,13 @@
  *   a step has no upper bound                    a_step_is_bounded
  *   the last few pages are given back too        a_little_is_kept
  *   a tick is too short                          half_is_gone_after_the_half_life
- *   a window is one half-life                    what_comes_back_every_few_half_lives_stays
- *   a sleeper waits for its windows              of_a_sleeper_all_goes_at_once
- *   what is used again is not counted            the_half_life_follows_the_program
- *   it is never quiet                            the_half_life_follows_the_program
  *   what was moved is not renewed, or marked so for ever   what_was_moved_is_healed, moves_leave_no_mappings
  *   parts are not counted                        a_part_of_a_used_span_can_be_given_back
  */
-#include "child.h"
-#include "clock.h"
+#include "decays.h"
 #include "faults/fail_calls.h"
-#include "spans.h"
 
 #include <sys/mman.h>
-
-enum { LOOKS = 16, LEAST_TICK_MS = 20, KEPT_PAGES = 16, WINDOW_HALF_LIVES = 10, LONG_MS = 1000000 };
-
-static void decay_at(enum span_pace pace, uint64_t most_pages) {
-    span_purging_lock();
-    bool more;
-    span_decay(pace, most_pages, &more);
-    span_purging_unlock();
-}
-
-static void decay(uint64_t most_pages) { decay_at(SPAN_PACE_WORK, most_pages); }
-
-static void purge_all(void) {
-    span_purging_lock();
-    span_purge(UINT64_MAX);
-    span_purging_unlock();
-}
-
-static void pass(uint64_t ms) {
-    clock_pass(ms);
-    for (int i = 0; i < LOOKS; i++) decay(UINT64_MAX);
-}
-
-/* PAGES dirty pages that were free through one whole period. Returns how many dirty ones there are. */
-static uint64_t make_dirty(uint64_t half_life_ms, uint32_t pages) {
-    configure(half_life_ms, UINT64_MAX);
-    span_give(take_keyed(pages, false, 1).first);
-    purge_all(); /* what was dirty before, too */
-    struct mine mine = take_keyed(pages, false, 1);
-    pass(LONG_MS);
-    CHECK_EQ(span_dirty_left(), 0);
-    span_give(mine.first);
-    for (int i = 0; i < 2; i++) pass(LONG_MS); /* still used at the beginning of one of two windows */
-    CHECK(counts_now().dirty_pages >= pages);
-    CHECK_EQ(span_dirty_left(), counts_now().dirty_pages);
-    configure(half_life_ms, UINT64_MAX); /* the half-life is as it was, whatever was used again */
-    return counts_now().dirty_pages;
-}
 
 static void decay_in_ticks(void) {
     uint64_t dirty = make_dirty(1000, 400), kept;
@@ -194,147 +149,6 @@ TEST(a_locked_page_keeps_its_chunk_alone) {
     if (CHECK_SHADOWED) SKIP("their mlock does nothing");
     IN_CHILD(purge_around_a_locked_page);
 }
-
-/* ---- the half-life --------------------------------------------------------------------------------------- */
-
-enum { PEAK_PAGES = 1000 };
-
-static uint64_t half_life(void) { return counts_now().half_life_ms; }
-
-/* Until a peak is expected no longer, and three more half-lives. */
-static void outlast_a_peak(void) {
-    const uint64_t step_ms = half_life() / 8 + LEAST_TICK_MS, half_lives_ms = 3 * half_life();
-    for (uint64_t ms = 0; ms < 2 * WINDOW_HALF_LIVES * 500 + half_lives_ms; ms += step_ms) pass(step_ms);
-}
-
-/* A server's peaks, each long before two windows are over. */
-static void decay_between_peaks(void) {
-    configure(500, UINT64_MAX);
-    span_give(take_keyed(PEAK_PAGES, false, 1).first);
-    for (int i = 0; i < 20; i++) {
-        uint64_t returned = counts_now().returned_pages;
-        struct mine peak = take_keyed(PEAK_PAGES, false, i);
-        for (int k = 0; k < 10; k++) pass(50);
-        span_give(peak.first);
-        for (int k = 0; k < 40; k++) pass(100);
-        CHECK_AT(i < 3 || counts_now().returned_pages == returned, i);
-    }
-    CHECK_EQ(half_life(), 500);
-    CHECK(counts_now().dirty_pages >= PEAK_PAGES);
-    outlast_a_peak();
-    CHECK(counts_now().dirty_pages <= PEAK_PAGES / 4);
-}
-
-TEST(what_comes_back_every_few_half_lives_stays) { IN_CHILD(decay_between_peaks); }
-
-static void decay_of_sleeper(void) {
-    configure(500, UINT64_MAX);
-    purge_all();
-    span_give(take_keyed(PEAK_PAGES, false, 1).first);
-    decay_at(SPAN_PACE_IDLE, UINT64_MAX);
-    uint64_t dirty = counts_now().dirty_pages;
-    clock_pass(500);
-    for (int i = 0; i < LOOKS; i++) decay_at(SPAN_PACE_IDLE, UINT64_MAX);
-    CHECK_EQ(dirty - counts_now().dirty_pages, ace_decay_pages(dirty, 500, 500));
-}
-
-TEST(of_a_sleeper_all_goes_at_once) { IN_CHILD(decay_of_sleeper); }
-
-/* What was free for so long that all of it went is used again: of PAGES pages as many as are said. */
-static void peak(uint32_t pages, uint32_t used_again) {
-    uint64_t retaken = counts_now().retaken_pages;
-    span_give(take_keyed(pages, false, 1).first);
-    pass(1); /* no tick: the peak ends in this period */
-    while (span_dirty_left() != 0) pass(half_life() * 30);
-    CHECK(counts_now().retaken_pages - retaken <= pages);
-    struct mine again = take_keyed(used_again, false, 2);
-    pass(half_life() / 8 + LEAST_TICK_MS);
-    span_give(again.first);
-    while (span_dirty_left() != 0) pass(half_life() / 2 + LEAST_TICK_MS);
-}
-
-static void half_life_of_a_wave(void) {
-    configure(500, UINT64_MAX);
-    purge_all();
-    uint64_t seen = half_life(), changes = 0;
-    CHECK_EQ(seen, 500);
-    for (int i = 0; i < 40 && half_life() < 500 * ACE_HALF_LIFE_GROWTH; i++) {
-        span_give(take_keyed(PEAK_PAGES, false, 1).first);
-        outlast_a_peak();
-        changes += half_life() > seen;
-        CHECK(half_life() == seen || half_life() == seen * 4 || half_life() == 500 * ACE_HALF_LIFE_GROWTH);
-        seen = half_life();
-    }
-    CHECK_EQ(half_life(), 500 * ACE_HALF_LIFE_GROWTH);
-    CHECK_EQ(changes, 3);
-    span_give(take_keyed(PEAK_PAGES, false, 1).first);
-    outlast_a_peak(); /* longer it never gets */
-    CHECK_EQ(half_life(), 500 * ACE_HALF_LIFE_GROWTH);
-    /* It takes a quarter after each four half-lives in which nothing was used again. */
-    pass(half_life());
-    uint64_t quiet = 0;
-    while (half_life() > 500) {
-        uint64_t before = half_life();
-        for (quiet = 0; half_life() == before; quiet += before / 8) {
-            pass(before / 8);
-            CHECK(quiet <= 6 * before);
-        }
-        CHECK_EQ(half_life(), before / 4 < 500 ? 500 : before / 4);
-        CHECK(before == 500 * ACE_HALF_LIFE_GROWTH || quiet >= 4 * before - before / 4);
-    }
-    for (int k = 0; k < 100; k++) pass(1000);
-    CHECK_EQ(half_life(), 500);
-}
-
-TEST(the_half_life_follows_the_program) { IN_CHILD(half_life_of_a_wave); }
-
-/* A little of much, or not much at all, is no reason. */
-static void half_life_of_little(void) {
-    configure(500, UINT64_MAX);
-    purge_all();
-    for (int i = 0; i < 10; i++) {
-        peak(5000, 500);
-        CHECK_EQ(half_life(), 500);
-    }
-    for (int i = 0; i < 20; i++) pass(LONG_MS);
-    for (int i = 0; i < 10; i++) {
-        span_give(take_keyed(60, false, 1).first);
-        for (int k = 0; k < 20; k++) pass(1000);
-        CHECK_EQ(half_life(), 500);
-    }
-}
-
-TEST(little_that_is_used_again_is_no_reason) { IN_CHILD(half_life_of_little); }
-
-static void half_life_of_extremes(void) {
-    static const uint64_t configured[] = {0, ACE_NEVER};
-    for (size_t i = 0; i < 2; i++) {
-        configure(configured[i], UINT64_MAX);
-        for (int k = 0; k < 10; k++) {
-            span_give(take_keyed(PEAK_PAGES, false, 1).first);
-            for (int j = 0; j < 5; j++) pass(1000);
-            CHECK_EQ(half_life(), configured[i]);
-        }
-    }
-}
-
-static void forget_half_life(void) {
-    configure(500, UINT64_MAX);
-    purge_all();
-    for (int i = 0; i < 3; i++) {
-        span_give(take_keyed(PEAK_PAGES, false, 1).first);
-        outlast_a_peak();
-    }
-    CHECK(half_life() > 500);
-    span_decay_forget();
-    CHECK_EQ(half_life(), 500);
-    pass(500);
-    CHECK_EQ(half_life(), 500); /* and nothing of what was learned is left */
-}
-
-TEST(what_was_learned_can_be_forgotten) { IN_CHILD(forget_half_life); }
-
-TEST(at_once_and_never_stay_so) { IN_CHILD(half_life_of_extremes); }
 
 /* ---- at once ---------------------------------------------------------------------------------------------- */
 
