@@ -26,6 +26,7 @@ endfunction()
 if(bench_parts)
     add_library(bench_parts STATIC ${bench_parts})
     hak_bench_options(bench_parts)
+    target_link_libraries(bench_parts INTERFACE m)
 endif()
 
 foreach(source IN LISTS bench_sources)
@@ -86,4 +87,75 @@ if(NOT HAK_SANITIZE AND NOT HAK_NO_LIBC_NAMES AND NOT CMAKE_CROSSCOMPILING)
         OUTPUT_NAME clock
         C_VISIBILITY_PRESET hidden
         LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+endif()
+
+# ---- which lines move between processors ---------------------------------------------------------------
+
+if(HAK_SHARING)
+    add_subdirectory("${PROJECT_SOURCE_DIR}/bench/sharing" "${PROJECT_BINARY_DIR}/bench/sharing-build")
+endif()
+
+# ---- workloads that hold the library themselves --------------------------------------------------------
+#
+# bench/linked/FORM/NAME, for ./hakmem builds. Each FORM is linked in another way; without the twin that measures latencies.
+
+set(linked_workloads tiny_hot fixed_size random_mixed lifo_burst producer_consumer larson mid_large_mt)
+set(linked_folder "${PROJECT_BINARY_DIR}/bench/linked")
+add_custom_target(bench_linked)
+
+# hak_linked(FORM SOURCE...): one program for each workload, with further sources; linked_FORM_NAME.
+function(hak_linked form)
+    foreach(name IN LISTS linked_workloads)
+        set(target linked_${form}_${name})
+        add_executable(${target} EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/bench/${name}.c" ${ARGN})
+        hak_bench_options(${target})
+        target_link_libraries(${target} PRIVATE -pthread m)
+        set_target_properties(${target} PROPERTIES
+            OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY "${linked_folder}/${form}")
+        add_dependencies(bench_linked ${target})
+    endforeach()
+endfunction()
+
+if(NOT HAK_SANITIZE AND NOT HAK_NO_LIBC_NAMES AND NOT CMAKE_CROSSCOMPILING)
+    # With the shared object beside it, called without a jump in between (-fno-plt) and bound at start.
+    hak_linked(dynamic)
+    add_custom_target(linked_dynamic_library DEPENDS hakmem
+        COMMAND ${CMAKE_COMMAND} -E make_directory "${linked_folder}/dynamic"
+        COMMAND ${CMAKE_COMMAND} -E copy_if_different
+            $<TARGET_FILE:hakmem> "${linked_folder}/dynamic/$<TARGET_SONAME_FILE_NAME:hakmem>" VERBATIM)
+    add_dependencies(bench_linked linked_dynamic_library)
+    foreach(name IN LISTS linked_workloads)
+        target_compile_options(linked_dynamic_${name} PRIVATE -fno-plt)
+        target_link_libraries(linked_dynamic_${name} PRIVATE bench_parts hakmem)
+        target_link_options(linked_dynamic_${name} PRIVATE -Wl,-z,now)
+        set_target_properties(linked_dynamic_${name} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN")
+    endforeach()
+
+    # With the archive.
+    hak_linked(static)
+    foreach(name IN LISTS linked_workloads)
+        target_link_libraries(linked_static_${name} PRIVATE bench_parts hakmem_static)
+    endforeach()
+
+    # Program and library optimised as one.
+    add_library(linked_lto_library OBJECT EXCLUDE_FROM_ALL ${hak_sources})
+    hak_compile(linked_lto_library)
+    set_target_properties(linked_lto_library PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden)
+    target_include_directories(linked_lto_library PUBLIC "${PROJECT_SOURCE_DIR}/src")
+    target_link_libraries(linked_lto_library PUBLIC hakmem_headers)
+    target_compile_options(linked_lto_library PRIVATE -flto -ftls-model=initial-exec -fno-semantic-interposition)
+    hak_linked(lto ${bench_parts})
+    foreach(name IN LISTS linked_workloads)
+        target_compile_options(linked_lto_${name} PRIVATE -flto)
+        target_link_options(linked_lto_${name} PRIVATE -flto=auto)
+        target_link_libraries(linked_lto_${name} PRIVATE linked_lto_library)
+    endforeach()
+
+    # The fast paths in the caller (bench/inlined/): reaches what is hidden, so with the objects themselves.
+    hak_linked(inlined)
+    foreach(name IN LISTS linked_workloads)
+        target_compile_options(linked_inlined_${name} PRIVATE
+            "SHELL:-include ${PROJECT_SOURCE_DIR}/bench/inlined/inlined.h")
+        target_link_libraries(linked_inlined_${name} PRIVATE bench_parts hakmem_objects)
+    endforeach()
 endif()

@@ -20,6 +20,21 @@ CHECK_UNUSED static struct span_counts counts_now(void) {
     return counts;
 }
 
+/* From here on the program is one that touches what it takes, so that it gets huge pages. */
+CHECK_UNUSED static void touch_memory(void) {
+    configure(ACE_NEVER, UINT64_MAX);
+    uint32_t pages = (uint32_t)counts_now().fresh_pages + 8 * CHUNK_PAGES, touched = span_take(pages, 1, true);
+    CHECK(touched != 0);
+    memset(page_address(touched), 1, pages * PAGE_BYTES);
+    configure(ACE_NEVER, 1);
+    struct span_counts before = counts_now();
+    uint32_t fresh = span_take(before.fresh_pages + 1, 1, true);
+    CHECK(fresh != 0 && counts_now().huge_pages > before.huge_pages);
+    span_give(fresh);
+    span_give(touched);
+    configure(ACE_NEVER, UINT64_MAX);
+}
+
 CHECK_UNUSED static uint64_t calls_of(enum os_call call) { return atomic_load(&os_counters.calls[call]); }
 
 /* A free span lies in one zone, and between two of the same zone nothing is missing. */

@@ -17,7 +17,7 @@
 
 #define HAK_PAGE_MAGIC "hakmem\0\xb2\x1c" "books\x7f" /* 15 bytes and the final 0 */
 #define HAK_PAGE_VERSION_MAJOR 1
-#define HAK_PAGE_VERSION_MINOR 0
+#define HAK_PAGE_VERSION_MINOR 1
 
 enum hak_page_kind {
     HAK_PAGE_GAUGE,   /* of now */

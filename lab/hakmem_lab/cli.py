@@ -15,6 +15,7 @@ from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.baseline import baseline
 from hakmem_lab.commands.bench import bench
 from hakmem_lab.commands.bgsave import bgsave
+from hakmem_lab.commands.builds import builds
 from hakmem_lab.commands.canned import canned
 from hakmem_lab.commands.ceiling import ceiling
 from hakmem_lab.commands.compare import compare
@@ -26,6 +27,8 @@ from hakmem_lab.commands.honesty import honesty
 from hakmem_lab.commands.instructions import instructions
 from hakmem_lab.commands.peers import peers
 from hakmem_lab.commands.report import report
+from hakmem_lab.commands.scaling import scaling
+from hakmem_lab.commands.sharing import sharing
 from hakmem_lab.commands.show_config import show_config
 from hakmem_lab.commands.stats import stats
 from hakmem_lab.commands.sweep import sweep
@@ -48,6 +51,9 @@ COMMANDS = (
     honesty,
     ceiling,
     where,
+    scaling,
+    sharing,
+    builds,
     report,
     faults,
     footprint,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -284,6 +285,11 @@ def served(build: Path) -> Path:
 
 def test_nothing_was_lost_since_the_baseline(served: Path) -> None:
     done = lab("baseline", "check", "--build", str(served))
+    for _ in range(5):  # other tests set the system's huge pages for a while
+        if "huge pages are" not in done.stdout:
+            break
+        time.sleep(20)
+        done = lab("baseline", "check", "--build", str(served))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith(f"{3 * len(CELLS_COUNTED)} figures kept, 0 lost since ")
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hakmem_lab.allocators import builds
+from hakmem_lab.allocators import builds, forms
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.asking import calibrate_choose
 from hakmem_lab.commands.canned import list_grid
@@ -23,7 +23,7 @@ OPTIONS = (ROOT / "docs/options.md").read_text()
 
 
 def test_what_the_issue_asks_for_is_there() -> None:
-    assert NAMES == ["depth", "large-decay", "larson-pgo", "profiles", "thread-caches"]
+    assert NAMES == ["builds", "depth", "large-decay", "larson-pgo", "profiles", "thread-caches"]
     assert len(list_grid([canned_find(name) for name in NAMES]).rows) == len(NAMES)
 
 
@@ -36,7 +36,11 @@ def test_every_workload_and_arm_is_there(name: str) -> None:
     presets = builds.presets(Checkout.find())
     for arm in canned.arms:
         of, _, settings = arm.partition(":")
-        assert of == "hakmem" or of.removeprefix(builds.MARK) in presets
+        assert (
+            of == "hakmem"
+            or of.removeprefix(builds.MARK) in presets
+            or of.removeprefix(forms.MARK) in forms.FORMS
+        )
         for setting in filter(None, settings.split(",")):
             assert f"| `{setting.partition('=')[0]}` |" in OPTIONS
     assert canned.arms[0] == "hakmem"
@@ -47,7 +51,7 @@ def test_every_workload_and_arm_is_there(name: str) -> None:
     ("text", "message"),
     [
         ("dept", "there is no canned comparison 'dept', did you mean depth?"),
-        ("xyzzy", "there is no canned comparison 'xyzzy'; there are: depth, "),
+        ("xyzzy", "there is no canned comparison 'xyzzy'; there are: builds, depth, "),
         ("/nowhere/own.toml", "own.toml cannot be read"),
     ],
 )

@@ -12,6 +12,7 @@ from hakmem_lab.measure.runner import Line
 
 # {seed} stands where the seed goes.
 SMALL: dict[str, str] = {
+    "scaling": "2 1048576 256 20000 {seed}",
     "random_mixed": "20000 100 {seed}",
     "fixed_size": "20000 64 100 {seed}",
     "vm_mixed": "20 4 {seed}",

@@ -96,6 +96,22 @@ def test_show_config(checkout: Checkout, build: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_an_objective_decides_what_nobody_set(checkout: Checkout, build: Path, tmp_path: Path) -> None:
+    asked = {"HAKMEM_PROFILE": "speed", "HAKMEM_CONF": "adapt:off"}
+    (config,) = json.loads(lab("show-config", "--build", str(build), "--json", **asked).stdout)
+    with on_hakmem(checkout, tmp_path, FREED, profile="speed", conf="adapt:off") as pid:
+        (inside,) = json.loads(lab("show-config", str(pid), "--json").stdout)
+    for of in (config, inside):
+        options = {one["name"]: one for one in of["options"]}
+        assert (options["objective"]["value"], options["objective"]["source"]) == ("speed", "profile")
+        assert (options["decay"]["value"], options["decay"]["decided"]) == ("500ms", "2s")
+        assert options["thread_cache"]["decided"] == "16MiB"
+    asked |= {"HAKMEM_DECAY": "1s", "HAKMEM_THREAD_CACHE": "1M"}
+    (config,) = json.loads(lab("show-config", "--build", str(build), "--json", **asked).stdout)
+    options = {one["name"]: one for one in config["options"]}
+    assert [options[name].get("decided", "") for name in ("decay", "thread_cache")] == ["", ""]
+
+
 def test_a_switch_that_is_not_one(checkout: Checkout, build: Path, tmp_path: Path) -> None:
     done = lab("show-config", "--build", str(build), "--", "true", HAKMEM_STAT="1")
     assert done.returncode == 1

@@ -297,7 +297,8 @@ def test_every_cell_runs_as_it_is_written(build: Path, cell: Cell) -> None:
 
 def test_every_workload_has_a_cell_and_every_group_is_quickly_seen() -> None:
     assert len({cell.name for cell in CELLS}) == len(CELLS)
-    assert {cell.program for cell in CELLS} == {*SMALL, "larson", "start_loop"}
+    # Those of `scaling` are made for each point: studies/scaling.py.
+    assert {cell.program for cell in CELLS} == {*SMALL, "larson", "start_loop"} - {"scaling"}
     quick = suite_cells(Suite.QUICK)
     assert {cell.group for cell in quick} == set(Group)
     assert len(quick) <= 32

@@ -23,7 +23,8 @@ uint64_t ace_decay_pages(uint64_t unused, uint64_t elapsed_ms, uint64_t half_lif
 struct ace_half_life_decision ace_half_life_next(struct ace_half_life_input input) {
     struct ace_half_life_decision keep = {input.half_life_ms, ACE_HALF_LIFE_KEEP};
     if (input.configured_ms == 0 || input.configured_ms == ACE_NEVER) return keep;
-    uint64_t longest = input.configured_ms * ACE_HALF_LIFE_GROWTH;
+    uint64_t growth = ace_choose(input.objective, ACE_HALF_LIFE_GROWTH / 4, ACE_HALF_LIFE_GROWTH, ACE_HALF_LIFE_GROWTH);
+    uint64_t longest = input.configured_ms * growth;
     if (input.retaken >= RETAKEN_LEAST && input.retaken * 2 >= input.returned && input.half_life_ms < longest) {
         uint64_t longer = input.half_life_ms * GROW;
         return (struct ace_half_life_decision){longer < longest ? longer : longest, ACE_HALF_LIFE_RETAKEN};
@@ -34,4 +35,8 @@ struct ace_half_life_decision ace_half_life_next(struct ace_half_life_input inpu
                                                ACE_HALF_LIFE_QUIET};
     }
     return keep;
+}
+
+uint64_t ace_half_life_ms(uint64_t balanced_ms, enum ace_objective objective) {
+    return ace_choose(objective, balanced_ms / 4, balanced_ms, balanced_ms * 4);
 }

@@ -2,6 +2,8 @@
 #ifndef HAK_ACE_DECAY_H
 #define HAK_ACE_DECAY_H
 
+#include "ace/objective.h"
+
 #include <stdint.h>
 
 #define ACE_NEVER UINT64_MAX
@@ -22,6 +24,7 @@ struct ace_half_life_input {
     uint64_t quiet_ms;      /* since pages were last used again */
     uint64_t returned;      /* pages given back lately */
     uint64_t retaken;       /* pages used again lately that had been given back */
+    enum ace_objective objective;
 };
 
 struct ace_half_life_decision {
@@ -30,8 +33,12 @@ struct ace_half_life_decision {
 };
 
 /* A program whose peaks come back pays for each page it is given anew: its half-life grows, up to
- * ACE_HALF_LIFE_GROWTH times what was configured, and shrinks again when it falls quiet. */
+ * ACE_HALF_LIFE_GROWTH times what was configured (where little memory is wanted, a quarter of that), and shrinks again when it
+ * falls quiet. */
 #define ACE_HALF_LIFE_GROWTH 64
 struct ace_half_life_decision ace_half_life_next(struct ace_half_life_input input);
+
+/* The shortest where nobody set it: BALANCED_MS is what it is for balanced. */
+uint64_t ace_half_life_ms(uint64_t balanced_ms, enum ace_objective objective);
 
 #endif

@@ -19,10 +19,18 @@ static uint32_t clamp(size_t value, uint32_t least, uint32_t most) {
     return value < least ? least : value > most ? most : (uint32_t)value;
 }
 
-uint32_t ace_depth_first(size_t block_bytes) { return clamp(FIRST_BYTES / block_bytes, LEAST, FIRST_MOST); }
+static uint32_t least(enum ace_objective objective) { return (uint32_t)ace_choose(objective, LEAST / 2, LEAST, LEAST); }
 
-uint32_t ace_depth_most(size_t block_bytes) {
-    return clamp(MOST_BYTES / block_bytes, LEAST, MOST);
+uint32_t ace_depth_first(size_t block_bytes, enum ace_objective objective) {
+    const size_t bytes = ace_choose(objective, FIRST_BYTES / 2, FIRST_BYTES, FIRST_BYTES * 2);
+    return clamp(bytes / block_bytes, least(objective),
+                 (uint32_t)ace_choose(objective, FIRST_MOST / 2, FIRST_MOST, FIRST_MOST * 2));
+}
+
+/* No stack is longer than MOST, whatever the objective: heap/stack.c's pool has none. */
+uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective) {
+    const size_t bytes = ace_choose(objective, MOST_BYTES / 2, MOST_BYTES, MOST_BYTES * 2);
+    return clamp(bytes / block_bytes, least(objective), (uint32_t)ace_choose(objective, MOST / 2, MOST, MOST));
 }
 
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {
@@ -30,7 +38,8 @@ struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {
     if (input.depth >= input.most) return keep;
     uint32_t doubled = input.depth * 2 < input.most ? input.depth * 2 : input.most;
     if (input.refills >= 1 && input.spills >= 1) return (struct ace_depth_decision){doubled, ACE_DEPTH_SWING};
-    if (input.depth < BATCH_DEPTH && input.refills + input.spills >= MISSES_FOR_BATCH)
+    const uint64_t batch_depth = ace_choose(input.objective, BATCH_DEPTH / 2, BATCH_DEPTH, BATCH_DEPTH * 2);
+    if (input.depth < batch_depth && input.refills + input.spills >= MISSES_FOR_BATCH)
         return (struct ace_depth_decision){doubled, ACE_DEPTH_BATCH};
     return keep;
 }

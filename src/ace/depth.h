@@ -2,18 +2,21 @@
 #ifndef HAK_ACE_DEPTH_H
 #define HAK_ACE_DEPTH_H
 
+#include "ace/objective.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
 /* Depth of a bin of BLOCK_BYTES blocks before anything is known of the program, and the most it may get. */
-uint32_t ace_depth_first(size_t block_bytes);
-uint32_t ace_depth_most(size_t block_bytes);
+uint32_t ace_depth_first(size_t block_bytes, enum ace_objective objective);
+uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective);
 
 struct ace_depth_input {
     uint32_t depth;   /* now */
     uint32_t most;    /* upper bound */
     uint32_t refills; /* since the depth last changed */
     uint32_t spills;
+    enum ace_objective objective;
 };
 
 enum ace_depth_reason {

@@ -3,6 +3,8 @@
 #ifndef HAK_ACE_PRESSURE_H
 #define HAK_ACE_PRESSURE_H
 
+#include "ace/objective.h"
+
 #include <stdint.h>
 
 /* UINT64_MAX: no such limit, or nothing is known. */
@@ -11,6 +13,7 @@ struct ace_pressure_input {
     uint64_t high_bytes;  /* beyond which it slows the process down */
     uint64_t used_bytes;  /* of what both are limits of */
     uint64_t stalled;     /* the share of the last ten seconds in which someone waited for memory, in hundredths of a per cent */
+    enum ace_objective objective;
 };
 
 enum ace_pressure_reason {

@@ -15,6 +15,7 @@ struct unit {
  * KB and MB are missing on purpose: half of the world means 1000 by them. */
 static const struct unit units[] = {
     {OPTION_TYPE_COUNT, "", 1},
+    {OPTION_TYPE_DEPTHS, "", 1}, /* of one size */
     {OPTION_TYPE_BYTES, "TiB", UINT64_C(1) << 40},
     {OPTION_TYPE_BYTES, "T", UINT64_C(1) << 40},
     {OPTION_TYPE_BYTES, "GiB", UINT64_C(1) << 30},
@@ -173,14 +174,15 @@ void option_describe(const struct option_info *info, char *buffer, size_t bytes)
         put_text(&sink, " to ");
         put_value(&sink, info, info->maximum);
         if (info->word) {
-            put_text(&sink, ", or ");
+            put_text(&sink, info->type == OPTION_TYPE_DEPTHS ? ", " : ", or ");
             put_text(&sink, info->word);
         }
+        if (info->type == OPTION_TYPE_DEPTHS) put_text(&sink, ", or by the size of blocks: 64:512+1024:128");
     }
 }
 
 const char *option_type_name(enum option_type type) {
-    static const char *const names[] = {"bool", "count", "bytes", "milliseconds", "percent", "choice", "path"};
+    static const char *const names[] = {"bool", "count", "bytes", "milliseconds", "percent", "choice", "path", "depths"};
     return names[type];
 }
 

@@ -21,7 +21,7 @@
 #define CHOICE_ENTRY(id, word, text, ...) {word, text},
 #define CHOICE_ARRAY(name, when, list, ...) \
     static const struct option_choice name##_choices[] = {list(CHOICE_ENTRY)};
-OPTION_TABLE(NOTHING, NOTHING, CHOICE_ARRAY, NOTHING)
+OPTION_TABLE(NOTHING, NOTHING, CHOICE_ARRAY, NOTHING, NOTHING)
 
 enum { START, ANYTIME };
 #define BOOL_INFO(name, when, initial, cost, text) \
@@ -32,7 +32,10 @@ enum { START, ANYTIME };
     {#name, OPTION_TYPE_CHOICE, when, 0, LENGTH(name##_choices) - 1, NULL, 0, name##_choices, \
      LENGTH(name##_choices), initial, cost, text},
 #define PATH_INFO(name, when, cost, text) {#name, OPTION_TYPE_PATH, when, 0, 0, NULL, 0, NULL, 0, 0, cost, text},
-const struct option_info option_infos[OPTION_TOTAL] = {OPTION_TABLE(BOOL_INFO, NUMBER_INFO, CHOICE_INFO, PATH_INFO)};
+#define DEPTHS_INFO(name, when, maximum, cost, text) \
+    {#name, OPTION_TYPE_DEPTHS, when, 1, maximum, "auto", OPTION_AUTO, NULL, 0, OPTION_AUTO, cost, text},
+const struct option_info option_infos[OPTION_TOTAL] = {
+    OPTION_TABLE(BOOL_INFO, NUMBER_INFO, CHOICE_INFO, PATH_INFO, DEPTHS_INFO)};
 
 #define PROFILE_SETTINGS(id, word, text, settings) settings,
 static const char *const profile_settings[] = {OPTION_PROFILES(PROFILE_SETTINGS)};
@@ -48,7 +51,7 @@ const struct option_info *options_table(size_t *count) {
 
 struct reader {
     uint64_t values[OPTION_TOTAL];
-    struct text paths[OPTION_TOTAL]; /* of the options that are paths; the profile's: its file */
+    struct text paths[OPTION_TOTAL]; /* of the options that are paths, or depths; the profile's: its file */
     uint8_t sources[OPTION_TOTAL];
     bool silent;
     bool mistaken; /* something deserved a message */
@@ -63,6 +66,12 @@ static void apply(struct reader *reader, const struct setting *setting);
 static void copy_path(char path[OPTION_PATH_BYTES], struct text text) {
     for (size_t i = 0; i < text.length; i++) path[i] = text.start[i];
     path[text.length] = '\0';
+}
+
+/* TEXT was understood before, or is empty: then they are the default. */
+static void copy_depths(enum option_id id, uint16_t depths[SIZE_CLASSES], struct text text) {
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) depths[class] = OPTION_AUTO;
+    if (text.length != 0) option_parse_depths(&option_infos[id], text.start, text.length, depths);
 }
 
 #define FILE_BYTES 4096 /* of a profile's file, with a 0 */
@@ -80,7 +89,8 @@ void options_read(struct hak_options *out, const char *const *environment, const
 #define TAKE_NUMBER(name, ...) out->name = reader.values[OPTION_##name];
 #define TAKE_CHOICE(name, ...) out->name = (enum hak_##name)reader.values[OPTION_##name];
 #define TAKE_PATH(name, ...) copy_path(out->name, reader.paths[OPTION_##name]);
-    OPTION_TABLE(TAKE_BOOL, TAKE_NUMBER, TAKE_CHOICE, TAKE_PATH)
+#define TAKE_DEPTHS(name, ...) copy_depths(OPTION_##name, out->name, reader.paths[OPTION_##name]);
+    OPTION_TABLE(TAKE_BOOL, TAKE_NUMBER, TAKE_CHOICE, TAKE_PATH, TAKE_DEPTHS)
     copy_path(out->profile_file, reader.paths[OPTION_profile]);
     for (size_t i = 0; i < OPTION_TOTAL; i++) out->sources[i] = reader.sources[i];
 }
@@ -223,9 +233,20 @@ static enum option_verdict take_base(struct reader *reader, const struct setting
                         &reader->values[OPTION_profile]);
 }
 
+static enum option_verdict take_depths(struct reader *reader, enum option_id id, const struct setting *setting) {
+    uint16_t depths[SIZE_CLASSES];
+    enum option_verdict verdict = option_parse_depths(&option_infos[id], setting->value.start, setting->value.length, depths);
+    if (verdict == OPTION_VALID && setting->source >= reader->sources[id]) {
+        reader->paths[id] = setting->value;
+        reader->sources[id] = (uint8_t)setting->source;
+    }
+    return verdict;
+}
+
 static enum option_verdict take_value(struct reader *reader, enum option_id id, const struct setting *setting) {
     uint64_t value;
     if (option_infos[id].type == OPTION_TYPE_PATH) return take_path(reader, id, setting);
+    if (option_infos[id].type == OPTION_TYPE_DEPTHS) return take_depths(reader, id, setting);
     if (id == OPTION_profile && setting->source == OPTION_FROM_FILE) return take_base(reader, setting);
     if (id == OPTION_profile && has_slash(setting->value)) return take_path(reader, id, setting);
     enum option_verdict verdict = option_parse(&option_infos[id], setting->value.start, setting->value.length, &value);
@@ -277,14 +298,14 @@ static void store(struct hak_options *options, enum option_id id, uint64_t value
     if (id == OPTION_##name) options->name = value;
 #define STORE_CHOICE(name, ...) \
     if (id == OPTION_##name) options->name = (enum hak_##name)value;
-    OPTION_TABLE(STORE_BOOL, STORE_NUMBER, STORE_CHOICE, NOTHING)
+    OPTION_TABLE(STORE_BOOL, STORE_NUMBER, STORE_CHOICE, NOTHING, NOTHING)
 }
 
 static uint64_t load_number(const struct hak_options *options, enum option_id id) {
     uint64_t value = 0;
 #define LOAD(name, ...) \
     if (id == OPTION_##name) value = (uint64_t)options->name;
-    OPTION_TABLE(LOAD, LOAD, LOAD, NOTHING)
+    OPTION_TABLE(LOAD, LOAD, LOAD, NOTHING, NOTHING)
     return value;
 }
 
@@ -292,8 +313,16 @@ static char *path_of(struct hak_options *options, enum option_id id) {
     char *path = options->profile_file;
 #define FIND(name, ...) \
     if (id == OPTION_##name) path = options->name;
-    OPTION_TABLE(NOTHING, NOTHING, NOTHING, FIND)
+    OPTION_TABLE(NOTHING, NOTHING, NOTHING, FIND, NOTHING)
     return path;
+}
+
+static const uint16_t *depths_of(const struct hak_options *options, enum option_id id) {
+    const uint16_t *depths = NULL;
+#define FIND_DEPTHS(name, ...) \
+    if (id == OPTION_##name) depths = options->name;
+    OPTION_TABLE(NOTHING, NOTHING, NOTHING, NOTHING, FIND_DEPTHS)
+    return depths;
 }
 
 int options_change(struct hak_options *options, const char *name, const char *value) {
@@ -316,6 +345,11 @@ int options_change(struct hak_options *options, const char *name, const char *va
 void options_value(const struct hak_options *options, enum option_id id, char *buffer, size_t bytes) {
     const char *path = path_of((struct hak_options *)(uintptr_t)options, id);
     bool is_path = option_infos[id].type == OPTION_TYPE_PATH || (id == OPTION_profile && path[0] != '\0');
+    const uint16_t *depths = depths_of(options, id);
+    if (depths != NULL) {
+        option_format_depths(&option_infos[id], depths, buffer, bytes);
+        return;
+    }
     if (!is_path) {
         option_format(&option_infos[id], load_number(options, id), buffer, bytes);
         return;

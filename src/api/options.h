@@ -12,6 +12,7 @@
 #define HAK_API_OPTIONS_H
 
 #include "api/options_table.h"
+#include "base/size_classes.h"
 
 /* ---- names, choices and fields, generated from the table ----------------------------------------- */
 
@@ -20,10 +21,10 @@
 #define OPTION_NOTHING(...)
 #define OPTION_ENUMERATOR(id, ...) id,
 #define OPTION_CHOICE_ENUM(name, when, list, ...) enum hak_##name { list(OPTION_ENUMERATOR) };
-OPTION_TABLE(OPTION_NOTHING, OPTION_NOTHING, OPTION_CHOICE_ENUM, OPTION_NOTHING)
+OPTION_TABLE(OPTION_NOTHING, OPTION_NOTHING, OPTION_CHOICE_ENUM, OPTION_NOTHING, OPTION_NOTHING)
 
 #define OPTION_ID(name, ...) OPTION_##name,
-enum option_id { OPTION_TABLE(OPTION_ID, OPTION_ID, OPTION_ID, OPTION_ID) OPTION_TOTAL };
+enum option_id { OPTION_TABLE(OPTION_ID, OPTION_ID, OPTION_ID, OPTION_ID, OPTION_ID) OPTION_TOTAL };
 
 /* Weakest first: a setting replaces only what comes from its own source or a weaker one. */
 enum option_source {
@@ -41,9 +42,10 @@ enum option_source {
 #define OPTION_NUMBER_FIELD(name, ...) uint64_t name;
 #define OPTION_CHOICE_FIELD(name, ...) enum hak_##name name;
 #define OPTION_PATH_FIELD(name, ...) char name[OPTION_PATH_BYTES];
+#define OPTION_DEPTHS_FIELD(name, ...) uint16_t name[SIZE_CLASSES];
 #define OPTION_PATH_BYTES 192 /* the longest path, with its 0 */
 struct hak_options {
-    OPTION_TABLE(OPTION_BOOL_FIELD, OPTION_NUMBER_FIELD, OPTION_CHOICE_FIELD, OPTION_PATH_FIELD)
+    OPTION_TABLE(OPTION_BOOL_FIELD, OPTION_NUMBER_FIELD, OPTION_CHOICE_FIELD, OPTION_PATH_FIELD, OPTION_DEPTHS_FIELD)
     char profile_file[OPTION_PATH_BYTES]; /* "" when the profile is one of the table's */
     uint8_t sources[OPTION_TOTAL];        /* an enum option_source each */
 };
@@ -56,6 +58,7 @@ struct hak_options {
 #undef OPTION_NUMBER_FIELD
 #undef OPTION_CHOICE_FIELD
 #undef OPTION_PATH_FIELD
+#undef OPTION_DEPTHS_FIELD
 
 /* ---- reading (options.c) ------------------------------------------------------------------------- */
 
@@ -76,6 +79,9 @@ int options_change(struct hak_options *options, const char *name, const char *va
 /* The option called NAME; OPTION_TOTAL when there is none. */
 enum option_id option_find(const char *name);
 
+/* Longest value of any option as text, with its 0. */
+#define OPTION_VALUE_BYTES 800
+
 /* The value of option ID as text, as option_format writes it; paths as they are. */
 void options_value(const struct hak_options *options, enum option_id id, char *buffer, size_t bytes);
 
@@ -92,7 +98,8 @@ enum option_type {
     OPTION_TYPE_MILLISECONDS,
     OPTION_TYPE_PERCENT,
     OPTION_TYPE_CHOICE,
-    OPTION_TYPE_PATH
+    OPTION_TYPE_PATH,
+    OPTION_TYPE_DEPTHS
 };
 
 struct option_choice {
@@ -135,6 +142,12 @@ enum option_verdict option_parse(const struct option_info *info, const char *tex
 /* Writes VALUE as text that option_parse reads back as the same value, in the largest unit that divides
  * it. Cuts the text to BYTES (not 0), the final 0 included. */
 void option_format(const struct option_info *info, uint64_t value, char *buffer, size_t bytes);
+
+/* The same of a number for each size class, 0 for `auto` (option_depths.c): a number for all, or BLOCK:NUMBER, joined by `+`, by the
+ * sizes of blocks; the others are `auto`. */
+enum option_verdict option_parse_depths(const struct option_info *info, const char *text, size_t length,
+                                        uint16_t depths[SIZE_CLASSES]);
+void option_format_depths(const struct option_info *info, const uint16_t depths[SIZE_CLASSES], char *buffer, size_t bytes);
 
 /* Writes what INFO accepts, as "64KiB to 1GiB" or "auto, never or always"; cut to BYTES (not 0). */
 void option_describe(const struct option_info *info, char *buffer, size_t bytes);

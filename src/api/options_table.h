@@ -8,6 +8,7 @@
  *          word_value, default, cost, text)
  *   CHOICE(name, when, LIST, default, cost, text)               field: enum hak_<name>
  *   PATH(name, when, cost, text)                                field: char[OPTION_PATH_BYTES]; "" by default
+ *   DEPTHS(name, when, maximum, cost, text)                     field: uint16_t[SIZE_CLASSES]; `auto`, 0, by default
  *
  * NAME is lower case, at most OPTION_NAME_BYTES - 1 bytes, and not in OPTION_OTHER_VARIABLES. WHEN is START, or ANYTIME for what
  * hak_option_set may change later. TYPE is COUNT, BYTES, MILLISECONDS or PERCENT. WORD is the one word accepted beside the
@@ -33,17 +34,22 @@
 #define OPTION_PROFILES(X)                                                                                  \
     X(PROFILE_BALANCED, "balanced", "speed and memory in balance: every default", "")                       \
     X(PROFILE_SPEED, "speed", "keeps more memory to save page faults and refills",                          \
-      "thread_cache:8MiB,decay:2s")                                                                         \
+      "objective:speed")                                                                         \
     X(PROFILE_SERVER, "server", "keeps what one peak leaves for the next; more memory between them",         \
-      "decay:5s,thread_cache:4MiB")                                                                         \
+      "objective:speed,decay:5s")                                                                         \
     X(PROFILE_CLI, "cli", "for short-lived programs: no thread is ever started",                             \
       "purge_thread:off")                                                                                   \
     X(PROFILE_SMALL, "small", "gives memory back sooner, at the price of faults and refills",               \
-      "thread_cache:512KiB,decay:100ms,huge_pages:never")
+      "objective:small,huge_pages:never")
+
+#define OPTION_OBJECTIVES(X)                                                                                \
+    X(OBJECTIVE_SMALL, "small", "little memory: half, or less, of what is kept, and sooner back")           \
+    X(OBJECTIVE_BALANCED, "balanced", "both")                                                               \
+    X(OBJECTIVE_SPEED, "speed", "few faults and slow paths: twice, or more, of what is kept, and longer")
 
 #define OPTION_HUGE_PAGES(X)                                                                                \
     X(HUGE_PAGES_AUTO, "auto",                                                                              \
-      "once 32 MiB are in use, for memory that will be filled")                      \
+      "once 32 MiB are in use, for memory that will be filled, where half of what is in use was touched")   \
     X(HUGE_PAGES_NEVER, "never", "never asked for")                                                         \
     X(HUGE_PAGES_ALWAYS, "always", "asked for from the first byte")
 
@@ -58,7 +64,7 @@
     X(STATS_JSON, "json", "one JSON object, as docs/statistics.schema.json describes it")                   \
     X(STATS_OPENMETRICS, "openmetrics", "OpenMetrics text, as Prometheus reads it")
 
-#define OPTION_TABLE(BOOL, NUMBER, CHOICE, PATH)                                                            \
+#define OPTION_TABLE(BOOL, NUMBER, CHOICE, PATH, DEPTHS)                                                    \
     CHOICE(profile, START, OPTION_PROFILES, PROFILE_BALANCED, "as its settings",                            \
            "Values for several options at once, by a name or from a file, whose name has a `/` in it; any " \
            "other setting of an option wins over it.")                                                      \
@@ -72,10 +78,15 @@
            "The number of a signal that has them written while the program runs.")                          \
     BOOL(trace_failures, ANYTIME, false, "a line for each allocation that fails",                           \
          "Prints why an allocation failed.")                                                                \
-    NUMBER(bin_depth, START, COUNT, 1, 8192, "auto", OPTION_AUTO, OPTION_AUTO,                              \
+    CHOICE(objective, START, OPTION_OBJECTIVES, OBJECTIVE_BALANCED, "small: faults and refills; speed: memory",  \
+           "What every decision about memory leans to; it also sets `thread_cache` and `decay` where nobody does.") \
+    BOOL(adapt, START, true, "off: what fits the program must be known",                                    \
+         "Whether the depth of caches and the half-life of free memory follow the program; off: they stay as they are set.") \
+    DEPTHS(bin_depth, START, 8192,                                                                          \
            "deeper: more memory cached per thread; shallower: more refills and spills",                     \
-           "Free blocks kept per size class and thread; `auto` follows the program.")                       \
-    NUMBER(thread_cache, ANYTIME, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(2),                      \
+           "Free blocks kept per size class and thread: of all, or by the size of blocks, the others as with `auto`, which " \
+           "follows the program.")                                                                          \
+    NUMBER(thread_cache, ANYTIME, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(8),                      \
            "up to this much memory per thread, held free",                                                  \
            "The most bytes that all bins of a thread together may be sized for.")                           \
     NUMBER(decay, ANYTIME, MILLISECONDS, 0, 3600000, "never", OPTION_NEVER, 500,                            \

@@ -12,6 +12,7 @@
 #include "region/outside.h"
 #include "slab/slab.h"
 #include "span/state.h"
+#include "watch/decisions.h"
 #include "watch/failures.h"
 #include "watch/foreign.h"
 
@@ -118,13 +119,31 @@ static const struct hak_page_field stack_fields[] = {
 static const struct hak_page_field foreign_fields[] = {{"frees", 0, sizeof(uint64_t), HAK_PAGE_COUNTER}};
 static const struct hak_page_field running_fields[] = {{"running", 0, sizeof(bool), HAK_PAGE_GAUGE}};
 static const struct hak_page_field started_fields[] = {{"started", 0, sizeof(uint64_t), HAK_PAGE_COUNTER}};
+static const struct hak_page_field setting_fields[] = {
+    FIELD(GAUGE, "thread_cache_bytes", struct heap_settings, thread_cache_bytes),
+};
 static const struct hak_page_field pressed_fields[] = {{"times", 0, sizeof(counter), HAK_PAGE_COUNTER}};
 
-/* ---- failures and options ------------------------------------------------------------------------------ */
+/* ---- decisions, failures, options ------------------------------------------------------------------------------ */
 
 #define FAILURE_ROW(name, ...) FIELD(GAUGE, #name, struct failure_slot, name),
 static const struct hak_page_field failure_fields[] = {FAILURE_FIELDS(FAILURE_ROW)};
 static const struct hak_page_field failure_count_fields[] = {{"count", 0, sizeof(counter), HAK_PAGE_COUNTER}};
+
+#define DECISION_ROW(name, ...) FIELD(GAUGE, #name, struct decision_slot, name),
+static const struct hak_page_field decision_fields[] = {DECISION_FIELDS(DECISION_ROW)};
+static const struct hak_page_field decision_count_fields[] = {{"count", 0, sizeof(counter), HAK_PAGE_COUNTER}};
+static const struct hak_page_field kind_fields[] = {
+    FIELD(STRING, "name", struct decision_kind, name),
+    FIELD(STRING, "unit", struct decision_kind, unit),
+};
+static const struct hak_page_field reason_fields[] = {
+    FIELD(STRING, "name", struct decision_reason, name),
+    FIELD(NUMBER, "kind", struct decision_reason, kind),
+    FIELD(STRING, "input0", struct decision_reason, inputs[0]),
+    FIELD(STRING, "input1", struct decision_reason, inputs[1]),
+    FIELD(STRING, "input2", struct decision_reason, inputs[2]),
+};
 
 /* Where each option's value lies. */
 struct option_place {
@@ -133,7 +152,7 @@ struct option_place {
     uint64_t bytes;
 };
 #define PLACE(name, ...) {&start_settings.name, #name, sizeof start_settings.name},
-static const struct option_place option_places[] = {OPTION_TABLE(PLACE, PLACE, PLACE, PLACE)};
+static const struct option_place option_places[] = {OPTION_TABLE(PLACE, PLACE, PLACE, PLACE, PLACE)};
 static const struct hak_page_field option_fields[] = {
     FIELD(ADDRESS, "value", struct option_place, value),
     FIELD(STRING, "name", struct option_place, name),
@@ -207,9 +226,14 @@ static const struct hak_page_table tables[] = {
     ARRAY("foreign", &foreign_seen, foreign_fields, sizeof foreign_seen, 1),
     ARRAY("purge_running", &purger_running, running_fields, sizeof purger_running, 1),
     ARRAY("purge_started", &purger_started, started_fields, sizeof purger_started, 1),
+    ARRAY("heap_settings", &heap_settings, setting_fields, sizeof heap_settings, 1),
     ARRAY("pressed", purger_pressed, pressed_fields, sizeof purger_pressed[0], ACE_PRESSURE_STALLS + 1),
     ARRAY("failures", failure_ring, failure_fields, sizeof failure_ring[0], FAILURES_KEPT),
     ARRAY("failure_counts", failure_counts, failure_count_fields, sizeof failure_counts[0], FAILURE_CAUSE_COUNT),
+    ARRAY("decisions", decision_ring, decision_fields, sizeof decision_ring[0], DECISIONS_KEPT),
+    ARRAY("decision_counts", decision_counts, decision_count_fields, sizeof decision_counts[0], ACE_REASON_COUNT),
+    ARRAY("decision_kinds", decision_kinds, kind_fields, sizeof decision_kinds[0], ACE_KIND_COUNT),
+    ARRAY("reasons", decision_reasons, reason_fields, sizeof decision_reasons[0], ACE_REASON_COUNT),
     ARRAY("options", option_places, option_fields, sizeof option_places[0], COUNT_OF(option_places)),
     ARRAY("option_infos", option_infos, info_fields, sizeof option_infos[0], OPTION_TOTAL),
     POINTED("option_choices", 0, choice_fields, sizeof(struct option_choice)),

@@ -6,7 +6,7 @@
 #include "api/start.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
-#include "heap/alloc.h"
+#include "heap/heap.h"
 #include "os/os.h"
 #include "region/window.h"
 #include "span/span.h"
@@ -35,7 +35,7 @@ HAK_EXPORT int hak_option_set(const char *name, const char *value) {
 }
 
 HAK_EXPORT int hak_option_get(const char *name, char *value, size_t bytes) {
-    char text[OPTION_PATH_BYTES];
+    char text[OPTION_VALUE_BYTES];
     start_once();
     enum option_id id = option_find(name);
     if (id == OPTION_TOTAL) {
@@ -72,6 +72,8 @@ static bool decided(enum option_id id, char *text, size_t bytes) {
     span_counts_read(&spans);
     if (id == OPTION_window && start_settings.window == OPTION_AUTO)
         option_format(info, window.pages * PAGE_BYTES, text, bytes);
+    else if (id == OPTION_thread_cache && counter_read(&heap_settings.thread_cache_bytes) != start_settings.thread_cache)
+        option_format(info, counter_read(&heap_settings.thread_cache_bytes), text, bytes);
     else if (id == OPTION_decay && spans.half_life_ms != start_settings.decay)
         option_format(info, spans.half_life_ms, text, bytes);
     else
@@ -82,7 +84,7 @@ static bool decided(enum option_id id, char *text, size_t bytes) {
 static void show(struct out *out, enum option_id id) {
     size_t count;
     const struct option_info *info = &options_table(&count)[id];
-    char text[OPTION_PATH_BYTES];
+    char text[OPTION_VALUE_BYTES];
     out_print(out, "{\"name\": \"%s\", \"value\": ", info->name);
     options_value(&start_settings, id, text, sizeof text);
     out_quote(out, text);

@@ -3,7 +3,9 @@
  * looks at an option later. */
 #include "api/start.h"
 
+#include "ace/budget.h"
 #include "ace/decay.h"
+#include "ace/huge.h"
 #include "api/options.h"
 #include "api/settings.h"
 #include "base/bits.h"
@@ -13,6 +15,7 @@
 #include "os/os.h"
 #include "region/window.h"
 #include "span/span.h"
+#include "watch/decisions.h"
 #include "watch/deliver.h"
 #include "watch/failures.h"
 #include "watch/foreign.h"
@@ -21,9 +24,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-
-/* Huge pages are asked for once so much is in use: what they bring in beyond need is then a small share. */
-#define HUGE_FROM_PAGES (HAK_MIB(32) / PAGE_BYTES)
 
 _Atomic uint32_t start_done;
 
@@ -46,26 +46,55 @@ static bool serves_process(void) { return (void *(*)(size_t))malloc == hak_mallo
 
 static uint64_t pages_of(uint64_t bytes) { return bytes == OPTION_NEVER ? 0 : bytes / PAGE_BYTES; }
 
+static enum ace_objective objective_of(const struct hak_options *from) {
+    static const enum ace_objective objectives[] = {
+        [OBJECTIVE_SMALL] = ACE_SMALL,
+        [OBJECTIVE_BALANCED] = ACE_BALANCED,
+        [OBJECTIVE_SPEED] = ACE_SPEED,
+    };
+    return objectives[from->objective];
+}
+
+static bool is_set(const struct hak_options *from, enum option_id id) {
+    return options_source(from, id) != OPTION_FROM_DEFAULT;
+}
+
+/* Where nobody set it, the objective does. */
+static uint64_t half_life_ms_of(const struct hak_options *from) {
+    return is_set(from, OPTION_decay) ? from->decay : ace_half_life_ms(from->decay, objective_of(from));
+}
+
+static size_t thread_cache_bytes_of(const struct hak_options *from) {
+    return is_set(from, OPTION_thread_cache) ? from->thread_cache
+                                             : ace_thread_cache_bytes(from->thread_cache, objective_of(from));
+}
+
 static struct span_settings span_settings_of(const struct hak_options *from) {
     return (struct span_settings){
-        .decay_half_life_ms = from->decay,
+        .decay_half_life_ms = half_life_ms_of(from),
         .huge_from_pages = from->huge_pages == HUGE_PAGES_NEVER    ? UINT64_MAX
                            : from->huge_pages == HUGE_PAGES_ALWAYS ? 0
-                                                                   : HUGE_FROM_PAGES,
+                                                                   : ace_huge_from_bytes(objective_of(from)) / PAGE_BYTES,
+        .objective = objective_of(from),
         .soft_pages = pages_of(from->soft_limit),
         .hard_pages = pages_of(from->hard_limit),
+        .fixed = !from->adapt,
+        .keeper = decision_note,
     };
 }
 
 static struct heap_options heap_options_of(const struct hak_options *from) {
     return (struct heap_options){
-        .thread_cache_bytes = (size_t)from->thread_cache,
-        .bin_depth = (uint32_t)from->bin_depth,
+        .thread_cache_bytes = thread_cache_bytes_of(from),
+        .bin_depth = from->bin_depth,
+        .fixed = !from->adapt,
         .populate = from->populate,
-        .decay = from->decay,
+        .objective = objective_of(from),
+        .decay = half_life_ms_of(from),
         .purge_thread = from->purge_thread,
         .pressure = from->pressure,
         .foreign = foreign_handle,
+        .keeper = decision_note,
     };
 }
 

@@ -1,6 +1,8 @@
 /* alloc.c - the slow side of malloc: refill a bin, serve threads that have no heap, and signal handlers. */
 #include "heap/alloc.h"
 
+#include "ace/batch.h"
+#include "ace/supply.h"
 #include "base/bits.h"
 #include "heap/enter.h"
 #include "heap/heap.h"
@@ -16,22 +18,19 @@
 /* Slabs with free blocks, from near to far: the heap's own, what other threads gave back, the commons. Stores
  * up to WANT blocks downward from END. Heap's lock held. */
 static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
-    /* relaxed: what comes in a moment later is seen the next time. Blocks of any class, even where this one has
-     * plenty: nobody else takes them in. */
-    if (atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0) remote_drain(heap);
     uint32_t got = bin_fill(heap, class, end, want, zero);
+    /* relaxed: what comes in a moment later is seen the next time. */
+    if (got == 0 && atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0 && remote_drain(heap) != 0)
+        got = bin_fill(heap, class, end, want, zero);
     if (got == 0 && heap != &commons && bin_adopt(heap, class)) got = bin_fill(heap, class, end, want, zero);
     return got;
 }
 
-/* A class with so many slabs fills the next one, too, soon. */
-enum { SLABS_WHEN_DENSE = 3 };
-
-/* Brings in the first pages of a slab at once: the more, the more slabs its class has already. */
-static void populate(uint32_t fresh, uint32_t slabs) {
-    if (slabs == 0 || !slab_at(fresh)->span.zero) return;
+/* Brings in the first pages of a slab at once. */
+static void populate(uint32_t fresh, uint32_t pages) {
+    if (pages == 0 || !slab_at(fresh)->span.zero) return;
     size_t bytes = slab_classes[slab_at(fresh)->span.class].pages * PAGE_BYTES;
-    os_populate(page_address(fresh), min_size(bytes, os_page_bytes() << min_u32(slabs, 8)));
+    os_populate(page_address(fresh), min_size(bytes, os_page_bytes() * pages));
 }
 
 /* The same, and a new slab when there is nothing else. Heap's lock held; dropped meanwhile. 0: no memory. */
@@ -39,13 +38,18 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
     for (;;) {
         uint32_t got = gather(heap, class, end, want, zero);
         if (got != 0) return got;
-        uint32_t slabs = (uint32_t)counter_read(&heap->bins[class].slab_count);
+        const struct ace_supply_decision supply = ace_supply((struct ace_supply_input){
+            .slabs = (uint32_t)counter_read(&heap->bins[class].slab_count),
+            .objective = heap_settings.objective,
+        });
         os_lock_drop(&heap->lock);
         thread_reap_forsaken();
         remote_settle();
-        uint32_t fresh = slab_create(class, slabs >= SLABS_WHEN_DENSE);
-        if (fresh != 0 && counter_read(&heap_settings.populate) != 0) populate(fresh, slabs);
+        bool salvaged = thread_salvage(class);
+        uint32_t fresh = salvaged ? 0 : slab_create(class, supply.reason == ACE_SUPPLY_DENSE);
+        if (fresh != 0 && counter_read(&heap_settings.populate) != 0) populate(fresh, supply.populate_pages);
         os_lock_take(&heap->lock);
+        if (salvaged) continue;
         if (fresh == 0) return 0;
         slab_set_owner(fresh, heap, heap_word(heap, class));
         bin_place(heap, fresh);
@@ -59,7 +63,7 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
     counter_add(&bin->refills, 1);
     bin->missed = true;
     if (bin->depth != bin->most) stack_adapt(heap, class);
-    uint32_t want = max_u32(bin->depth / 2, 1);
+    uint32_t want = ace_refill(bin->depth);
     void **end = bin->stack + want, **top = stack_top(heap, class);
     /* A signal handler must not push meanwhile: what it freed would be written over. */
     atomic_store_explicit(&heap->front.hi[class], top, memory_order_relaxed);
@@ -69,8 +73,8 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
         return NULL;
     }
     counter_add(&bin->refilled_blocks, got);
-    heap_set_keeping(heap, class, true);
     stack_set(heap, class, end - got, end - 1);
+    stack_set_keeping(bin, true);
     return end[-1];
 }
 
@@ -99,17 +103,25 @@ static HAK_COLD void *alloc_quietly(size_t bytes, size_t alignment, bool *zero) 
     return large_map_outside(bytes, alignment, zero);
 }
 
+static void *alloc_once(size_t bytes, size_t alignment, bool *zero) {
+    void *block = NULL;
+    if (bytes <= SMALL_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
+        block = alloc_small(size_class_of(bytes), zero);
+    /* Where there is no room for a slab there may be some for a block. */
+    return block != NULL ? block : large_alloc(bytes, alignment, zero);
+}
+
+/* For more, no stack needs to be emptied: it would not be enough. */
+#define HIDDEN_MOST_BYTES HAK_MIB(64)
+
 /* The slow path of every allocation. */
 static void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
     os_refusal_forget();
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
-    void *block = NULL;
-    if (bytes <= SMALL_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
-        block = alloc_small(size_class_of(bytes), zero);
-    /* Where there is no room for a slab there may be some for a block. */
-    if (block == NULL) block = large_alloc(bytes, alignment, zero);
+    void *block = alloc_once(bytes, alignment, zero);
+    if (HAK_UNLIKELY(block == NULL) && bytes <= HIDDEN_MOST_BYTES && thread_reveal()) block = alloc_once(bytes, alignment, zero);
     slow_leave();
     purger_tick(NULL, false);
     return block;

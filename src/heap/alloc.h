@@ -5,6 +5,8 @@
 #ifndef HAK_HEAP_ALLOC_H
 #define HAK_HEAP_ALLOC_H
 
+#include "ace/decision.h"
+#include "ace/objective.h"
 #include "heap/front.h"
 
 /* What is done with a pointer that hakmem never returned. Handed down at start; may not return. Of a pointer that is to be
@@ -14,19 +16,23 @@ typedef size_t heap_foreign_handler(void *block, enum heap_foreign_use use);
 
 struct heap_options {
     size_t thread_cache_bytes;
-    uint32_t bin_depth; /* 0: adaptive */
+    const uint16_t *bin_depth; /* of each size class, 0: adaptive; NULL: all are */
+    enum ace_objective objective;
+    bool fixed;         /* what is adaptive stays as it is at first, and does not follow the program */
     bool populate;      /* bring in the pages of hot classes before they are touched */
     uint64_t decay;     /* half-life in milliseconds, ACE_NEVER for none: whether memory is given back at all */
     bool purge_thread;  /* a thread may be started that gives memory back */
     bool pressure;      /* and gives more back where memory is short */
     heap_foreign_handler *foreign;
+    ace_keeper *keeper; /* of what is decided; may be NULL */
 };
 
 /* Called once, before any other function of this floor; false when threads can have no heaps of their
  * own, which then all use the commons. */
 bool heap_start(const struct heap_options *options);
 
-/* Later: what changed of them holds from now on; bin_depth and foreign do not change. One thread at a time. */
+/* Later: what changed of them holds from now on; bin_depth, objective, fixed, foreign and
+ * keeper do not change. One thread at a time. */
 void heap_configure(const struct heap_options *options);
 
 /* A block of at least BYTES bytes; NULL when there is no memory. */

@@ -114,19 +114,28 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count) {
     }
 }
 
+/* The commons' lock is taken. */
+static void move(struct heap *from, struct heap *to, uint32_t first, unsigned class) {
+    bin_unlink(from, first);
+    slab_set_owner(first, to, heap_word(to, class));
+    bin_place(to, first);
+}
+
 void bin_hand_over(struct heap *heap) {
     os_lock_take(&commons.lock);
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
-        struct bin *bin = &heap->bins[class];
-        for (int bucket = 0; bucket < BUCKETS; bucket++) {
-            for (uint32_t first; (first = bin->slabs[bucket]) != 0;) {
-                bin_unlink(heap, first);
-                slab_set_owner(first, &commons, heap_word(&commons, class));
-                bin_place(&commons, first);
-            }
-        }
-    }
+    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+        for (int bucket = 0; bucket < BUCKETS; bucket++)
+            for (uint32_t first; (first = heap->bins[class].slabs[bucket]) != 0;) move(heap, &commons, first, class);
     os_lock_drop(&commons.lock);
+}
+
+bool bin_hand_over_fullest(struct heap *heap, unsigned class) {
+    uint32_t first = fullest(&heap->bins[class]);
+    if (first == 0) return false;
+    os_lock_take(&commons.lock);
+    move(heap, &commons, first, class);
+    os_lock_drop(&commons.lock);
+    return true;
 }
 
 bool bin_adopt(struct heap *heap, unsigned class) {
@@ -134,9 +143,7 @@ bool bin_adopt(struct heap *heap, unsigned class) {
     os_lock_take(&commons.lock);
     uint32_t first = fullest(&commons.bins[class]);
     if (first != 0) {
-        bin_unlink(&commons, first);
-        slab_set_owner(first, heap, heap_word(heap, class));
-        bin_place(heap, first);
+        move(&commons, heap, first, class);
         counter_add(&heap->bins[class].adopted_slabs, 1);
     }
     os_lock_drop(&commons.lock);

@@ -27,17 +27,22 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
 
 /* ---- other heaps' blocks ---------------------------------------------------------------------------------- */
 
-static bool is_half_full(const struct heap *heap, unsigned class) {
-    return stack_top(heap, class) >= heap->bins[class].stack + heap->bins[class].depth / 2;
+/* So many blocks of a class were freed for others that it is a stream, or such a stream is looked at anew. */
+static HAK_NOINLINE void turn_stream(struct bin *bin, uint32_t block_bytes) {
+    bin->streams = !bin->streams && block_bytes >= KEPT_LEAST_BYTES;
+    bin->stream_left = bin->streams ? STREAM_TRUST : STREAM_PROOF;
+    stack_set_keeping(bin, true);
 }
 
 /* A thread that allocates what it frees of others' blocks uses those again itself: neither it nor their owners pay for the
- * way home. One whose stack gets half full may only free: the next blocks take the way home, until see_who_allocates or
- * a refill says otherwise. Owner only; no lock held, as in front_push. */
-static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
-    if (!heap_is_keeping(heap, class)) return false;
-    if (is_half_full(heap, class)) {
-        heap_set_keeping(heap, class, false);
+ * way home. But then it never has its own instead, which are freed on the fast path: so only a stream of them is kept, and every
+ * now and then some of it are sent home, to see whether more come. One whose stack gets half full may only free: the next
+ * blocks take the way home, until see_who_allocates or a refill says otherwise. Owner only; no lock held, as in front_push. */
+HAK_INLINE bool keep_foreign(struct heap *heap, void *block, unsigned class) {
+    struct bin *bin = &heap->bins[class];
+    if (HAK_UNLIKELY(--bin->stream_left == 0)) turn_stream(bin, slab_classes[class].block_bytes);
+    if (stack_top(heap, class) >= bin->keep_end) {
+        bin->keep_end = NULL;
         return false;
     }
     stack_push(heap, class, block);
@@ -50,11 +55,12 @@ static void see_who_allocates(struct heap *heap) {
     os_lock_take(&heap->lock);
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
-        if (!heap_may_keep(class) || heap_is_keeping(heap, class)) continue;
-        if (is_half_full(heap, class))
+        struct bin *bin = &heap->bins[class];
+        if (!bin->streams || bin->keep_end != NULL) continue;
+        if (stack_top(heap, class) >= bin->stack + bin->depth / 2)
             stack_empty(heap, class);
         else if (stack_held(heap, class) != 0)
-            heap_set_keeping(heap, class, true);
+            stack_set_keeping(bin, true);
     }
     os_lock_drop(&heap->lock);
 }
@@ -67,9 +73,9 @@ static HAK_NOINLINE void after_buffer(struct heap *heap, const void *caller) {
     purger_tick(caller, false);
 }
 
-/* The most frequent of the slow ways: short, and without a tick unless there was work. */
-static void free_foreign(struct heap *heap, void *block, unsigned class, const void *caller) {
-    if (!keep_foreign(heap, block, class) && buffer_keep(heap, block, slab_classes[class].block_bytes))
+/* Takes the way home. Between slow_enter and here. */
+HAK_INLINE void send_home(struct heap *heap, void *block, unsigned class, const void *caller) {
+    if (HAK_UNLIKELY(buffer_keep(heap, block, slab_classes[class].block_bytes)))
         after_buffer(heap, caller);
     else
         slow_leave();
@@ -132,7 +138,7 @@ static HAK_NOINLINE void free_otherwise(void *block, size_t page, uint32_t word,
     } else if ((word ^ class) == heap_word(heap, 0)) {
         push_own(heap, block, class);
     } else {
-        free_foreign(heap, block, class, caller);
+        send_home(heap, block, class, caller);
         return;
     }
     slow_leave();
@@ -143,19 +149,27 @@ static HAK_NOINLINE void free_elsewhere(void *block) {
     if (block != NULL && !outside_unmap(block)) heap_foreign(block, HEAP_FOREIGN_FREE);
 }
 
+/* Not inlined: NULL and its like save no registers for it. */
+static HAK_NOINLINE void free_inside(void *block, size_t page, uint32_t word, const void *caller) {
+    struct heap *heap = thread_heap();
+    unsigned class = word & WORD_CLASS_MASK;
+    if (HAK_UNLIKELY(heap == NULL || word == WORD_LARGE || (word ^ class) == heap_word(heap, 0) || thread_state.busy)) {
+        free_otherwise(block, page, word, caller);
+        return;
+    }
+    /* The most frequent of the slow ways, both: short, and without a tick unless there was work. */
+    if (keep_foreign(heap, block, class)) return;
+    slow_enter();
+    send_home(heap, block, class, caller);
+}
+
 HAK_NOINLINE void heap_free(void *block, const void *caller) {
     size_t page = page_index(block);
     uint32_t word = word_of(block, page);
-    if (HAK_UNLIKELY(word == WORD_NONE)) {
+    if (HAK_UNLIKELY(word == WORD_NONE))
         free_elsewhere(block);
-        return;
-    }
-    struct heap *heap = thread_heap();
-    unsigned class = word & WORD_CLASS_MASK;
-    if (HAK_LIKELY(heap != NULL && word != WORD_LARGE && (word ^ class) != heap_word(heap, 0) && slow_enter()))
-        free_foreign(heap, block, class, caller);
     else
-        free_otherwise(block, page, word, caller);
+        free_inside(block, page, word, caller);
 }
 
 bool heap_owns(const void *block) {

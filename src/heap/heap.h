@@ -5,12 +5,14 @@
  * system call. Under it the locks of the commons, of spans and of bitmaps may be taken, in that order;
  * two threads' heaps are never locked together.
  *
- * A heap is live while its thread is. Then its slabs go to the commons, a heap that no thread owns and
- * that is never live; other threads adopt them from there. Heaps are reused, their memory is never
- * unmapped: a late freer may still look at one. */
+ * A heap is live while its thread is. Then it is parked as it is until the next thread begins with it. Slabs that others lack
+ * meanwhile, and all of them if nobody comes, go to the commons, a heap that no thread owns and that is never live;
+ * threads adopt them from there. The memory of heaps is never unmapped: a late freer may still look at one. */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
+#include "ace/decision.h"
+#include "ace/objective.h"
 #include "base/counter.h"
 #include "heap/alloc.h"
 #include "os/os.h"
@@ -29,8 +31,12 @@ struct bin {
     uint32_t most;           /* bound of depth */
     uint32_t recent_refills; /* since depth last changed: what ace_depth_next goes by */
     uint32_t recent_spills;
+    void **keep_end;      /* below it blocks of other heaps are kept; NULL: they are sent home. The owner's own, like the next two */
+    uint32_t stream_left; /* of those that are freed, before streams changes */
+    bool streams;         /* so many come that they are kept: see free.c */
     bool counted; /* its depth is part of the heap's depth_bytes */
     bool missed;  /* since the budget's clock hand last passed */
+    bool refused; /* a greater depth was, and that was told, since the depth last changed */
     /* Of its slabs, and of them the blocks that are out: in use, in a stack or in a buffer. */
     counter slab_count, taken_blocks;
     counter refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs;
@@ -42,7 +48,10 @@ enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 
 /* Smaller blocks share cache lines with others: two threads that used neighbours would write to the same lines for good. */
 enum { KEPT_LEAST_BYTES = 64 };
-_Static_assert(SIZE_CLASSES <= 128, "two words hold a bit for each");
+
+/* Blocks of a class that are freed for others, and sent home, before it is taken for a stream whose blocks are kept; and how
+ * many then are before that is looked at anew. */
+enum { STREAM_PROOF = 2048, STREAM_TRUST = 16 * STREAM_PROOF };
 
 struct heap {
     struct front front; /* first: thread_front() leads here */
@@ -50,6 +59,7 @@ struct heap {
     struct os_lock lock;
     _Atomic uint32_t slab_total; /* of all bins; written under the lock */
     bool forsaken;            /* its thread did not survive a fork: slabs wait for the commons */
+    bool parked;              /* its thread has ended: what it holds waits for the next one. Guarded by the lock */
     _Atomic uint32_t ticks;   /* slow paths taken: only the owner writes it */
     uint32_t ticks_seen;      /* this and the next three: purge.c's, guarded by the purging lock */
     uintptr_t tops_seen;
@@ -78,20 +88,9 @@ struct heap {
     _Atomic bool remote_busy;   /* the owner is at it, without the lock */
     _Atomic bool remote_wanted; /* someone else may be at it, with the lock */
     _Atomic(void *) *remote;    /* REMOTE_BLOCKS of them, behind the stacks */
-    uint64_t keeps_foreign[2]; /* a bit a class: blocks of other heaps are kept. The owner's own; see free.c */
 
     void *first_stacks[]; /* stacks of the first depths */
 } HAK_ALIGNED(256);
-
-/* Whether blocks of other heaps are kept in the stack of CLASS: see free.c. The owner only. */
-HAK_INLINE bool heap_may_keep(unsigned class) { return slab_classes[class].block_bytes >= KEPT_LEAST_BYTES; }
-HAK_INLINE bool heap_is_keeping(const struct heap *heap, unsigned class) {
-    return (heap->keeps_foreign[class / 64] >> class % 64 & 1) != 0;
-}
-HAK_INLINE void heap_set_keeping(struct heap *heap, unsigned class, bool keep) {
-    uint64_t bit = UINT64_C(1) << class % 64, *word = &heap->keeps_foreign[class / 64];
-    *word = keep && heap_may_keep(class) ? *word | bit : *word & ~bit;
-}
 
 /* The heap of no thread. */
 extern HAK_HIDDEN struct heap commons;
@@ -102,10 +101,18 @@ HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
 
 struct heap_settings {
     counter thread_cache_bytes; /* bound of depth_bytes */
-    counter bin_depth;          /* 0: adaptive */
     counter populate;           /* 1: bring in the pages of hot classes before they are touched */
+    ace_keeper *keeper;         /* of decisions; NULL before the start */
+    enum ace_objective objective; /* set at start */
+    /* Blocks that the bins of each class hold at first, and the most that they may get. */
+    uint16_t first_depths[SIZE_CLASSES], most_depths[SIZE_CLASSES];
 };
 extern struct heap_settings heap_settings;
+
+/* Tells what was decided. */
+HAK_INLINE void heap_tell(const struct ace_decision *decision) {
+    if (heap_settings.keeper != NULL) heap_settings.keeper(decision);
+}
 
 /* ---- bin.c: slabs of a heap (its lock held) ----------------------------------------------------- */
 
@@ -125,8 +132,10 @@ uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, 
 /* Puts blocks of the heap's own slabs back. */
 void bin_put(struct heap *heap, void *const *blocks, size_t count);
 
-/* Hands every slab of HEAP to the commons, whose lock is taken. */
+/* Hands every slab of HEAP to the commons, whose lock is taken; or the fullest of CLASS that has a free block, false when
+ * none has. */
 void bin_hand_over(struct heap *heap);
+bool bin_hand_over_fullest(struct heap *heap, unsigned class);
 
 /* Takes a slab of CLASS from the commons, whose lock is taken; false when there is none. */
 bool bin_adopt(struct heap *heap, unsigned class);
@@ -147,10 +156,16 @@ HAK_INLINE bool stack_has_room(const struct heap *heap, unsigned class) {
     return stack_top(heap, class) < heap->bins[class].stack + heap->bins[class].depth;
 }
 
+/* Whether blocks of other heaps are kept in the stack, which is for a stream of them to decide, and until it is half full. */
+HAK_INLINE void stack_set_keeping(struct bin *bin, bool keep) {
+    bin->keep_end = keep && bin->streams ? bin->stack + bin->depth / 2 : NULL;
+}
+
 /* The stack's blocks now lie in bottom .. top - 1. */
 HAK_INLINE void stack_set(struct heap *heap, unsigned class, void **bottom, void **top) {
     struct bin *bin = &heap->bins[class];
     bin->bottom = bottom;
+    stack_set_keeping(bin, bin->keep_end != NULL);
     atomic_store_explicit(&heap->front.lo[class], bottom, memory_order_relaxed);
     atomic_store_explicit(&heap->front.hi[class], bin->stack + bin->depth, memory_order_relaxed);
     atomic_store_explicit(&heap->front.top[class], top, memory_order_relaxed);
@@ -168,7 +183,11 @@ HAK_INLINE void *stack_pop(struct heap *heap, unsigned class) {
     return front_block(top);
 }
 
-/* Gives each bin of a new or reused heap its first stack, empty. */
+/* At start, before there is a heap: what the bins of each class hold. SET: those that are not 0 are fixed, or NULL: none is; the
+ * others adapt, or are FIXED as they are at first. */
+void stack_set_depths(const uint16_t *set, bool fixed);
+
+/* Gives each bin of a new or retired heap its first stack, empty. */
 void stack_reset_all(struct heap *heap);
 
 /* Slots that first_stacks must have. */
@@ -179,6 +198,7 @@ void stack_spill(struct heap *heap, unsigned class);
 
 /* Gives everything back. */
 void stack_empty(struct heap *heap, unsigned class);
+void stack_empty_all(struct heap *heap);
 
 /* Adapts the depth of a bin that may get deeper, after a miss. */
 void stack_adapt(struct heap *heap, unsigned class);
@@ -198,6 +218,13 @@ void stack_lower(struct heap *heap);
 void stack_pool_lock(void);
 void stack_pool_unlock(void);
 void stack_pool_lock_reset(void);
+
+/* ---- decided.c (heap's lock held) ------------------------------------------------------------------ */
+
+/* Tells that the depth of a bin was FROM and is another now, or, where it is the same, that a greater one was refused: once,
+ * until the depth changes. */
+void decided_depth(struct heap *heap, unsigned class, enum ace_reason reason, uint32_t from, uint64_t input0,
+                   uint64_t input1, uint64_t input2);
 
 /* ---- remote.c: blocks that cross threads -------------------------------------------------------- */
 
@@ -233,5 +260,14 @@ size_t heap_foreign(void *block, enum heap_foreign_use use);
 
 /* Slabs of heaps whose threads did not survive a fork go to the commons. No lock held. */
 void thread_reap_forsaken(void);
+
+/* All that HEAP holds goes to the commons if it is parked. No lock held; call remote_settle afterwards. */
+void thread_retire_parked(struct heap *heap);
+
+/* What this thread's stacks and all parked heaps hide goes back to slabs; false when no page became free by it. No lock held. */
+bool thread_reveal(void);
+
+/* A slab of CLASS that a heap which was parked lately holds goes to the commons; false when none was found. No lock held. */
+bool thread_salvage(unsigned class);
 
 #endif

@@ -1,11 +1,12 @@
 /* purge.c - what one step of giving back does. A step runs under the purging lock.
  *
- * Free spans decay at every step. Every VISIT_MS the heaps are visited: of a heap whose owner did nothing since the
- * last visit, the blocks in its stacks and its buffer are given back and its inbox is drained. Then the slabs: one that did
- * not change for some half-lives is searched for holes. Where nobody worked for a while no peak is to come back soon, and
- * free spans decay as fast as was configured. */
+ * Free spans decay at every step. Every VISIT_MS the heaps are visited: inboxes are drained, and of a heap whose owner did
+ * nothing since the last visit the blocks in its stacks and its buffer are given back; a parked one is retired. Then the
+ * slabs: one that did not change for some half-lives is searched for holes. Where nobody worked for a while no peak is to
+ * come back soon, and free spans decay as fast as was configured. */
 #include "heap/purge.h"
 
+#include "ace/pace.h"
 #include "base/bits.h"
 #include "heap/alloc.h"
 #include "heap/enter.h"
@@ -15,7 +16,7 @@
 #include "heap/registry.h"
 #include "heap/thread.h"
 
-enum { VISIT_MS = 400, ASLEEP_MS = 2000, HOLE_HALF_LIVES = 4 };
+enum { VISIT_MS = 400 };
 
 /* The most that one step does. */
 enum { STEP_SPAN_PAGES = 512, STEP_LOOKED_AT_PAGES = 4096, STEP_HOLES = 64 };
@@ -25,6 +26,7 @@ static struct {
     uint64_t work_ms;        /* when work was last seen */
     _Atomic bool saw_work;   /* read by others, too */
     enum span_pace pace;
+    bool asleep;             /* nobody worked for a while */
     bool searching;          /* a search for holes has begun, and goes on at next_page */
     bool all;                /* it takes slabs of any age */
     bool left;               /* it found something that is not due, or holes, which may be more next time */
@@ -75,6 +77,10 @@ static void visit_heaps(bool all) {
         bool asleep = sleeps(heap);
         saw_work |= !asleep;
         heap->visited = asleep || all;
+        if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) { /* a hint, too */
+            if (heap->visited) thread_retire_parked(heap);
+            state.left |= !heap->visited;
+        }
         heap->robbed = heap->visited && holds_blocks(heap);
         if (!heap->robbed) continue;
         buffer_want(heap);
@@ -89,8 +95,8 @@ static void visit_heaps(bool all) {
         stack_take(heap, barrier_passed);
     }
     state.left |= barrier_passed;
-    for (struct heap *heap = first; heap != NULL; heap = heap->next)
-        if (heap->visited) drain(heap);
+    /* Of everybody: who is awake looks there only when a bin is used up. */
+    for (struct heap *heap = first; heap != NULL; heap = heap->next) drain(heap);
     drain(&commons);
     remote_settle();
     large_settle();
@@ -156,7 +162,12 @@ static bool is_ripe(uint32_t first, uint8_t ripe) {
 static uint8_t ripe_age(void) {
     struct span_counts counts;
     span_counts_read(&counts);
-    return (uint8_t)min_size(HOLE_HALF_LIVES * min_size(counts.half_life_ms, UINT32_MAX) / VISIT_MS, SLAB_OLDEST);
+    return (uint8_t)ace_holes_ripe((struct ace_holes_input){
+        .half_life_ms = counts.half_life_ms,
+        .visit_ms = VISIT_MS,
+        .most = SLAB_OLDEST,
+        .objective = heap_settings.objective,
+    });
 }
 
 /* Looks at some of the slabs. True at the end of the window. */
@@ -168,6 +179,21 @@ static bool search_slabs(void) {
     return state.next_page >= end;
 }
 
+/* Nobody worked for a while: no peak is to come back soon. */
+static void set_pace(bool all, uint64_t now_ms) {
+    const uint64_t idle_ms = now_ms - state.work_ms;
+    const bool asleep = ace_pace(idle_ms, heap_settings.objective) == ACE_PACE_ASLEEP;
+    state.pace = all || asleep ? SPAN_PACE_IDLE : SPAN_PACE_WORK;
+    if (asleep == state.asleep) return;
+    heap_tell(&(struct ace_decision){
+        .reason = asleep ? ACE_REASON_SLEEPS : ACE_REASON_WORKS,
+        .from = state.asleep,
+        .to = asleep,
+        .inputs = {asleep ? idle_ms : 0},
+    });
+    state.asleep = asleep;
+}
+
 static void begin_search(bool all, uint64_t now_ms) {
     state.searching = true;
     state.all = all;
@@ -177,7 +203,7 @@ static void begin_search(bool all, uint64_t now_ms) {
     state.in_use_bytes = footprint_in_use();
     visit_heaps(all);
     if (purge_saw_work()) state.work_ms = now_ms;
-    state.pace = all || now_ms - state.work_ms >= ASLEEP_MS ? SPAN_PACE_IDLE : SPAN_PACE_WORK;
+    set_pace(all, now_ms);
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------- */
@@ -219,7 +245,7 @@ uint64_t heap_collect(void) {
     struct heap *heap = thread_heap();
     if (heap != NULL) { /* the only stacks that may be emptied */
         os_lock_take(&heap->lock);
-        for (unsigned class = 0; class < SIZE_CLASSES; class++) stack_empty(heap, class);
+        stack_empty_all(heap);
         os_lock_drop(&heap->lock);
     }
     thread_reap_forsaken();

@@ -37,6 +37,7 @@ _Atomic bool purger_running;
 _Atomic uint64_t purger_started;
 
 counter purger_pressed[ACE_PRESSURE_STALLS + 1];
+counter purger_start_ms;
 
 /* relaxed: settings; who sees an old one sees the new one the next time. */
 void purger_configure(uint64_t half_life_ms, bool allowed) {
@@ -50,7 +51,9 @@ static bool is_off(void) { return atomic_load_explicit(&purger.off, memory_order
 
 void purger_start(void) {
     /* A first look at once would be one system call more in the start of every process. */
-    atomic_store_explicit(&purger.look_ms, os_clock_ms(), memory_order_relaxed);
+    const uint64_t now_ms = os_clock_ms();
+    atomic_store_explicit(&purger.look_ms, now_ms, memory_order_relaxed);
+    counter_set(&purger_start_ms, now_ms);
 }
 
 /* release: pairs with the exchange of the next that starts one, from wherever. */
@@ -76,11 +79,45 @@ static bool is_too_little(void) {
     return true;
 }
 
+static void tell_thread(bool runs) {
+    if (heap_settings.keeper == NULL) return; /* what is looked up for it would be for nothing */
+    heap_tell(&(struct ace_decision){
+        .reason = runs ? ACE_REASON_WORTH_IT : ACE_REASON_NOTHING_LEFT,
+        .from = !runs,
+        .to = runs,
+        .inputs = {footprint_returnable(), mark_bytes()},
+    });
+}
+
 /* False when there is more to do, after all. */
 static bool end(void) {
     atomic_store_explicit(&purger_running, false, memory_order_seq_cst);
-    if (footprint_returnable() < mark_bytes()) return true;
+    if (footprint_returnable() < mark_bytes()) {
+        tell_thread(false);
+        return true;
+    }
     return atomic_exchange_explicit(&purger_running, true, memory_order_seq_cst); /* another was started */
+}
+
+/* Tells what is other than at the last look. */
+static void tell_pressure(enum ace_pressure_reason pressed_by, const struct ace_pressure_input *input) {
+    static enum ace_pressure_reason before;
+    static const enum ace_reason reasons[] = {
+        [ACE_PRESSURE_NONE] = ACE_REASON_RELIEVED,
+        [ACE_PRESSURE_LIMIT] = ACE_REASON_NEAR_LIMIT,
+        [ACE_PRESSURE_HIGH] = ACE_REASON_NEAR_HIGH,
+        [ACE_PRESSURE_STALLS] = ACE_REASON_STALLS,
+    };
+    if (pressed_by == before) return;
+    struct ace_decision decision = {.reason = reasons[pressed_by], .from = before, .to = pressed_by};
+    if (pressed_by == ACE_PRESSURE_STALLS) {
+        decision.inputs[0] = input->stalled;
+    } else if (pressed_by != ACE_PRESSURE_NONE) {
+        decision.inputs[0] = input->used_bytes;
+        decision.inputs[1] = pressed_by == ACE_PRESSURE_LIMIT ? input->limit_bytes : input->high_bytes;
+    }
+    heap_tell(&decision);
+    before = pressed_by;
 }
 
 /* What the machine says of memory: looked up by the thread alone, every now and then. */
@@ -91,12 +128,15 @@ static enum purge_pace pace(void) {
     heard_ms = now_ms;
     struct os_group group;
     os_group_read("", &group);
-    enum ace_pressure_reason reason = ace_pressure((struct ace_pressure_input){
+    const struct ace_pressure_input input = {
         .limit_bytes = group.memory_limit_bytes,
         .high_bytes = group.memory_high_bytes,
         .used_bytes = group.memory_used_bytes,
         .stalled = group.stalled,
-    });
+        .objective = heap_settings.objective,
+    };
+    enum ace_pressure_reason reason = ace_pressure(input);
+    tell_pressure(reason, &input);
     if (reason == ACE_PRESSURE_NONE) return PURGE_DUE;
     counter_add(&purger_pressed[reason], 1);
     return PURGE_ALL;
@@ -137,6 +177,7 @@ static bool try_to_start(struct heap *heap, const void *caller, uint64_t now_ms)
     if (atomic_exchange_explicit(&purger_running, true, memory_order_seq_cst)) return true;
     if (os_thread_start(run, NAME)) {
         atomic_fetch_add_explicit(&purger_started, 1, memory_order_relaxed); /* a statistic */
+        tell_thread(true);
         return true;
     }
     atomic_store_explicit(&purger.retry_ms, now_ms + RETRY_MS, memory_order_relaxed);
@@ -177,8 +218,9 @@ static bool tell(void) {
  * allocate and free. */
 static void keep_to_soft_limit(void) {
     if (HAK_LIKELY(!span_is_over_soft())) {
-        if (atomic_load_explicit(&soft.told, memory_order_relaxed)) /* a hint */
-            atomic_store_explicit(&soft.told, false, memory_order_relaxed);
+        if (atomic_load_explicit(&soft.told, memory_order_relaxed) && /* a hint */
+            atomic_exchange_explicit(&soft.told, false, memory_order_relaxed))
+            heap_tell(&(struct ace_decision){.reason = ACE_REASON_BELOW, .from = 1, .to = 0});
         return;
     }
     uint64_t now_ms = os_clock_ms(), purged_ms = atomic_load_explicit(&soft.purged_ms, memory_order_relaxed);
@@ -188,7 +230,18 @@ static void keep_to_soft_limit(void) {
         slow_leave();
     }
     if (atomic_exchange_explicit(&soft.told, true, memory_order_relaxed)) return;
-    if (!tell()) atomic_store_explicit(&soft.told, false, memory_order_relaxed); /* at the next look */
+    if (!tell()) {
+        atomic_store_explicit(&soft.told, false, memory_order_relaxed); /* at the next look */
+        return;
+    }
+    struct span_counts counts;
+    span_counts_read(&counts);
+    heap_tell(&(struct ace_decision){
+        .reason = ACE_REASON_ABOVE,
+        .from = 0,
+        .to = 1,
+        .inputs = {counts.used_pages * PAGE_BYTES, span_soft_bytes()},
+    });
 }
 
 /* ---- the looks of slow paths --------------------------------------------------------------------------- */

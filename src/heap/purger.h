@@ -21,6 +21,9 @@ void purger_hear(bool hears);
 /* How often it did, by enum ace_pressure_reason. */
 extern HAK_HIDDEN counter purger_pressed[];
 
+/* When it was: milliseconds of the monotonic clock. */
+extern HAK_HIDDEN counter purger_start_ms;
+
 /* In the child of a fork, where the thread is not. */
 void purger_forget(void);
 

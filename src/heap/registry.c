@@ -12,7 +12,7 @@ _Atomic(struct heap *) all_heaps;
 /* The lock is held for a few instructions, and from fork's prepare to its end. */
 static struct {
     struct os_lock lock;
-    struct heap *idle;
+    _Atomic(struct heap *) idle; /* the last to be given first; written under the lock */
     _Atomic uint32_t forsaken;
     _Atomic uint32_t live; /* heaps of living threads */
 } registry;
@@ -41,8 +41,9 @@ static struct heap *create_heap(void) {
 
 struct heap *registry_take(void) {
     os_lock_take(&registry.lock);
-    struct heap *heap = registry.idle;
-    if (heap != NULL) registry.idle = heap->next_idle;
+    /* relaxed, as in what follows: under the lock. */
+    struct heap *heap = atomic_load_explicit(&registry.idle, memory_order_relaxed);
+    if (heap != NULL) atomic_store_explicit(&registry.idle, heap->next_idle, memory_order_relaxed);
     os_lock_drop(&registry.lock);
     if (heap == NULL) heap = create_heap();
     if (heap != NULL) atomic_fetch_add_explicit(&registry.live, 1, memory_order_relaxed); /* a number by itself */
@@ -54,9 +55,20 @@ uint32_t registry_live(void) { return atomic_load_explicit(&registry.live, memor
 void registry_give(struct heap *heap) {
     atomic_fetch_sub_explicit(&registry.live, 1, memory_order_relaxed); /* a number by itself */
     os_lock_take(&registry.lock);
-    heap->next_idle = registry.idle;
-    registry.idle = heap;
+    heap->next_idle = atomic_load_explicit(&registry.idle, memory_order_relaxed);
+    atomic_store_explicit(&registry.idle, heap, memory_order_relaxed);
     os_lock_drop(&registry.lock);
+}
+
+unsigned registry_idle(struct heap **heaps, unsigned most) {
+    /* relaxed: a hint; the list is read under the lock. */
+    if (atomic_load_explicit(&registry.idle, memory_order_relaxed) == NULL) return 0;
+    unsigned count = 0;
+    os_lock_take(&registry.lock);
+    struct heap *heap = atomic_load_explicit(&registry.idle, memory_order_relaxed);
+    for (; heap != NULL && count < most; heap = heap->next_idle) heaps[count++] = heap;
+    os_lock_drop(&registry.lock);
+    return count;
 }
 
 struct heap *registry_find_undrained(void) {

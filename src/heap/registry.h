@@ -4,11 +4,14 @@
 
 #include "heap/heap.h"
 
-/* A heap without a thread, not live, its stacks empty; NULL when there is no memory for a new one. */
+/* A heap without a thread, as the last one that ended left it, or empty; NULL when there is no memory for a new one. */
 struct heap *registry_take(void);
 
 /* Keeps such a heap for the next thread. */
 void registry_give(struct heap *heap);
+
+/* Stores up to MOST heaps that wait for a thread, the last to come first; returns how many. Each may find one meanwhile. */
+unsigned registry_idle(struct heap **heaps, unsigned most);
 
 /* A heap that is marked undrained; NULL when there is none. */
 struct heap *registry_find_undrained(void);

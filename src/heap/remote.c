@@ -107,10 +107,17 @@ static void group_by_page(void *const *blocks, size_t count, void **sorted) {
     for (size_t i = 0; i < count; i++) sorted[ends[page_index(blocks[i]) % GROUPS]++] = blocks[i];
 }
 
+/* Whether blocks that follow each other are of one page, mostly. */
+static bool are_grouped(void *const *blocks, size_t count) {
+    size_t changes = 0;
+    for (size_t i = 1; i < count; i++) changes += page_index(blocks[i]) != page_index(blocks[i - 1]);
+    return changes <= 4;
+}
+
 void remote_give(void *const *blocks, size_t count) {
     HAK_ASSERT(count <= REMOTE_BLOCKS);
     void *sorted[REMOTE_BLOCKS];
-    if (count > 2) {
+    if (count > 2 && !are_grouped(blocks, count)) {
         group_by_page(blocks, count, sorted);
         blocks = sorted;
     }

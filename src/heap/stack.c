@@ -12,6 +12,8 @@
  * thread pass a barrier, and then looks at the top again. From the barrier on the owner finds his stack empty, and comes by
  * the slow path, which waits for the lock and lowers lo; only an operation that had read the old bound before
  * may still be about to take one block, the uppermost. So all below that one can be taken. */
+#include "ace/batch.h"
+#include "ace/budget.h"
 #include "ace/depth.h"
 #include "base/bits.h"
 #include "heap/footprint.h"
@@ -59,11 +61,18 @@ static void pool_give(void **stack, uint32_t slots) {
 /* ---- memory of the stacks -------------------------------------------------------------------------- */
 
 /* A fixed depth is bounded like any other: a stack must not hold memory without limit. */
-static uint32_t first_depth(unsigned class) {
-    size_t bytes = slab_classes[class].block_bytes;
-    uint32_t depth = (uint32_t)counter_read(&heap_settings.bin_depth);
-    return depth == 0 ? ace_depth_first(bytes) : min_u32(depth, ace_depth_most(bytes));
+void stack_set_depths(const uint16_t *set, bool fixed) {
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        const size_t bytes = slab_classes[class].block_bytes;
+        const uint32_t most = ace_depth_most(bytes, heap_settings.objective);
+        const bool is_set = set != NULL && set[class] != 0;
+        const uint32_t first = is_set ? min_u32(set[class], most) : ace_depth_first(bytes, heap_settings.objective);
+        heap_settings.first_depths[class] = (uint16_t)first;
+        heap_settings.most_depths[class] = (uint16_t)(is_set || fixed ? first : most);
+    }
 }
+
+static uint32_t first_depth(unsigned class) { return heap_settings.first_depths[class]; }
 
 size_t stack_first_slots(void) {
     size_t slots = 0;
@@ -78,13 +87,14 @@ void stack_reset_all(struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
         uint32_t slots = first_depth(class);
-        heap_set_keeping(heap, class, true);
+        bin->streams = false;
+        bin->stream_left = STREAM_PROOF;
         if (bin->capacity > slots) pool_give(bin->stack, bin->capacity);
         bin->stack = stack;
         bin->capacity = bin->depth = slots;
-        bin->most = counter_read(&heap_settings.bin_depth) != 0 ? slots : ace_depth_most(slab_classes[class].block_bytes);
+        bin->most = heap_settings.most_depths[class];
         bin->recent_refills = bin->recent_spills = 0;
-        bin->counted = bin->missed = false;
+        bin->counted = bin->missed = bin->refused = false;
         stack_set(heap, class, stack, stack);
         stack += slots;
     }
@@ -113,11 +123,15 @@ static void give_oldest(struct heap *heap, unsigned class, size_t count) {
 void stack_spill(struct heap *heap, unsigned class) {
     size_t held = stack_held(heap, class);
     counter_add(&heap->bins[class].spills, 1);
-    give_oldest(heap, class, (held + 1) / 2);
+    give_oldest(heap, class, ace_spill(held));
 }
 
 void stack_empty(struct heap *heap, unsigned class) {
     give_oldest(heap, class, stack_held(heap, class));
+}
+
+void stack_empty_all(struct heap *heap) {
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) stack_empty(heap, class);
 }
 
 /* ---- depth -------------------------------------------------------------------------------------- */
@@ -139,19 +153,22 @@ static bool deepen(struct heap *heap, unsigned class, uint32_t depth) {
     return true;
 }
 
-/* What the stacks of one thread may be sized for: its share of what those of all threads may, since nobody can take
- * blocks out of another thread's stack. */
+/* What the stacks of one thread may be sized for. */
 static size_t budget_bytes(void) {
-    size_t all = max_size(HAK_MIB(4), footprint_in_use() / 16);
-    size_t share = max_size(all / max_u32(registry_live(), 1), HAK_KIB(64));
-    return min_size(share, counter_read(&heap_settings.thread_cache_bytes));
+    return ace_budget((struct ace_budget_input){
+        .in_use_bytes = footprint_in_use(),
+        .most_bytes = counter_read(&heap_settings.thread_cache_bytes),
+        .threads = registry_live(),
+        .objective = heap_settings.objective,
+    }).bytes;
 }
 
-/* Halves the depth of a bin that did not miss since it was last asked, until WANTED bytes are found. */
+/* Halves the depth of a bin that did not miss since it was last asked, until WANTED bytes are found. Each is asked once: one that
+ * missed has until the next time to miss again. */
 static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
     const size_t budget = budget_bytes(), needed = counter_read(&heap->depth_bytes) + wanted;
     if (needed > budget && needed - budget > heap->extra_bytes) return false;
-    for (unsigned asked = 0; asked < 2 * SIZE_CLASSES; asked++) {
+    for (unsigned asked = 0; asked < SIZE_CLASSES; asked++) {
         if (counter_read(&heap->depth_bytes) + wanted <= budget) return true;
         unsigned class = heap->budget_hand++ % SIZE_CLASSES;
         struct bin *bin = &heap->bins[class];
@@ -160,12 +177,14 @@ static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
             bin->missed = false;
             continue;
         }
-        uint32_t depth = max_u32(bin->depth / 2, first_depth(class));
+        const uint32_t before = bin->depth, depth = max_u32(before / 2, first_depth(class));
         size_t held = stack_held(heap, class);
         size_t less = (bin->depth - depth) * (size_t)slab_classes[class].block_bytes;
         counter_sub(&heap->depth_bytes, less);
         heap->extra_bytes -= less;
         bin->depth = depth;
+        decided_depth(heap, class, wanted != 0 ? ACE_REASON_MADE_ROOM : ACE_REASON_OVER_BUDGET, before,
+                      counter_read(&heap->depth_bytes) + less, budget, wanted);
         give_oldest(heap, class, held > depth ? held - depth : 0);
     }
     return false;
@@ -182,18 +201,30 @@ void stack_adapt(struct heap *heap, unsigned class) {
         bin->counted = true;
         counter_add(&heap->depth_bytes, bin->depth * block_bytes);
     }
-    struct ace_depth_decision next = ace_depth_next((struct ace_depth_input){
+    const struct ace_depth_input input = {
         .depth = bin->depth,
         .most = bin->most,
         .refills = bin->recent_refills,
         .spills = bin->recent_spills,
-    });
-    if (next.depth == bin->depth) return;
-    size_t wanted = (next.depth - bin->depth) * block_bytes;
+        .objective = heap_settings.objective,
+    };
+    struct ace_depth_decision next = ace_depth_next(input);
+    if (next.depth == input.depth) return;
+    size_t wanted = (next.depth - input.depth) * block_bytes;
     bin->recent_refills = bin->recent_spills = 0; /* a refusal, too, stands for a while */
-    if (!find_budget(heap, class, wanted) || !deepen(heap, class, next.depth)) return;
+    if (!find_budget(heap, class, wanted)) {
+        decided_depth(heap, class, ACE_REASON_NO_BUDGET, input.depth, counter_read(&heap->depth_bytes), budget_bytes(),
+                      wanted);
+        return;
+    }
+    if (!deepen(heap, class, next.depth)) {
+        decided_depth(heap, class, ACE_REASON_NO_MEMORY, input.depth, wanted, 0, 0);
+        return;
+    }
     counter_add(&heap->depth_bytes, wanted);
     heap->extra_bytes += wanted;
+    decided_depth(heap, class, next.reason == ACE_DEPTH_SWING ? ACE_REASON_SWING : ACE_REASON_BATCH, input.depth,
+                  input.refills, input.spills, 0);
 }
 
 /* ---- taking from sleepers ------------------------------------------------------------------------- */

@@ -39,22 +39,86 @@ size_t heap_foreign(void *block, enum heap_foreign_use use) { return foreign_han
 
 /* ---- start and exit ----------------------------------------------------------------------------- */
 
-/* What HEAP holds goes where others find it. Without STACKS its stacks are not looked at: their thread may
- * have been anywhere. */
-static void retire(struct heap *heap, bool stacks) {
+/* The heap stays as it is for the next thread that begins. Nobody is sure to come: what its stacks hold counts as free
+ * already, others take what they lack (thread_salvage), and one that sleeps is retired by the next visit (purge.c). */
+static void park(struct heap *heap) {
     os_lock_take(&heap->lock);
     atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
-    heap->raised = false;
-    for (unsigned class = 0; stacks && class < SIZE_CLASSES; class++) stack_empty(heap, class);
+    if (heap->raised) stack_lower(heap);
+    heap->parked = true;
+    remote_drain(heap);
+    buffer_give_all(heap);
+    int64_t held_bytes = 0;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+        held_bytes += (int64_t)(stack_held(heap, class) * slab_classes[class].block_bytes);
+    footprint_add(heap->in_use_change - held_bytes);
+    heap->in_use_change = held_bytes; /* told anew by who takes them out, to use them or to free them */
+    os_lock_drop(&heap->lock);
+    registry_give(heap);
+    remote_settle();
+}
+
+/* What HEAP holds goes where others find it. Its lock is taken. */
+static void hand_over(struct heap *heap) {
     stack_reset_all(heap);
     bin_hand_over(heap);
     remote_drain(heap);
     buffer_give_all(heap);
     footprint_add(heap->in_use_change);
     heap->in_use_change = 0;
+}
+
+void thread_retire_parked(struct heap *heap) {
+    os_lock_take(&heap->lock);
+    if (heap->parked) {
+        stack_empty_all(heap);
+        hand_over(heap);
+        heap->parked = false;
+    }
     os_lock_drop(&heap->lock);
-    registry_give(heap);
+}
+
+bool thread_reveal(void) {
+    struct span_counts before, after;
+    span_counts_read(&before);
+    struct heap *own = thread_heap();
+    if (own != NULL) {
+        os_lock_take(&own->lock);
+        stack_empty_all(own);
+        os_lock_drop(&own->lock);
+    }
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
+        if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) thread_retire_parked(heap); /* a hint */
+    }
     remote_settle();
+    span_counts_read(&after);
+    return after.given > before.given;
+}
+
+/* Whether HEAP, which is parked, has a free block of CLASS, in a stack or in a slab. A hint: no lock is held. */
+static bool may_have(const struct heap *heap, unsigned class) {
+    const struct bin *bin = &heap->bins[class];
+    return counter_read(&bin->slab_count) * slab_classes[class].blocks > counter_read(&bin->taken_blocks) ||
+           stack_top(heap, class) != atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
+}
+
+bool thread_salvage(unsigned class) {
+    enum { LOOKED_AT = 4 };
+    struct heap *idle[LOOKED_AT];
+    const unsigned count = registry_idle(idle, LOOKED_AT);
+    bool found = false;
+    for (unsigned i = 0; i < count && !found; i++) {
+        struct heap *heap = idle[i];
+        if (!may_have(heap, class)) continue;
+        os_lock_take(&heap->lock);
+        if (heap->parked) { /* or a thread has begun with it */
+            stack_empty(heap, class);
+            found = bin_hand_over_fullest(heap, class);
+        }
+        os_lock_drop(&heap->lock);
+    }
+    remote_settle();
+    return found;
 }
 
 /* Called when a thread ends, among the destructors of its other keys. Later operations of the thread use
@@ -64,7 +128,7 @@ static void end_heap(void *value) {
     if (thread_front() != &heap->front || !slow_enter()) return;
     int saved = errno;
     set_front(&front_gone);
-    retire(heap, true);
+    park(heap);
     slow_leave();
     purger_farewell();
     errno = saved;
@@ -77,7 +141,10 @@ HAK_COLD void thread_start_heap(void) {
     struct heap *heap = pthread_getspecific(exit_key);
     if (heap == NULL) heap = registry_take();
     if (heap != NULL) {
+        os_lock_take(&heap->lock);
+        heap->parked = false;
         atomic_store_explicit(&heap->state, HEAP_LIVE, memory_order_seq_cst); /* see remote.c */
+        os_lock_drop(&heap->lock);
         set_front(&heap->front);
         counter_set(&heap->thread_id, os_thread_id());
         purger_meet(heap);
@@ -91,7 +158,6 @@ HAK_COLD void thread_start_heap(void) {
 
 void heap_configure(const struct heap_options *options) {
     counter_set(&heap_settings.thread_cache_bytes, options->thread_cache_bytes);
-    counter_set(&heap_settings.bin_depth, options->bin_depth);
     counter_set(&heap_settings.populate, options->populate);
     purger_configure(options->decay, options->purge_thread);
     purger_hear(options->pressure);
@@ -99,6 +165,9 @@ void heap_configure(const struct heap_options *options) {
 
 bool heap_start(const struct heap_options *options) {
     heap_configure(options);
+    heap_settings.keeper = options->keeper;
+    heap_settings.objective = options->objective;
+    stack_set_depths(options->bin_depth, options->fixed);
     purger_start();
     foreign_handler = options->foreign;
     /* Every new slab comes after a look at the commons: the page fault of the first look comes now. */
@@ -160,5 +229,11 @@ void heap_fork_child(void) {
 void thread_forgo_heap(void) { set_front(&front_gone); }
 
 void thread_reap_forsaken(void) {
-    for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) retire(heap, false);
+    for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) {
+        os_lock_take(&heap->lock);
+        hand_over(heap); /* but for its stacks: their thread may have been anywhere */
+        os_lock_drop(&heap->lock);
+        registry_give(heap);
+        remote_settle();
+    }
 }

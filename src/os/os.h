@@ -56,6 +56,9 @@ bool os_avoid_huge(void *address, size_t bytes);
 /* Breaks the huge page, if there is one, that a committed range lies in, so that parts of it can be given back. */
 void os_split_huge(void *address, size_t bytes);
 
+/* How many bytes of a mapped range are in memory; all, where the kernel does not say. */
+size_t os_resident_bytes(void *address, size_t bytes);
+
 enum os_moved {
     OS_MOVED,        /* FROM reads as zero */
     OS_NOT_MOVED,    /* both are as they were */
@@ -239,6 +242,7 @@ enum os_call {
     OS_CALL_MREMAP,
     OS_CALL_THREAD,
     OS_CALL_MEMBARRIER,
+    OS_CALL_MINCORE,
     OS_CALL_KINDS
 };
 

@@ -8,6 +8,7 @@
  * When a part of a huge page is given back the page is broken. khugepaged would put it together again, bringing in all
  * that was given back, so none are asked for in this chunk any more, until the chunk is taken as a whole. Each such
  * chunk may be a mapping of its own: beyond some number whole stretches of chunks are treated at once. */
+#include "ace/huge.h"
 #include "base/bits.h"
 #include "span/pages.h"
 #include "span/state.h"
@@ -20,18 +21,82 @@ enum {
 static _Atomic uint32_t lone_chunks; /* of the zone of huge pages, without them; written under the span lock */
 
 enum span_zone huge_zone_for(bool dense, uint32_t pages) {
-    return dense && counter_read(&spans.counts.used_pages) + pages >= spans.settings.huge_from_pages ? ZONE_HUGE : ZONE_PLAIN;
+    return ace_huge_admits((struct ace_huge_input){
+               .used_pages = counter_read(&spans.counts.used_pages),
+               .pages = pages,
+               .from_pages = spans.settings.huge_from_pages,
+               .dense = dense,
+           })
+               ? ZONE_HUGE
+               : ZONE_PLAIN;
+}
+
+/* Of some chunks, evenly spread: the pages in use, and how much of that was ever touched. */
+static void look_at_some(size_t *used_bytes, size_t *touched_bytes) {
+    enum { LOOKED_AT = 8 };
+    *used_bytes = *touched_bytes = 0;
+    for (unsigned i = 0; i < LOOKED_AT; i++) {
+        span_lock();
+        size_t at = spans.start_page + (spans.end_page - spans.start_page) / LOOKED_AT * i;
+        size_t used = pages_used_in_chunk((uint32_t)at) * PAGE_BYTES;
+        span_unlock();
+        if (used == 0) continue;
+        *used_bytes += used;
+        /* What is free and was touched lies between; at most, what is in use was. */
+        *touched_bytes += min_size(used, os_resident_bytes(page_address(round_down(at, CHUNK_PAGES)), CHUNK_PAGES * PAGE_BYTES));
+    }
+}
+
+static void tell_untouched(size_t used_bytes, size_t touched_bytes) {
+    span_lock();
+    const uint64_t pages = counter_read(&spans.counts.huge_pages);
+    span_tell(&(struct ace_decision){
+        .reason = ACE_REASON_UNTOUCHED, .from = pages, .to = pages, .inputs = {used_bytes, touched_bytes}});
+    span_unlock();
+}
+
+/* Whether the program touches what it takes: else huge pages would bring in what nobody uses. Looked at when fresh memory comes; a
+ * no stands until a quarter more is in use. */
+static bool is_touched(void) {
+    static _Atomic bool touched;         /* relaxed, both: two threads may both look */
+    static _Atomic uint64_t again_pages;
+    if (atomic_load_explicit(&touched, memory_order_relaxed) || spans.settings.huge_from_pages == 0) return true;
+    const uint64_t used_pages = counter_read(&spans.counts.used_pages);
+    if (used_pages < atomic_load_explicit(&again_pages, memory_order_relaxed)) return false;
+    size_t used_bytes, touched_bytes;
+    look_at_some(&used_bytes, &touched_bytes);
+    if (used_bytes == 0) return true; /* the first memory there is */
+    if (ace_huge_is_touched(used_bytes, touched_bytes, spans.settings.objective)) {
+        atomic_store_explicit(&touched, true, memory_order_relaxed);
+        return true;
+    }
+    atomic_store_explicit(&again_pages, used_pages + used_pages / 4, memory_order_relaxed);
+    tell_untouched(used_bytes, touched_bytes);
+    return false;
+}
+
+/* PAGES more come with huge pages. Span lock held. */
+static void tell_huge(size_t pages) {
+    const uint64_t before = counter_read(&spans.counts.huge_pages);
+    counter_add(&spans.counts.huge_pages, pages);
+    span_tell(&(struct ace_decision){
+        .reason = ACE_REASON_IN_USE,
+        .from = before,
+        .to = before + pages,
+        .inputs = {counter_read(&spans.counts.used_pages), spans.settings.huge_from_pages},
+    });
 }
 
 void huge_settle(struct page_run run, enum span_zone zone) {
     void *start = page_address(run.first);
+    if (zone == ZONE_HUGE && !is_touched()) zone = ZONE_PLAIN;
     if (zone == ZONE_HUGE)
         os_prefer_huge(start, run.pages * PAGE_BYTES);
     else
         os_avoid_huge(start, run.pages * PAGE_BYTES);
     span_lock();
     for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) page_chunk(page)->zone = (uint8_t)zone;
-    if (zone == ZONE_HUGE) counter_add(&spans.counts.huge_pages, run.pages);
+    if (zone == ZONE_HUGE) tell_huge(run.pages);
     span_unlock();
 }
 

@@ -4,14 +4,15 @@
  * a share is given back at each tick. While it sleeps, of all. What is used again later was given back for nothing:
  * ace_half_life_next then takes more time over it. */
 #include "ace/decay.h"
+#include "ace/pace.h"
 #include "base/bits.h"
 #include "span/bins.h"
 #include "span/pages.h"
 #include "span/state.h"
 
-/* Less than KEPT_PAGES stay. A window outlasts the time between two peaks of a server: what one peak leaves serves the
+/* A window outlasts the time between two peaks of a server: what one peak leaves serves the
  * next (decision 0014). */
-enum { LEAST_TICK_MS = 20, KEPT_PAGES = 16, LATELY_MS = 2000, WINDOW_HALF_LIVES = 10 };
+enum { LEAST_TICK_MS = 20, LATELY_MS = 2000, WINDOW_HALF_LIVES = 10 };
 
 static struct {
     uint64_t low_water_pages;        /* fewest dirty pages of this window */
@@ -144,9 +145,9 @@ uint64_t span_purge(uint64_t most_pages) { return purge_pages(most_pages, SPAN_P
 
 uint64_t span_dirty_left(void) {
     span_lock();
-    uint64_t dirty = counter_read(&spans.counts.dirty_pages);
+    uint64_t dirty = counter_read(&spans.counts.dirty_pages), kept = ace_kept_pages(spans.settings.objective);
     span_unlock();
-    return dirty > KEPT_PAGES ? dirty : 0;
+    return dirty > kept ? dirty : 0;
 }
 
 bool span_purge_part(void *address, size_t bytes) {
@@ -170,15 +171,30 @@ static uint64_t quiet_ms(uint64_t now_ms) {
 }
 
 /* Lock held. */
+static void tell_half_life(const struct ace_half_life_input *input, struct ace_half_life_decision next) {
+    const bool retaken = next.reason == ACE_HALF_LIFE_RETAKEN;
+    span_tell(&(struct ace_decision){
+        .reason = retaken ? ACE_REASON_RETAKEN : ACE_REASON_QUIET,
+        .from = input->half_life_ms,
+        .to = next.half_life_ms,
+        .inputs = {retaken ? input->returned : input->quiet_ms, retaken ? input->retaken : 0},
+    });
+}
+
+/* Lock held. */
 static void adapt_half_life(uint64_t now_ms) {
+    if (spans.settings.fixed) return;
     if (decay.retaken > decay.retaken_seen) decay.quiet_since_ms = now_ms;
-    struct ace_half_life_decision next = ace_half_life_next((struct ace_half_life_input){
+    const struct ace_half_life_input input = {
         .half_life_ms = counter_read(&spans.counts.half_life_ms),
         .configured_ms = spans.settings.decay_half_life_ms,
         .quiet_ms = quiet_ms(now_ms),
         .returned = decay.returned,
         .retaken = decay.retaken,
-    });
+        .objective = spans.settings.objective,
+    };
+    struct ace_half_life_decision next = ace_half_life_next(input);
+    if (next.reason != ACE_HALF_LIFE_KEEP) tell_half_life(&input, next);
     if (next.reason == ACE_HALF_LIFE_QUIET) decay.quiet_since_ms = now_ms - 2 * window_ms();
     if (next.reason != ACE_HALF_LIFE_KEEP) decay.returned = decay.retaken = 0;
     if (now_ms - decay.halved_ms >= max_size(LATELY_MS, 2 * next.half_life_ms)) {
@@ -213,7 +229,7 @@ static uint64_t pages_due(enum span_pace pace) {
             decay.low_water_pages = counter_read(&spans.counts.dirty_pages);
             decay.window_ms = now_ms;
         }
-        if (counter_read(&spans.counts.dirty_pages) <= KEPT_PAGES) due = 0;
+        if (counter_read(&spans.counts.dirty_pages) <= ace_kept_pages(spans.settings.objective)) due = 0;
     }
     span_unlock();
     return due;
@@ -221,7 +237,9 @@ static uint64_t pages_due(enum span_pace pace) {
 
 void span_decay_forget(void) {
     span_lock();
-    counter_set(&spans.counts.half_life_ms, spans.settings.decay_half_life_ms);
+    const uint64_t learned_ms = counter_read(&spans.counts.half_life_ms), ms = spans.settings.decay_half_life_ms;
+    if (learned_ms != ms) span_tell(&(struct ace_decision){.reason = ACE_REASON_FORGOTTEN, .from = learned_ms, .to = ms});
+    counter_set(&spans.counts.half_life_ms, ms);
     decay.returned = decay.retaken = decay.retaken_seen = 0;
     span_unlock();
 }

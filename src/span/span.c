@@ -78,6 +78,8 @@ bool span_is_over_soft(void) {
     return HAK_UNLIKELY(soft != 0) && counter_read(&spans.counts.used_pages) > soft;
 }
 
+uint64_t span_soft_bytes(void) { return counter_read(&soft_pages) * PAGE_BYTES; }
+
 /* ---- cutting and merging (lock held) ------------------------------------------------------------ */
 
 static bool same_zone(uint32_t a, uint32_t b) { return page_chunk(a)->zone == page_chunk(b)->zone; }

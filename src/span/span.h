@@ -10,6 +10,8 @@
 #ifndef HAK_SPAN_SPAN_H
 #define HAK_SPAN_SPAN_H
 
+#include "ace/decision.h"
+#include "ace/objective.h"
 #include "base/counter.h"
 #include "region/window.h"
 
@@ -45,6 +47,9 @@ struct span_settings {
     uint64_t huge_from_pages;    /* ask for huge pages once so many pages are in use; UINT64_MAX: never */
     uint64_t soft_pages;         /* whoever uses more is told: span_is_over_soft; 0: no such limit */
     uint64_t hard_pages;         /* never more in use, the last of them for small spans alone; 0: no such limit */
+    enum ace_objective objective;
+    bool fixed;                  /* the half-life stays as it is set, and does not follow the program */
+    ace_keeper *keeper;          /* of what is decided; may be NULL */
 };
 
 /* Spans of up to so many pages may have the last SPAN_RESERVE_PAGES below the hard limit, or an eighth of it: what must work for a
@@ -65,8 +70,9 @@ bool span_is_allowed(size_t pages);
 /* The most that may be in use, in bytes: the hard limit, or the window. Any locks. */
 uint64_t span_limit_bytes(void);
 
-/* Whether more is in use than the soft limit. Any locks; a hint. */
+/* Whether more is in use than the soft limit, and that in bytes, 0: there is none. Any locks; a hint. */
 bool span_is_over_soft(void);
+uint64_t span_soft_bytes(void);
 
 /* Gives back the used span that starts at FIRST. No system calls: may be called under a heap's lock. */
 void span_give(uint32_t first);

@@ -21,6 +21,11 @@ struct span_state {
 };
 extern HAK_HIDDEN struct span_state spans;
 
+/* Tells what was decided. Span lock held. */
+HAK_INLINE void span_tell(const struct ace_decision *decision) {
+    if (spans.settings.keeper != NULL) spans.settings.keeper(decision);
+}
+
 /* Cuts PAGES pages at FIRST out of the free span at HEAD, which holds them, as a used span. */
 void span_carve(uint32_t head, uint32_t first, uint32_t pages);
 

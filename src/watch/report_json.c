@@ -2,6 +2,7 @@
  * bound, as a half-life that never comes, is null. */
 #include "ace/decay.h"
 #include "slab/slab.h"
+#include "watch/decisions.h"
 #include "watch/failures.h"
 #include "watch/metrics.h"
 #include "watch/out.h"
@@ -12,7 +13,7 @@
 
 /* Version of the form: the first number grows when something goes or changes its meaning, the second when something comes. */
 #define FORM_MAJOR 1
-#define FORM_MINOR 0
+#define FORM_MINOR 1
 
 /* "NAME": VALUE, with what separates it from the member before. */
 static void member(struct out *out, bool *first, const char *name, uint64_t value) {
@@ -171,6 +172,52 @@ static void print_failures(struct out *out) {
     out_print(out, "%s]}\n", none ? "" : "\n    ");
 }
 
+static void print_decision(struct out *out, const struct decision *decision) {
+    const struct decision_reason *reason = &decision_reasons[decision->reason];
+    const uint64_t inputs[ACE_INPUTS] = {decision->input0, decision->input1, decision->input2};
+    bool first = true;
+    out_print(out, "\n      {");
+    member(out, &first, "number", decision->number);
+    member(out, &first, "time_ms", decision->time_ms);
+    text_member(out, &first, "kind", decision_kinds[reason->kind].name);
+    text_member(out, &first, "reason", reason->name);
+    if (decision->thread_id != 0) member(out, &first, "thread_id", decision->thread_id);
+    if (reason->kind == ACE_KIND_DEPTH) member(out, &first, "block_bytes", slab_classes[decision->class].block_bytes);
+    member(out, &first, "from", decision->from);
+    member(out, &first, "to", decision->to);
+    out_print(out, ", \"inputs\": {");
+    first = true;
+    for (int i = 0; i < ACE_INPUTS && reason->inputs[i][0] != '\0'; i++)
+        member(out, &first, reason->inputs[i], inputs[i]);
+    out_print(out, "}}");
+}
+
+static void print_decisions(struct out *out) {
+    const uint64_t made = decisions_made();
+    bool none = true;
+    out_print(out, "  \"decisions\": {\"made\": %llu, \"counts\": [", (unsigned long long)made);
+    for (int reason = 0; reason < ACE_REASON_COUNT; reason++) {
+        bool first = true;
+        if (counter_read(&decision_counts[reason]) == 0) continue;
+        out_print(out, "%s\n      {", none ? "" : ",");
+        text_member(out, &first, "kind", decision_kinds[decision_reasons[reason].kind].name);
+        text_member(out, &first, "reason", decision_reasons[reason].name);
+        member(out, &first, "times", counter_read(&decision_counts[reason]));
+        out_print(out, "}");
+        none = false;
+    }
+    out_print(out, "%s], \"last\": [", none ? "" : "\n    ");
+    none = true;
+    for (uint64_t number = made > DECISIONS_KEPT ? made - DECISIONS_KEPT + 1 : 1; number <= made; number++) {
+        struct decision decision;
+        if (!decision_read(number, &decision)) continue;
+        out_print(out, "%s", none ? "" : ",");
+        print_decision(out, &decision);
+        none = false;
+    }
+    out_print(out, "%s]},\n", none ? "" : "\n    ");
+}
+
 void report_json(struct out *out, const struct report_numbers *now) {
     char name[64];
     os_process_name(name, sizeof name);
@@ -185,6 +232,7 @@ void report_json(struct out *out, const struct report_numbers *now) {
     print_classes(out);
     print_threads(out);
     print_settings(out);
+    print_decisions(out);
     print_failures(out);
     out_print(out, "}\n");
 }

@@ -1,6 +1,7 @@
 /* report_openmetrics.c - the report as OpenMetrics text. A family is hakmem_SECTION_NAME; of a counter the sample ends in
  * _total. */
 #include "base/size_classes.h"
+#include "watch/decisions.h"
 #include "watch/failures.h"
 #include "watch/metrics.h"
 #include "watch/out.h"
@@ -61,6 +62,16 @@ static void print_failures(struct out *out) {
     }
 }
 
+static void print_decisions(struct out *out) {
+    begin_family(out, "decisions", "made", COUNTER, "decisions of the engine that adapts, by kind and reason");
+    for (int reason = 0; reason < ACE_REASON_COUNT; reason++) {
+        char label[80];
+        snprintf(label, sizeof label, "{kind=\"%s\",reason=\"%s\"}", decision_kinds[decision_reasons[reason].kind].name,
+                 decision_reasons[reason].name);
+        sample(out, "decisions", "made", COUNTER, label, counter_read(&decision_counts[reason]));
+    }
+}
+
 /* The number of CLASS that a family is of. */
 typedef uint64_t class_value(const struct stats_class *class);
 #define VALUE(name, kind, value, text)                                                                        \
@@ -100,6 +111,7 @@ void report_openmetrics(struct out *out, const struct report_numbers *now) {
 #undef PRINT
     print_calls(out);
     print_failures(out);
+    print_decisions(out);
 #define PRINT(name, kind, value, text) print_class_family(out, #name, kind, class_##name, text);
     CLASS_METRICS(PRINT)
 #undef PRINT

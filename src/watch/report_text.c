@@ -1,6 +1,7 @@
 /* report_text.c - the report for people. */
 #include "ace/decay.h"
 #include "base/size_classes.h"
+#include "watch/decisions.h"
 #include "watch/failures.h"
 #include "watch/metrics.h"
 #include "watch/out.h"
@@ -46,6 +47,16 @@ static void print_failures(struct out *out) {
         uint64_t count = counter_read(&failure_counts[cause]);
         if (count != 0)
             out_print(out, "  failures        %-12s %llu\n", failure_cause_name((enum failure_cause)cause), whole(count));
+    }
+}
+
+/* How often, by what was decided and why. */
+static void print_decisions(struct out *out) {
+    for (int reason = 0; reason < ACE_REASON_COUNT; reason++) {
+        uint64_t count = counter_read(&decision_counts[reason]);
+        if (count != 0)
+            out_print(out, "  decisions       %-12s %-12s %llu\n", decision_kinds[decision_reasons[reason].kind].name,
+                      decision_reasons[reason].name, whole(count));
     }
 }
 
@@ -107,6 +118,7 @@ void report_text(struct out *out, const struct report_numbers *now) {
     print_settings(out);
     print_kernel(out);
     print_failures(out);
+    print_decisions(out);
     print_spans(out, now);
     print_classes(out);
 }

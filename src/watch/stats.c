@@ -34,7 +34,7 @@ void stats_read_class(unsigned class, struct stats_class *sum) {
         const struct bin *bin = &heap->bins[class];
         sum->slabs += counter_read(&bin->slab_count);
         sum->taken_blocks += counter_read(&bin->taken_blocks);
-        sum->cached_blocks += is_live(heap) ? held_blocks(heap, class) : 0;
+        sum->cached_blocks += held_blocks(heap, class); /* of a parked heap, too */
         sum->refills += counter_read(&bin->refills);
         sum->refilled_blocks += counter_read(&bin->refilled_blocks);
         sum->spills += counter_read(&bin->spills);
@@ -66,7 +66,7 @@ bool stats_next_heap(const void **at, struct stats_heap *sum) {
         .thread_id = counter_read(&heap->thread_id),
         .live = live,
         .slabs = atomic_load_explicit(&heap->slab_total, memory_order_relaxed),
-        .cached_bytes = live ? cached_bytes(heap) : 0,
+        .cached_bytes = cached_bytes(heap),
         .depth_bytes = live ? counter_read(&heap->depth_bytes) : 0,
         .remote_blocks = atomic_load_explicit(&heap->remote_count, memory_order_relaxed),
         .remote_bytes = atomic_load_explicit(&heap->remote_bytes, memory_order_relaxed),

@@ -35,6 +35,7 @@ OTHERS = (
     "open",
     "read",
     "fstat",
+    "mincore",
     "fcntl",
     "prctl",
     "getrlimit",

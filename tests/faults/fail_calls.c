@@ -5,7 +5,7 @@
  *     LD_PRELOAD="libfail_calls.so libhakmem.so" FAIL_CALL=mmap FAIL_AT=3 FAIL_FOR=ever program
  *
  *     FAIL_CALL    mmap munmap mprotect madvise mremap pthread_create membarrier; any of these; or one that asks for no
- *                  memory: open read fstat fcntl prctl getrlimit getrusage clock_gettime nanosleep futex (waiting)
+ *                  memory: open read fstat mincore fcntl prctl getrlimit getrusage clock_gettime nanosleep futex (waiting)
  *                  rt_sigprocmask. Unset: count only
  *     FAIL_AT      which call of that kind fails, from 1
  *     FAIL_FOR     once (default) or ever: that call, or it and all later ones
@@ -56,7 +56,7 @@ typedef int resource_name, usage_owner;
 
 const char *const fail_names[FAIL_KINDS] = {
     "mmap",     "munmap",     "mprotect",      "madvise",   "mremap", "pthread_create", "membarrier", "any",
-    "open",     "read",       "fstat",         "fcntl",     "prctl",  "getrlimit",      "getrusage",
+    "open",     "read",       "fstat",         "mincore",   "fcntl",     "prctl",  "getrlimit",      "getrusage",
     "clock_gettime", "nanosleep", "futex", "rt_sigprocmask"};
 
 /* From the kernel's futex.h, which musl's headers do not bring. */
@@ -354,6 +354,11 @@ int open(const char *path, int flags, ...) {
 
 ssize_t read(int file, void *bytes, size_t count) {
     return fail_or_ask(FAIL_READ, __builtin_return_address(0), SYS_read, file, (long)bytes, (long)count, 0);
+}
+
+int mincore(void *address, size_t bytes, unsigned char *resident) {
+    return (int)fail_or_ask(FAIL_MINCORE, __builtin_return_address(0), SYS_mincore, (long)address, (long)bytes,
+                            (long)resident, 0);
 }
 
 int fstat(int file, struct stat *stat) {

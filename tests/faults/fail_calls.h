@@ -16,6 +16,7 @@ enum fail_kind {
     FAIL_OPEN,
     FAIL_READ,
     FAIL_FSTAT,
+    FAIL_MINCORE,
     FAIL_FCNTL,
     FAIL_PRCTL,
     FAIL_GETRLIMIT,

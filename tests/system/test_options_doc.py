@@ -68,6 +68,7 @@ def printer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = ["-std=gnu11", "-D_GNU_SOURCE", f"-I{ROOT / 'src'}", "-o", program]
     used = [
         "api/options.c",
+        "api/option_depths.c",
         "api/option_messages.c",
         "api/option_values.c",
         "os/environment.c",

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,10 @@ def parse_json(text: str) -> dict[str, Any]:
         == report["spans"]["taken"] - report["spans"]["given"]
     )
     assert sum(thread["cached_bytes"] for thread in report["threads"]) == cached
+    decisions = report["decisions"]
+    assert decisions["made"] == sum(one["times"] for one in decisions["counts"])
+    numbers = [one["number"] for one in decisions["last"]]
+    assert numbers == sorted(set(numbers))
     return report
 
 
@@ -92,6 +97,33 @@ def test_text_at_exit(build: Build) -> None:
     assert "  failures        threshold    1\n" in result.stderr
 
 
+SWINGS = (
+    WORK
+    + """
+free = ctypes.CDLL(None).free
+free.argtypes = [ctypes.c_void_p]
+for _ in range(20):
+    for block in [malloc(2048) for _ in range(1000)]:
+        free(block)
+"""
+)
+
+
+def test_decisions(build: Build) -> None:
+    """A program whose stack of 2 KiB runs empty and full in turn: each change of its depth, and no other."""
+    report = parse_json(python(build, SWINGS, stats="json").stderr)
+    mine = [one for one in report["decisions"]["last"] if one.get("block_bytes") == 2048]
+    depths = [(one["from"], one["to"]) for one in mine if one["from"] != one["to"]]
+    assert len(depths) >= 4
+    assert all(before[1] == after[0] for before, after in pairwise(depths))
+    swing = next(one for one in mine if one["reason"] == "swing")
+    assert swing["inputs"]["refills"] >= 1
+    assert swing["inputs"]["spills"] >= 1
+    samples = parse_openmetrics(python(build, SWINGS, stats="openmetrics").stderr)
+    assert samples["hakmem_decisions_made_total[('kind', 'depth'), ('reason', 'swing')]"] >= 1
+    assert "  decisions       depth        swing " in python(build, SWINGS, stats="1").stderr
+
+
 def test_json_and_openmetrics_say_the_same(build: Build, tmp_path: Path) -> None:
     script = WORK + (
         "write = ctypes.CDLL(None).hak_stats_write\n"
@@ -102,7 +134,9 @@ def test_json_and_openmetrics_say_the_same(build: Build, tmp_path: Path) -> None
     report = parse_json((tmp_path / "1").read_text())
     samples = parse_openmetrics((tmp_path / "2").read_text())
     sections = {
-        name: section for name, section in report.items() if isinstance(section, dict) and name != "failures"
+        name: section
+        for name, section in report.items()
+        if isinstance(section, dict) and name not in {"decisions", "failures"}
     }
     moving = {
         "rss_bytes",

@@ -1,6 +1,7 @@
 """What a user writes for an allocator: a name, the path of a library, or hakmem of another build, or with options.
 
     mimalloc3     /opt/lib/libfoo.so     hakmem:decay=never,profile=small     hakmem@pgo     hakmem@HEAD~3:decay=never
+    hakmem+static
 
 Each becomes a peer. That a library can be loaded and answers to malloc is tried at once, with a program that
 allocates; whether it serves in every later run is proved there.
@@ -13,7 +14,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from hakmem_lab.allocators import builds, elf
+from hakmem_lab.allocators import builds, elf, forms
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.pairs import cpus_allowed
@@ -41,6 +42,8 @@ def arm_parse(text: str, store: PeerStore) -> Peer:
 def _named_peer(text: str, store: PeerStore) -> Peer:
     if text in store.names:
         return store.obtain(text)
+    if text.startswith(forms.MARK):
+        return forms.form_peer(store.checkout, text.removeprefix(forms.MARK), store.obtain("hakmem").version)
     if text.startswith(builds.MARK):
         library = builds.library_of(store.checkout, text.removeprefix(builds.MARK))
         return Peer(text, "", library, elf.build_id(library), origin="this checkout")

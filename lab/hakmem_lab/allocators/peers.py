@@ -46,6 +46,8 @@ class Peer:
     """Which of its own functions must answer, in the words of probe.py."""
     bare: bool = False
     """Without checks, from bench/ceiling/: it serves cells that were counted before, see measure/prepare.py."""
+    programs: Path | None = None
+    """The folder of workloads that hold it themselves, see forms.py; it is then not preloaded."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from hakmem_lab.errors import LabError
 
 PACKAGES = {
+    "addr2line": "binutils",
     "apt-get": "apt",
     "ar": "binutils",
     "c++": "g++",
@@ -20,6 +21,8 @@ PACKAGES = {
     "cmake": "cmake",
     "dpkg-deb": "dpkg",
     "make": "make",
+    "nm": "binutils",
+    "objdump": "binutils",
 }
 """Debian's package of each."""
 

@@ -114,6 +114,8 @@ def opinions_ask(arranged: Arranged) -> tuple[Opinion, ...]:
     task = arranged.calibrated.task
     if not isinstance(task, CellTask) or not opinion_possible(task):
         return ()
+    if any(arm.peer.programs is not None for arm in (arranged.base, *arranged.others)):
+        return ()  # what is the allocator, and what its program, cannot be told by object
     return tuple(opinion_ask(task, arranged.base, arm) for arm in arranged.others)
 
 

@@ -105,11 +105,14 @@ def canned_ask(
     return told
 
 
-def canned_write(chosen: Canned, told: Sequence[Told], report: Path) -> None:
-    """One page of all its workloads, and one file with the samples of all."""
+def canned_write(
+    chosen: Canned, told: Sequence[Told], report: Path, first: Sequence[Grid] = (), last: Sequence[Grid] = ()
+) -> None:
+    """One page of all its workloads, and one file with the samples of all; other tables before and behind theirs."""
     notes = [f"{chosen.about}. {chosen.note}".strip()]
     notes += [f"{one.bench}: {line}" for one in told for line in one.lines]
-    grids = [replace(grid, title=f"{one.bench}: {grid.title}") for one in told for grid in one.asked.grids()]
+    own = [replace(grid, title=f"{one.bench}: {grid.title}") for one in told for grid in one.asked.grids()]
+    grids = [*first, *own, *last]
     beside = report.with_suffix(".csv")
     text = markdown_report(chosen.about, told[0].asked.source, notes, grids, beside.name)
     text_write(report, text)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.common import BuildOption, JsonOption, TargetArgument, grids_show, target_pid
+from hakmem_lab.commands.decisions import decisions_show, report_path
 from hakmem_lab.commands.units import bytes_parse, seconds_parse
 from hakmem_lab.errors import LabError
 from hakmem_lab.reports.explain import (
@@ -24,12 +25,15 @@ from hakmem_lab.reports.explain import (
 from hakmem_lab.reports.report import text_write
 from hakmem_lab.sight.account import Account, account_read
 from hakmem_lab.sight.advice import advice_find
+from hakmem_lab.sight.decisions import look_of_report, looks_of_process
 from hakmem_lab.sight.growth import growths_find, readings_take
 from hakmem_lab.sight.launch import Seen, Trigger, launched, look
 from hakmem_lab.sight.process import process_open
 from hakmem_lab.sight.sizes import size_text
 
 AFTER_SECONDS = 5.0
+
+T = TypeVar("T")
 
 
 def explain(
@@ -41,6 +45,19 @@ def explain(
         str, typer.Option(help="With CMD: look once its largest process has so much resident, as 500M.")
     ] = "",
     watch: Annotated[str, typer.Option(help="Look five times in so long, as 10s: what grows?")] = "",
+    decisions: Annotated[
+        bool,
+        typer.Option(
+            "--decisions",
+            help="Instead: what the engine that adapts decided, and why. Also of a statistics' JSON.",
+        ),
+    ] = False,
+    freeze: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --decisions: write a profile file that starts a program where this one settled."
+        ),
+    ] = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
@@ -51,11 +68,16 @@ def explain(
     older than a fifth of its life. CMD then runs to its end; the table goes to standard error, and the exit
     status is CMD's (128 and more: the signal that ended it). The process is neither stopped nor changed.
     """
+    if freeze is not None and not decisions:
+        raise LabError("--freeze is for --decisions")
+    if decisions:
+        if watch:
+            raise LabError("--watch is not for --decisions: they are kept")
+        raise typer.Exit(_decisions(target or [], after, when_rss, json_file, freeze, build))
     seconds = seconds_parse(watch, "watch") if watch else 0.0
     pid = target_pid(target)
     if pid is not None:
-        if after or when_rss:
-            raise LabError("--after and --when-rss are for a command that is started here, not for a PID")
+        _not_for_running(after, when_rss)
         accounts = _accounts(account_read(process_open(pid)), seconds)
         _show(accounts, seconds, None, "", json_file)
         return
@@ -67,6 +89,34 @@ def explain(
         _show(accounts, seconds, seen.seconds + watched, _when(seen, trigger, watched), json_file)
         status = running.wait()
     raise typer.Exit(status)
+
+
+def _not_for_running(after: str, when_rss: str) -> None:
+    if after or when_rss:
+        raise LabError("--after and --when-rss are for a command that is started here, not for a PID")
+
+
+def _decisions(
+    target: Sequence[str],
+    after: str,
+    when_rss: str,
+    json_file: Path | None,
+    freeze: Path | None,
+    build: Path | None,
+) -> int:
+    """The exit status: of a command, its own."""
+    report = report_path(target)
+    pid = None if report else target_pid(target)
+    if report or pid is not None:
+        _not_for_running(after, when_rss)
+        looks = [look_of_report(report)] if report else looks_of_process(process_open(pid or 0))
+        decisions_show(looks, "", None, json_file, freeze)
+        return 0
+    trigger = _trigger(after, when_rss)
+    with launched(Checkout.find(build), target) as running:
+        seen = look(running, trigger, looks_of_process)
+        decisions_show(seen.value, _when(seen, trigger, 0.0), seen.seconds, json_file, freeze)
+        return running.wait()
 
 
 def _accounts(first: Account, seconds: float) -> list[Account]:
@@ -82,7 +132,7 @@ def _trigger(after: str, when_rss: str) -> Trigger:
     return Trigger(seconds=seconds_parse(after, "after") if after else AFTER_SECONDS)
 
 
-def _when(seen: Seen[Account], trigger: Trigger, watched: float) -> str:
+def _when(seen: Seen[T], trigger: Trigger, watched: float) -> str:
     if watched:
         return f"Seen {seen.seconds + watched:.1f} s after its start, watched for {watched:.1f} s."
     if seen.reached:

@@ -128,6 +128,9 @@ def started(
     if arm.peer.bare:
         text = f"{arm.peer.name} has no checks: it serves workloads of bench/ that were counted before, and no program"
         raise ProcessFailedError(text, f"not served: {arm.peer.name} has no checks")
+    if arm.peer.programs is not None:
+        text = f"{arm.peer.name} is a part of workloads of bench/, and serves no other program"
+        raise ProcessFailedError(text, f"not served: {arm.peer.name} is a part of other programs")
     line = [
         str(start.tool),
         "{report}",

@@ -98,7 +98,7 @@ def environment_make(
     room = ENVIRONMENT_BYTES + (0 if users is None else _bytes_used(environment))
     environment |= {"WORKLOAD_SLOWDOWN": f"{arm.slowdown_percent:.3f}"}
     environment |= dict(arm.peer.environment)
-    if preload and arm.peer.library is not None:
+    if preload and arm.peer.library is not None and arm.peer.programs is None:
         environment["LD_PRELOAD"] = str(arm.peer.library)
     environment["LAB_PADDING"] = "x" * max(0, room - _bytes_used(environment) + padding)
     return environment
@@ -109,8 +109,18 @@ def _bytes_used(environment: Mapping[str, str]) -> int:
     return sum(len(key) + len(value) + 10 for key, value in environment.items())
 
 
+def program_held(program: Path, peer: Peer) -> Path:
+    """The workload, or where its allocator is a part of it that form of it."""
+    if peer.programs is None:
+        return program
+    held = peer.programs / program.name
+    if not held.is_file():
+        raise LabError(f"{program.name} is not linked as {peer.name}: preload hakmem there")
+    return held
+
+
 def command_make(program: Path, arguments: Sequence[str], peer: Peer) -> list[str]:
-    command = [str(program)]
+    command = [str(program_held(program, peer))]
     for argument in arguments:
         if argument != PRELOAD_PLACE:
             command.append(argument)
@@ -193,13 +203,19 @@ def service_check(line: Line, peer: Peer) -> None:
         if key not in line:
             continue
         owner = line[key]
-        if peer.library is None:
-            served = owner is not None and Path(owner).name.startswith(("libc.", "ld-musl"))
-        else:
-            served = owner is not None and Path(owner).resolve() == peer.library.resolve()
+        served = owner is not None and _is_of(Path(owner), peer)
         if not served:
             function = key.removesuffix("_from")
             raise LabError(f"{peer.name} did not serve the process: {function} came from {owner}")
+
+
+def _is_of(owner: Path, peer: Peer) -> bool:
+    """Whether the object OWNER is the peer: its library, the program that holds it, or the C library."""
+    if peer.library is not None:
+        return owner.resolve() == peer.library.resolve()
+    if peer.programs is not None:
+        return owner.resolve().parent == peer.programs.resolve()
+    return owner.name.startswith(("libc.", "ld-musl"))
 
 
 def steal_ticks_read() -> int:

@@ -42,14 +42,25 @@ class Stage:
         return copy
 
     def peer(self, peer: Peer, name: str | None = None) -> Peer:
-        """The same peer from a copy of its library; under another name when one is given."""
+        """The same peer from a copy of its library, or of the programs that hold it; under another name when one is given."""
+        name = name or peer.name
+        if peer.programs is not None:
+            return self._programs_copied(peer, name)
         if peer.library is None:
             return peer
-        name = name or peer.name
         copy = self.folder / name / peer.library.name
         copy.parent.mkdir()
         copy_to_disk(peer.library, copy)
         return replace(peer, name=name, library=copy)
+
+    def _programs_copied(self, peer: Peer, name: str) -> Peer:
+        assert peer.programs is not None
+        folder = self.folder / name
+        folder.mkdir()
+        for file in peer.programs.iterdir():
+            copy_to_disk(file, folder / file.name)
+        library = None if peer.library is None else folder / peer.library.name
+        return replace(peer, name=name, library=library, programs=folder)
 
 
 @contextmanager

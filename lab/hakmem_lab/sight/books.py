@@ -7,8 +7,10 @@ sums are those of the library's own report (src/watch/stats.c), so that both say
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from hakmem_lab.sight.memory import ADDRESSES_END, making_sense
 from hakmem_lab.sight.options import SOURCES, Kind, Option, OptionInfo
@@ -233,7 +235,7 @@ def _books_read(page: Page) -> Books:
         calls=calls,
         failures={cause: int(count) for cause, count in zip(CAUSES, counts, strict=True)},
         last_failures=tuple(_failures_read(page, calls, classes)),
-        options=tuple(_options_read(page, spans, window, limits)),
+        options=tuple(_options_read(page, spans, window, limits, shapes["block_bytes"].tolist())),
         other_variables=tuple(page.strings("other_variables", "name")),
         window_base=window["base"],
         window_pages=window["pages"],
@@ -256,7 +258,7 @@ def _heaps_read(page: Page, shapes: Columns) -> tuple[list[HeapBooks], list[Clas
     for address, heap in page.linked("heaps"):
         bins.append(page.inside("bins", address))
         live = heap["live"] == LIVE
-        held = _held_blocks(page.inside("stacks", address)) if live else [0] * len(cached)
+        held = _held_blocks(page.inside("stacks", address))
         cached = [one + more for one, more in zip(cached, held, strict=True)]
         sizes = shapes["block_bytes"].tolist()
         heaps.append(
@@ -339,15 +341,22 @@ def _failure_make(row: Record, calls: tuple[Call, ...], classes: list[ClassBooks
 # ---- options -----------------------------------------------------------------------------------------------
 
 
-def _options_read(page: Page, spans: Record, window: Record, limits: Record) -> list[Option]:
+def _options_read(
+    page: Page, spans: Record, window: Record, limits: Record, sizes: Sequence[int]
+) -> list[Option]:
+    """SIZES: of the blocks of each class."""
     places, sources = page.array("options"), page.array("sources")["source"].tolist()
     profile_file = page.memory.string(page.table("profile_file").address)
+    cache_bytes = page.one("heap_settings")["thread_cache_bytes"]
     options = []
     for number, info in enumerate(_infos_read(page)):
         address, size = int(places["value"][number]), int(places["bytes"][number])
         value = ""
         if info.kind is Kind.PATH:
             value = page.memory.string(address)
+        elif info.kind is Kind.DEPTHS:
+            depths = np.frombuffer(page.memory.read(address, size), "<u2", len(sizes))
+            value = info.format_depths(dict(zip(sizes, depths.tolist(), strict=True)))
         elif info.name == "profile" and profile_file:
             value = profile_file
         number_set = int.from_bytes(page.memory.read(address, min(size, 8)), "little")
@@ -357,7 +366,7 @@ def _options_read(page: Page, spans: Record, window: Record, limits: Record) -> 
                 value=value or info.format(number_set),
                 source=SOURCES[sources[number]],
                 default=info.format(info.initial),
-                decided=_decided(info, number_set, spans, window, limits),
+                decided=_decided(info, number_set, spans, window, limits, cache_bytes),
                 accepts=info.describe(),
                 anytime=info.anytime,
                 text=info.text,
@@ -367,9 +376,14 @@ def _options_read(page: Page, spans: Record, window: Record, limits: Record) -> 
     return options
 
 
-def _decided(info: OptionInfo, value: int, spans: Record, window: Record, limits: Record) -> str:
+def _decided(
+    info: OptionInfo, value: int, spans: Record, window: Record, limits: Record, cache_bytes: int
+) -> str:
+    """CACHE_BYTES: that one thread may keep."""
     if info.name == "window" and value == info.word_value:
         return info.format(window["pages"] * limits["page_bytes"])
+    if info.name == "thread_cache" and cache_bytes != value:
+        return info.format(cache_bytes)
     if info.name == "decay" and spans["half_life_ms"] != value:
         return info.format(spans["half_life_ms"])
     return ""

@@ -178,8 +178,10 @@ def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> S
         try:
             begun = running.seconds
             seen = Seen(_read_largest(running, read), begun, reached)
-        except (ProcessGoneError, NoPageError) as error:
+        except NoPageError as error:
             why = str(error)
+        except ProcessGoneError as error:
+            why = str(error) if why is TOO_SHORT else why  # what was wrong before it ended says more
         else:
             if reached:
                 return seen

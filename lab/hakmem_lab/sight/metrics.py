@@ -13,11 +13,12 @@ from enum import StrEnum
 from typing import Any
 
 from hakmem_lab.sight.books import NEVER, Books, ClassBooks, Failure, HeapBooks, Totals, books_read
+from hakmem_lab.sight.decisions import Decisions, decision_content, decisions_read
 from hakmem_lab.sight.memory import memory_open
-from hakmem_lab.sight.page import pages_find
+from hakmem_lab.sight.page import Page, pages_find
 from hakmem_lab.sight.process import Process
 
-FORM = "1.0"
+FORM = "1.1"
 
 
 class Kind(StrEnum):
@@ -45,6 +46,7 @@ class Numbers:
     usage: Usage
     books: Books
     totals: Totals
+    decisions: Decisions
 
 
 @dataclass(frozen=True)
@@ -275,8 +277,12 @@ def numbers_read(process: Process) -> list[Numbers]:
     """Of each copy of hakmem in the process."""
     usage, name = _usage_read(process), process.name
     with memory_open(process) as memory:
-        copies = [books_read(page) for page in pages_find(memory, process.mappings())]
-    return [Numbers(process.pid, name, usage, books, books.totals) for books in copies]
+        return [_numbers_of(page, name, usage) for page in pages_find(memory, process.mappings())]
+
+
+def _numbers_of(page: Page, name: str, usage: Usage) -> Numbers:
+    books = books_read(page)
+    return Numbers(page.memory.process.pid, name, usage, books, books.totals, decisions_read(page, books))
 
 
 def _usage_read(process: Process) -> Usage:
@@ -323,6 +329,15 @@ def report_content(now: Numbers) -> dict[str, Any]:
         "options": [
             {"name": one.name, "value": printable(one.value), "source": one.source} for one in books.options
         ],
+        "decisions": {
+            "made": now.decisions.made,
+            "counts": [
+                {"kind": kind, "reason": reason, "times": times}
+                for (kind, reason), times in now.decisions.counts.items()
+                if times
+            ],
+            "last": [decision_content(one) for one in now.decisions.last],
+        },
         "failures": {**books.failures, "last": [_failure_content(one) for one in books.last_failures]},
     }
 
@@ -386,6 +401,13 @@ def _openmetrics_lines(now: Numbers) -> Iterator[str]:
     yield from _family("kernel", "refusals", COUNTER, "system calls that were refused", refusals)
     causes = [(f'{{cause="{cause}"}}', count) for cause, count in books.failures.items()]
     yield from _family("failures", "allocations", COUNTER, "allocations that failed, by cause", causes)
+    made = [
+        (f'{{kind="{kind}",reason="{reason}"}}', times)
+        for (kind, reason), times in now.decisions.counts.items()
+    ]
+    yield from _family(
+        "decisions", "made", COUNTER, "decisions of the engine that adapts, by kind and reason", made
+    )
     for one in CLASS_METRICS:
         rows = [
             (f'{{block_bytes="{row.block_bytes}"}}', one.value(row)) for row in books.classes if row.is_used

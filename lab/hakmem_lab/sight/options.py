@@ -29,10 +29,12 @@ class Kind(IntEnum):
     PERCENT = 4
     CHOICE = 5
     PATH = 6
+    DEPTHS = 7
 
 
 UNITS: Mapping[Kind, tuple[tuple[str, int], ...]] = {
     Kind.COUNT: (("", 1),),
+    Kind.DEPTHS: (("", 1),),
     Kind.BYTES: (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)),
     Kind.MILLISECONDS: (("min", 60000), ("s", 1000), ("ms", 1)),
     Kind.PERCENT: (("%", 1),),
@@ -72,6 +74,12 @@ class OptionInfo:
         suffix, factor = next((one for one in units if value >= one[1] and value % one[1] == 0), units[-1])
         return f"{value // factor}{suffix}"
 
+    def format_depths(self, depths: Mapping[int, int]) -> str:
+        """By the size of blocks, of every class: one number where all are the same, 0 where it is not set."""
+        if len({*depths.values()}) == 1:
+            return self.format(next(iter(depths.values())))
+        return "+".join(f"{size}:{depth}" for size, depth in depths.items() if depth)
+
     def describe(self) -> str:
         """What it accepts."""
         if self.kind is Kind.BOOL:
@@ -81,6 +89,8 @@ class OptionInfo:
         if self.kind is Kind.CHOICE:
             return " or ".join(part for part in (", ".join(self.choices[:-1]), self.choices[-1]) if part)
         text = f"{self.format(self.minimum)} to {self.format(self.maximum)}"
+        if self.kind is Kind.DEPTHS:
+            return f"{text}, {self.word}, or by the size of blocks: 64:512+1024:128"
         return f"{text}, or {self.word}" if self.word else text
 
 

@@ -40,7 +40,7 @@ static unsigned list_heaps(struct heap *heaps[HEAPS]) {
 static void count_held(struct heap *heap) {
     bool live = atomic_load(&heap->state) == HEAP_LIVE;
     for (unsigned class = 0; heap != &commons && class < SIZE_CLASSES; class++) {
-        EXPLORE_CHECK(live || stack_held(heap, class) == 0);
+        EXPLORE_CHECK(live || heap->parked || stack_held(heap, class) == 0);
         for (size_t i = 0; i < stack_held(heap, class); i++) count_place(front_block(heap->bins[class].bottom + i));
     }
     for (uint32_t i = 0; i < atomic_load(&heap->remote_count); i++) count_place(atomic_load(&heap->remote[i]));

@@ -93,6 +93,8 @@ uint64_t os_random_seed(void) { return 1; }
 
 /* ---- time, threads ------------------------------------------------------------------------------------------- */
 
+size_t os_resident_bytes(void *address, size_t bytes) { return (void)address, bytes; }
+
 uint64_t os_clock_ms(void) { return 1000 * 1000; } /* stands still */
 uint64_t os_signal_mask(void) { return 0; }
 bool os_is_libc(const void *address) { return address == NULL; }

@@ -20,7 +20,6 @@ static void keep_one(void) {
 }
 static void begin_and_keep_one(void) {
     thread_ensure_heap();
-    heap_set_keeping(thread_heap(), size_class_of(BYTES), false);
     keep_one();
 }
 static void begin_and_keep_three(void) {

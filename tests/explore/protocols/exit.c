@@ -1,4 +1,4 @@
-/* exit.c - a thread ends while others free its blocks, take over its slabs, and begin with its heap.
+/* exit.c - a thread ends while others free its blocks, take over its slabs, and begin with its heap, which is parked meanwhile.
  *
  * Invariant: a block that is freed while its owner ends is found by whoever owns the slab at the end; nothing waits in a
  * heap that no thread owns; a slab is served by one heap at a time. */
@@ -57,10 +57,8 @@ EXPLORE(exit_freer_beginner, .setup = setup_beginner, .threads = {end, give_firs
 static void take_third(void) {
     blocks[2] = model_take(BYTES);
     blocks[3] = model_take(BYTES);
-    heap_set_keeping(thread_heap(), size_class_of(BYTES), false);
 }
 static void give_third(void) {
-    heap_set_keeping(thread_heap(), size_class_of(BYTES), false);
     model_give(blocks[2]);
 }
 static void setup_crossed(void) {
@@ -73,3 +71,47 @@ static void setup_crossed(void) {
 static void check_crossed(void) { model_check_blocks((void *[]){blocks[1], blocks[3]}, 2); }
 EXPLORE(exit_of_both, .setup = setup_crossed, .threads = {end, end}, .check = check_crossed,
         .deep = true);
+
+/* The thread has ended, and its heap is parked, with a block in its stack: another begins with it, or takes from it, while a
+ * visit retires it. */
+static struct heap *parked;
+
+static void leave_one(void) {
+    take_two();
+    parked = thread_heap();
+    model_give(blocks[0]);
+    model_thread_exit();
+}
+static void setup_parked(void) {
+    model_start();
+    explore_as(2, leave_one);
+}
+static void setup_parked_beside(void) {
+    model_start();
+    explore_as(1, begin); /* with another heap */
+    explore_as(2, leave_one);
+}
+static void begin_and_go_on(void) { /* by fast paths */
+    take_one();
+    model_give(taken[0]);
+    take_one();
+}
+static void retire(void) {
+    thread_retire_parked(parked);
+    remote_settle();
+}
+static void take_another(void) { taken[1] = model_take(BYTES); }
+static void check_taken(void) { model_check_blocks((void *[]){blocks[1], taken[0]}, 2); }
+static void check_other_taken(void) { model_check_blocks((void *[]){blocks[1], taken[1]}, 2); }
+static void check_both_taken(void) { model_check_blocks((void *[]){blocks[1], taken[0], taken[1]}, 3); }
+EXPLORE(parked_begin_and_retire, .setup = setup_parked, .threads = {take_one, retire}, .check = check_taken);
+EXPLORE(parked_begin_and_salvage, .setup = setup_parked_beside, .threads = {begin_and_go_on, take_another},
+        .check = check_both_taken);
+EXPLORE(parked_retire_and_salvage, .setup = setup_parked_beside, .threads = {retire, take_another}, .check = check_other_taken);
+
+static void setup_parked_freer(void) {
+    model_start();
+    explore_as(1, model_without_heap);
+    explore_as(2, leave_one);
+}
+EXPLORE(parked_freer_and_retire, .setup = setup_parked_freer, .threads = {retire, give_second}, .check = check_none);

@@ -57,6 +57,20 @@ static void check_left(void) {
     model_check_spans();
 }
 
+/* The thread has ended already, and another takes over what it left. */
+static void begin_another(void) { thread_ensure_heap(); }
+static void begin_and_end(void) {
+    begin();
+    end();
+}
+static void setup_parked(void) {
+    model_start();
+    explore_as(0, begin_another);
+    explore_as(2, begin_and_end);
+    explore_as(1, model_without_heap);
+}
+
 EXPLORE(holes_and_take, .setup = setup, .threads = {take, give_holes}, .check = check_taken);
 EXPLORE(holes_and_give, .setup = setup, .threads = {give_all, give_holes}, .check = check_given);
 EXPLORE(holes_and_exit, .setup = setup, .threads = {end, give_holes}, .check = check_left);
+EXPLORE(holes_and_salvage, .setup = setup_parked, .threads = {take, give_holes}, .check = check_taken);

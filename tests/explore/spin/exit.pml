@@ -1,4 +1,5 @@
-/* exit.pml - a thread ends, another adopts its slab and ends later, and two give the slab's blocks back meanwhile.
+/* exit.pml - a thread ends and its heap is parked, another takes its slab from there and ends later, and two give the slab's
+ * blocks back meanwhile.
  *
  * The protocol of src/heap/remote.c and thread.c, step by step, for Spin: in sequential consistency, which the explorer does
  * not need, but for whole lives of threads, whose loops it cannot follow to their end. Names are those of the code. There is one
@@ -125,16 +126,28 @@ inline settle() {
     fi
 }
 
-inline retire(heap) {
+inline park(heap) {
     take(heap);
     dead[heap] = 1;
-    take(COMMONS); /* bin_hand_over */
+    remote_drain(heap); /* the last */
+    drop(heap);
+    settle()
+}
+
+/* Only what is free is worth it; or all, at a visit. */
+inline salvage(heap) {
+    take(heap);
     if
-    :: owner == heap -> owner = COMMONS
+    :: dead[heap] == 1 ->
+        take(COMMONS); /* bin_hand_over */
+        if
+        :: owner == heap -> owner = COMMONS
+        :: else
+        fi;
+        drop(COMMONS);
+        remote_drain(heap)
     :: else
     fi;
-    drop(COMMONS);
-    remote_drain(heap); /* the last */
     drop(heap);
     settle()
 }
@@ -158,7 +171,7 @@ inline refill(heap) {
 
 active proctype owner_thread() {
     bit was, goes_round; byte to, marked;
-    retire(A);
+    park(A);
     ended++
 }
 
@@ -174,11 +187,12 @@ active [2] proctype freer() {
 active proctype adopter() {
     bit was, goes_round = 1; byte to, marked;
     do
-    :: refill(B)
+    :: refill(B);
+       salvage(A)
     :: ended == 3 -> break
     od;
     goes_round = 0;
-    retire(B);
+    park(B);
     ended++
 }
 

@@ -89,7 +89,7 @@ static const struct {
     struct ace_half_life_decision next;
 } rules[] = {
 #define RULE(now, configured, quiet, returned, retaken, becomes, why)                                        \
-    {{now, configured, quiet, returned, retaken}, {becomes, ACE_HALF_LIFE_##why}}
+    {{now, configured, quiet, returned, retaken, ACE_BALANCED}, {becomes, ACE_HALF_LIFE_##why}}
     /* Much of what was given back was used again: four times as long. */
     RULE(500, 500, 0, 1000, 500, 2000, RETAKEN),
     RULE(500, 500, 0, 1000, 1000, 2000, RETAKEN),

@@ -13,7 +13,7 @@
 TEST(first_and_most) {
     uint32_t first_before = UINT32_MAX, most_before = UINT32_MAX;
     for (size_t bytes = 16; bytes <= SMALL_MAX_BYTES; bytes += 16) {
-        uint32_t first = ace_depth_first(bytes), most = ace_depth_most(bytes);
+        uint32_t first = ace_depth_first(bytes, ACE_BALANCED), most = ace_depth_most(bytes, ACE_BALANCED);
         CHECK_AT(first >= 4 && first <= 32, bytes);
         CHECK_AT(most >= first && most <= 8192, bytes);
         /* More than the least is only held of what costs little. */
@@ -23,14 +23,14 @@ TEST(first_and_most) {
         first_before = first;
         most_before = most;
     }
-    CHECK_EQ(ace_depth_first(16), 32);
-    CHECK_EQ(ace_depth_first(1024), 16);
-    CHECK_EQ(ace_depth_first(65536), 4);
-    CHECK_EQ(ace_depth_most(16), 8192);
-    CHECK_EQ(ace_depth_most(256), 2048);
-    CHECK_EQ(ace_depth_most(1024), 512);
-    CHECK_EQ(ace_depth_most(1040), 504);
-    CHECK_EQ(ace_depth_most(65536), 8);
+    CHECK_EQ(ace_depth_first(16, ACE_BALANCED), 32);
+    CHECK_EQ(ace_depth_first(1024, ACE_BALANCED), 16);
+    CHECK_EQ(ace_depth_first(65536, ACE_BALANCED), 4);
+    CHECK_EQ(ace_depth_most(16, ACE_BALANCED), 8192);
+    CHECK_EQ(ace_depth_most(256, ACE_BALANCED), 2048);
+    CHECK_EQ(ace_depth_most(1024, ACE_BALANCED), 512);
+    CHECK_EQ(ace_depth_most(1040, ACE_BALANCED), 504);
+    CHECK_EQ(ace_depth_most(65536, ACE_BALANCED), 8);
 }
 
 TEST(decisions) {
@@ -39,14 +39,20 @@ TEST(decisions) {
         uint32_t depth;
         enum ace_depth_reason reason;
     } cases[] = {
-        {{32, 8192, 0, 0}, 32, ACE_DEPTH_KEEP},       {{32, 8192, 1, 0}, 32, ACE_DEPTH_KEEP},
-        {{32, 8192, 2, 0}, 32, ACE_DEPTH_KEEP},       {{32, 8192, 0, 2}, 32, ACE_DEPTH_KEEP},
-        {{32, 8192, 3, 0}, 64, ACE_DEPTH_BATCH},      {{32, 8192, 0, 3}, 64, ACE_DEPTH_BATCH},
-        {{32, 8192, 1, 1}, 64, ACE_DEPTH_SWING},      {{127, 8192, 9, 0}, 254, ACE_DEPTH_BATCH},
-        {{128, 8192, 99, 0}, 128, ACE_DEPTH_KEEP},    {{128, 8192, 0, 99}, 128, ACE_DEPTH_KEEP},
-        {{128, 8192, 1, 1}, 256, ACE_DEPTH_SWING},    {{5000, 8192, 1, 1}, 8192, ACE_DEPTH_SWING},
-        {{8192, 8192, 50, 50}, 8192, ACE_DEPTH_KEEP}, {{4, 6, 3, 0}, 6, ACE_DEPTH_BATCH},
-        {{4, 4, 9, 9}, 4, ACE_DEPTH_KEEP},            {{9, 4, 9, 9}, 9, ACE_DEPTH_KEEP},
+#define CASE(depth, most, refills, spills, next, why)                                                         \
+    {{depth, most, refills, spills, ACE_BALANCED}, next, ACE_DEPTH_##why}
+        CASE(32, 8192, 0, 0, 32, KEEP),       CASE(32, 8192, 1, 0, 32, KEEP),
+        CASE(32, 8192, 2, 0, 32, KEEP),       CASE(32, 8192, 0, 2, 32, KEEP),
+        CASE(32, 8192, 3, 0, 64, BATCH),      CASE(32, 8192, 0, 3, 64, BATCH),
+        CASE(32, 8192, 1, 1, 64, SWING),      CASE(127, 8192, 9, 0, 254, BATCH),
+        CASE(128, 8192, 99, 0, 128, KEEP),    CASE(128, 8192, 0, 99, 128, KEEP),
+        CASE(128, 8192, 1, 1, 256, SWING),    CASE(5000, 8192, 1, 1, 8192, SWING),
+        CASE(8192, 8192, 50, 50, 8192, KEEP), CASE(4, 6, 3, 0, 6, BATCH),
+        CASE(4, 4, 9, 9, 4, KEEP),            CASE(9, 4, 9, 9, 9, KEEP),
+#undef CASE
+        {{128, 8192, 3, 0, ACE_SPEED}, 256, ACE_DEPTH_BATCH}, {{256, 8192, 99, 0, ACE_SPEED}, 256, ACE_DEPTH_KEEP},
+        {{63, 8192, 3, 0, ACE_SMALL}, 126, ACE_DEPTH_BATCH},  {{64, 8192, 99, 0, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
+        {{64, 8192, 1, 1, ACE_SMALL}, 128, ACE_DEPTH_SWING},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ace_depth_decision next = ace_depth_next(cases[i].in);
@@ -79,7 +85,8 @@ TEST(never_beyond_the_bound) {
 /* One that only takes, or only gives, gains nothing from a deep bin. */
 TEST(a_producer_settles_at_a_batch) {
     for (int gives = 0; gives < 2; gives++) {
-        struct ace_depth_input in = {.depth = ace_depth_first(64), .most = ace_depth_most(64)};
+        struct ace_depth_input in = {.depth = ace_depth_first(64, ACE_BALANCED),
+                                     .most = ace_depth_most(64, ACE_BALANCED)};
         for (int miss = 0; miss < 10000; miss++) {
             if (gives) in.spills++;
             else in.refills++;

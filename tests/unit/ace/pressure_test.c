@@ -13,30 +13,32 @@ static const struct {
     struct ace_pressure_input input;
     enum ace_pressure_reason reason;
 } table[] = {
-    {{NONE, NONE, NONE, NONE}, ACE_PRESSURE_NONE},
-    {{NONE, NONE, 1 << 30, 0}, ACE_PRESSURE_NONE},
-    {{1600, NONE, 1499, 0}, ACE_PRESSURE_NONE},
-    {{1600, NONE, 1500, 0}, ACE_PRESSURE_LIMIT},
-    {{1600, NONE, 5000, 0}, ACE_PRESSURE_LIMIT},
-    {{NONE, 1600, 1499, 0}, ACE_PRESSURE_NONE},
-    {{NONE, 1600, 1500, 0}, ACE_PRESSURE_HIGH},
-    {{3200, 1600, 1500, 0}, ACE_PRESSURE_HIGH},
-    {{1600, 1600, 1600, 0}, ACE_PRESSURE_LIMIT},
-    {{1600, NONE, NONE, 0}, ACE_PRESSURE_NONE},
-    {{NONE, NONE, NONE, 999}, ACE_PRESSURE_NONE},
-    {{NONE, NONE, NONE, 1000}, ACE_PRESSURE_STALLS},
-    {{0, NONE, 0, 0}, ACE_PRESSURE_LIMIT},
+    {{NONE, NONE, NONE, NONE, ACE_BALANCED}, ACE_PRESSURE_NONE},
+    {{NONE, NONE, 1 << 30, 0, ACE_BALANCED}, ACE_PRESSURE_NONE},
+    {{1600, NONE, 1499, 0, ACE_BALANCED}, ACE_PRESSURE_NONE},
+    {{1600, NONE, 1500, 0, ACE_BALANCED}, ACE_PRESSURE_LIMIT},
+    {{1600, NONE, 5000, 0, ACE_BALANCED}, ACE_PRESSURE_LIMIT},
+    {{NONE, 1600, 1499, 0, ACE_BALANCED}, ACE_PRESSURE_NONE},
+    {{NONE, 1600, 1500, 0, ACE_BALANCED}, ACE_PRESSURE_HIGH},
+    {{3200, 1600, 1500, 0, ACE_BALANCED}, ACE_PRESSURE_HIGH},
+    {{1600, 1600, 1600, 0, ACE_BALANCED}, ACE_PRESSURE_LIMIT},
+    {{1600, NONE, NONE, 0, ACE_BALANCED}, ACE_PRESSURE_NONE},
+    {{NONE, NONE, NONE, 999, ACE_BALANCED}, ACE_PRESSURE_NONE},
+    {{NONE, NONE, NONE, 1000, ACE_BALANCED}, ACE_PRESSURE_STALLS},
+    {{0, NONE, 0, 0, ACE_BALANCED}, ACE_PRESSURE_LIMIT},
 };
 
 TEST(what_presses) {
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) CHECK_AT(ace_pressure(table[i].input) == table[i].reason, i);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        CHECK_AT(ace_pressure(table[i].input) == table[i].reason, i);
 }
 
 /* More in use never presses less, for any limits. */
 TEST(it_only_rises_with_what_is_used) {
     struct rng rng = {check_now.seed};
     for (int i = 0; i < 10000; i++) {
-        struct ace_pressure_input input = {rng_next(&rng) >> rng_below(&rng, 64), rng_next(&rng) >> rng_below(&rng, 64), 0, 0};
+        struct ace_pressure_input input = {.limit_bytes = rng_next(&rng) >> rng_below(&rng, 64),
+                                           .high_bytes = rng_next(&rng) >> rng_below(&rng, 64)};
         bool pressed = false;
         for (uint64_t used = 1; used != 0; used *= 2) {
             input.used_bytes = used - 1;

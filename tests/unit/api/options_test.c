@@ -55,8 +55,9 @@ static bool said_once(const char *text) {
 static void check_defaults(const struct hak_options *options) {
     CHECK(!options->stats && !options->quiet);
     CHECK_EQ(options->profile, PROFILE_BALANCED);
-    CHECK_EQ(options->bin_depth, OPTION_AUTO);
-    CHECK_EQ(options->thread_cache, 2 << 20);
+    CHECK_EQ(options->bin_depth[0], OPTION_AUTO);
+    CHECK(options->adapt);
+    CHECK_EQ(options->thread_cache, 8 << 20);
     CHECK_EQ(options->decay, 500);
     CHECK(options->purge_thread && !options->populate);
     CHECK_EQ(options->huge_pages, HUGE_PAGES_AUTO);
@@ -82,7 +83,7 @@ TEST(every_option_by_its_variable) {
         READ("HAKMEM_STATS=1", "HAKMEM_QUIET=yes", "HAKMEM_BIN_DEPTH=64", "HAKMEM_THREAD_CACHE=128K",
              "HAKMEM_DECAY=2s", "HAKMEM_HUGE_PAGES=never", "HAKMEM_WINDOW=1T", "HAKMEM_FOREIGN_FREE=count");
     CHECK(options.stats == STATS_TEXT && options.quiet);
-    CHECK_EQ(options.bin_depth, 64);
+    CHECK(options.bin_depth[0] == 64 && options.bin_depth[SIZE_CLASSES - 1] == 64);
     CHECK_EQ(options.thread_cache, 128 << 10);
     CHECK_EQ(options.decay, 2000);
     CHECK_EQ(options.huge_pages, HUGE_PAGES_NEVER);
@@ -114,7 +115,7 @@ TEST(precedence) {
         const int *order = orders[i];
         struct hak_options options = READ(variables[order[0]], variables[order[1]], variables[order[2]]);
         CHECK_AT(options.decay == 7 && options.thread_cache == 1 << 20, i);
-        CHECK_AT(options.huge_pages == HUGE_PAGES_NEVER && options.bin_depth == OPTION_AUTO, i);
+        CHECK_AT(options.huge_pages == HUGE_PAGES_NEVER && options.bin_depth[0] == OPTION_AUTO, i);
         CHECK_AT(options_source(&options, OPTION_decay) == OPTION_FROM_ENVIRONMENT, i);
         CHECK_AT(options_source(&options, OPTION_thread_cache) == OPTION_FROM_CONF, i);
         CHECK_AT(options_source(&options, OPTION_huge_pages) == OPTION_FROM_PROFILE, i);
@@ -124,7 +125,8 @@ TEST(precedence) {
     struct hak_options options = READ("HAKMEM_CONF=huge_pages:always,profile:small");
     CHECK_EQ(options.profile, PROFILE_SMALL);
     CHECK_EQ(options.huge_pages, HUGE_PAGES_ALWAYS);
-    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_PROFILE);
+    CHECK_EQ(options.objective, OBJECTIVE_SMALL);
+    CHECK_EQ(options_source(&options, OPTION_objective), OPTION_FROM_PROFILE);
     options = READ("HAKMEM_CONF=profile:small", "HAKMEM_PROFILE=balanced");
     CHECK_EQ(options.decay, 500);
     CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_DEFAULT);
@@ -154,7 +156,7 @@ TEST(list_syntax) {
     };
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         struct hak_options options = READ(same[i]);
-        CHECK_AT(options.stats && options.bin_depth == 9 && said[0] == 0, i);
+        CHECK_AT(options.stats && options.bin_depth[7] == 9 && said[0] == 0, i);
     }
     static const char *const nothing[] = {"HAKMEM_CONF=", "HAKMEM_CONF=,", "HAKMEM_CONF= , ,", "HAKMEM_CONF"};
     for (size_t i = 0; i < sizeof nothing / sizeof nothing[0]; i++) {
@@ -200,7 +202,7 @@ TEST(what_the_program_was_compiled_with) {
                                 false);
     CHECK(options.decay == 4000 && options.stats == STATS_OFF);
     options = read_with_program((const char *const[]){"HAKMEM_PROFILE=small", NULL}, "decay:3s", false);
-    CHECK(options.decay == 3000 && options.thread_cache == KIB(512));
+    CHECK(options.decay == 3000 && options.objective == OBJECTIVE_SMALL);
     /* It is trusted in programs that trust no environment. */
     options = read_with_program((const char *const[]){"HAKMEM_DECAY=1", NULL}, "decay:3s", true);
     CHECK_EQ(options.decay, 3000);
@@ -236,8 +238,8 @@ TEST(profiles_of_files) {
     CHECK(strcmp(value, profile) == 0);
     /* It may begin with another. */
     options = PROFILE("profile = small\ndecay = 7s");
-    CHECK(options.decay == 7000 && options.thread_cache == KIB(512) && lines_said() == 0);
-    CHECK_EQ(options_source(&options, OPTION_thread_cache), OPTION_FROM_PROFILE);
+    CHECK(options.decay == 7000 && options.objective == OBJECTIVE_SMALL && lines_said() == 0);
+    CHECK_EQ(options_source(&options, OPTION_objective), OPTION_FROM_PROFILE);
     options = PROFILE("");
     CHECK(options.decay == 500 && lines_said() == 0);
 }
@@ -320,7 +322,7 @@ TEST(unknown_names_get_the_nearest) {
     READ("HAKMEM_DEACY=1");
     CHECK(said_once("the nearest is HAKMEM_DECAY (0ms to 60min, or never)\n"));
     READ("HAKMEM_BINDEPTH=1");
-    CHECK(said_once("the nearest is HAKMEM_BIN_DEPTH (1 to 8192, or auto)\n"));
+    CHECK(said_once("the nearest is HAKMEM_BIN_DEPTH (1 to 8192, auto, or by the size of blocks: 64:512+1024:128)\n"));
     READ("HAKMEM_CACHE=1M");
     CHECK(said_once("the nearest is HAKMEM_THREAD_CACHE (64KiB to 1GiB)\n"));
     READ("HAKMEM_THP=always", "HAKMEM_HUGEPAGE=always");
@@ -344,7 +346,8 @@ TEST(malformed_values_say_what_is_accepted) {
     READ("HAKMEM_THREAD_CACHE=2G");
     CHECK(said_once("HAKMEM_THREAD_CACHE=2G is out of range and is ignored; it takes 64KiB to 1GiB\n"));
     READ("HAKMEM_CONF=bin_depth:0");
-    CHECK(said_once("HAKMEM_CONF: bin_depth:0 is out of range and is ignored; it takes 1 to 8192, or auto\n"));
+    CHECK(said_once("HAKMEM_CONF: bin_depth:0 is out of range and is ignored; it takes 1 to 8192, auto, or by the size of blocks: "
+                    "64:512+1024:128\n"));
     options = READ("HAKMEM_PROFILE=smal");
     CHECK(said_once("HAKMEM_PROFILE=smal is not understood and is ignored; "
                     "it takes balanced, speed, server, cli or small; the nearest is small\n"));

@@ -3,6 +3,7 @@
  *
  * Planted defects it was seen to catch:
  *   all of other heaps' blocks are kept, or none others_blocks_are_used_again
+ *   few of them are kept, or a stream for ever   a_stream_of_others_blocks_is_kept
  *   a spill takes them for the heap's own        others_blocks_go_home_with_a_spill
  *   blocks that share lines are kept             other_heaps_blocks_go_home_together
  *   the buffer is bounded by count only          other_heaps_blocks_go_home_together
@@ -29,13 +30,12 @@ static void take_of(struct heap *other, unsigned class, void **blocks, uint32_t 
 
 static uint32_t waiting_in(struct heap *heap) { return atomic_load(&heap->remote_count); }
 
-/* Then nothing of another heap is kept. */
-static void fill_stack(struct heap *heap, unsigned class) {
-    static void *own[SLAB_MAX_WORDS * 64];
-    uint32_t count = heap->bins[class].depth;
-    for (uint32_t i = 0; i < count; i++) own[i] = heap_alloc(slab_classes[class].block_bytes);
-    for (uint32_t i = 0; i < count; i++) heap_free(own[i], NULL);
-    CHECK(stack_held(heap, class) >= heap->bins[class].depth / 2);
+/* As if many of others' blocks had been freed already. */
+static void begin_stream(struct heap *heap, unsigned class) {
+    struct bin *bin = &heap->bins[class];
+    bin->streams = true;
+    bin->stream_left = STREAM_TRUST;
+    stack_set_keeping(bin, true);
 }
 
 static void give_stack_back(struct heap *heap, unsigned class) {
@@ -52,6 +52,7 @@ TEST(others_blocks_are_used_again) {
     heap_free(heap_alloc(100), NULL);
     mine = thread_heap();
     give_stack_back(mine, class);
+    begin_stream(mine, class);
     uint32_t most = mine->bins[class].depth / 2, waiting = waiting_in(mine);
     CHECK(most >= 2 && most < TAKEN);
     take_of(other, class, blocks, TAKEN);
@@ -70,6 +71,35 @@ TEST(others_blocks_are_used_again) {
     CHECK_EQ(other->bins[class].slab_count, 0);
 }
 
+/* A few are sent home: what is allocated instead is the thread's own, whose way is the fast one. Of a stream every now and then
+ * as many, to see whether it is one still. Blocks that share lines never. */
+TEST(a_stream_of_others_blocks_is_kept) {
+    enum { BYTES = 2000, SMALL_BYTES = KEPT_LEAST_BYTES - 16 };
+    struct heap *other = make_heap(HEAP_LIVE), *mine;
+    heap_free(heap_alloc(BYTES), NULL);
+    mine = thread_heap();
+    const unsigned classes[] = {size_class_of(BYTES), size_class_of(SMALL_BYTES)};
+    for (int k = 0; k < 2; k++) {
+        void *block;
+        give_stack_back(mine, classes[k]);
+        uint64_t kept = 0;
+        const uint32_t count = 2 * STREAM_PROOF + STREAM_TRUST - 1;
+        for (uint32_t i = 0; i < count; i++) {
+            take_of(other, classes[k], &block, 1);
+            heap_free(block, NULL);
+            bool is_kept = stack_held(mine, classes[k]) == 1;
+            bool is_proven = i + 1 >= STREAM_PROOF && i + 1 < STREAM_PROOF + STREAM_TRUST;
+            CHECK_AT(is_kept == (k == 0 && is_proven), i);
+            kept += is_kept;
+            if (!is_kept) continue;
+            give_stack_back(mine, classes[k]);
+            stack_set_keeping(&mine->bins[classes[k]], true);
+        }
+        CHECK_EQ(kept, k == 0 ? STREAM_TRUST : 0);
+    }
+    buffer_give_all(mine);
+}
+
 TEST(others_blocks_go_home_with_a_spill) {
     enum { BYTES = 3000 };
     static void *blocks[256], *own[4096];
@@ -79,6 +109,7 @@ TEST(others_blocks_go_home_with_a_spill) {
     mine = thread_heap();
     for (size_t i = 0; i < 4096; i++) CHECK((own[i] = heap_alloc(BYTES)) != NULL);
     give_stack_back(mine, class);
+    begin_stream(mine, class);
     uint32_t kept = mine->bins[class].depth / 2;
     CHECK(kept <= 256);
     take_of(other, class, blocks, kept);
@@ -107,7 +138,6 @@ TEST(other_heaps_blocks_go_home_together) {
 
     const unsigned class = 55; /* large ones: by bytes */
     uint32_t bytes = slab_classes[class].block_bytes, most = REMOTE_BYTES / bytes;
-    fill_stack(mine, class);
     take_of(other, class, blocks, 3 * most);
     for (uint32_t i = 0; i < 3 * most; i++) {
         heap_free(blocks[i], NULL);

@@ -7,6 +7,7 @@
  *   inboxes are left as they are                 a_sleepers_inbox_is_taken_in
  *   bounds stay raised                           a_sleepers_stacks_are_emptied
  *   whoever allocates only by fast paths sleeps  a_sleepers_stacks_are_emptied
+ *   what is parked stays so for ever             a_visit_retires_what_is_parked
  */
 #include "child.h"
 #include "hakmem/hakmem.h"
@@ -100,6 +101,45 @@ static void rob_without_barrier(void) {
 }
 
 TEST(whoever_comes_by_keeps_his_stacks) { IN_CHILD(rob_without_barrier); }
+
+/* ---- heaps without a thread --------------------------------------------------------------------------------- */
+
+static void *hold_and_end(void *unused) {
+    void *block = heap_alloc(3000);
+    CHECK(block != NULL);
+    heap_free(block, NULL);
+    atomic_store(&sleeper, thread_heap());
+    return unused;
+}
+
+static void visit_parked(void) {
+    pthread_t thread;
+    never_decay();
+    CHECK_EQ(pthread_create(&thread, NULL, hold_and_end, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    struct heap *heap = atomic_load(&sleeper);
+    CHECK(heap->parked && atomic_load(&heap->slab_total) != 0);
+    CHECK(step_after(VISIT_MS)); /* it worked since the last visit: there is more to come */
+    CHECK(atomic_load(&heap->slab_total) != 0);
+    step_after(VISIT_MS);
+    CHECK_EQ(atomic_load(&heap->slab_total), 0);
+    CHECK_EQ(held_by(heap), 0);
+    CHECK_EQ(commons.bins[size_class_of(3000)].slab_count, 0); /* of which all blocks are free */
+    CHECK(!heap->parked);
+}
+
+TEST(a_visit_retires_what_is_parked) { IN_CHILD(visit_parked); }
+
+static void visit_all_parked(void) {
+    pthread_t thread;
+    never_decay();
+    CHECK_EQ(pthread_create(&thread, NULL, hold_and_end, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    step(PURGE_ALL);
+    CHECK_EQ(atomic_load(&atomic_load(&sleeper)->slab_total), 0);
+}
+
+TEST(with_everything_what_is_parked_goes) { IN_CHILD(visit_all_parked); }
 
 /* ---- their buffers ---------------------------------------------------------------------------------------- */
 

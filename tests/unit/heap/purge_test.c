@@ -311,7 +311,8 @@ static void exit_between(void) {
     step(PURGE_ALL);
     CHECK_EQ(happened, 1);
     CHECK_EQ(atomic_load(&atomic_load(&theirs)->state), HEAP_DEAD);
-    give_sieve(&commons);
+    CHECK(atomic_load(&theirs)->parked);
+    give_sieve(atomic_load(&theirs));
 }
 
 TEST(its_thread_may_end) { IN_CHILD(exit_between); }

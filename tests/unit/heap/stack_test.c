@@ -60,7 +60,7 @@ TEST(a_new_heap_has_empty_stacks) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         check_stack(heap, class);
         CHECK_EQ(stack_held(heap, class), 0);
-        CHECK_EQ(heap->bins[class].depth, ace_depth_first(bytes_of(class)));
+        CHECK_EQ(heap->bins[class].depth, ace_depth_first(bytes_of(class), ACE_BALANCED));
         CHECK(heap->bins[class].stack == heap->first_stacks + slots); /* none lies over another */
         slots += heap->bins[class].capacity;
     }
@@ -90,10 +90,10 @@ TEST(a_spill_gives_the_older_half) {
 }
 
 TEST(swings_deepen_a_stack) {
-    struct heap *heap = make_heap(HEAP_DEAD);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        struct heap *heap = make_heap(HEAP_DEAD); /* of its own: the budget is not for all of them */
         struct bin *bin = &heap->bins[class];
-        uint32_t most = ace_depth_most(bytes_of(class));
+        uint32_t most = ace_depth_most(bytes_of(class), ACE_BALANCED);
         heap_settings.thread_cache_bytes = GIB(1);
         for (uint32_t misses = 0; bin->depth < most; misses++) {
             CHECK_AT(misses < 20, class);
@@ -140,7 +140,7 @@ TEST(a_thread_keeps_to_its_budget) {
             for (unsigned c = 0; c < SIZE_CLASSES; c++) {
                 if (c != class) CHECK_AT(heap->bins[c].depth <= depth[c], c);
                 shrunk += heap->bins[c].depth < depth[c];
-                CHECK_AT(heap->bins[c].depth >= ace_depth_first(bytes_of(c)), c);
+                CHECK_AT(heap->bins[c].depth >= ace_depth_first(bytes_of(c), ACE_BALANCED), c);
                 check_stack(heap, c);
                 if (i % 64 == 0) CHECK_AT(blocks_out(heap, c) == stack_held(heap, c), c);
             }
@@ -166,13 +166,35 @@ TEST(outgrown_stacks_are_used_again) {
 }
 
 TEST(a_fixed_depth_is_bounded) {
-    heap_settings.bin_depth = 1000;
+    uint16_t depths[SIZE_CLASSES];
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) depths[class] = 1000;
+    stack_set_depths(depths, false);
     struct heap *heap = make_heap(HEAP_DEAD);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
-        uint32_t most = ace_depth_most(bytes_of(class));
+        uint32_t most = ace_depth_most(bytes_of(class), ACE_BALANCED);
         CHECK_EQ(heap->bins[class].depth, most < 1000 ? most : 1000);
         for (int i = 0; i < 12; i++) adapt(heap, class, 1, 1);
         CHECK_EQ(heap->bins[class].depth, most < 1000 ? most : 1000);
     }
-    heap_settings.bin_depth = 0;
+    stack_set_depths(NULL, false);
+}
+
+TEST(depths_of_some_sizes_are_fixed) {
+    enum { FIXED = 3 };
+    stack_set_depths((uint16_t[SIZE_CLASSES]){[FIXED] = 500}, false);
+    struct heap *heap = make_heap(HEAP_DEAD);
+    heap_settings.thread_cache_bytes = GIB(1);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        CHECK_EQ(heap->bins[class].depth, class == FIXED ? 500 : ace_depth_first(bytes_of(class), ACE_BALANCED));
+        for (int i = 0; i < 12; i++) adapt(heap, class, 1, 1);
+        CHECK_EQ(heap->bins[class].depth, class == FIXED ? 500 : ace_depth_most(bytes_of(class), ACE_BALANCED));
+    }
+    stack_set_depths((uint16_t[SIZE_CLASSES]){[FIXED] = 500}, true);
+    heap = make_heap(HEAP_DEAD);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        for (int i = 0; i < 12; i++) adapt(heap, class, 1, 1);
+        CHECK_EQ(heap->bins[class].depth, class == FIXED ? 500 : ace_depth_first(bytes_of(class), ACE_BALANCED));
+    }
+    stack_set_depths(NULL, false);
+    heap_settings.thread_cache_bytes = MIB(2);
 }

@@ -3,12 +3,14 @@
  * Planted defects it was seen to catch:
  *   a heap is not given back at its thread's end heaps_are_used_again
  *   slabs stay with the dead heap                what_a_thread_leaves_is_adopted
+ *   a heap is emptied at its thread's end        the_next_thread_begins_with_what_the_last_left
  *   the buffer of remote blocks stays too        what_a_thread_leaves_is_adopted
  *   the child forgets the heaps of the others    a_child_reaps_what_was_forsaken
  *   the dead thread's front stays in place       destructors_use_the_commons
  */
 #include "blocks.h"
 #include "heap/alloc.h"
+#include "heap/footprint.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
 #include "no_purger.h"
@@ -77,6 +79,7 @@ TEST(heaps_are_used_again) {
 
 enum { LEFT = 900, LEFT_BYTES = 1792 };
 static void *left[LEFT], *given_away[100];
+static struct heap *leaver;
 
 static void *leave_blocks(void *unused) {
     for (size_t i = 0; i < LEFT; i++) {
@@ -86,8 +89,8 @@ static void *leave_blocks(void *unused) {
     for (size_t i = 0; i < LEFT; i++)
         if (i % 3 != 0) heap_free(left[i], NULL);
     for (size_t i = 0; i < 100; i++) heap_free(given_away[i], NULL);
-    size_t kept = stack_held(thread_heap(), size_class_of(2000));
-    CHECK_EQ(atomic_load(&thread_heap()->remote_count) + kept, 100);
+    leaver = thread_heap();
+    CHECK_EQ(atomic_load(&leaver->remote_count), 100);
     return unused;
 }
 
@@ -103,8 +106,8 @@ TEST(what_a_thread_leaves_is_adopted) {
     CHECK_EQ(remote_drain(mine), 100);
     os_lock_drop(&mine->lock);
 
-    uint32_t slabs = (uint32_t)commons.bins[class].slab_count;
-    CHECK(slabs >= LEFT / slab_classes[class].blocks);
+    uint32_t slabs = (uint32_t)leaver->bins[class].slab_count;
+    CHECK(leaver->parked && slabs >= LEFT / slab_classes[class].blocks);
     struct span_counts before, after;
     span_counts_read(&before);
     static void *blocks[LEFT / 2];
@@ -117,7 +120,124 @@ TEST(what_a_thread_leaves_is_adopted) {
     for (size_t i = 0; i < LEFT / 2; i++) heap_free(blocks[i], NULL);
 }
 
-/* ---- destructors --------------------------------------------------------------------------------- */
+/* ---- parked heaps -------------------------------------------------------------------------------- */
+
+enum { FEW = 20, FEW_BYTES = 3000 };
+
+static void *leave_few(void *unused) {
+    void *blocks[FEW];
+    for (size_t i = 0; i < FEW; i++) CHECK((blocks[i] = heap_alloc(FEW_BYTES)) != NULL);
+    for (size_t i = 1; i < FEW; i++) heap_free(blocks[i], NULL); /* one is in use: no slab is free as a whole */
+    leaver = thread_heap();
+    return unused;
+}
+
+static void *begin_with_it(void *unused) {
+    const unsigned class = size_class_of(FEW_BYTES);
+    heap_free(heap_alloc(16), NULL);
+    CHECK(thread_heap() == leaver && !leaver->parked);
+    uint64_t refills = counter_read(&leaver->bins[class].refills);
+    size_t held = stack_held(leaver, class);
+    CHECK(held >= FEW / 2);
+    for (size_t i = 0; i < held; i++) CHECK((left[i] = heap_alloc(FEW_BYTES)) != NULL);
+    CHECK_EQ(stack_held(leaver, class), 0);
+    CHECK_EQ(counter_read(&leaver->bins[class].refills), refills);
+    for (size_t i = 0; i < held; i++) heap_free(left[i], NULL);
+    return unused;
+}
+
+TEST(the_next_thread_begins_with_what_the_last_left) {
+    uint64_t in_use = footprint_in_use();
+    run_thread(leave_few, NULL);
+    CHECK(leaver->parked);
+    CHECK(footprint_in_use() <= in_use + 2 * FEW_BYTES); /* what lies in its stacks counts as free */
+    run_thread(begin_with_it, NULL);
+    CHECK(leaver->parked);
+    CHECK(footprint_in_use() <= in_use + 2 * FEW_BYTES);
+}
+
+/* Blocks of the class are found, and whatever else it holds stays with it. */
+TEST(others_take_what_they_lack_from_a_parked_heap) {
+    const unsigned class = size_class_of(FEW_BYTES);
+    run_thread(leave_few, NULL);
+    uint32_t total = atomic_load(&leaver->slab_total), slabs = (uint32_t)leaver->bins[class].slab_count;
+    CHECK(slabs != 0 && total > slabs);
+    CHECK(!thread_salvage(size_class_of(60000))); /* of which it holds none */
+    CHECK(thread_salvage(class));
+    CHECK(leaver->parked);
+    CHECK_EQ(leaver->bins[class].slab_count, slabs - 1);
+    CHECK_EQ(stack_held(leaver, class), 0);
+    CHECK_EQ(atomic_load(&leaver->slab_total), total - 1);
+    CHECK_EQ(commons.bins[class].slab_count, 1);
+    heap_free(heap_alloc(FEW_BYTES), NULL);
+    CHECK_EQ(commons.bins[class].slab_count, 0);
+}
+
+static void *keep_and_end(void *unused) {
+    const unsigned class = size_class_of(2000);
+    heap_free(heap_alloc(16), NULL);
+    leaver = thread_heap();
+    struct bin *bin = &leaver->bins[class];
+    os_lock_take(&leaver->lock);
+    stack_empty_all(leaver);
+    os_lock_drop(&leaver->lock);
+    CHECK_EQ(atomic_load(&leaver->slab_total), 0);
+    bin->streams = true;
+    bin->stream_left = STREAM_TRUST;
+    stack_set_keeping(bin, true);
+    heap_free(given_away[0], NULL);
+    CHECK_EQ(stack_held(leaver, class), 1);
+    return unused;
+}
+
+/* Blocks of others, too, of which the heap has no slab. */
+TEST(what_is_retired_goes_home) {
+    const unsigned class = size_class_of(2000);
+    thread_reveal(); /* the next thread begins with an empty heap */
+    CHECK((given_away[0] = heap_alloc(2000)) != NULL);
+    run_thread(keep_and_end, NULL);
+    CHECK_EQ(stack_held(leaver, class), 1);
+    thread_retire_parked(leaver);
+    CHECK_EQ(stack_held(leaver, class), 0);
+    os_lock_take(&thread_heap()->lock);
+    CHECK_EQ(remote_drain(thread_heap()), 1);
+    os_lock_drop(&thread_heap()->lock);
+}
+
+/* Where there is no memory for more, what stacks and parked heaps hold is taken before an allocation fails. */
+TEST(what_is_hidden_is_revealed) {
+    run_thread(leave_few, NULL);
+    uint32_t theirs_total = atomic_load(&leaver->slab_total);
+    CHECK(theirs_total != 0);
+    heap_free(heap_alloc(50000), NULL);
+    CHECK(stack_held(thread_heap(), size_class_of(50000)) != 0);
+    CHECK(thread_reveal());
+    CHECK_EQ(stack_held(thread_heap(), size_class_of(50000)), 0);
+    CHECK_EQ(atomic_load(&leaver->slab_total), 0);
+    CHECK(!thread_reveal()); /* now nothing is */
+}
+
+static void *stay_for_a_while(void *may_end) {
+    heap_free(heap_alloc(FEW_BYTES), NULL);
+    leaver = thread_heap();
+    CHECK(!thread_salvage(size_class_of(FEW_BYTES))); /* its own is not there to be had */
+    thread_retire_parked(leaver);
+    CHECK(counter_read(&leaver->bins[size_class_of(FEW_BYTES)].slab_count) != 0);
+    return may_end;
+}
+
+TEST(what_is_retired_holds_nothing) {
+    run_thread(leave_few, NULL);
+    thread_retire_parked(leaver);
+    CHECK_EQ(atomic_load(&leaver->slab_total), 0);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) CHECK_EQ(stack_held(leaver, class), 0);
+    struct heap *retired = leaver;
+    run_thread(stay_for_a_while, NULL); /* a heap that is lived in is left alone */
+    CHECK(leaver == retired);
+    thread_retire_parked(leaver);
+}
+
+/* ---- destructors ------------------------------------------------------------------------ */
 
 static pthread_key_t key;
 static int rounds_of_destructor, rounds_without_heap;

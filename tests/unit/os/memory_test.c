@@ -268,11 +268,29 @@ TEST(refusals_are_results) {
     for (int kind = 0; kind < OS_CALL_KINDS; kind++) {
         uint64_t made = counted(&os_counters.calls[kind]) - calls[kind];
         bool is_asked = kind != OS_CALL_MADVISE_POPULATE && kind != OS_CALL_THREAD && kind != OS_CALL_MEMBARRIER &&
-                        kind != OS_CALL_MREMAP; /* which is tried on other pages first, and there are none */
+                        kind != OS_CALL_MINCORE && kind != OS_CALL_MREMAP; /* which is tried on other pages first, and there are none */
         if (is_asked) CHECK_AT(made >= 1, kind);
         CHECK_EQ(counted(&os_counters.refusals[kind]) - refusals[kind], made);
     }
     os_unmap(memory, page);
+}
+
+TEST(what_is_in_memory) {
+    page = os_page_bytes();
+    const size_t bytes = 1500 * page; /* three questions */
+    char *memory = os_map(bytes, page);
+    os_avoid_huge(memory, bytes);
+    if (os_resident_bytes(memory, bytes) != 0) SKIP("pages of memory that was never touched are said to be there");
+    for (size_t at = 0; at < bytes; at += 3 * page) memory[at] = 'x';
+    CHECK_EQ(os_resident_bytes(memory, bytes), bytes / 3);
+    CHECK_EQ(os_resident_bytes(memory, page), page);
+    CHECK_EQ(os_resident_bytes(memory + page, 2 * page), 0);
+    uint64_t refusals = counted(&os_counters.refusals[OS_CALL_MINCORE]);
+    errno = 4711;
+    CHECK_EQ(os_resident_bytes(memory + 1, bytes), bytes); /* no page begins there: nothing is known */
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(counted(&os_counters.refusals[OS_CALL_MINCORE]), refusals + 1);
+    os_unmap(memory, bytes);
 }
 
 static void limit_address_space(void) {

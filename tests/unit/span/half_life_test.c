@@ -145,4 +145,45 @@ static void forget_half_life(void) {
 
 TEST(what_was_learned_can_be_forgotten) { IN_CHILD(forget_half_life); }
 
+static struct ace_decision told[64];
+static int times_told;
+
+static void remember(const struct ace_decision *decision) { told[times_told++ % 64] = *decision; }
+
+/* The same program with the half-life FIXED, or not. */
+static void make_waves(bool fixed) {
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = 500, .huge_from_pages = UINT64_MAX, .fixed = fixed, .keeper = remember});
+    purge_all();
+    for (int i = 0; i < 3; i++) {
+        span_give(take_keyed(PEAK_PAGES, false, 1).first);
+        outlast_a_peak();
+    }
+}
+
+static void keep_half_life(void) {
+    make_waves(true);
+    CHECK_EQ(half_life(), 500);
+    CHECK_EQ(times_told, 0);
+}
+
+TEST(a_half_life_that_was_fixed_stays) { IN_CHILD(keep_half_life); }
+
+static void tell_half_life(void) {
+    make_waves(false);
+    CHECK(half_life() > 500 && times_told > 0);
+    span_decay_forget();
+    uint64_t now_ms = 500;
+    for (int i = 0; i < times_told; i++) {
+        const bool last = i == times_told - 1;
+        CHECK_AT(told[i].from == now_ms && told[i].to != now_ms && told[i].thread_id == 0, i);
+        CHECK_EQ(told[i].reason, last ? ACE_REASON_FORGOTTEN : told[i].to > now_ms ? ACE_REASON_RETAKEN : ACE_REASON_QUIET);
+        if (told[i].reason == ACE_REASON_RETAKEN) CHECK_AT(2 * told[i].inputs[1] >= told[i].inputs[0], i);
+        now_ms = told[i].to;
+    }
+    CHECK_EQ(half_life(), now_ms);
+}
+
+TEST(each_change_of_the_half_life_is_told) { IN_CHILD(tell_half_life); }
+
 TEST(at_once_and_never_stay_so) { IN_CHILD(half_life_of_extremes); }

@@ -10,6 +10,9 @@
  *   a chunk is broken again                      a_part_breaks_and_the_whole_mends
  *   the start of a run is not broken, or a whole chunk at its end is   a_run_breaks_what_lies_at_its_ends
  *   no stretches, or for ever                    many_are_treated_in_stretches
+ *   untouched memory counts like touched         untouched_memory_gets_none
+ *   every fresh memory is looked at              untouched_memory_gets_none
+ *   a refusal counts as untouched                without_an_answer_all_is_touched
  */
 #include "child.h"
 #include "faults/fail_calls.h"
@@ -86,6 +89,7 @@ static void zones_by_settings(void) {
         bool dense;
         enum span_zone zone;
     } cases[] = {{UINT64_MAX, true, ZONE_PLAIN}, {0, false, ZONE_PLAIN}, {0, true, ZONE_HUGE}, {1, true, ZONE_HUGE}};
+    touch_memory();
     purge_all();
     for (size_t i = 0; i < 4; i++) {
         configure(ACE_NEVER, cases[i].from);
@@ -107,6 +111,7 @@ static void zones_by_settings(void) {
 TEST(dense_spans_are_of_huge_pages_from_a_size_on) { IN_CHILD(zones_by_settings); }
 
 static void count_what_is_used(void) {
+    touch_memory();
     purge_all();
     struct span_counts counts = counts_now();
     configure(ACE_NEVER, counts.used_pages + 2 * counts.fresh_pages);
@@ -115,6 +120,43 @@ static void count_what_is_used(void) {
     struct mine many = take_keyed(2 * counts.fresh_pages, true, 2);
     CHECK_EQ(page_chunk(many.first)->zone, ZONE_HUGE);
 }
+
+/* What is in use and was not touched would come in by huge pages; so it is looked at, and again when a quarter more is in use. */
+static void ask_for_untouched(void) {
+    purge_all();
+    configure(ACE_NEVER, 1);
+    struct mine first = take_keyed(counts_now().fresh_pages + 8 * CHUNK_PAGES, false, 1); /* a word in each page */
+    struct span_counts before = counts_now();
+    uint64_t looks = calls_of(OS_CALL_MINCORE);
+    struct mine second = take_keyed(before.fresh_pages + 1, true, 2);
+    if (calls_of(OS_CALL_MINCORE) == looks || os_page_bytes() > 4096) return; /* too few words */
+    CHECK_EQ(page_chunk(second.first)->zone, ZONE_PLAIN);
+    CHECK_EQ(counts_now().huge_pages, before.huge_pages);
+    looks = calls_of(OS_CALL_MINCORE);
+    struct mine third = take_keyed(1 + CHUNK_PAGES, true, 3);
+    CHECK_EQ(page_chunk(third.first)->zone, ZONE_PLAIN);
+    CHECK_EQ(calls_of(OS_CALL_MINCORE), looks); /* too soon */
+    memset(page_address(first.first), 1, first.pages * PAGE_BYTES);
+    memset(page_address(second.first), 1, second.pages * PAGE_BYTES);
+    struct mine fourth = take_keyed(counts_now().fresh_pages + 1, true, 4);
+    CHECK(calls_of(OS_CALL_MINCORE) > looks);
+    CHECK_EQ(page_chunk(fourth.first)->zone, ZONE_HUGE);
+}
+
+TEST(untouched_memory_gets_none) { IN_CHILD(ask_for_untouched); }
+
+/* Who cannot say is taken to say that all is touched. */
+static void ask_without_answer(void) {
+    purge_all();
+    take_keyed(counts_now().fresh_pages + 8 * CHUNK_PAGES, false, 1);
+    configure(ACE_NEVER, 1);
+    fail_arm(FAIL_MINCORE, 1, true, 0);
+    struct mine mine = take_keyed(counts_now().fresh_pages + 1, true, 2);
+    fail_disarm();
+    CHECK_EQ(page_chunk(mine.first)->zone, ZONE_HUGE);
+}
+
+TEST(without_an_answer_all_is_touched) { IN_CHILD(ask_without_answer); }
 
 TEST(what_is_used_decides) { IN_CHILD(count_what_is_used); }
 

@@ -92,6 +92,7 @@ static void *work(void *argument) {
 }
 
 static void work_alone(void) {
+    touch_memory();
     struct span_counts before = counts_now();
     configure(500, HUGE_FROM);
     work(NULL);

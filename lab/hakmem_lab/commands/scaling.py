@@ -1,0 +1,175 @@
+"""`hakmem scaling`."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hakmem_lab.allocators.peers import PeerStore
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.common import (
+    BuildOption,
+    JsonOption,
+    PeersOption,
+    ReportOption,
+    SeedOption,
+    grids_show,
+    words_split,
+)
+from hakmem_lab.commands.units import bytes_parse, seconds_parse, share_parse
+from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.measure.stage import staged
+from hakmem_lab.studies.bench import Kept, bench_plan, field_gather
+from hakmem_lab.studies.matrix import MatrixPlan, Settings
+from hakmem_lab.studies.scaling import (
+    AXES,
+    HEAP,
+    KIND,
+    SIZE,
+    THREADS,
+    available_bytes,
+    fitting,
+    kept_points,
+    points_make,
+    scaling_candidates,
+    scaling_judge,
+    scaling_measure,
+)
+
+PAGE_FILE = "report.html"
+SECONDS_EACH = 45.0
+"""For each point, with its twin."""
+
+
+def scaling(
+    axes: Annotated[
+        str, typer.Option(help="Only these of threads, heap and size, separated by commas.")
+    ] = "",
+    threads: Annotated[str, typer.Option(help="Other numbers of threads, such as 1,2,4.")] = "",
+    heaps: Annotated[str, typer.Option(help="Other amounts of live memory, such as 1M,64M,8G.")] = "",
+    sizes: Annotated[str, typer.Option(help="Other sizes of blocks, such as 8,1K,64M.")] = "",
+    peers: PeersOption = "glibc,mimalloc3",
+    budget: Annotated[
+        str, typer.Option(help="Time in all, fixed in advance; by default 45s for each point.")
+    ] = "",
+    margin: Annotated[str, typer.Option(help="Within which speeds are equal, such as 3%.")] = "3%",
+    confidence: Annotated[float, typer.Option(min=50, max=99.9, help="Per cent, of intervals.")] = 95.0,
+    seed: SeedOption = None,
+    kept: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FOLDER", help="Measure nothing: judge a run of bench_results/scaling again."
+        ),
+    ] = None,
+    report: ReportOption = None,
+    json_file: JsonOption = None,
+    build: BuildOption = None,
+) -> None:
+    """Does an operation cost the same however many threads, however much memory and however large blocks there are?
+
+    Exit status: 0 with an answer, 2 for an error, 3 when hakmem has no slope on any axis, 130 when interrupted.
+    """
+    checkout = Checkout.find(build)
+    if kept is not None:
+        scaling_show(checkout, Kept(kept, MatrixPlan.load(kept)), report, json_file)
+        return
+    values = {
+        THREADS: threads_read(threads),
+        HEAP: sizes_read(heaps, "heaps"),
+        SIZE: sizes_read(sizes, "sizes"),
+    }
+    chosen = axes_choose(words_split(axes), values)
+    points = points_make(chosen)
+    fits, refused = fitting(points, available_bytes())
+    named = {axis for axis, given in values.items() if given}
+    for point in points:  # what was named must be had
+        why = next((refused[point.name(way)] for way in point.ways if point.name(way) in refused), "")
+        if why and point.axis in named:
+            raise LabError(f"{point.name(0)} {why}")
+    seconds = seconds_parse(budget) if budget else SECONDS_EACH * len(points)
+    settings = Settings(
+        suite="scaling",
+        only=",".join(chosen),
+        budget_seconds=seconds,
+        limit_seconds=1.5 * seconds,
+        margin=share_parse(margin),
+        confidence=confidence / 100,
+        seed=secrets.randbits(32) if seed is None else seed,
+    )
+    command = command_text(settings, chosen, peers)
+    try:
+        with staged(checkout) as stage:
+            candidates = scaling_candidates(stage, fits)
+            field = field_gather(PeerStore(checkout), stage, words_split(peers), settings)
+            run = bench_plan(
+                checkout, stage, field, candidates, settings, command, refused, KIND, instruments=False
+            )
+            scaling_measure(run, field, candidates)
+    except KeyboardInterrupt:
+        raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
+    scaling_show(checkout, run, report, json_file)
+
+
+def threads_read(text: str) -> list[int]:
+    numbers = []
+    for word in words_split(text):
+        number = int(word) if word.isdecimal() and word.isascii() else 0
+        if not 1 <= number <= 256:
+            raise LabError(f"--threads takes numbers from 1 to 256, not '{word}'")
+        numbers.append(number)
+    return numbers
+
+
+def sizes_read(text: str, what: str) -> list[int]:
+    sizes = [bytes_parse(word, what) for word in words_split(text)]
+    for size in sizes:
+        if not 8 <= size <= (1 << 44 if what == "heaps" else 1 << 31):
+            raise LabError(f"--{what}: {size} bytes are out of range")
+    return sizes
+
+
+def axes_choose(words: list[str], values: dict[str, list[int]]) -> dict[str, list[int]]:
+    for word in words:
+        if word not in AXES:
+            raise LabError(f"there is no axis '{word}'; there are: {', '.join(AXES)}")
+    return {
+        name: values[name] or list(axis.values) for name, axis in AXES.items() if not words or name in words
+    }
+
+
+def command_text(settings: Settings, chosen: dict[str, list[int]], peers: str) -> str:
+    """As it can be given again."""
+    names = [Path(word).name for word in words_split(peers)]  # a library's path stays here
+    options = {THREADS: "--threads", HEAP: "--heaps", SIZE: "--sizes"}
+    command = ["./hakmem", "scaling", "--axes", ",".join(chosen)]
+    for axis, values in chosen.items():
+        if tuple(values) != AXES[axis].values:
+            command += [options[axis], ",".join(map(str, values))]
+    command += ["--peers", ",".join(names), "--budget", f"{settings.budget_seconds:g}s"]
+    command += ["--margin", f"{100 * settings.margin:g}%", "--confidence", f"{100 * settings.confidence:g}"]
+    return shlex.join([*command, "--seed", str(settings.seed)])
+
+
+def scaling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: Path | None) -> None:
+    """The run's own folder gets its page and its figures, too."""
+    # Drawing takes a second to load: not for --help and wrong options.
+    from hakmem_lab.reports.report import text_write
+    from hakmem_lab.reports.scaling import answer_lines, grids_of, json_write, page_make, report_write
+
+    matrix = run.judged()
+    judged = scaling_judge(matrix, run.store.load(), kept_points(matrix))
+    text_write(run.folder / PAGE_FILE, page_make(judged, "raw/").html())
+    json_write(judged, run.folder / "scaling.json")
+    if report is not None:
+        report_write(judged, run.store, report)
+    if json_file is not None:
+        json_write(judged, json_file)
+    lines = [*answer_lines(judged), f"page: {checkout.shown(run.folder / PAGE_FILE)}"]
+    grids_show(grids_of(judged), lines)
+    subject = matrix.plan.subject
+    if not any(line.whole for line in judged.lines if line.allocator == subject):
+        raise typer.Exit(3)

@@ -1,0 +1,270 @@
+"""What the engine that adapts decided: of a running process by its books, or of a report of its own."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hakmem_lab.errors import LabError
+from hakmem_lab.sight.books import NEVER, Books, books_read
+from hakmem_lab.sight.memory import making_sense, memory_open
+from hakmem_lab.sight.page import Columns, Page, columns_parse, pages_find, record_at
+from hakmem_lab.sight.process import Process
+
+DEPTH, HALF_LIFE = "depth", "half_life"
+"""Kinds of decisions."""
+INPUTS = ("input0", "input1", "input2")
+FORM_MAJOR = "1"
+"""Of the statistics as JSON."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    number: int
+    """From 1, in the order in which they were made."""
+    time_ms: int
+    """Since the start of the process."""
+    kind: str
+    reason: str
+    thread_id: int
+    """That it is about; 0: it is about the process."""
+    block_bytes: int | None
+    """Of a depth."""
+    before: int
+    after: int
+    inputs: Mapping[str, int]
+    """What it went by."""
+
+    @property
+    def is_refusal(self) -> bool:
+        return self.before == self.after
+
+
+@dataclass(frozen=True)
+class Decisions:
+    counts: Mapping[tuple[str, str], int]
+    """How often, by kind and reason."""
+    last: tuple[Decision, ...]
+    """In their order."""
+
+    @property
+    def made(self) -> int:
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True)
+class Settled:
+    """One size of blocks: where the engine left it."""
+
+    block_bytes: int
+    depth: int | None
+    """Blocks, of the thread with the deepest bin; None: it is not known."""
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    """How often it was decided about among the decisions that are kept, by reason."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What is known of one copy of hakmem's decisions."""
+
+    of: str
+    """Whose they are, in words."""
+    program: str
+    library: str
+    """hakmem's version."""
+    decisions: Decisions
+    depths: Mapping[int, int]
+    """Blocks that the deepest bin of a living thread may hold, by the size of blocks; empty where that is not known."""
+    half_life_ms: int | None
+    """In force now; None: free memory never goes back."""
+    options: Mapping[str, tuple[str, str]]
+    """Value and source, by name."""
+
+    @property
+    def settled(self) -> list[Settled]:
+        return settled_find(self.decisions.last, self.depths)
+
+    @property
+    def half_life_reached_ms(self) -> int | None:
+        """That it learned, whether or not it was forgotten since: a program that sleeps starts anew."""
+        learned = [
+            one.after for one in self.decisions.last if one.kind == HALF_LIFE and one.reason != "forgotten"
+        ]
+        return learned[-1] if learned else self.half_life_ms
+
+
+def settled_find(decisions: Sequence[Decision], depths: Mapping[int, int]) -> list[Settled]:
+    """By size. A thread that ended took its bins along: of those the last decision is what is known."""
+    reasons: dict[int, Counter[str]] = {}
+    final: dict[tuple[int, int], int] = {}
+    for one in decisions:
+        if one.kind == DEPTH and one.block_bytes is not None:
+            reasons.setdefault(one.block_bytes, Counter())[one.reason] += 1
+            final[one.block_bytes, one.thread_id] = one.after
+    deepest = dict(depths)
+    for (size, _thread), depth in final.items():
+        deepest[size] = max(deepest.get(size, 0), depth)
+    return [
+        Settled(size, deepest.get(size), reasons.get(size, Counter()))
+        for size in sorted({*deepest, *reasons})
+    ]
+
+
+# ---- of a process ------------------------------------------------------------------------------------------
+
+
+def decisions_read(page: Page, books: Books) -> Decisions:
+    with making_sense(page.memory.process):
+        return _decisions_read(page, [one.block_bytes for one in books.classes])
+
+
+def _decisions_read(page: Page, sizes: Sequence[int]) -> Decisions:
+    """SIZES: of the blocks of each class."""
+    kinds = page.strings("decision_kinds", "name")
+    reasons = [record_at(page.array("reasons"), place) for place in range(page.table("reasons").count)]
+    string = page.memory.string
+    names = [string(reason["name"]) for reason in reasons]
+    inputs = [[string(reason[one]) for one in INPUTS] for reason in reasons]
+    kind_of = [kinds[reason["kind"]] for reason in reasons]
+    counts = page.array("decision_counts")["count"].tolist()
+    rows = _whole_rows([_ring_read(page) for _ in range(3)])
+    last = [
+        Decision(
+            number=row["number"],
+            time_ms=row["time_ms"],
+            kind=kind_of[row["reason"]],
+            reason=names[row["reason"]],
+            thread_id=row["thread_id"],
+            block_bytes=sizes[row["class"]] if kind_of[row["reason"]] == DEPTH else None,
+            before=row["from"],
+            after=row["to"],
+            inputs={name: row[one] for name, one in zip(inputs[row["reason"]], INPUTS, strict=True) if name},
+        )
+        for row in rows
+    ]
+    times = {(kind, name): count for kind, name, count in zip(kind_of, names, counts, strict=True)}
+    return Decisions(times, tuple(sorted(last, key=lambda one: one.number)))
+
+
+def _ring_read(page: Page) -> Columns:
+    """Without what the process never touched."""
+    table = page.table("decisions")
+    length = (table.count - 1) * table.record_bytes + table.extent
+    return columns_parse(table, page.memory.read_present(table.address, length), table.count)
+
+
+def _whole_rows(copies: Sequence[Columns]) -> Iterable[Mapping[str, int]]:
+    """Of three copies, one after the other: what has one number in the first and in the last was not written
+    to while the second was made."""
+    first, second, last = copies
+    for place, number in enumerate(second["number"].tolist()):
+        if number and number == first["number"][place] == last["number"][place]:
+            yield record_at(second, place)
+
+
+def depths_read(page: Page, sizes: Sequence[int]) -> dict[int, int]:
+    """How many blocks the deepest bin of a thread may hold, by the size of blocks: of those that were used. What a
+    thread left waits for the next one, or is as at the start."""
+    depths: dict[int, int] = {}
+    for address, _heap in page.linked("heaps"):
+        bins = page.inside("bins", address)
+        used = (bins["refills"] != 0) | (bins["spills"] != 0)
+        for size, depth in zip(np.array(sizes)[used].tolist(), bins["depth"][used].tolist(), strict=True):
+            depths[size] = max(depths.get(size, 0), depth)
+    return depths
+
+
+def looks_of_process(process: Process) -> list[Look]:
+    """Of each copy of hakmem in it."""
+    with memory_open(process) as memory:
+        return [_look_of_page(page) for page in pages_find(memory, process.mappings())]
+
+
+def _look_of_page(page: Page) -> Look:
+    books = books_read(page)
+    process = page.memory.process
+    decisions = decisions_read(page, books)
+    with making_sense(process):
+        depths = depths_read(page, [one.block_bytes for one in books.classes])
+    return Look(
+        of=f"process {process.pid}, {process.name} ({page.owner.rpartition('/')[2]})",
+        program=process.name,
+        library=page.library,
+        decisions=decisions,
+        depths=depths,
+        half_life_ms=None if books.half_life_ms == NEVER else books.half_life_ms,
+        options={one.name: (one.decided or one.value, one.source) for one in books.options},
+    )
+
+
+# ---- of a report -------------------------------------------------------------------------------------------
+
+
+def look_of_report(path: Path) -> Look:
+    """PATH: statistics as JSON, of the library or of `hakmem stats`."""
+    try:
+        content = json.loads(path.read_text())
+    except OSError as error:
+        raise LabError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise LabError(f"{path} is no JSON: {error}") from error
+    try:
+        return _look_make(path, content)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise LabError(
+            f"{path} holds no decisions: it is no report of hakmem's statistics, or of an older hakmem"
+        ) from error
+
+
+def _look_make(path: Path, content: Mapping[str, Any]) -> Look:
+    if content["form"].partition(".")[0] != FORM_MAJOR:
+        raise ValueError(content["form"])
+    decisions = content["decisions"]
+    return Look(
+        of=f"{path}, of process {content['pid']} ({content['program']})",
+        program=content["program"],
+        library=content["hakmem"],
+        decisions=Decisions(
+            {(one["kind"], one["reason"]): one["times"] for one in decisions["counts"]},
+            tuple(decision_parse(one) for one in decisions["last"]),
+        ),
+        depths={},
+        half_life_ms=content["half_life_ms"],
+        options={one["name"]: (one["value"], one["source"]) for one in content["options"]},
+    )
+
+
+def decision_parse(content: Mapping[str, Any]) -> Decision:
+    """As the statistics have it."""
+    return Decision(
+        number=content["number"],
+        time_ms=content["time_ms"],
+        kind=content["kind"],
+        reason=content["reason"],
+        thread_id=content.get("thread_id", 0),
+        block_bytes=content.get("block_bytes"),
+        before=content["from"],
+        after=content["to"],
+        inputs=content["inputs"],
+    )
+
+
+def decision_content(one: Decision) -> dict[str, Any]:
+    """As the statistics have it."""
+    return {
+        "number": one.number,
+        "time_ms": one.time_ms,
+        "kind": one.kind,
+        "reason": one.reason,
+        **({"thread_id": one.thread_id} if one.thread_id else {}),
+        **({"block_bytes": one.block_bytes} if one.block_bytes is not None else {}),
+        "from": one.before,
+        "to": one.after,
+        "inputs": dict(one.inputs),
+    }

@@ -1,0 +1,456 @@
+"""Which cache lines move between processors, on machines that are larger than any at hand: counted by a simulation.
+
+bench/sharing/ runs the allocator's real sources, each access seen, on up to 256 simulated cores; here it is run for every workload and
+number of cores, under several schedules, and what it counted gets names: addresses become functions, lines and variables by
+the library's debug information.
+
+Before anything is said of hakmem, what must be true of any such machine is looked for (`truths`): blocks that stay with one
+thread move no line, two cores that write one line in turns move it once a turn, all readers of a line need it once, and a counter that
+was planted into every refill is found under its name.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from hakmem_lab.allocators.tools import tools_check
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError
+
+WORKLOADS = {
+    "private": "64 blocks of one size in each thread, replaced at random",
+    "mixed": "256 blocks of 16 to 1024 B in each thread, replaced at random",
+    "mid": "64 blocks of 1 to 32 KiB in each thread, replaced at random",
+    "large": "8 blocks of 65 KiB to 1 MiB in each thread, replaced at random",
+    "pairs": "half of the threads allocate 16 to 256 B, each for one far away that frees",
+    "larson": "128 blocks of 8 to 128 B, replaced at random and then handed to another thread",
+    "churn": "threads that free what their predecessor left, allocate 100 blocks of 16 to 256 B, and end",
+    "hot": "blocks of 64 B, freed by whichever thread draws them",
+}
+CORES = (64, 128, 256)
+NODES = (2, 4, 8)
+"""The simulator's partitions of all cores."""
+OPS = 2000
+"""Of each core: operations, after as many that only warm up."""
+SCHEDULES = 3
+LIMIT_SECONDS = 1800
+LIBRARY, PLANTED = "hakmem", "planted"
+PLANTED_NAME = "planted_counter"
+PLANTED_FOREMOST = 3
+"""hakmem has such counters of its own."""
+TRUTH_CORES = 64
+ALLOCATING = ("malloc", "free", "thread end")
+"""The allocator's own work; what the workload does with its blocks is counted apart."""
+OWN_ENTRIES = (*ALLOCATING, "own thread")
+COUNTS = ("accesses", "atomics", "contended", "transfers", "dirty", "upgrades", "invalidations", "sleeps")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of one entry point."""
+
+    calls: int
+    accesses: int
+    atomics: int
+    """Read-modify-writes."""
+    contended: int
+    """Atomics whose line another core had."""
+    fences: int
+    transfers: int
+    """Lines that came from another core."""
+    dirty: int
+    """Of these, written there."""
+    upgrades: int
+    """Lines that were there, but had to be taken away from others before a write."""
+    invalidations: int
+    """Copies that a write took away from others."""
+    cold: int
+    """Lines that nobody had."""
+    sleeps: int
+    """Waits in the kernel."""
+    remote: tuple[int, ...]
+    """Transfers from another node, with as many nodes as NODES says."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A piece of code that took a line of an object from others."""
+
+    entry: str
+    thing: str
+    """The object."""
+    code: str
+    transfers: int
+    upgrades: int
+    contended: int
+
+    @property
+    def moves(self) -> int:
+        return self.transfers + self.upgrades
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """One run of the simulator."""
+
+    workload: str
+    cores: int
+    line_bytes: int
+    turn: int
+    seed: int
+    operations: int
+    entries: Mapping[str, Counts]
+    places: tuple[Place, ...]
+
+    @property
+    def sleeps(self) -> int:
+        """Of the allocator, in the kernel."""
+        return sum(self.entries[name].sleeps for name in OWN_ENTRIES)
+
+    def moves(self, names: Sequence[str] = ALLOCATING) -> int:
+        """Lines that the entries NAMES took from others."""
+        return sum(self.entries[name].transfers + self.entries[name].upgrades for name in names)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is simulated beside the number of cores."""
+
+    ops: int = OPS
+    line_bytes: int = 64
+    turn: int = 4
+    access_ns: int = 1
+
+
+# ---- running -----------------------------------------------------------------------------------------------
+
+
+class Simulator:
+    """The built one, with the names of what its libraries hold."""
+
+    def __init__(self, checkout: Checkout) -> None:
+        tools_check("naming what was touched", ("addr2line", "nm"))
+        self._folder = checkout.build / "bench" / "sharing"
+        if not (self._folder / "sharing").is_file():
+            shown = checkout.shown(self._folder)
+            raise LabError(f"{shown} has no simulator: run ./hakmem build, of which only the release has one")
+        self._symbols: dict[str, Symbols] = {}
+
+    def library(self, name: str) -> Path:
+        return self._folder / f"{name}.so"
+
+    def run(
+        self, workload: str, cores: int, seed: int, machine: Machine, library: str = LIBRARY
+    ) -> Simulation:
+        path = self.library(library)
+        numbers = (cores, machine.ops, seed, machine.line_bytes, machine.turn, machine.access_ns)
+        command = [str(self._folder / "sharing"), str(path), workload, *map(str, numbers)]
+        what = f"the simulation of {workload} on {cores} cores"
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_SECONDS,
+                check=False,
+                env={},  # the defaults of every option
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"{what} did not end within {LIMIT_SECONDS} s") from error
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+            raise LabError(f"{what} failed: {said[0]}")
+        symbols = self._symbols.setdefault(library, Symbols(path))
+        return simulation_read(json.loads(done.stdout), symbols)
+
+
+def simulation_read(line: dict[str, Any], symbols: Symbols) -> Simulation:
+    symbols.learn([place["code"] for place in line["places"] if place["code"] is not None])
+    places = [
+        Place(
+            entry=one["entry"],
+            thing=symbols.thing(one["object"], one["variable"]),
+            code="the workload" if one["code"] is None else symbols.code(one["code"]),
+            transfers=one["transfers"],
+            upgrades=one["upgrades"],
+            contended=one["contended"],
+        )
+        for one in line["places"]
+    ]
+    return Simulation(
+        workload=line["workload"],
+        cores=line["cores"],
+        line_bytes=line["line_bytes"],
+        turn=line["turn"],
+        seed=int(line["seed"]),
+        operations=line["operations"],
+        entries={
+            name: Counts(**one | {"remote": tuple(one["remote"])}) for name, one in line["entries"].items()
+        },
+        places=tuple(places),
+    )
+
+
+# ---- names -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Variable:
+    start: int
+    bytes: int
+    name: str
+
+
+class Symbols:
+    """What a library's debug information and symbols say of addresses in it."""
+
+    def __init__(self, library: Path) -> None:
+        self._library = library
+        self._code: dict[int, str] = {}
+        self._variables = variables_read(tool_output(["nm", "-S", "-n", "--defined-only", str(library)]))
+
+    def learn(self, addresses: Sequence[int]) -> None:
+        """Asks once for all of these return addresses."""
+        new = sorted(set(addresses) - self._code.keys())
+        if not new:
+            return
+        # The instruction before the return is the call, and of the line that is meant.
+        asked = "".join(f"{address - 1:#x}\n" for address in new)
+        told = tool_output(["addr2line", "-a", "-f", "-i", "-e", str(self._library)], asked)
+        self._code |= dict(zip(new, code_read(told), strict=True))
+
+    def code(self, address: int) -> str:
+        return self._code[address]
+
+    def thing(self, name: str | None, address: int | None) -> str:
+        """NAME where the simulator knows one, else the variable at ADDRESS."""
+        if name is not None:
+            return name
+        for variable in self._variables if address is not None else ():
+            if variable.start <= address < variable.start + max(variable.bytes, 8):  # type: ignore[operator]
+                return variable.name
+        return "other memory"
+
+
+def tool_output(command: Sequence[str], asked: str = "") -> str:
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def variables_read(text: str) -> tuple[Variable, ...]:
+    """Of what `nm -S` says, data: its lines are address, bytes, kind and name."""
+    found = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 4 and words[2] in "bBdDrR":
+            found.append(Variable(int(words[0], 16), int(words[1], 16), words[3].partition(".")[0]))
+    return tuple(found)
+
+
+def code_read(text: str) -> list[str]:
+    """One name for each address of what `addr2line -a -f -i` says: of the functions that were inlined into one another there,
+    the innermost that is no header's, and the outermost, as `function in caller, file:line`."""
+    named: list[str] = []
+    frames: list[tuple[str, str]] = []
+    lines = iter(text.splitlines())
+    for line in lines:
+        if line.startswith("0x"):
+            if frames:
+                named.append(frame_choose(frames))
+            frames = []
+            continue
+        frames.append((line, next(lines, "??:0")))
+    if frames:
+        named.append(frame_choose(frames))
+    return named
+
+
+def frame_choose(frames: Sequence[tuple[str, str]]) -> str:
+    function, place = next((one for one in frames if ".c:" in one[1]), frames[0])
+    file, _, line = place.partition(" (")[0].rpartition(":")
+    # A planted source is a copy that lies elsewhere.
+    short = "/".join(Path(file).parts[-2:]) if "/src/" in file else Path(file).name
+    # A compiler calls its copies and parts of a function NAME.part.0 and the like.
+    inner, outer = function.partition(".")[0], frames[-1][0].partition(".")[0]
+    return f"{inner if inner == outer else f'{inner} in {outer}'}, {short}:{line}"
+
+
+# ---- what must be true -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Truth:
+    what: str
+    found: str
+    holds: bool
+
+
+def truths(simulator: Simulator, seed: int) -> list[Truth]:
+    """Of the simulator, on TRUTH_CORES cores."""
+    ops = 500
+
+    def run(workload: str, line_bytes: int = 64, library: str = LIBRARY) -> Simulation:
+        return simulator.run(workload, TRUTH_CORES, seed, Machine(ops, line_bytes), library)
+
+    private = run("private")
+    turns = run("ping-pong").entries["user"]
+    readers = run("readers").entries["user"]
+    apart, together = (run("neighbours", size) for size in (64, 128))
+    found = "" if planted_find(run("mid")) else planted_find(run("mid", library=PLANTED))
+    every = ops * (TRUTH_CORES - 1)
+    return [
+        Truth(
+            "blocks that stay with one thread move no line",
+            f"{private.moves()} of {private.operations} operations",
+            private.operations > 0 and private.moves() == 0,
+        ),
+        Truth(
+            "two cores that write one line in turns move it once a turn",
+            f"{turns.transfers} in {2 * ops} turns, {turns.remote[0]} of them between two nodes",
+            turns.transfers == 2 * ops and set(turns.remote) == {2 * ops},
+        ),
+        Truth(
+            f"{TRUTH_CORES - 1} readers of what one core writes need the line once, and the next write takes all copies away",
+            f"{readers.transfers} moved and {readers.invalidations} taken away in {ops} rounds",
+            readers.transfers == readers.invalidations == every and readers.upgrades == ops,
+        ),
+        Truth(
+            "cores that write neighbouring words share lines, and more so where lines move in pairs",
+            f"{apart.moves(['user'])} moves of lines of 64 bytes, {together.moves(['user'])} of 128",
+            0 < apart.moves(["user"]) < together.moves(["user"]),
+        ),
+        Truth(
+            "a counter that was planted into every refill is found under its name, where it is touched",
+            found or "not found",
+            bool(found),
+        ),
+    ]
+
+
+def planted_find(simulation: Simulation) -> str:
+    """Where it was found, if it is one of the PLANTED_FOREMOST that moved most; empty: it is not."""
+    for place, one in enumerate(things(simulation, ALLOCATING)[:PLANTED_FOREMOST], 1):
+        if one.name == PLANTED_NAME:
+            return f"{one.name}, number {place}: {one.moves} moves, in {' and '.join(one.codes)}"
+    return ""
+
+
+# ---- what was counted --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object whose lines moved."""
+
+    name: str
+    moves: int
+    contended: int
+    codes: tuple[str, ...]
+    """That took them, most first."""
+    entries: tuple[str, ...]
+
+
+def things(simulation: Simulation, names: Sequence[str]) -> list[Thing]:
+    """Most moves first."""
+    grouped: dict[str, list[Place]] = defaultdict(list)
+    for place in simulation.places:
+        if place.entry in names and place.moves:
+            grouped[place.thing].append(place)
+    found = [
+        Thing(
+            name,
+            sum(one.moves for one in places),
+            sum(one.contended for one in places),
+            tuple(_by_moves(places, lambda one: one.code)),
+            tuple(_by_moves(places, lambda one: one.entry)),
+        )
+        for name, places in grouped.items()
+    ]
+    return sorted(found, key=lambda one: -one.moves)
+
+
+def _by_moves(places: Sequence[Place], key: Callable[[Place], str]) -> list[str]:
+    sums: dict[str, int] = defaultdict(int)
+    for place in places:
+        sums[key(place)] += place.moves
+    return sorted(sums, key=lambda name: -sums[name])
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Of one call or operation: the mean over schedules, and their least and most."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One workload on one number of cores."""
+
+    workload: str
+    cores: int
+    entry: str
+    calls: int
+    figures: Mapping[str, Figure]
+    """Of each call: COUNTS, and `between N nodes`."""
+
+
+def figure_of(values: Sequence[float]) -> Figure:
+    return Figure(mean(values), min(values), max(values))
+
+
+def rows_of(runs: Sequence[Simulation]) -> list[Row]:
+    """RUNS of one workload and number of cores, under different schedules."""
+    first = runs[0]
+    rows = []
+    for entry in (*OWN_ENTRIES, "user"):
+        counts = [run.entries[entry] for run in runs]
+        # What the workload does itself is told beside its operations.
+        calls = [run.operations if entry == "user" else run.entries[entry].calls for run in runs]
+        if not all(calls) or not any(one.accesses for one in counts):
+            continue
+        figures = {
+            name: figure_of([getattr(one, name) / count for one, count in zip(counts, calls, strict=True)])
+            for name in COUNTS
+        }
+        for place, nodes in enumerate(NODES):
+            figures[f"between {nodes} nodes"] = figure_of(
+                [one.remote[place] / count for one, count in zip(counts, calls, strict=True)]
+            )
+        rows.append(Row(first.workload, first.cores, entry, calls[0], figures))
+    return rows
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The allocator's moves for each operation of a workload, by cores."""
+
+    workload: str
+    moves: Mapping[int, Figure]
+
+    @property
+    def ratio(self) -> float | None:
+        """From the fewest cores to the most; None where there is nothing to divide."""
+        fewest, most = self.moves[min(self.moves)].mean, self.moves[max(self.moves)].mean
+        return most / fewest if fewest else None
+
+
+def growth_of(workload: str, runs: Mapping[int, Sequence[Simulation]]) -> Growth:
+    return Growth(
+        workload,
+        {
+            cores: figure_of([run.moves(OWN_ENTRIES) / run.operations for run in of])
+            for cores, of in runs.items()
+        },
+    )

@@ -1,0 +1,46 @@
+/* budget.h - how much the stacks of one thread may be sized for: its share of what those of all threads may hide, since nobody
+ * can take blocks out of another thread's stack. Pure functions; any thread. */
+#ifndef HAK_ACE_BUDGET_H
+#define HAK_ACE_BUDGET_H
+
+#include "ace/objective.h"
+#include "base/attributes.h"
+
+#include <stddef.h>
+
+struct ace_budget_input {
+    uint64_t in_use_bytes; /* by the process */
+    uint64_t most_bytes;   /* that one thread may have: the option thread_cache */
+    uint32_t threads;
+    enum ace_objective objective;
+};
+
+enum ace_budget_reason {
+    ACE_BUDGET_SHARE, /* of what those of all threads may have */
+    ACE_BUDGET_LEAST, /* there are many threads */
+    ACE_BUDGET_MOST   /* no thread may have more */
+};
+
+struct ace_budget_decision {
+    uint64_t bytes;
+    enum ace_budget_reason reason;
+};
+
+/* Inline: every fourth slow path asks. */
+HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) {
+    const enum ace_objective objective = input.objective;
+    const uint64_t least_of_all = ace_choose(objective, HAK_MIB(4), HAK_MIB(16), HAK_MIB(32));
+    const uint64_t least = ace_choose(objective, HAK_KIB(32), HAK_KIB(64), HAK_KIB(128));
+    const uint64_t in_use_share = input.in_use_bytes / ace_choose(objective, 32, 16, 8);
+    const uint64_t all = in_use_share > least_of_all ? in_use_share : least_of_all;
+    const uint64_t share = all / (input.threads > 1 ? input.threads : 1);
+    struct ace_budget_decision budget = {share, ACE_BUDGET_SHARE};
+    if (budget.bytes < least) budget = (struct ace_budget_decision){least, ACE_BUDGET_LEAST};
+    if (budget.bytes > input.most_bytes) budget = (struct ace_budget_decision){input.most_bytes, ACE_BUDGET_MOST};
+    return budget;
+}
+
+/* The most of one thread where nobody set it: BALANCED_BYTES is what it is for balanced. */
+uint64_t ace_thread_cache_bytes(uint64_t balanced_bytes, enum ace_objective objective);
+
+#endif

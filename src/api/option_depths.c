@@ -1,0 +1,97 @@
+/* option_depths.c - a number of blocks for each size class, from text and back: one for all (`64`), or by the size of blocks
+ * (`64:512+1024:128`). Pure functions, as in option_values.c. */
+#include "api/options.h"
+
+#include "base/bits.h"
+
+#define BLOCK_BYTES(class, bytes, ...) bytes,
+static const uint32_t block_bytes[SIZE_CLASSES] = {SIZE_CLASS_TABLE(BLOCK_BYTES)};
+
+/* A size class is named by the size of its blocks, and by nothing else: two names of one class would disagree. */
+static const struct option_info block_size = {.type = OPTION_TYPE_BYTES, .minimum = 1, .maximum = SMALL_MAX_BYTES};
+
+static unsigned class_of_block(uint64_t bytes) {
+    unsigned class = 0;
+    while (class < SIZE_CLASSES && block_bytes[class] != bytes) class++;
+    return class;
+}
+
+/* How many bytes stand before STOP in LENGTH bytes at TEXT. */
+static size_t length_to(const char *text, size_t length, char stop) {
+    size_t at = 0;
+    while (at < length && text[at] != stop) at++;
+    return at;
+}
+
+/* BYTES:DEPTH. */
+static enum option_verdict parse_item(const struct option_info *info, const char *text, size_t length,
+                                      uint16_t depths[SIZE_CLASSES]) {
+    uint64_t bytes, depth;
+    size_t colon = length_to(text, length, ':');
+    if (colon == length) return OPTION_MALFORMED;
+    enum option_verdict verdict = option_parse(&block_size, text, colon, &bytes);
+    if (verdict == OPTION_VALID) verdict = option_parse(info, text + colon + 1, length - colon - 1, &depth);
+    if (verdict != OPTION_VALID) return verdict;
+    unsigned class = class_of_block(bytes);
+    if (class == SIZE_CLASSES) return OPTION_OUT_OF_RANGE;
+    if (depths[class] != 0 || depth == 0) return OPTION_MALFORMED; /* twice; or `auto`, which goes without saying */
+    depths[class] = (uint16_t)depth;
+    return OPTION_VALID;
+}
+
+static enum option_verdict parse_all(const struct option_info *info, const char *text, size_t length,
+                                     uint16_t depths[SIZE_CLASSES]) {
+    uint64_t depth;
+    enum option_verdict verdict = option_parse(info, text, length, &depth);
+    for (unsigned class = 0; verdict == OPTION_VALID && class < SIZE_CLASSES; class++) depths[class] = (uint16_t)depth;
+    return verdict;
+}
+
+enum option_verdict option_parse_depths(const struct option_info *info, const char *text, size_t length,
+                                        uint16_t depths[SIZE_CLASSES]) {
+    uint16_t read[SIZE_CLASSES] = {0};
+    enum option_verdict verdict = OPTION_VALID;
+    if (length_to(text, length, ':') == length) {
+        verdict = parse_all(info, text, length, read);
+    } else {
+        for (size_t at = 0; verdict == OPTION_VALID && at <= length;) {
+            size_t item = length_to(text + at, length - at, '+');
+            verdict = parse_item(info, text + at, item, read);
+            at += item + 1;
+        }
+    }
+    for (unsigned class = 0; verdict == OPTION_VALID && class < SIZE_CLASSES; class++) depths[class] = read[class];
+    return verdict;
+}
+
+static bool are_equal(const uint16_t depths[SIZE_CLASSES]) {
+    for (unsigned class = 1; class < SIZE_CLASSES; class++)
+        if (depths[class] != depths[0]) return false;
+    return true;
+}
+
+/* Digits of NUMBER, then STOP; returns where the next goes. Cut to LEFT bytes. */
+static size_t put_number(char *at, size_t left, uint32_t number, char stop) {
+    char digits[12];
+    size_t count = 0, put = 0;
+    do digits[count++] = (char)('0' + number % 10);
+    while ((number /= 10) != 0);
+    while (count > 0 && put < left) at[put++] = digits[--count];
+    if (stop != '\0' && put < left) at[put++] = stop;
+    return put;
+}
+
+void option_format_depths(const struct option_info *info, const uint16_t depths[SIZE_CLASSES], char *buffer, size_t bytes) {
+    if (are_equal(depths)) {
+        option_format(info, depths[0], buffer, bytes);
+        return;
+    }
+    size_t used = 0, most = bytes - 1;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        if (depths[class] == 0) continue;
+        if (used != 0 && used < most) buffer[used++] = '+';
+        used += put_number(buffer + used, most - used, block_bytes[class], ':');
+        used += put_number(buffer + used, most - used, depths[class], '\0');
+    }
+    buffer[used] = '\0';
+}

@@ -1,0 +1,73 @@
+/* budget_test.c - what the stacks of one thread may be sized for: a table of cases, and what must hold for all.
+ *
+ * Planted defects it was seen to catch:
+ *   the option does not bound what a thread may have   by_the_table, it_is_bounded_and_monotone
+ *   threads are not counted                            by_the_table
+ */
+#include "ace/budget.h"
+#include "blocks.h"
+
+static const struct {
+    struct ace_budget_input input;
+    struct ace_budget_decision budget;
+} table[] = {
+#define ROW(in_use, most, threads, objective, bytes, why)                                                     \
+    {{in_use, most, threads, ACE_##objective}, {bytes, ACE_BUDGET_##why}}
+    /* Of 16 MiB, or a sixteenth of what is in use. */
+    ROW(0, GIB(1), 1, BALANCED, MIB(16), SHARE),
+    ROW(MIB(256), GIB(1), 1, BALANCED, MIB(16), SHARE),
+    ROW(GIB(1), GIB(1), 1, BALANCED, MIB(64), SHARE),
+    ROW(GIB(1), GIB(1), 0, BALANCED, MIB(64), SHARE),
+    ROW(0, GIB(1), 16, BALANCED, MIB(1), SHARE),
+    /* No thread more than the option says. */
+    ROW(0, MIB(8), 1, BALANCED, MIB(8), MOST),
+    ROW(GIB(64), MIB(8), 4, BALANCED, MIB(8), MOST),
+    ROW(0, KIB(64), 1, BALANCED, KIB(64), MOST),
+    /* And none less than some, however many there are. */
+    ROW(0, MIB(8), 1000, BALANCED, KIB(64), LEAST),
+    ROW(0, MIB(8), UINT32_MAX, BALANCED, KIB(64), LEAST),
+    ROW(0, GIB(1), 1, SPEED, MIB(32), SHARE),
+    ROW(GIB(1), GIB(1), 1, SPEED, MIB(128), SHARE),
+    ROW(0, MIB(8), 1000, SPEED, KIB(128), LEAST),
+    ROW(0, KIB(64), 1000, SPEED, KIB(64), MOST),
+    ROW(0, GIB(1), 1, SMALL, MIB(4), SHARE),
+    ROW(GIB(1), GIB(1), 1, SMALL, MIB(32), SHARE),
+    ROW(0, MIB(8), 1000, SMALL, KIB(32), LEAST),
+};
+
+TEST(by_the_table) {
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        struct ace_budget_decision budget = ace_budget(table[i].input);
+        CHECK_AT(budget.bytes == table[i].budget.bytes, i);
+        CHECK_AT(budget.reason == table[i].budget.reason, i);
+    }
+}
+
+TEST(it_is_bounded_and_monotone) {
+    struct rng rng = {check_now.seed};
+    for (size_t i = 0; i < check_count(100000); i++) {
+        struct ace_budget_input input = {
+            .in_use_bytes = rng_next(&rng) >> rng_below(&rng, 64),
+            .most_bytes = KIB(64) + (rng_next(&rng) >> (34 + rng_below(&rng, 20))),
+            .threads = (uint32_t)(rng_next(&rng) >> (32 + rng_below(&rng, 32))),
+            .objective = (enum ace_objective)((int)rng_below(&rng, 3) - 1),
+        };
+        const uint64_t bytes = ace_budget(input).bytes;
+        CHECK_AT(bytes <= input.most_bytes && bytes >= KIB(32), i);
+        struct ace_budget_input more = input;
+        more.in_use_bytes |= more.in_use_bytes >> 1; /* no less */
+        CHECK_AT(ace_budget(more).bytes >= bytes, i);
+        more = input;
+        more.most_bytes *= 2;
+        CHECK_AT(ace_budget(more).bytes >= bytes, i);
+        more = input;
+        if (more.threads < UINT32_MAX) more.threads++;
+        CHECK_AT(ace_budget(more).bytes <= bytes, i);
+    }
+}
+
+TEST(where_nobody_set_it) {
+    CHECK_EQ(ace_thread_cache_bytes(MIB(8), ACE_BALANCED), MIB(8));
+    CHECK_EQ(ace_thread_cache_bytes(MIB(8), ACE_SPEED), MIB(16));
+    CHECK_EQ(ace_thread_cache_bytes(MIB(8), ACE_SMALL), MIB(2));
+}
