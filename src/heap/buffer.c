@@ -4,25 +4,9 @@
  * buffer; if so it takes the lock after all. Whoever empties the buffers of sleepers says so first, lets every running
  * thread pass a barrier, and then looks whether the owner is busy; if so it leaves it alone. After the barrier one of
  * the two has seen the other: the owner pays for no barrier, the one who comes once in a while pays for all. */
+#include "heap/buffer.h"
+
 #include "heap/footprint.h"
-#include "heap/heap.h"
-
-HAK_INLINE bool enter(struct heap *heap) {
-    atomic_store_explicit(&heap->remote_busy, true, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst); /* the cheap half of os_barrier_others */
-    /* acquire: whoever let us in again emptied the buffer before. */
-    if (HAK_LIKELY(!atomic_load_explicit(&heap->remote_wanted, memory_order_acquire))) return false;
-    atomic_store_explicit(&heap->remote_busy, false, memory_order_release);
-    os_lock_take(&heap->lock);
-    return true;
-}
-
-HAK_INLINE void leave(struct heap *heap, bool locked) {
-    if (HAK_UNLIKELY(locked))
-        os_lock_drop(&heap->lock);
-    else
-        atomic_store_explicit(&heap->remote_busy, false, memory_order_release); /* what we did is seen by buffer_take */
-}
 
 void buffer_give_all(struct heap *heap) {
     void *blocks[REMOTE_BLOCKS];
@@ -38,17 +22,19 @@ void buffer_give_all(struct heap *heap) {
 }
 
 bool buffer_keep(struct heap *heap, void *block, uint32_t block_bytes) {
-    bool locked = enter(heap);
-    /* relaxed: the owner's own, or under the lock. */
-    uint32_t count = atomic_load_explicit(&heap->remote_count, memory_order_relaxed);
-    uint32_t bytes = atomic_load_explicit(&heap->remote_bytes, memory_order_relaxed) + block_bytes;
-    atomic_store_explicit(&heap->remote[count], block, memory_order_relaxed);
-    atomic_store_explicit(&heap->remote_bytes, bytes, memory_order_relaxed);
-    /* release: the child of a fork in another thread finds the blocks that the count promises. */
-    atomic_store_explicit(&heap->remote_count, ++count, memory_order_release);
-    bool full = count == REMOTE_BLOCKS || bytes >= REMOTE_BYTES;
-    if (HAK_UNLIKELY(full)) buffer_give_all(heap);
-    leave(heap, locked);
+    const bool locked = !buffer_enter(heap);
+    if (locked) {
+        buffer_leave(heap);
+        os_lock_take(&heap->lock);
+    }
+    const struct buffer_fill fill = buffer_fill_with(heap, block_bytes);
+    buffer_add(heap, block, fill);
+    const bool full = buffer_is_full(fill);
+    if (full) buffer_give_all(heap);
+    if (locked)
+        os_lock_drop(&heap->lock);
+    else
+        buffer_leave(heap);
     return full;
 }
 

@@ -1,6 +1,7 @@
 /* free.c - the slow side of free, and what else starts from a pointer: its size, and resizing in place. */
 #include "base/bits.h"
 #include "heap/alloc.h"
+#include "heap/buffer.h"
 #include "heap/enter.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
@@ -27,20 +28,20 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
 
 /* ---- other heaps' blocks ---------------------------------------------------------------------------------- */
 
-/* So many blocks of a class were freed for others that it is a stream, or such a stream is looked at anew. */
-static HAK_NOINLINE void turn_stream(struct bin *bin, uint32_t block_bytes) {
-    bin->streams = !bin->streams && block_bytes >= KEPT_LEAST_BYTES;
+/* So many blocks of a class were freed for others that it is a stream, or such a stream is looked at anew. BLOCK, which is one
+ * of them, then takes its way. */
+static HAK_NOINLINE void turn_stream(struct bin *bin, void *block, unsigned class, const void *caller) {
+    bin->streams = !bin->streams && slab_classes[class].block_bytes >= KEPT_LEAST_BYTES;
     bin->stream_left = bin->streams ? STREAM_TRUST : STREAM_PROOF;
     stack_set_keeping(bin, true);
+    heap_free(block, caller);
 }
 
 /* A thread that allocates what it frees of others' blocks uses those again itself: neither it nor their owners pay for the
  * way home. But then it never has its own instead, which are freed on the fast path: so only a stream of them is kept, and every
  * now and then some of it are sent home, to see whether more come. One whose stack gets half full may only free: the next
  * blocks take the way home, until see_who_allocates or a refill says otherwise. Owner only; no lock held, as in front_push. */
-HAK_INLINE bool keep_foreign(struct heap *heap, void *block, unsigned class) {
-    struct bin *bin = &heap->bins[class];
-    if (HAK_UNLIKELY(--bin->stream_left == 0)) turn_stream(bin, slab_classes[class].block_bytes);
+HAK_INLINE bool keep_foreign(struct heap *heap, struct bin *bin, void *block, unsigned class) {
     if (stack_top(heap, class) >= bin->keep_end) {
         bin->keep_end = NULL;
         return false;
@@ -65,20 +66,16 @@ static void see_who_allocates(struct heap *heap) {
     os_lock_drop(&heap->lock);
 }
 
-/* The buffer was full, and all in it went home. */
-static HAK_NOINLINE void after_buffer(struct heap *heap, const void *caller) {
-    see_who_allocates(heap);
+/* Takes the way home. Between slow_enter and here. */
+static HAK_NOINLINE void send_home(struct heap *heap, void *block, unsigned class, const void *caller) {
+    if (!buffer_keep(heap, block, slab_classes[class].block_bytes)) {
+        slow_leave();
+        return;
+    }
+    see_who_allocates(heap); /* all in the buffer went home */
     remote_settle();
     slow_leave();
     purger_tick(caller, false);
-}
-
-/* Takes the way home. Between slow_enter and here. */
-HAK_INLINE void send_home(struct heap *heap, void *block, unsigned class, const void *caller) {
-    if (HAK_UNLIKELY(buffer_keep(heap, block, slab_classes[class].block_bytes)))
-        after_buffer(heap, caller);
-    else
-        slow_leave();
 }
 
 /* ---- the slow side of free ------------------------------------------------------------------------------ */
@@ -118,8 +115,18 @@ static uint32_t word_of(const void *block, size_t page) {
     return word == WORD_LARGE && block != page_address(page) ? WORD_NONE : word;
 }
 
+static HAK_NOINLINE void free_elsewhere(void *block) {
+    if (block != NULL && !outside_unmap(block)) heap_foreign(block, HEAP_FOREIGN_FREE);
+}
+
 /* Of all that is not another heap's small block, and of threads that have no heap or are inside a slow path. */
-static HAK_NOINLINE void free_otherwise(void *block, size_t page, uint32_t word, const void *caller) {
+static HAK_NOINLINE void free_otherwise(void *block, const void *caller) {
+    size_t page = page_index(block);
+    uint32_t word = word_of(block, page);
+    if (word == WORD_NONE) {
+        free_elsewhere(block);
+        return;
+    }
     ensure_heap_for_free();
     if (HAK_UNLIKELY(!slow_enter())) {
         free_quietly(block, page, word);
@@ -145,31 +152,33 @@ static HAK_NOINLINE void free_otherwise(void *block, size_t page, uint32_t word,
     purger_tick(caller, heavy);
 }
 
-static HAK_NOINLINE void free_elsewhere(void *block) {
-    if (block != NULL && !outside_unmap(block)) heap_foreign(block, HEAP_FOREIGN_FREE);
-}
-
-/* Not inlined: NULL and its like save no registers for it. */
-static HAK_NOINLINE void free_inside(void *block, size_t page, uint32_t word, const void *caller) {
-    struct heap *heap = thread_heap();
-    unsigned class = word & WORD_CLASS_MASK;
-    if (HAK_UNLIKELY(heap == NULL || word == WORD_LARGE || (word ^ class) == heap_word(heap, 0) || thread_state.busy)) {
-        free_otherwise(block, page, word, caller);
-        return;
-    }
-    /* The most frequent of the slow ways, both: short, and without a tick unless there was work. */
-    if (keep_foreign(heap, block, class)) return;
-    slow_enter();
-    send_home(heap, block, class, caller);
-}
-
+/* The most frequent of the slow ways, both of another heap's block, are short: what else there is to do ends them by a call, so
+ * that they save no registers. */
 HAK_NOINLINE void heap_free(void *block, const void *caller) {
     size_t page = page_index(block);
-    uint32_t word = word_of(block, page);
-    if (HAK_UNLIKELY(word == WORD_NONE))
+    if (HAK_UNLIKELY(!page_is_inside(page))) {
         free_elsewhere(block);
-    else
-        free_inside(block, page, word, caller);
+        return;
+    }
+    uint32_t word = page_word(page);
+    struct heap *heap = thread_heap();
+    const unsigned class = word & WORD_CLASS_MASK;
+    if (HAK_UNLIKELY(word <= WORD_LARGE || heap == NULL || (word ^ class) == heap_word(heap, 0) || thread_state.busy)) {
+        free_otherwise(block, caller);
+        return;
+    }
+    struct bin *bin = &heap->bins[class];
+    if (HAK_UNLIKELY(--bin->stream_left == 0)) {
+        turn_stream(bin, block, class, caller);
+        return;
+    }
+    if (keep_foreign(heap, bin, block, class)) return;
+    slow_enter();
+    if (HAK_UNLIKELY(!buffer_keep_quickly(heap, block, slab_classes[class].block_bytes))) {
+        send_home(heap, block, class, caller);
+        return;
+    }
+    slow_leave();
 }
 
 bool heap_owns(const void *block) {

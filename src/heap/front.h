@@ -25,6 +25,7 @@ struct front {
 extern HAK_HIDDEN const struct front_constants {
     struct front none; /* of a thread that has no heap yet: without bounds nothing is ever stored in it */
     unsigned char classes[SMALL_MAX_BYTES / SMALLEST_BLOCK_BYTES + 1]; /* by size, in smallest blocks */
+    struct front gone; /* of a thread after its last operation, without bounds as well */
 } front_constants;
 
 /* What a thread knows of the allocator: 24 bytes of static TLS. All zero before libc has set the first thread's

@@ -239,20 +239,6 @@ uint32_t remote_drain(struct heap *heap);
 /* Drains dead heaps that were given something. No lock held. Cheap when there is nothing to do. */
 void remote_settle(void);
 
-/* ---- buffer.c: blocks of other heaps, kept until there are enough to give back together ------------- */
-
-/* Keeps a block of another heap. True when the buffer was full, and all was given back: call remote_settle. Owner only;
- * no lock held. */
-bool buffer_keep(struct heap *heap, void *block, uint32_t block_bytes);
-
-/* Gives back what a heap has that nobody uses any more. Whoever holds the heap's lock, or is alone. */
-void buffer_give_all(struct heap *heap);
-
-/* Asks the owner to stay out; buffer_take then gives back what the buffer of a sleeping owner holds, after
- * os_barrier_others, and lets it in again. Each takes the heap's lock. */
-void buffer_want(struct heap *heap);
-void buffer_take(struct heap *heap, bool barrier_passed);
-
 /* ---- thread.c ----------------------------------------------------------------------------------- */
 
 /* Does with a pointer that is none of ours what was set at start. */

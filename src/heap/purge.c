@@ -9,6 +9,7 @@
 #include "ace/pace.h"
 #include "base/bits.h"
 #include "heap/alloc.h"
+#include "heap/buffer.h"
 #include "heap/enter.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"

@@ -2,6 +2,7 @@
 #include "heap/thread.h"
 
 #include "heap/alloc.h"
+#include "heap/buffer.h"
 #include "heap/footprint.h"
 #include "heap/purger.h"
 #include "heap/registry.h"
@@ -10,8 +11,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-
-const struct front front_gone;
 
 /* Neither of the fronts without a heap is ever written to: they have no bounds. */
 #define FRONT(constant) ((struct front *)(uintptr_t)(constant))
@@ -127,7 +126,7 @@ static void end_heap(void *value) {
     struct heap *heap = value;
     if (thread_front() != &heap->front || !slow_enter()) return;
     int saved = errno;
-    set_front(&front_gone);
+    set_front(&front_constants.gone);
     park(heap);
     slow_leave();
     purger_farewell();
@@ -226,7 +225,7 @@ void heap_fork_child(void) {
     thread_state.busy = false;
 }
 
-void thread_forgo_heap(void) { set_front(&front_gone); }
+void thread_forgo_heap(void) { set_front(&front_constants.gone); }
 
 void thread_reap_forsaken(void) {
     for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) {

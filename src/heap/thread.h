@@ -5,9 +5,6 @@
 #include "heap/enter.h"
 #include "heap/heap.h"
 
-/* The front of a thread after its last operation: it takes the slow path, too, which tells the two apart. */
-extern HAK_HIDDEN const struct front front_gone;
-
 /* Gives the thread a heap if it has none yet and may have one. Not between slow_enter and slow_leave. */
 void thread_start_heap(void);
 
@@ -18,10 +15,10 @@ HAK_INLINE void thread_ensure_heap(void) {
     if (HAK_UNLIKELY(thread_state.front_distance == 0) && !thread_state.busy) thread_start_heap();
 }
 
-/* This thread's heap; NULL when it has none. */
+/* This thread's heap; NULL when it has none: then its front is one of the constants. */
 HAK_INLINE struct heap *thread_heap(void) {
-    struct front *front = thread_front();
-    return front == &front_constants.none || front == &front_gone ? NULL : (struct heap *)front;
+    if (thread_state.front_distance <= offsetof(struct front_constants, gone)) return NULL;
+    return (struct heap *)thread_front();
 }
 
 #endif

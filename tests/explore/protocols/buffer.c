@@ -2,6 +2,8 @@
  *
  * Invariant: the owner and whoever empties the buffer for him are never both inside: every block that he kept is given
  * back once, or still lies there. */
+#include "heap/buffer.h"
+
 #include "../model/model.h"
 
 enum { BYTES = 65536, FULL = 4 }; /* so many fill the buffer */

@@ -13,6 +13,7 @@
  */
 #include "child.h"
 #include "heap/alloc.h"
+#include "heap/buffer.h"
 #include "heap/footprint.h"
 #include "heap/thread.h"
 #include "own_heap.h"

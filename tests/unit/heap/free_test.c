@@ -13,6 +13,7 @@
  *   half-empty blocks are kept by resize         resizing_in_place
  */
 #include "heap/alloc.h"
+#include "heap/buffer.h"
 #include "heap/thread.h"
 #include "own_heap.h"
 #include "region/outside.h"

@@ -250,7 +250,7 @@ static void use_in_destructor(void *value) {
     heap_free(large, NULL);
     if (thread_heap() == NULL) {
         rounds_without_heap++;
-        CHECK(thread_front() == &front_gone);
+        CHECK(thread_front() == &front_constants.gone);
         CHECK_EQ(page_word(page_index(block)), heap_word(&commons, size_class_of(700)));
     }
     if (++rounds_of_destructor < 3) CHECK_EQ(pthread_setspecific(key, block), 0);
