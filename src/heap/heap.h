@@ -80,7 +80,8 @@ struct heap {
     /* Written by other threads, on lines of their own. */
     HAK_ALIGNED(128) _Atomic uint32_t inbox; /* first page of a slab with remote bits; linked by inbox_next */
     _Atomic uint32_t state;
-    _Atomic bool undrained; /* dead, and the inbox may not be empty */
+    _Atomic bool undrained; /* dead, and the inbox may not be empty: hangs in remote.c's list, or is about to */
+    struct heap *next_undrained; /* written by whoever set undrained */
 
     /* Blocks of other heaps, given back together: see buffer.c. */
     HAK_ALIGNED(128) _Atomic uint32_t remote_count;
@@ -238,6 +239,10 @@ uint32_t remote_drain(struct heap *heap);
 
 /* Drains dead heaps that were given something. No lock held. Cheap when there is nothing to do. */
 void remote_settle(void);
+
+/* In the child after a fork: a thread that is gone may have been about to drain some. Those to whom something was given are
+ * marked, and no others. */
+void remote_mark_anew(void);
 
 /* ---- thread.c ----------------------------------------------------------------------------------- */
 

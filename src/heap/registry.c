@@ -71,14 +71,6 @@ unsigned registry_idle(struct heap **heaps, unsigned most) {
     return count;
 }
 
-struct heap *registry_find_undrained(void) {
-    /* relaxed: whoever clears the flag looks again. */
-    if (atomic_load_explicit(&commons.undrained, memory_order_relaxed)) return &commons;
-    struct heap *heap = registry_first();
-    while (heap != NULL && !atomic_load_explicit(&heap->undrained, memory_order_relaxed)) heap = heap->next;
-    return heap;
-}
-
 /* ---- fork --------------------------------------------------------------------------------------- */
 
 void registry_lock_all(void) {
@@ -107,6 +99,7 @@ void registry_forsake_others(const struct front *survivor) {
     }
     atomic_store_explicit(&registry.forsaken, forsaken, memory_order_relaxed);
     atomic_store_explicit(&registry.live, live, memory_order_relaxed);
+    remote_mark_anew();
     os_lock_reset(&registry.lock);
 }
 

@@ -13,9 +13,6 @@ void registry_give(struct heap *heap);
 /* Stores up to MOST heaps that wait for a thread, the last to come first; returns how many. Each may find one meanwhile. */
 unsigned registry_idle(struct heap **heaps, unsigned most);
 
-/* A heap that is marked undrained; NULL when there is none. */
-struct heap *registry_find_undrained(void);
-
 /* How many heaps have a living thread. */
 uint32_t registry_live(void);
 
@@ -25,11 +22,15 @@ extern HAK_HIDDEN _Atomic(struct heap *) all_heaps;
 /* The newest heap; the others follow by next. The list only grows at this end. No lock is taken. */
 struct heap *registry_first(void);
 
+/* The commons first, then all others. */
+HAK_INLINE struct heap *registry_next(const struct heap *heap) { return heap == &commons ? registry_first() : heap->next; }
+
 /* For fork: every heap locked, and unlocked in the parent. */
 void registry_lock_all(void);
 void registry_unlock_all(void);
 
-/* In the child: unlocks all, and marks the heaps of the threads that are gone, all but SURVIVOR's, dead and forsaken. */
+/* In the child: unlocks all, and marks the heaps of the threads that are gone, all but SURVIVOR's, dead and forsaken. Dead heaps
+ * that were given something are found by remote_settle, whoever was at it. */
 void registry_forsake_others(const struct front *survivor);
 
 /* A forsaken heap, no longer marked; NULL when there is none. */

@@ -9,7 +9,11 @@
  * on. Nobody waits in a dead heap (the commons, and heaps between two threads), so whoever pushes to one
  * and then finds it dead marks it, and whoever passes by without a lock, himself first, drains what is marked. The
  * push and the look at the state, like the change of state and the last drain of a thread that exits, are
- * sequentially consistent, so one of the two sees the other. */
+ * sequentially consistent, so one of the two sees the other.
+ *
+ * Marked heaps hang in a list of the same kind, of all of them: whoever turns undrained from false to true pushes, and whoever
+ * passes by takes the list as a whole. He clears each mark first and drains after, so what he misses belongs to a freer that
+ * marks again. Nobody has to look at heaps that were given nothing. */
 #include "base/bits.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
@@ -24,16 +28,22 @@ static void push(struct heap *heap, uint32_t first) {
                                                     memory_order_relaxed));
 }
 
-/* Dead heaps with something in their inbox, which nobody but a passer-by empties. */
-static _Atomic uint32_t undrained_heaps;
+/* Dead heaps that were given something, which nobody but a passer-by drains: linked by next_undrained. On a line of its own: all
+ * slow paths look, while few write. */
+static HAK_ALIGNED(128) _Atomic(struct heap *) undrained_heaps;
 
-/* Counted first: or whoever clears the mark meanwhile takes away what was not yet added, and the next to mark another heap
- * adds to less than nothing, finds none, and leaves what he pushed. */
+/* Who finds it marked, a handler that came between the two steps too, leaves it to whoever set the mark: so it hangs there
+ * once. */
 static void mark_undrained(struct heap *heap) {
-    atomic_fetch_add_explicit(&undrained_heaps, 1, memory_order_relaxed); /* the mark publishes it */
-    /* release: whoever clears the mark sees the push before it. */
-    if (atomic_exchange_explicit(&heap->undrained, true, memory_order_acq_rel))
-        atomic_fetch_sub_explicit(&undrained_heaps, 1, memory_order_relaxed); /* it was marked already */
+    /* acquire: whoever cleared the mark has read next_undrained. release: whoever clears it sees the push to the inbox, even
+     * of those who find it set; the exchanges of the inbox would see to that, too. */
+    if (atomic_exchange_explicit(&heap->undrained, true, memory_order_acq_rel)) return;
+    struct heap *head = atomic_load_explicit(&undrained_heaps, memory_order_relaxed); /* checked by the exchange */
+    do {
+        heap->next_undrained = head;
+        /* release: publishes next_undrained. */
+    } while (!atomic_compare_exchange_weak_explicit(&undrained_heaps, &head, heap, memory_order_release,
+                                                    memory_order_relaxed));
 }
 
 /* Hangs the slab on its owner's inbox unless it hangs somewhere. */
@@ -74,20 +84,37 @@ uint32_t remote_drain(struct heap *heap) {
 }
 
 HAK_NOINLINE static void settle_all(void) {
-    struct heap *heap;
-    while ((heap = registry_find_undrained()) != NULL) {
-        /* acquire: pairs with mark_undrained. */
-        if (!atomic_exchange_explicit(&heap->undrained, false, memory_order_acq_rel)) continue;
-        atomic_fetch_sub_explicit(&undrained_heaps, 1, memory_order_relaxed);
+    /* acquire: pairs with every push that the list is made of, since each was an exchange. */
+    struct heap *heap = atomic_exchange_explicit(&undrained_heaps, NULL, memory_order_acquire);
+    while (heap != NULL) {
+        struct heap *next = heap->next_undrained; /* whoever sets the mark next writes there */
+        /* acq_rel: pairs with mark_undrained, both ways. */
+        atomic_exchange_explicit(&heap->undrained, false, memory_order_acq_rel);
         os_lock_take(&heap->lock);
         remote_drain(heap);
         os_lock_drop(&heap->lock);
+        heap = next;
     }
 }
 
 void remote_settle(void) {
-    /* relaxed: a hint; a mark that is missed here is seen by the next to pass. */
-    if (HAK_UNLIKELY(atomic_load_explicit(&undrained_heaps, memory_order_relaxed) != 0)) settle_all();
+    /* relaxed: a hint; whoever pushed a heap sees it here, and one that is missed is seen by the next to pass. Again, since
+     * what is drained may be passed on to another dead heap. */
+    while (HAK_UNLIKELY(atomic_load_explicit(&undrained_heaps, memory_order_relaxed) != NULL)) settle_all();
+}
+
+void remote_mark_anew(void) {
+    /* seq_cst: in this order for the thread's own signal handlers, which give back meanwhile. They find every heap marked before
+     * the list is gone; and what they leave to the mark of a heap is in its inbox when that is looked at. */
+    for (struct heap *heap = &commons; heap != NULL; heap = registry_next(heap))
+        atomic_store_explicit(&heap->undrained, true, memory_order_seq_cst);
+    atomic_store_explicit(&undrained_heaps, NULL, memory_order_seq_cst);
+    for (struct heap *heap = &commons; heap != NULL; heap = registry_next(heap)) {
+        atomic_store_explicit(&heap->undrained, false, memory_order_seq_cst);
+        bool empty = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) == 0;
+        /* relaxed: the only thread there is. */
+        if (!empty && atomic_load_explicit(&heap->state, memory_order_relaxed) != HEAP_LIVE) mark_undrained(heap);
+    }
 }
 
 /* ---- giving back -------------------------------------------------------------------------------- */

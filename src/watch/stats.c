@@ -19,9 +19,6 @@ static bool is_live(const struct heap *heap) {
     return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a statistic */
 }
 
-/* The commons first, then all others. */
-static const struct heap *next_heap(const struct heap *heap) { return heap == &commons ? registry_first() : heap->next; }
-
 /* The least that a class serves is one byte more than the class before holds. */
 static uint64_t most_slack(unsigned class) {
     return class == 0 ? slab_classes[0].block_bytes : slab_classes[class].block_bytes - slab_classes[class - 1].block_bytes - 1;
@@ -30,7 +27,7 @@ static uint64_t most_slack(unsigned class) {
 void stats_read_class(unsigned class, struct stats_class *sum) {
     const struct slab_class *shape = &slab_classes[class];
     *sum = (struct stats_class){.block_bytes = shape->block_bytes};
-    for (const struct heap *heap = &commons; heap != NULL; heap = next_heap(heap)) {
+    for (const struct heap *heap = &commons; heap != NULL; heap = registry_next(heap)) {
         const struct bin *bin = &heap->bins[class];
         sum->slabs += counter_read(&bin->slab_count);
         sum->taken_blocks += counter_read(&bin->taken_blocks);

@@ -31,6 +31,7 @@ void model_name_heap(struct heap *heap) {
     explore_name(&heap->lock.state, "lock");
     explore_name(&heap->state, "state");
     explore_name(&heap->undrained, "undrained");
+    explore_name(&heap->next_undrained, "next_undrained");
     explore_name(&heap->remote_busy, "remote_busy");
     explore_name(&heap->remote_wanted, "remote_wanted");
     explore_name(&heap->remote_count, "remote_count");
@@ -38,6 +39,7 @@ void model_name_heap(struct heap *heap) {
     explore_name(&commons.lock.state, "commons' lock");
     explore_name(&commons.state, "commons' state");
     explore_name(&commons.undrained, "commons' undrained");
+    explore_name(&commons.next_undrained, "commons' next_undrained");
 }
 
 void model_name_slab(const void *block) {

@@ -18,7 +18,7 @@
 bit lock[HEAPS], inbox[HEAPS], undrained[HEAPS];
 bit dead[HEAPS];
 byte waiting[HEAPS];
-short undrained_heaps;
+byte undrained_heaps = NONE, next_undrained[HEAPS];
 byte owner = A;       /* of the slab; NONE: it was released */
 bit queued;
 byte remote_bits;     /* blocks given back that the owner has not found */
@@ -40,11 +40,20 @@ inline drop(which) { lock[which] = 0 }
 inline exchange(variable, value) { d_step { was = variable; variable = value } }
 
 inline mark_undrained(heap) {
-    undrained_heaps++;
     exchange(undrained[heap], 1);
     if
-    :: was == 1 -> undrained_heaps--
-    :: else
+    :: was == 1
+    :: else ->
+        head = undrained_heaps;
+        do
+        :: next_undrained[heap] = head;
+           atomic { /* compare-exchange: the head, if it is another */
+               if
+               :: undrained_heaps == head -> undrained_heaps = heap; break
+               :: else -> head = undrained_heaps
+               fi
+           }
+        od
     fi
 }
 
@@ -89,41 +98,22 @@ inline remote_drain(heap) {
     fi
 }
 
-inline find_undrained() {
-    if
-    :: undrained[COMMONS] == 1 -> marked = COMMONS
-    :: else ->
-        if
-        :: undrained[A] == 1 -> marked = A
-        :: else ->
-            if
-            :: undrained[B] == 1 -> marked = B
-            :: else -> marked = NONE
-            fi
-        fi
-    fi
-}
-
 inline settle() {
-    if
-    :: undrained_heaps != 0 ->
-        find_undrained();
+    do
+    :: undrained_heaps == NONE -> break
+    :: else ->
+        d_step { marked = undrained_heaps; undrained_heaps = NONE };
         do
         :: marked == NONE -> break
         :: else ->
-            exchange(undrained[marked], 0);
-            if
-            :: was == 1 ->
-                undrained_heaps--;
-                take(marked);
-                remote_drain(marked);
-                drop(marked)
-            :: else
-            fi;
-            find_undrained()
+            next = next_undrained[marked];
+            undrained[marked] = 0;
+            take(marked);
+            remote_drain(marked);
+            drop(marked);
+            marked = next
         od
-    :: else
-    fi
+    od
 }
 
 inline park(heap) {
@@ -170,13 +160,13 @@ inline refill(heap) {
 }
 
 active proctype owner_thread() {
-    bit was, goes_round; byte to, marked;
+    bit was, goes_round; byte to, head, marked, next;
     park(A);
     ended++
 }
 
 active [2] proctype freer() {
-    bit was, goes_round; byte to, marked;
+    bit was, goes_round; byte to, head, marked, next;
     remote_bits++; /* give_bits: one step */
     queue();
     settle();
@@ -185,7 +175,7 @@ active [2] proctype freer() {
 
 /* Goes on until the others have ended, and then once more or not. */
 active proctype adopter() {
-    bit was, goes_round = 1; byte to, marked;
+    bit was, goes_round = 1; byte to, head, marked, next;
     do
     :: refill(B);
        salvage(A)
@@ -200,7 +190,8 @@ init {
     ended == 4;
     assert(inbox[A] == 0 && inbox[B] == 0 && inbox[COMMONS] == 0);
     assert(remote_bits == 0 && free_blocks == BLOCKS && owner == NONE);
-    assert(undrained_heaps == 0 && queued == 0)
+    assert(undrained_heaps == NONE && queued == 0);
+    assert(undrained[A] == 0 && undrained[B] == 0 && undrained[COMMONS] == 0)
 }
 
 ltl found { [] (remote_bits > 0 -> <> (remote_bits == 0)) }

@@ -8,12 +8,14 @@
  *   dead heaps are not marked                    slabs_are_passed_on, the_dead_are_drained_by_...
  *   a slab is not queued while it has no owner   threads_give_to_one_owner: watchdog
  *   queued stays set                             a_slab_is_queued_once, others
+ *   a child believes the marks of its parent     a_child_finds_what_others_were_about_to_drain
  */
 #include "heap/alloc.h"
 #include "heap/thread.h"
 #include "own_heap.h"
 
 #include <sched.h>
+#include <sys/wait.h>
 
 /* COUNT blocks of one new slab, which nobody else has. */
 static uint32_t make_slab(struct heap *owner, unsigned class, void **blocks, uint32_t count) {
@@ -188,6 +190,72 @@ TEST(the_dead_pass_on_too) {
     remote_give(blocks + 6, 4);
     CHECK_EQ(drain(live), 4);
     CHECK_EQ(page_word(first), 0);
+}
+
+/* ---- fork --------------------------------------------------------------------------------------- */
+
+enum { CHILD_SECONDS = CHECK_SHADOWED ? 60 : 10 };
+
+static void *settle(void *unused) {
+    remote_settle();
+    return unused;
+}
+
+static void *outlive_another(void *inner) {
+    heap_free(heap_alloc(100), NULL);
+    *(struct heap **)inner = dead_heap();
+    heap_of_thread = thread_heap();
+    return NULL;
+}
+
+/* Of two threads that lived at the same time: or the second would begin with the heap of the first. */
+static void make_two_dead(struct heap *dead[2]) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, outlive_another, &dead[0]), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    dead[1] = heap_of_thread;
+    CHECK(dead[0] != dead[1]);
+}
+
+static void settle_in_child(struct heap *const owners[3], void *blocks[3][10]) {
+    alarm(CHILD_SECONDS);
+    remote_settle();
+    for (int i = 0; i < 3; i++) CHECK_AT(inbox_of(owners[i]) == 0, i);
+    for (int i = 0; i < 3; i++) remote_give(&blocks[i][1], 1);
+    remote_settle();
+    for (int i = 0; i < 3; i++) CHECK_AT(inbox_of(owners[i]) == 0, i);
+    for (int i = 0; i < 3; i++) CHECK_AT(!atomic_load(&owners[i]->undrained), i);
+}
+
+/* A thread has taken all that is marked, and waits for the lock of the first, which no fork takes, when its process forks. */
+TEST(a_child_finds_what_others_were_about_to_drain) {
+    struct heap *owners[3] = {&commons}, *first = make_heap(HEAP_DEAD);
+    make_two_dead(owners + 1);
+    void *blocks[3][10], *of_first[10];
+    for (int i = 0; i < 3; i++) {
+        make_slab(owners[i], 20, blocks[i], 10);
+        remote_give(blocks[i], 1);
+    }
+    CHECK_EQ(drain(owners[2]), 1); /* it stays marked, with nothing to drain */
+    make_slab(first, 20, of_first, 10);
+    remote_give(of_first, 1); /* the last that is pushed is the first that is drained */
+    os_lock_take(&first->lock);
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, settle, NULL), 0);
+    while (atomic_load(&first->undrained)) sched_yield();
+    for (int i = 0; i < 3; i++) CHECK_AT(atomic_load(&owners[i]->undrained), i);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        settle_in_child(owners, blocks);
+        _exit(0);
+    }
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+    CHECK_EQ(status, 0);
+    os_lock_drop(&first->lock);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    for (int i = 0; i < 3; i++) CHECK_AT(inbox_of(owners[i]) == 0, i);
 }
 
 TEST(random_owners) {
