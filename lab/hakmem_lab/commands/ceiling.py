@@ -24,7 +24,7 @@ from hakmem_lab.commands.common import (
 from hakmem_lab.commands.units import seconds_parse, share_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.stage import staged
-from hakmem_lab.studies.bench import Kept, bench_plan, field_gather
+from hakmem_lab.studies.bench import Kept, bench_plan, field_gather, rounds_measure
 from hakmem_lab.studies.candidates import workloads_choose
 from hakmem_lab.studies.ceiling import (
     CEILING,
@@ -33,7 +33,6 @@ from hakmem_lab.studies.ceiling import (
     State,
     ceiling_candidates,
     ceiling_judge,
-    ceiling_measure,
 )
 from hakmem_lab.studies.matrix import MatrixPlan, Settings
 from hakmem_lab.workloads.cells import CELLS, Cell, Group, Suite, suite_cells
@@ -101,7 +100,7 @@ def ceiling(
             run = bench_plan(
                 checkout, stage, field, candidates, settings, command, refused, KIND, instruments=False
             )
-            ceiling_measure(run, field, candidates)
+            rounds_measure(run, field, candidates, KIND, "row")
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
     ceiling_show(checkout, run, report, json_file)

@@ -23,7 +23,7 @@ from hakmem_lab.commands.common import (
 from hakmem_lab.commands.units import bytes_parse, seconds_parse, share_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.stage import staged
-from hakmem_lab.studies.bench import Kept, bench_plan, field_gather
+from hakmem_lab.studies.bench import Kept, bench_plan, field_gather, rounds_measure
 from hakmem_lab.studies.matrix import MatrixPlan, Settings
 from hakmem_lab.studies.scaling import (
     AXES,
@@ -37,7 +37,6 @@ from hakmem_lab.studies.scaling import (
     points_make,
     scaling_candidates,
     scaling_judge,
-    scaling_measure,
 )
 
 PAGE_FILE = "report.html"
@@ -108,7 +107,7 @@ def scaling(
             run = bench_plan(
                 checkout, stage, field, candidates, settings, command, refused, KIND, instruments=False
             )
-            scaling_measure(run, field, candidates)
+            rounds_measure(run, field, candidates, KIND, "point")
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
     scaling_show(checkout, run, report, json_file)
