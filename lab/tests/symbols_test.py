@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hakmem_lab.studies.symbols import code_read, variables_read
+from hakmem_lab.studies.symbols import Variable, code_read, variable_find, variables_read
 
 TOLD = """\
 0x0000000000001a2c
@@ -28,3 +28,9 @@ def test_a_function_that_was_inlined_is_named_with_where() -> None:
 def test_only_data_are_variables() -> None:
     told = "0000000000042960 0000000000000008 b in_use\n0000000000001000 0000000000000010 t refill\n0000000000002000 U x\n"
     assert [(one.name, one.start, one.bytes) for one in variables_read(told)] == [("in_use", 0x42960, 8)]
+
+
+def test_a_word_is_named_after_what_lies_in_it_and_not_before_it() -> None:
+    half, whole, flag = Variable(0x14, 4, "half"), Variable(0x18, 8, "whole"), Variable(0x23, 1, "flag")
+    found = [variable_find((half, whole, flag), word) for word in (0x08, 0x10, 0x18, 0x20, 0x28)]
+    assert found == [None, "half", "whole", "flag", None]

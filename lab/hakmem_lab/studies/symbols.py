@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
+
+WORD_BYTES = 8
+"""The simulator tells of data by words."""
 
 
 @dataclass(frozen=True)
@@ -16,8 +19,8 @@ class Variable:
     bytes: int
     name: str
 
-    def holds(self, address: int) -> bool:
-        return self.start <= address < self.start + max(self.bytes, 8)
+    def touches(self, word: int) -> bool:
+        return self.start < word + WORD_BYTES and word < self.start + self.bytes
 
 
 class Symbols:
@@ -41,9 +44,9 @@ class Symbols:
     def code(self, address: int) -> str:
         return self._code[address]
 
-    def variable(self, address: int) -> str | None:
-        """That lies there."""
-        return next((one.name for one in self._variables if one.holds(address)), None)
+    def variable(self, word: int) -> str | None:
+        """The first that has a part of the word at this address."""
+        return variable_find(self._variables, word)
 
 
 def tool_output(command: Sequence[str], asked: str = "") -> str:
@@ -61,6 +64,10 @@ def variables_read(text: str) -> tuple[Variable, ...]:
         if len(words) == 4 and words[2] in "bBdDrR":
             found.append(Variable(int(words[0], 16), int(words[1], 16), words[3].partition(".")[0]))
     return tuple(found)
+
+
+def variable_find(variables: Iterable[Variable], word: int) -> str | None:
+    return next((one.name for one in variables if one.touches(word)), None)
 
 
 def code_read(text: str) -> list[str]:
