@@ -141,14 +141,15 @@ def command_text(settings: Settings, suite: Suite | None, allocators: str) -> st
 def ceiling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: Path | None) -> None:
     """The run's own folder gets its page and its shares, too."""
     # Drawing takes a second to load: not for --help and wrong options.
-    from hakmem_lab.reports.ceiling import answer_lines, grids_of, json_write, page_make, report_write
+    from hakmem_lab.reports.ceiling import answer_lines, grids_of, json_write, page_make
     from hakmem_lab.reports.report import text_write
 
     judged = ceiling_judge(run.judged())
-    text_write(run.folder / PAGE_FILE, page_make(judged, "raw/").html())
+    page = page_make(judged, "raw/")
+    text_write(run.folder / PAGE_FILE, page.html())
     json_write(judged, run.folder / "ceiling.json")
     if report is not None:
-        report_write(judged, run.store, report)
+        page.write_with(run.store, report)
     if json_file is not None:
         json_write(judged, json_file)
     lines = [f"page: {checkout.shown(run.folder / PAGE_FILE)}", *reversed(answer_lines(judged))]
