@@ -16,9 +16,11 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab.cli import app
-from hakmem_lab.errors import LabError
+from hakmem_lab.commands import asking
+from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.samples import sample_writer
 from hakmem_lab.measure.stage import copy_to_disk
+from hakmem_lab.studies.opinion import Opinion
 from lab_pairs import pair_make
 
 LAB = Path(__file__).resolve().parents[1]
@@ -151,6 +153,23 @@ def test_a_full_disk_is_one_line_and_the_answer_is_still_given(
     with pytest.raises(LabError, match=r"^cannot write full: No space left on device$"):
         inside(served, "ab", "glibc", "hakmem", *options)
     assert LAST_LINE.fullmatch(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_instructions_that_cannot_be_counted_take_no_verdict_away(
+    served: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> Opinion:
+        raise ProcessFailedError("valgrind exited with 1: it cannot follow", "failed: status 1")
+
+    monkeypatch.setattr(asking, "opinion_possible", lambda _: True)
+    monkeypatch.setattr(asking, "opinion_ask", fail)
+    inside(served, "ab", "glibc", "hakmem", "--budget", "1s", "--bench", "no allocation", "--instructions")
+    told = capsys.readouterr()
+    assert LAST_LINE.fullmatch(told.out.splitlines()[-1])
+    why = "its instructions are not counted: valgrind exited with 1: it cannot follow"
+    assert f"hakmem: no allocation (control): {why}\n" in told.err
+    kept = json.loads(samples_of(told.out).with_name("outcome.json").read_text())
+    assert kept["opinions"] == []
 
 
 def test_samples_that_cannot_be_written_end_the_run_in_one_line() -> None:

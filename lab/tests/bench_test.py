@@ -12,15 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.commands.bench import budget_seconds
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.store import SampleStore, provenance_columns
+from hakmem_lab.measure.task import Task
 from hakmem_lab.reports.matrix_report import Content, matrix_show, results_csv
 from hakmem_lab.reports.matrix_text import figures_grid
 from hakmem_lab.reports.page import mood
 from hakmem_lab.reports.pictures import pictures_make
 from hakmem_lab.reports.then_and_now import STARTING_FIGURES, then_grid
-from hakmem_lab.studies.bench import Kept, interruptions_told
+from hakmem_lab.studies.bench import Field, Kept, interruptions_told, rounds_measure
+from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.judging import judge
 from hakmem_lab.workloads.cells import CELLS
 from lab_matrix import PEERS, SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make
@@ -174,6 +177,16 @@ def test_an_interruption_says_where_everything_is(kept: Kept) -> None:
     full = LabError("cannot write samples: No space left on device")
     with pytest.raises(LabError, match=f"No space left on device; {where}"), interruptions_told(kept):
         raise full
+
+
+def test_a_study_of_rounds_alone_says_where_they_are_and_promises_no_more(kept: Kept) -> None:
+    def interrupt(_: int) -> Task:
+        raise KeyboardInterrupt
+
+    candidates = [Candidate(row.name, row.group, "program", "1", interrupt, 1) for row in kept.plan.rows]
+    where = "what was measured is in bench_results/ceiling/run"
+    with pytest.raises(RunInterruptedError, match=f"^interrupted; {where}$"):
+        rounds_measure(kept, Field(Peer("hakmem", "0", None, "id"), (), {}, ()), candidates, "ceiling", "row")
 
 
 # ---- live ---------------------------------------------------------------------------------------------

@@ -23,12 +23,12 @@ from hakmem_lab.measure.task import CellTask
 from hakmem_lab.reports.ceiling import (
     answer_lines,
     ceiling_picture,
-    finite,
     interval_text,
     page_make,
     refused_grid,
     shares_grid,
 )
+from hakmem_lab.reports.report import finite
 from hakmem_lab.studies.ceiling import (
     CEILING,
     NULL,

@@ -1,4 +1,4 @@
-"""Shared lines: names from what the tools say, growth from made-up runs, what must be true of the simulator, and one tiny run."""
+"""Shared lines: growth from made-up runs, what must be true of the simulator, and one tiny run."""
 
 from __future__ import annotations
 
@@ -24,27 +24,15 @@ from hakmem_lab.studies.sharing import (
     Simulation,
     Simulator,
     Truth,
-    code_read,
     growth_of,
     planted_find,
     rows_of,
     things,
     truths,
-    variables_read,
 )
 from lab_command import lab
 
 NONE = Counts(*[0] * 11, remote=(0,) * len(NODES))
-TOLD = """\
-0x0000000000001a2c
-os_lock_try
-/somewhere/src/os/os.h:173
-span_take.part.0
-/somewhere/src/span/span.c:230 (discriminator 2)
-0x0000000000002000
-main
-??:0
-"""
 
 
 def simulation_make(workload: str, cores: int, moves: int, name: str = "in_use") -> Simulation:
@@ -61,23 +49,6 @@ def sharing_make(*runs: Simulation, holds: bool = True) -> Sharing:
     for run in runs:
         by_workload.setdefault(run.workload, {}).setdefault(run.cores, []).append(run)
     return Sharing([Truth("water is wet", "wet", holds)], by_workload, Machine())
-
-
-# ---- names -------------------------------------------------------------------------------------------------
-
-
-def test_the_frame_in_a_source_is_named_not_that_in_a_header() -> None:
-    assert code_read(TOLD) == ["span_take, span/span.c:230", "main, ??:0"]
-
-
-def test_a_function_that_was_inlined_is_named_with_where() -> None:
-    told = "0x1\nget\n/x/src/heap/footprint.c:10\nfootprint_add\n/x/src/heap/footprint.c:17\n"
-    assert code_read(told) == ["get in footprint_add, heap/footprint.c:10"]
-
-
-def test_only_data_are_variables() -> None:
-    told = "0000000000042960 0000000000000008 b in_use\n0000000000001000 0000000000000010 t refill\n0000000000002000 U x\n"
-    assert [(one.name, one.start, one.bytes) for one in variables_read(told)] == [("in_use", 0x42960, 8)]
 
 
 # ---- what was counted -----------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from hakmem_lab.commands.common import (
 from hakmem_lab.commands.units import seconds_parse, share_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.stage import staged
-from hakmem_lab.studies.bench import Kept, bench_plan, field_gather
+from hakmem_lab.studies.bench import Kept, bench_plan, field_gather, rounds_measure
 from hakmem_lab.studies.candidates import workloads_choose
 from hakmem_lab.studies.ceiling import (
     CEILING,
@@ -33,7 +33,6 @@ from hakmem_lab.studies.ceiling import (
     State,
     ceiling_candidates,
     ceiling_judge,
-    ceiling_measure,
 )
 from hakmem_lab.studies.matrix import MatrixPlan, Settings
 from hakmem_lab.workloads.cells import CELLS, Cell, Group, Suite, suite_cells
@@ -101,7 +100,7 @@ def ceiling(
             run = bench_plan(
                 checkout, stage, field, candidates, settings, command, refused, KIND, instruments=False
             )
-            ceiling_measure(run, field, candidates)
+            rounds_measure(run, field, candidates, KIND, "row")
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
     ceiling_show(checkout, run, report, json_file)
@@ -142,14 +141,15 @@ def command_text(settings: Settings, suite: Suite | None, allocators: str) -> st
 def ceiling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: Path | None) -> None:
     """The run's own folder gets its page and its shares, too."""
     # Drawing takes a second to load: not for --help and wrong options.
-    from hakmem_lab.reports.ceiling import answer_lines, grids_of, json_write, page_make, report_write
+    from hakmem_lab.reports.ceiling import answer_lines, grids_of, json_write, page_make
     from hakmem_lab.reports.report import text_write
 
     judged = ceiling_judge(run.judged())
-    text_write(run.folder / PAGE_FILE, page_make(judged, "raw/").html())
+    page = page_make(judged, "raw/")
+    text_write(run.folder / PAGE_FILE, page.html())
     json_write(judged, run.folder / "ceiling.json")
     if report is not None:
-        report_write(judged, run.store, report)
+        page.write_with(run.store, report)
     if json_file is not None:
         json_write(judged, json_file)
     lines = [f"page: {checkout.shown(run.folder / PAGE_FILE)}", *reversed(answer_lines(judged))]

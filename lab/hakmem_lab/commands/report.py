@@ -44,7 +44,5 @@ def report(
     kept = checkout.root / "bench_results" / KIND / moment / PAGE_FILE
     text_write(kept, page.html())
     if report is not None:
-        samples = report.with_suffix(".parquet")
-        overview.run.store.export(samples)
-        page.with_samples(samples.name).write(report)
+        page.write_with(overview.run.store, report)
     grids_show(page.grids[:8], [*page.lines, f"page: {checkout.shown(kept)}"])

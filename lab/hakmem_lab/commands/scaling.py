@@ -23,7 +23,7 @@ from hakmem_lab.commands.common import (
 from hakmem_lab.commands.units import bytes_parse, seconds_parse, share_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.stage import staged
-from hakmem_lab.studies.bench import Kept, bench_plan, field_gather
+from hakmem_lab.studies.bench import Kept, bench_plan, field_gather, rounds_measure
 from hakmem_lab.studies.matrix import MatrixPlan, Settings
 from hakmem_lab.studies.scaling import (
     AXES,
@@ -37,7 +37,6 @@ from hakmem_lab.studies.scaling import (
     points_make,
     scaling_candidates,
     scaling_judge,
-    scaling_measure,
 )
 
 PAGE_FILE = "report.html"
@@ -108,7 +107,7 @@ def scaling(
             run = bench_plan(
                 checkout, stage, field, candidates, settings, command, refused, KIND, instruments=False
             )
-            scaling_measure(run, field, candidates)
+            rounds_measure(run, field, candidates, KIND, "point")
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
     scaling_show(checkout, run, report, json_file)
@@ -158,14 +157,15 @@ def scaling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: 
     """The run's own folder gets its page and its figures, too."""
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.reports.report import text_write
-    from hakmem_lab.reports.scaling import answer_lines, grids_of, json_write, page_make, report_write
+    from hakmem_lab.reports.scaling import answer_lines, grids_of, json_write, page_make
 
     matrix = run.judged()
     judged = scaling_judge(matrix, run.store.load(), kept_points(matrix))
-    text_write(run.folder / PAGE_FILE, page_make(judged, "raw/").html())
+    page = page_make(judged, "raw/")
+    text_write(run.folder / PAGE_FILE, page.html())
     json_write(judged, run.folder / "scaling.json")
     if report is not None:
-        report_write(judged, run.store, report)
+        page.write_with(run.store, report)
     if json_file is not None:
         json_write(judged, json_file)
     lines = [*answer_lines(judged), f"page: {checkout.shown(run.folder / PAGE_FILE)}"]

@@ -11,7 +11,6 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.lines import Line2D
 
-from hakmem_lab.measure.store import SampleStore
 from hakmem_lab.reports.drawing import (
     BLUE,
     GREY,
@@ -24,7 +23,7 @@ from hakmem_lab.reports.drawing import (
 )
 from hakmem_lab.reports.matrix_text import controls_grid, failures_grid
 from hakmem_lab.reports.page import Page
-from hakmem_lab.reports.report import Grid, ratio_text, text_write
+from hakmem_lab.reports.report import Grid, finite, ratio_text, text_write
 from hakmem_lab.studies.ceiling import ALL, CEILING, NULL, Answer, Ceiling, Interval, Share, State
 
 TITLE = "The ceiling: what hakmem's structure allows, and how much of it is reached"
@@ -204,12 +203,6 @@ def page_make(ceiling: Ceiling, samples: str) -> Page:
     return Page(TITLE, source, answer_lines(ceiling), pictures, grids, reading_lines(ceiling), samples)
 
 
-def report_write(ceiling: Ceiling, store: SampleStore, path: Path) -> None:
-    samples = path.with_suffix(".parquet")
-    store.export(samples)
-    page_make(ceiling, samples.name).write(path)
-
-
 def json_write(ceiling: Ceiling, path: Path) -> None:
     matrix = ceiling.matrix
     content = {
@@ -230,12 +223,3 @@ def json_write(ceiling: Ceiling, path: Path) -> None:
         "not_served": dict(matrix.plan.missing),
     }
     text_write(path, json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
-
-
-def finite(content: object) -> object:
-    """JSON has no infinity: the end of an interval that too few pairs leave open is null."""
-    if isinstance(content, dict):
-        return {name: finite(value) for name, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -87,10 +87,10 @@ def matrix_show(
     is complete."""
     matrix = run.judged()
     content = Content.of(matrix)
-    pictures = pictures_make(matrix)
-    text_write(run.folder / HTML_FILE, page_make(content, pictures, "raw/").html())
+    page = page_make(content, pictures_make(matrix), "raw/")
+    text_write(run.folder / HTML_FILE, page.html())
     if report is not None:
-        report_write(content, run, report, pictures)
+        page.write_with(run.store, report)
     if json_file is not None:
         text_write(json_file, json.dumps(json_content(content), indent=1, default=str) + "\n")
     if complete:
@@ -105,13 +105,6 @@ def matrix_show(
 def page_make(content: Content, pictures: Sequence[Picture], samples: str) -> Page:
     source, reading = content.matrix.plan.source, reading_lines(content.matrix)
     return Page(TITLE, source, content.lines, pictures, content.full, reading, samples)
-
-
-def report_write(content: Content, run: Kept, path: Path, pictures: Sequence[Picture]) -> None:
-    """Markdown, and beside it the pictures, the page and the samples."""
-    samples = path.with_suffix(".parquet")
-    run.store.export(samples)
-    page_make(content, pictures, samples.name).write(path)
 
 
 def results_csv(matrix: Matrix) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import jinja2
 
 from hakmem_lab.measure.provenance import Provenance
+from hakmem_lab.measure.store import SampleStore
 from hakmem_lab.reports.drawing import Picture
 from hakmem_lab.reports.report import Grid, markdown_report, text_write
 
@@ -59,8 +60,11 @@ class Page:
         notes = [*self.lines, *shown, *self.reading]
         text_write(path, markdown_report(self.title, self.source, notes, self.grids, self.samples))
 
-    def with_samples(self, samples: str) -> Page:
-        return replace(self, samples=samples)
+    def write_with(self, store: SampleStore, path: Path) -> None:
+        """And the samples beside it."""
+        samples = path.with_suffix(".parquet")
+        store.export(samples)
+        replace(self, samples=samples.name).write(path)
 
 
 def svg_inline(picture: Picture) -> str:

@@ -109,6 +109,15 @@ def text_write(path: Path, text: str) -> None:
         raise LabError(f"cannot write {path.name}: {error.strerror}") from error
 
 
+def finite(content: object) -> object:
+    """JSON has no infinity: the end of an interval that too few pairs leave open is null."""
+    if isinstance(content, dict):
+        return {name: finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
 def grids_print(console: Console, grids: Iterable[Grid]) -> None:
     for grid in grids:
         if grid.rows:

@@ -11,8 +11,6 @@ import matplotlib as mpl
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from hakmem_lab.measure.store import SampleStore
-from hakmem_lab.reports.ceiling import finite
 from hakmem_lab.reports.drawing import (
     BLACK,
     BLUE,
@@ -27,7 +25,7 @@ from hakmem_lab.reports.drawing import (
 )
 from hakmem_lab.reports.matrix_text import controls_grid, failures_grid, speed_grid
 from hakmem_lab.reports.page import Page
-from hakmem_lab.reports.report import Grid, text_write
+from hakmem_lab.reports.report import Grid, finite, text_write
 from hakmem_lab.studies.scaling import AXES, FLAT, THREADS, Cost, Figure, Line, Scaling
 
 TITLE = "Scaling: threads, heap and block size"
@@ -261,12 +259,6 @@ def page_make(scaling: Scaling, samples: str) -> Page:
     grids = [*grids_of(scaling)[:-1], controls_grid(scaling.matrix)]
     source = scaling.matrix.plan.source
     return Page(TITLE, source, answer_lines(scaling), pictures, grids, reading_lines(scaling), samples)
-
-
-def report_write(scaling: Scaling, store: SampleStore, path: Path) -> None:
-    samples = path.with_suffix(".parquet")
-    store.export(samples)
-    page_make(scaling, samples.name).write(path)
 
 
 def json_write(scaling: Scaling, path: Path) -> None:

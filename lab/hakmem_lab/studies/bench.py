@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,7 +20,8 @@ from hakmem_lab.measure import provenance
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.measure.store import SampleStore, provenance_columns
+from hakmem_lab.measure.store import Sample, SampleStore, provenance_columns
+from hakmem_lab.measure.task import Task
 from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.judging import Matrix, judge
 from hakmem_lab.studies.matrix import (
@@ -186,16 +187,36 @@ def resume_check(
 
 
 def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> None:
+    """The rounds, then the runs with instruments; what is kept of an interrupted run is not run again."""
     plan, store = kept.plan, kept.store
     tasks_of = {candidate.name: candidate.task_of for candidate in candidates}
     samples = store.load()
     with interruptions_told(kept):
         store.compact()
-        with progress_shown("row", len(plan.rows), seconds_left(plan.rows, samples)) as step:
-            tasks = {row.name: tasks_of[row.name](row.count) for row in plan.rows}
-            rows_run(plan.rows, tasks, field.arms, plan.settings.seed, store, step, samples)
+        rounds_shown(kept, field, tasks_of, "row", samples)
         with progress_shown("instruments", len(plan.rows), float(len(plan.rows))) as step:
             rows_observe(plan.rows, tasks_of, field.arms, plan.settings.seed, store, step, samples)
+
+
+def rounds_measure(kept: Kept, field: Field, candidates: Sequence[Candidate], kind: str, what: str) -> None:
+    """The rounds alone: nothing is watched with instruments. WHAT is a row's name in what is shown."""
+    tasks_of = {candidate.name: candidate.task_of for candidate in candidates}
+    with interruptions_told(kept, kind):
+        rounds_shown(kept, field, tasks_of, what)
+
+
+def rounds_shown(
+    kept: Kept,
+    field: Field,
+    tasks_of: Mapping[str, Callable[[int], Task]],
+    what: str,
+    samples: Sequence[Sample] = (),
+) -> None:
+    """SAMPLES are kept of an interrupted run."""
+    plan = kept.plan
+    tasks = {row.name: tasks_of[row.name](row.count) for row in plan.rows}
+    with progress_shown(what, len(plan.rows), seconds_left(plan.rows, samples)) as step:
+        rows_run(plan.rows, tasks, field.arms, plan.settings.seed, kept.store, step, samples)
 
 
 @contextmanager

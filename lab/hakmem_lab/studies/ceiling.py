@@ -26,13 +26,10 @@ from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.prepare import plan_of
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.statistics.estimate import Estimate, Verdict, hodges_lehmann, suite_estimate
-from hakmem_lab.studies.bench import Field, Kept, interruptions_told
 from hakmem_lab.studies.candidates import Candidate, cell_candidate
 from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.judging import Matrix
 from hakmem_lab.studies.matrix import Row
-from hakmem_lab.studies.matrix_run import rows_run, seconds_left
-from hakmem_lab.studies.progress import progress_shown
 from hakmem_lab.workloads.cells import Cell
 
 KIND = "ceiling"
@@ -133,16 +130,6 @@ def ceiling_candidates(stage: Stage, cells: Sequence[Cell]) -> tuple[list[Candid
         reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
         raise LabError(f"the ceiling serves none of these workloads: {reasons}")
     return candidates, refused
-
-
-def ceiling_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> None:
-    """The rounds alone: nothing is watched with instruments."""
-    plan, store = kept.plan, kept.store
-    task_of = {candidate.name: candidate.task_of for candidate in candidates}
-    with interruptions_told(kept, KIND):
-        tasks = {row.name: task_of[row.name](row.count) for row in plan.rows}
-        with progress_shown("row", len(plan.rows), seconds_left(plan.rows, [])) as step:
-            rows_run(plan.rows, tasks, field.arms, plan.settings.seed, store, step)
 
 
 # ---- judging ----------------------------------------------------------------------------------------------

@@ -19,11 +19,8 @@ from numpy.typing import NDArray
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.store import TIMED, Sample
-from hakmem_lab.studies.bench import Field, Kept, interruptions_told
 from hakmem_lab.studies.candidates import Candidate, cell_candidate
 from hakmem_lab.studies.judging import Matrix
-from hakmem_lab.studies.matrix_run import rows_run, seconds_left
-from hakmem_lab.studies.progress import progress_shown
 from hakmem_lab.workloads.cell import COUNT_PLACE, SEED_PLACE, Cell, Group
 from hakmem_lab.workloads.cells import CELLS
 
@@ -176,16 +173,6 @@ def scaling_candidates(stage: Stage, chosen: Sequence[tuple[Point, int]]) -> lis
     """With the laboratory's negative control."""
     cells = [point.cell(way) for point, way in chosen]
     return [cell_candidate(stage, cell) for cell in (*cells, *(cell for cell in CELLS if cell.control))]
-
-
-def scaling_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> None:
-    """The rounds alone: nothing is watched with instruments."""
-    plan, store = kept.plan, kept.store
-    task_of = {candidate.name: candidate.task_of for candidate in candidates}
-    with interruptions_told(kept, KIND):
-        tasks = {row.name: task_of[row.name](row.count) for row in plan.rows}
-        with progress_shown("point", len(plan.rows), seconds_left(plan.rows, [])) as step:
-            rows_run(plan.rows, tasks, field.arms, plan.settings.seed, store, step)
 
 
 # ---- judging ----------------------------------------------------------------------------------------------

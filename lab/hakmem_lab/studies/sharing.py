@@ -23,6 +23,7 @@ from typing import Any
 from hakmem_lab.allocators.tools import tools_check
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.studies.symbols import Symbols
 
 WORKLOADS = {
     "private": "64 blocks of one size in each thread, replaced at random",
@@ -176,7 +177,7 @@ def simulation_read(line: dict[str, Any], symbols: Symbols) -> Simulation:
     places = [
         Place(
             entry=one["entry"],
-            thing=symbols.thing(one["object"], one["variable"]),
+            thing=thing_name(one["object"], one["variable"], symbols),
             code="the workload" if one["code"] is None else symbols.code(one["code"]),
             transfers=one["transfers"],
             upgrades=one["upgrades"],
@@ -198,90 +199,11 @@ def simulation_read(line: dict[str, Any], symbols: Symbols) -> Simulation:
     )
 
 
-# ---- names -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Variable:
-    start: int
-    bytes: int
-    name: str
-
-
-class Symbols:
-    """What a library's debug information and symbols say of addresses in it."""
-
-    def __init__(self, library: Path) -> None:
-        self._library = library
-        self._code: dict[int, str] = {}
-        self._variables = variables_read(tool_output(["nm", "-S", "-n", "--defined-only", str(library)]))
-
-    def learn(self, addresses: Sequence[int]) -> None:
-        """Asks once for all of these return addresses."""
-        new = sorted(set(addresses) - self._code.keys())
-        if not new:
-            return
-        # The instruction before the return is the call, and of the line that is meant.
-        asked = "".join(f"{address - 1:#x}\n" for address in new)
-        told = tool_output(["addr2line", "-a", "-f", "-i", "-e", str(self._library)], asked)
-        self._code |= dict(zip(new, code_read(told), strict=True))
-
-    def code(self, address: int) -> str:
-        return self._code[address]
-
-    def thing(self, name: str | None, address: int | None) -> str:
-        """NAME where the simulator knows one, else the variable at ADDRESS."""
-        if name is not None:
-            return name
-        for variable in self._variables if address is not None else ():
-            if variable.start <= address < variable.start + max(variable.bytes, 8):  # type: ignore[operator]
-                return variable.name
-        return "other memory"
-
-
-def tool_output(command: Sequence[str], asked: str = "") -> str:
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise LabError(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()}")
-    return done.stdout
-
-
-def variables_read(text: str) -> tuple[Variable, ...]:
-    """Of what `nm -S` says, data: its lines are address, bytes, kind and name."""
-    found = []
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) == 4 and words[2] in "bBdDrR":
-            found.append(Variable(int(words[0], 16), int(words[1], 16), words[3].partition(".")[0]))
-    return tuple(found)
-
-
-def code_read(text: str) -> list[str]:
-    """One name for each address of what `addr2line -a -f -i` says: of the functions that were inlined into one another there,
-    the innermost that is no header's, and the outermost, as `function in caller, file:line`."""
-    named: list[str] = []
-    frames: list[tuple[str, str]] = []
-    lines = iter(text.splitlines())
-    for line in lines:
-        if line.startswith("0x"):
-            if frames:
-                named.append(frame_choose(frames))
-            frames = []
-            continue
-        frames.append((line, next(lines, "??:0")))
-    if frames:
-        named.append(frame_choose(frames))
-    return named
-
-
-def frame_choose(frames: Sequence[tuple[str, str]]) -> str:
-    function, place = next((one for one in frames if ".c:" in one[1]), frames[0])
-    file, _, line = place.partition(" (")[0].rpartition(":")
-    # A planted source is a copy that lies elsewhere.
-    short = "/".join(Path(file).parts[-2:]) if "/src/" in file else Path(file).name
-    # A compiler calls its copies and parts of a function NAME.part.0 and the like.
-    inner, outer = function.partition(".")[0], frames[-1][0].partition(".")[0]
-    return f"{inner if inner == outer else f'{inner} in {outer}'}, {short}:{line}"
+def thing_name(name: str | None, address: int | None, symbols: Symbols) -> str:
+    """NAME where the simulator knows one, else the variable at ADDRESS."""
+    if name is None and address is not None:
+        name = symbols.variable(address)
+    return name or "other memory"
 
 
 # ---- what must be true -----------------------------------------------------------------------------------------
