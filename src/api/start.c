@@ -164,14 +164,14 @@ HAK_COLD void start_now(void) {
     slow_leave();
 }
 
-static void fork_child(void) {
+static HAK_ENTRY void fork_child(void) {
     os_lock_reset(&start_lock);
     heap_fork_child();
 }
 
 /* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
  * libraries are registered later, so they are prepared before ours and find an allocator that works. */
-__attribute__((constructor(101))) static void start_process(void) {
+__attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
     if (has_sanitizer()) return;
     start_once();
     os_find_libc();
@@ -183,6 +183,6 @@ __attribute__((constructor(101))) static void start_process(void) {
     settings_show();
 }
 
-__attribute__((destructor(101))) static void end_process(void) {
+__attribute__((destructor(101))) static HAK_ENTRY void end_process(void) {
     deliver();
 }

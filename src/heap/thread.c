@@ -122,7 +122,7 @@ bool thread_salvage(unsigned class) {
 
 /* Called when a thread ends, among the destructors of its other keys. Later operations of the thread use
  * the commons. */
-static void end_heap(void *value) {
+static HAK_ENTRY void end_heap(void *value) {
     struct heap *heap = value;
     if (thread_front() != &heap->front || !slow_enter()) return;
     int saved = errno;
@@ -181,7 +181,7 @@ bool heap_start(const struct heap_options *options) {
 /* From prepare on this thread is busy: another library's handler that allocates meanwhile takes no lock. A signal
  * handler that forks inside a slow path finds it busy already, and some lock perhaps taken: then all stays as it
  * is, and the child keeps to the ways without locks until the handler returns. */
-void heap_fork_prepare(void) {
+HAK_ENTRY void heap_fork_prepare(void) {
     thread_state.fork_inside = thread_state.busy;
     if (thread_state.fork_inside) return;
     thread_state.busy = true;
@@ -194,7 +194,7 @@ void heap_fork_prepare(void) {
     window_lock();
 }
 
-void heap_fork_parent(void) {
+HAK_ENTRY void heap_fork_parent(void) {
     if (thread_state.fork_inside) return;
     window_unlock();
     span_unlock();
