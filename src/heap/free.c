@@ -32,7 +32,7 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
  * of them, then takes its way. */
 static HAK_NOINLINE void turn_stream(struct bin *bin, void *block, unsigned class, const void *caller) {
     bin->streams = !bin->streams && slab_classes[class].block_bytes >= KEPT_LEAST_BYTES;
-    bin->stream_left = bin->streams ? STREAM_TRUST : STREAM_PROOF;
+    bin->stream_left = 1 + (bin->streams ? STREAM_TRUST : STREAM_PROOF); /* BLOCK is counted once more */
     stack_set_keeping(bin, true);
     heap_free(block, caller);
 }
