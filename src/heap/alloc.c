@@ -19,8 +19,7 @@
  * up to WANT blocks downward from END. Heap's lock held. */
 static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
     uint32_t got = bin_fill(heap, class, end, want, zero);
-    /* relaxed: what comes in a moment later is seen the next time. */
-    if (got == 0 && atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0 && remote_drain(heap) != 0)
+    if (got == 0 && remote_has_some(heap) && remote_drain_some(heap, DRAIN_SLABS) != 0)
         got = bin_fill(heap, class, end, want, zero);
     if (got == 0 && heap != &commons && bin_adopt(heap, class)) got = bin_fill(heap, class, end, want, zero);
     return got;

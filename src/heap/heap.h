@@ -46,6 +46,9 @@ enum heap_state { HEAP_DEAD, HEAP_LIVE };
 
 enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 
+/* Slabs whose blocks came back: so many of them one refill takes in. */
+enum { DRAIN_SLABS = 64 };
+
 /* Smaller blocks share cache lines with others: two threads that used neighbours would write to the same lines for good. */
 enum { KEPT_LEAST_BYTES = 64 };
 
@@ -64,6 +67,8 @@ struct heap {
     uint32_t ticks_seen;      /* this and the next three: purge.c's, guarded by the purging lock */
     uintptr_t tops_seen;
     bool visited, robbed;
+    _Atomic uint32_t undrained_slabs; /* the first of those that hung in the inbox when it was taken, and were not drained;
+                                       * written under the lock */
     bool raised;              /* the bounds of its stacks are: by stack_raise */
     int64_t in_use_change;    /* not yet told to footprint.c */
     uint64_t first_mask;      /* signals that the owner had blocked at first; purger.c's, like the next two */
@@ -233,9 +238,18 @@ void decided_depth(struct heap *heap, unsigned class, enum ace_reason reason, ui
  * Whoever may take locks calls remote_settle afterwards. */
 void remote_give(void *const *blocks, size_t count);
 
+/* Whether there is something to take in. relaxed: what comes in a moment later is seen the next time. */
+HAK_INLINE bool remote_has_some(const struct heap *heap) {
+    return atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0 ||
+           atomic_load_explicit(&heap->undrained_slabs, memory_order_relaxed) != 0;
+}
+
 /* Takes in what other threads gave back. Heap's lock held; returns how many blocks. Slabs that went to another
  * owner are passed on: call remote_settle once the lock is dropped. */
 uint32_t remote_drain(struct heap *heap);
+
+/* The same of at most so many slabs. The others wait for the next time, so that no operation has to look at more than that. */
+uint32_t remote_drain_some(struct heap *heap, uint32_t most_slabs);
 
 /* Drains dead heaps that were given something. No lock held. Cheap when there is nothing to do. */
 void remote_settle(void);

@@ -63,7 +63,7 @@ static bool holds_blocks(struct heap *heap) {
 }
 
 static void drain(struct heap *heap) {
-    if (atomic_load_explicit(&heap->inbox, memory_order_relaxed) == 0) return; /* a hint */
+    if (!remote_has_some(heap)) return;
     os_lock_take(&heap->lock);
     remote_drain(heap);
     os_lock_drop(&heap->lock);

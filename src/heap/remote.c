@@ -58,29 +58,43 @@ static void queue(uint32_t first) {
     if (atomic_load_explicit(&owner->state, memory_order_seq_cst) != HEAP_LIVE) mark_undrained(owner);
 }
 
-uint32_t remote_drain(struct heap *heap) {
-    uint32_t drained = 0;
+/* Takes in what was given back of a slab that hung in the inbox; returns how many blocks. */
+static uint32_t drain_slab(struct heap *heap, uint32_t first) {
+    /* acq_rel: pairs with queue. */
+    atomic_exchange_explicit(&slab_remote_at(first)->queued, 0, memory_order_acq_rel);
+    struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
+    if (owner == NULL) return 0; /* it was released, and a late freer pushed it */
+    if (owner != heap) {
+        queue(first);
+        return 0;
+    }
+    uint32_t blocks = slab_drain(first);
+    struct bin *bin = &heap->bins[slab_at(first)->span.class];
+    counter_add(&bin->remote_blocks, blocks);
+    counter_sub(&bin->taken_blocks, blocks);
+    if (blocks != 0) bin_settle(heap, first);
+    return blocks;
+}
+
+uint32_t remote_drain_some(struct heap *heap, uint32_t most_slabs) {
+    /* relaxed, as below: under the lock. */
+    uint32_t drained = 0, first = atomic_load_explicit(&heap->undrained_slabs, memory_order_relaxed);
     /* seq_cst: see above. */
-    uint32_t first = atomic_exchange_explicit(&heap->inbox, 0, memory_order_seq_cst);
-    while (first != 0) {
-        struct slab_remote *remote = slab_remote_at(first);
-        uint32_t next = atomic_load_explicit(&remote->inbox_next, memory_order_relaxed); /* came with the inbox */
-        /* acq_rel: pairs with queue. */
-        atomic_exchange_explicit(&remote->queued, 0, memory_order_acq_rel);
-        struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
-        if (owner == heap) {
-            uint32_t blocks = slab_drain(first);
-            struct bin *bin = &heap->bins[slab_at(first)->span.class];
-            counter_add(&bin->remote_blocks, blocks);
-            counter_sub(&bin->taken_blocks, blocks);
-            drained += blocks;
-            if (blocks != 0) bin_settle(heap, first);
-        } else if (owner != NULL) {
-            queue(first);
-        } /* without owner it was released, and a late freer pushed it */
+    if (first == 0) first = atomic_exchange_explicit(&heap->inbox, 0, memory_order_seq_cst);
+    for (; first != 0 && most_slabs != 0; most_slabs--) {
+        uint32_t next = atomic_load_explicit(&slab_remote_at(first)->inbox_next, memory_order_relaxed); /* came with the inbox */
+        drained += drain_slab(heap, first);
         first = next;
     }
+    atomic_store_explicit(&heap->undrained_slabs, first, memory_order_relaxed);
     return drained;
+}
+
+uint32_t remote_drain(struct heap *heap) {
+    uint32_t drained = 0;
+    if (atomic_load_explicit(&heap->undrained_slabs, memory_order_relaxed) != 0) /* under the lock */
+        drained = remote_drain_some(heap, UINT32_MAX);
+    return drained + remote_drain_some(heap, UINT32_MAX);
 }
 
 HAK_NOINLINE static void settle_all(void) {

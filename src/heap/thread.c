@@ -84,6 +84,7 @@ bool thread_reveal(void) {
     if (own != NULL) {
         os_lock_take(&own->lock);
         stack_empty_all(own);
+        remote_drain(own);
         os_lock_drop(&own->lock);
     }
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
@@ -94,13 +95,6 @@ bool thread_reveal(void) {
     return after.given > before.given;
 }
 
-/* Whether HEAP, which is parked, has a free block of CLASS, in a stack or in a slab. A hint: no lock is held. */
-static bool may_have(const struct heap *heap, unsigned class) {
-    const struct bin *bin = &heap->bins[class];
-    return counter_read(&bin->slab_count) * slab_classes[class].blocks > counter_read(&bin->taken_blocks) ||
-           stack_top(heap, class) != atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
-}
-
 bool thread_salvage(unsigned class) {
     enum { LOOKED_AT = 4 };
     struct heap *idle[LOOKED_AT];
@@ -108,7 +102,6 @@ bool thread_salvage(unsigned class) {
     bool found = false;
     for (unsigned i = 0; i < count && !found; i++) {
         struct heap *heap = idle[i];
-        if (!may_have(heap, class)) continue;
         os_lock_take(&heap->lock);
         if (heap->parked) { /* or a thread has begun with it */
             stack_empty(heap, class);

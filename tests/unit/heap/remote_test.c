@@ -9,6 +9,7 @@
  *   a slab is not queued while it has no owner   threads_give_to_one_owner: watchdog
  *   queued stays set                             a_slab_is_queued_once, others
  *   a child believes the marks of its parent     a_child_finds_what_others_were_about_to_drain
+ *   a drain of some forgets the others           some_are_drained
  */
 #include "heap/alloc.h"
 #include "heap/thread.h"
@@ -112,6 +113,41 @@ TEST(slabs_are_passed_on) {
     remote_give(blocks + 4, 6);
     remote_settle();
     CHECK_EQ(page_word(first), 0);
+}
+
+/* What was taken out of the inbox and not looked at waits; what comes meanwhile comes after it, and once. */
+TEST(some_are_drained) {
+    enum { SLABS = 5 };
+    struct heap *owner = make_heap(HEAP_LIVE);
+    void *blocks[SLABS][4];
+    uint32_t first[SLABS];
+    for (int s = 0; s < SLABS; s++) first[s] = make_slab(owner, 20, blocks[s], 4);
+    CHECK(!remote_has_some(owner));
+    for (int s = 0; s < SLABS; s++) remote_give(blocks[s], (size_t)(s == 0 ? 1 : 2));
+    CHECK(remote_has_some(owner));
+    CHECK_EQ(remote_drain_some(owner, 2), 4); /* the last to come are the first */
+    CHECK(remote_has_some(owner));
+    CHECK_EQ(inbox_of(owner), 0);
+    remote_give(&blocks[4][2], 1);
+    CHECK_EQ(inbox_of(owner), first[4]);
+    remote_give(&blocks[0][1], 1); /* waits still */
+    CHECK_EQ(inbox_of(owner), first[4]);
+    CHECK_EQ(remote_drain_some(owner, 1), 2);
+    CHECK_EQ(remote_drain_some(owner, 1), 2);
+    CHECK_EQ(remote_drain_some(owner, 9), 2); /* and no more: the inbox is for the next time */
+    CHECK_EQ(inbox_of(owner), first[4]);
+    CHECK_EQ(remote_drain_some(owner, 9), 1);
+    CHECK(!remote_has_some(owner));
+    CHECK_EQ(remote_drain_some(owner, 9), 0);
+
+    /* All means both. */
+    remote_give(&blocks[1][2], 1);
+    remote_give(&blocks[2][2], 1);
+    CHECK_EQ(remote_drain_some(owner, 1), 1);
+    remote_give(&blocks[2][3], 1);
+    remote_give(&blocks[3][2], 2);
+    CHECK_EQ(drain(owner), 4);
+    CHECK(!remote_has_some(owner));
 }
 
 /* A freer that set its bits, and queues the slab when it is already released. */
