@@ -105,8 +105,8 @@ def bench(
         settings = begun.plan.settings
     try:
         with staged(checkout) as stage:
-            candidates, missing = candidates_prepare(stage, chosen, settings.seed)
             field = field_gather(PeerStore(checkout), stage, words_split(allocators), settings)
+            candidates, missing = candidates_prepare(stage, chosen, settings.seed)
             if begun is None:
                 command = command_text(settings, allocators)
                 begun = bench_plan(checkout, stage, field, candidates, settings, command, missing)

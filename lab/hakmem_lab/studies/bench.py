@@ -76,12 +76,12 @@ class Field:
 
 def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings: Settings) -> Field:
     """A peer that was named must be had; of the suite's own those that can be."""
+    own = store.obtain(SUBJECT)
     if names:
         found, absent = [arm_parse(name, store) for name in dict.fromkeys(names)], []
     else:
         found, absent = store.obtain_default(FULL_ONLY if settings.suite == Suite.QUICK else ())
     missing = {one.name: one.why for one in absent}
-    own = store.obtain(SUBJECT)
     hakmem, again = stage.peer(own), stage.peer(own, SAME)
     staged = [
         replace(stage.peer(peer, f"peer-{number}"), name=peer.name)
