@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hakmem_lab.allocators import builds, forms
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.asking import calibrate_choose
-from hakmem_lab.commands.canned import list_grid
+from hakmem_lab.commands.canned import Told, limit_lines, list_grid
 from hakmem_lab.commands.units import seconds_parse
 from hakmem_lab.errors import LabError
-from hakmem_lab.workloads.canned.file import canned_find, canned_names, canned_read
+from hakmem_lab.statistics.estimate import Estimate
+from hakmem_lab.studies.ab import Design
+from hakmem_lab.workloads.canned.file import Canned, canned_find, canned_names, canned_read
 
 NAMES = canned_names()
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +28,7 @@ OPTIONS = (ROOT / "docs/options.md").read_text()
 
 
 def test_what_the_issue_asks_for_is_there() -> None:
-    assert NAMES == ["builds", "depth", "large-decay", "larson-pgo", "profiles", "thread-caches"]
+    assert NAMES == ["builds", "depth", "fixed", "large-decay", "larson-pgo", "profiles", "thread-caches"]
     assert len(list_grid([canned_find(name) for name in NAMES]).rows) == len(NAMES)
 
 
@@ -84,13 +89,50 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, message: s
     assert str(caught.value).startswith(message)
 
 
+def told_of(*ratios: tuple[float, float, float]) -> Told:
+    """A workload with an arm for each ratio, of thirty pairs that lie evenly within its interval."""
+    names = [f"arm{number}" for number in range(len(ratios))]
+    answers = [
+        SimpleNamespace(name=name, estimate=Estimate(*ratio, 30))
+        for name, ratio in zip(names, ratios, strict=True)
+    ]
+    pairs = {
+        name: [
+            SimpleNamespace(log_ratio=float(log), disturbed=False)
+            for log in np.linspace(math.log(low), math.log(high), 30)
+        ]
+        for name, (_, low, high) in zip(names, ratios, strict=True)
+    }
+    outcome = SimpleNamespace(answers=answers, design=Design())
+    return Told("bench", SimpleNamespace(outcome=outcome, pairs_of=pairs.get), [], Path())  # type: ignore[arg-type]
+
+
+def test_whether_the_base_keeps_its_limit_is_said() -> None:
+    chosen = Canned("own", "Mine", ("hakmem", "arm0", "arm1"), ("bench", "bench"), "60s", limit="5%")
+    lines = limit_lines(
+        [told_of((1.2, 1.1, 1.3), (0.8, 0.7, 0.9)), told_of((0.5, 0.4, 0.6), (0.9, 0.8, 1.04))], chosen
+    )
+    assert (
+        lines[0]
+        == "Clearly more than 5% slower than one of the 2 others: bench, arm0: 1.200 (1.100 to 1.300)."
+    )
+    assert lines[1] == "Clearly not more than 5% slower than any of them: in 1 of 2 workloads."
+    assert lines[2].startswith("Not clearly slower than hakmem over all workloads: arm0 0.7")
+    assert "arm1" not in lines[2]
+    same = limit_lines([told_of((1.0, 0.99, 1.01), (0.5, 0.4, 0.6))], chosen)
+    assert same[0].endswith(": in no workload.")
+    assert same[1].endswith("in 1 of 1 workloads.")
+
+
 # ---- live ---------------------------------------------------------------------------------------------------
 
 
 def test_one_page_holds_all_workloads_with_their_samples(build: Path, tmp_path: Path) -> None:
     own, page = tmp_path / "own.toml", tmp_path / "page.md"
     benches = ["LIFO burst, 64 of 64 B", "LIFO burst, 4000 of 64 B"]
-    own.write_text(f"about = 'Mine'\narms = ['hakmem', 'glibc']\nbenches = {benches}\nbudget = '1s'\n")
+    own.write_text(
+        f"about = 'Mine'\narms = ['hakmem', 'glibc']\nbenches = {benches}\nbudget = '1s'\nlimit = '5%'\n"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "hakmem_lab", "canned", own, "--build", build, "--report", page],
         env={**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -102,6 +144,8 @@ def test_one_page_holds_all_workloads_with_their_samples(build: Path, tmp_path: 
     assert done.returncode in (0, 3), done.stderr
     text = page.read_text()
     assert text.startswith("# Mine\n")
+    assert "\nClearly more than 5% slower than one of the 1 others: " in text
+    assert "\n| all, geometric mean | " in text
     assert all(f"## {bench}: Against hakmem" in text for bench in benches)
     with page.with_suffix(".csv").open() as file:
         rows = list(csv.DictReader(file))

@@ -12,10 +12,9 @@ import typer
 from hakmem_lab.allocators.forms import FormProof, forms_prove
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.asking import INCONCLUSIVE, ShareOption
-from hakmem_lab.commands.canned import Told, canned_ask, canned_write
+from hakmem_lab.commands.canned import canned_ask, canned_write, summary_grid
 from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show, words_split
 from hakmem_lab.errors import LabError
-from hakmem_lab.reports.ab import ratio_text
 from hakmem_lab.reports.report import Grid
 from hakmem_lab.workloads.canned.file import Canned, canned_find
 from hakmem_lab.workloads.cells import CELLS, Cell
@@ -81,20 +80,6 @@ def cell_of(bench: str) -> Cell:
     if not isinstance(found, Cell):
         raise LabError(f"{bench} is no workload of bench/")
     return found
-
-
-def summary_grid(told: Sequence[Told], arms: Sequence[str]) -> Grid:
-    """A row for each workload: how many times as fast as preloaded each form is."""
-
-    def entry(one: Told, arm: str) -> str:
-        answer = next((answer for answer in one.asked.outcome.answers if answer.name == arm), None)
-        return "" if answer is None else f"{answer.word}: {ratio_text(answer.estimate)}"
-
-    return Grid(
-        f"Times as fast as {arms[0]} preloaded",
-        ("workload", *arms[1:]),
-        tuple((one.bench, *(entry(one, arm) for arm in arms[1:])) for one in told),
-    )
 
 
 def proofs_grid(proofs: Sequence[FormProof]) -> Grid:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from hakmem_lab.checkout import Checkout
@@ -24,8 +25,11 @@ from hakmem_lab.commands.asking import (
     outcome_keep,
 )
 from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show
-from hakmem_lab.reports.ab import reason_lines, sweep_line, verdict_line
+from hakmem_lab.commands.units import share_parse
+from hakmem_lab.measure.pairs import pairs_to_analyse
+from hakmem_lab.reports.ab import ratio_text, reason_lines, sweep_line, verdict_line
 from hakmem_lab.reports.report import Grid, markdown_report, text_write
+from hakmem_lab.statistics.estimate import Estimate, suite_estimate
 from hakmem_lab.studies.study import study_open
 from hakmem_lab.workloads.canned.file import Canned, canned_find, canned_names
 
@@ -55,8 +59,10 @@ def canned(
         ["./hakmem", "canned", chosen.name, "--budget", budget, "--margin", margin, "--seed", str(seed)]
     )
     told = [canned_ask(checkout, chosen, bench, budget, margin, seed, command) for bench in chosen.benches]
+    summary, kept = summary_grid(told, chosen.arms), limit_lines(told, chosen)
+    grids_show([summary], kept)
     if report is not None:
-        canned_write(chosen, told, report)
+        canned_write(chosen, told, report, notes=kept, first=[summary])
     if any(answer.word == "inconclusive" for one in told for answer in one.asked.outcome.answers):
         raise typer.Exit(INCONCLUSIVE)
 
@@ -105,11 +111,66 @@ def canned_ask(
     return told
 
 
+def summary_grid(told: Sequence[Told], arms: Sequence[str]) -> Grid:
+    """A row for each workload: how many times as fast as the base each arm is; and one for all of them."""
+
+    def entry(one: Told, arm: str) -> str:
+        answer = next((answer for answer in one.asked.outcome.answers if answer.name == arm), None)
+        return "" if answer is None else f"{answer.word}: {ratio_text(answer.estimate)}"
+
+    rows = [(one.bench, *(entry(one, arm) for arm in arms[1:])) for one in told]
+    if len(told) > 1:
+        over_all = [overall_estimate(told, arm) for arm in arms[1:]]
+        rows.append(("all, geometric mean", *(ratio_text(one) if one else "" for one in over_all)))
+    return Grid(f"Times as fast as {arms[0]}", ("workload", *arms[1:]), tuple(rows))
+
+
+def overall_estimate(told: Sequence[Told], arm: str) -> Estimate | None:
+    """Over the workloads that ARM was measured in; of the same pairs always the same."""
+    confidence = 1 - told[0].asked.outcome.design.alpha
+    measured = [pairs_to_analyse(one.asked.pairs_of(arm), confidence) for one in told]
+    cells = [np.array([pair.log_ratio for pair in pairs]) for pairs in measured if pairs]
+    return suite_estimate(cells, confidence, np.random.default_rng(len(cells))) if cells else None
+
+
+def limit_lines(told: Sequence[Told], chosen: Canned) -> list[str]:
+    """Whether the base is slower than the best of the others by more than the file allows, and by which over all."""
+    if not chosen.limit:
+        return []
+    limit = 1 + share_parse(chosen.limit)
+    beyond = [
+        f"{one.bench}, {answer.name}: {ratio_text(answer.estimate)}"
+        for one in told
+        for answer in one.asked.outcome.answers
+        if answer.estimate.low > limit
+    ]
+    within = [one for one in told if all(a.estimate.high <= limit for a in one.asked.outcome.answers)]
+    lines = [
+        f"Clearly more than {chosen.limit} slower than one of the {len(chosen.arms) - 1} others: "
+        f"{'; '.join(beyond) or 'in no workload'}.",
+        f"Clearly not more than {chosen.limit} slower than any of them: in {len(within)} of {len(told)} workloads.",
+    ]
+    ahead = [
+        f"{arm} {ratio_text(estimate)}"
+        for arm in chosen.arms[1:]
+        if (estimate := overall_estimate(told, arm)) is not None and estimate.high >= 1
+    ]
+    lines.append(
+        f"Not clearly slower than {chosen.arms[0]} over all workloads: {'; '.join(ahead) or 'none of them'}."
+    )
+    return lines
+
+
 def canned_write(
-    chosen: Canned, told: Sequence[Told], report: Path, first: Sequence[Grid] = (), last: Sequence[Grid] = ()
+    chosen: Canned,
+    told: Sequence[Told],
+    report: Path,
+    notes: Sequence[str] = (),
+    first: Sequence[Grid] = (),
+    last: Sequence[Grid] = (),
 ) -> None:
     """One page of all its workloads, and one file with the samples of all; other tables before and behind theirs."""
-    notes = [f"{chosen.about}. {chosen.note}".strip()]
+    notes = [f"{chosen.about}. {chosen.note}".strip(), *notes]
     notes += [f"{one.bench}: {line}" for one in told for line in one.lines]
     own = [replace(grid, title=f"{one.bench}: {grid.title}") for one in told for grid in one.asked.grids()]
     grids = [*first, *own, *last]

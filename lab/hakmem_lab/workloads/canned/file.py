@@ -21,6 +21,8 @@ class Canned:
     budget: str
     """Of each workload."""
     note: str = ""
+    limit: str = ""
+    """By how much, such as 5%, the base may be slower than the best of the others: it is said whether it keeps that."""
 
 
 def canned_read(path: Path) -> Canned:
