@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from hakmem_lab.measure.command import CommandTask
 from hakmem_lab.measure.pairs import Pair, cpus_allowed
 from hakmem_lab.measure.task import CellTask
 from hakmem_lab.reports.ab import outcome_content, outcome_grid, vector, vector_grid
-from hakmem_lab.reports.report import Grid, text_write
+from hakmem_lab.reports.report import Grid, json_write
 from hakmem_lab.studies.ab import Design, Outcome, questions_ask
 from hakmem_lab.studies.arrange import Arranged, Calibrate, arrange, calibrator
 from hakmem_lab.studies.opinion import SECONDS as OPINION_SECONDS
@@ -153,10 +152,9 @@ def outcome_keep(study: Study, asked: Asked, further: dict[str, object], json_fi
         "provenance": asdict(asked.source),
         "samples": study.checkout.shown(study.samples.path),
     }
-    text = json.dumps(content, indent=2, default=str) + "\n"
-    text_write(study.samples.path.with_name("outcome.json"), text)
+    json_write(study.samples.path.with_name("outcome.json"), content)
     if json_file is not None:
-        text_write(json_file, text)
+        json_write(json_file, content)
     return samples_text(study)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shlex
 from collections.abc import Sequence
@@ -31,7 +30,7 @@ from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.stage import staged
 from hakmem_lab.reports.ab import outcome_grid, reason_lines
 from hakmem_lab.reports.baseline import gates_grid, loss_lines
-from hakmem_lab.reports.report import text_write
+from hakmem_lab.reports.report import json_write, text_write
 from hakmem_lab.studies.baseline import (
     CELLS_COUNTED,
     Baseline,
@@ -104,12 +103,11 @@ def check(
         "gates": [asdict(one) for one in found],
         "lost": [asdict(one) for one in lost],
     }
-    text = json.dumps(content, indent=1) + "\n"
     if build is None:  # what another build lost is not what this checkout lost
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        text_write(checkout.root / "bench_results" / BASELINE_KIND / moment / BASELINE_FILE, text)
+        json_write(checkout.root / "bench_results" / BASELINE_KIND / moment / BASELINE_FILE, content)
     if json_file is not None:
-        text_write(json_file, text)
+        json_write(json_file, content)
     words = times_ask(checkout, before, budget, margin) if time else []
     missed = sum(1 for gate in found if gate.state == "missed")
     left_open = sum(1 for gate in found if gate.state.startswith("open"))

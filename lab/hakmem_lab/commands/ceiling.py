@@ -141,17 +141,17 @@ def command_text(settings: Settings, suite: Suite | None, allocators: str) -> st
 def ceiling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: Path | None) -> None:
     """The run's own folder gets its page and its shares, too."""
     # Drawing takes a second to load: not for --help and wrong options.
-    from hakmem_lab.reports.ceiling import answer_lines, grids_of, json_write, page_make
+    from hakmem_lab.reports.ceiling import answer_lines, ceiling_write, grids_of, page_make
     from hakmem_lab.reports.report import text_write
 
     judged = ceiling_judge(run.judged())
     page = page_make(judged, "raw/")
     text_write(run.folder / PAGE_FILE, page.html())
-    json_write(judged, run.folder / "ceiling.json")
+    ceiling_write(judged, run.folder / "ceiling.json")
     if report is not None:
         page.write_with(run.store, report)
     if json_file is not None:
-        json_write(judged, json_file)
+        ceiling_write(judged, json_file)
     lines = [f"page: {checkout.shown(run.folder / PAGE_FILE)}", *reversed(answer_lines(judged))]
     grids_show(grids_of(judged), lines)
     if all(share.state is State.VOID for share in judged.shares):

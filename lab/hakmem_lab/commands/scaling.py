@@ -157,17 +157,17 @@ def scaling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: 
     """The run's own folder gets its page and its figures, too."""
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.reports.report import text_write
-    from hakmem_lab.reports.scaling import answer_lines, grids_of, json_write, page_make
+    from hakmem_lab.reports.scaling import answer_lines, grids_of, page_make, scaling_write
 
     matrix = run.judged()
     judged = scaling_judge(matrix, run.store.load(), kept_points(matrix))
     page = page_make(judged, "raw/")
     text_write(run.folder / PAGE_FILE, page.html())
-    json_write(judged, run.folder / "scaling.json")
+    scaling_write(judged, run.folder / "scaling.json")
     if report is not None:
         page.write_with(run.store, report)
     if json_file is not None:
-        json_write(judged, json_file)
+        scaling_write(judged, json_file)
     lines = [*answer_lines(judged), f"page: {checkout.shown(run.folder / PAGE_FILE)}"]
     grids_show(grids_of(judged), lines)
     subject = matrix.plan.subject

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import secrets
 import shlex
@@ -24,7 +23,7 @@ from hakmem_lab.commands.common import (
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.samples import RowWriter
-from hakmem_lab.reports.report import report_write, text_write
+from hakmem_lab.reports.report import json_write, report_write
 from hakmem_lab.reports.sharing import TITLE, Sharing, answer_lines, content_of, grids_of, reading_lines
 from hakmem_lab.studies.progress import progress_shown
 from hakmem_lab.studies.sharing import (
@@ -105,7 +104,7 @@ def sharing(
     if report is not None:
         report_write(report, TITLE, source, [*lines, *reading_lines(counted)], grids, path)
     if json_file is not None:
-        text_write(json_file, json.dumps(content_of(counted), indent=1) + "\n")
+        json_write(json_file, content_of(counted))
     if not all(one.holds for one in known):
         raise typer.Exit(1)
 

@@ -139,10 +139,8 @@ def answer_content(outcome: Outcome, answer: Answer) -> dict[str, object]:
         "verdict": answer.word,
         "reason": outcome.reason(answer),
         "disturbed": answer.disturbed,
-        "smallest_detectable": answer.detectable if math.isfinite(answer.detectable) else None,
-        "estimate": {
-            key: value if math.isfinite(value) else None for key, value in asdict(answer.estimate).items()
-        },
+        "smallest_detectable": answer.detectable,
+        "estimate": asdict(answer.estimate),
     }
 
 

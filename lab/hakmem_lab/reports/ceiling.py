@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -23,7 +22,7 @@ from hakmem_lab.reports.drawing import (
 )
 from hakmem_lab.reports.matrix_text import controls_grid, failures_grid
 from hakmem_lab.reports.page import Page
-from hakmem_lab.reports.report import Grid, finite, ratio_text, text_write
+from hakmem_lab.reports.report import Grid, json_write, ratio_text
 from hakmem_lab.studies.ceiling import ALL, CEILING, NULL, Answer, Ceiling, Interval, Share, State
 
 TITLE = "The ceiling: what hakmem's structure allows, and how much of it is reached"
@@ -203,7 +202,7 @@ def page_make(ceiling: Ceiling, samples: str) -> Page:
     return Page(TITLE, source, answer_lines(ceiling), pictures, grids, reading_lines(ceiling), samples)
 
 
-def json_write(ceiling: Ceiling, path: Path) -> None:
+def ceiling_write(ceiling: Ceiling, path: Path) -> None:
     matrix = ceiling.matrix
     content = {
         "run": matrix.plan.run,
@@ -222,4 +221,4 @@ def json_write(ceiling: Ceiling, path: Path) -> None:
         ],
         "not_served": dict(matrix.plan.missing),
     }
-    text_write(path, json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
+    json_write(path, content)

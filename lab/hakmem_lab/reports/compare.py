@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
 
 from hakmem_lab.measure.provenance import Provenance
-from hakmem_lab.reports.report import Grid, text_write
+from hakmem_lab.reports.report import Grid, json_write
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.compare import Course, Plan
 from hakmem_lab.studies.compare_verdicts import (
@@ -257,16 +256,15 @@ def result_content(
 
 
 def _estimate_content(estimate: Estimate | None) -> dict[str, float | None] | None:
-    """JSON has no infinity: an open interval has no upper end."""
     if estimate is None:
         return None
     return {
         "ratio": estimate.ratio,
         "low": estimate.low,
-        "high": estimate.high if math.isfinite(estimate.high) else None,
+        "high": estimate.high,
         "rounds": estimate.pairs,
     }
 
 
 def result_write(path: Path, content: dict[str, object], samples: str) -> None:
-    text_write(path, json.dumps({**content, "samples": samples}, indent=2) + "\n")
+    json_write(path, {**content, "samples": samples})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -31,7 +30,7 @@ from hakmem_lab.reports.matrix_text import (
 )
 from hakmem_lab.reports.page import Page
 from hakmem_lab.reports.pictures import pictures_make
-from hakmem_lab.reports.report import Grid, grids_print, text_write
+from hakmem_lab.reports.report import Grid, grids_print, json_write, text_write
 from hakmem_lab.reports.then_and_now import then_grid
 from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.judging import Matrix
@@ -92,7 +91,7 @@ def matrix_show(
     if report is not None:
         page.write_with(run.store, report)
     if json_file is not None:
-        text_write(json_file, json.dumps(json_content(content), indent=1, default=str) + "\n")
+        json_write(json_file, json_content(content))
     if complete:
         text_write(run.folder / RESULTS_FILE, results_csv(matrix))
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -109,8 +110,13 @@ def text_write(path: Path, text: str) -> None:
         raise LabError(f"cannot write {path.name}: {error.strerror}") from error
 
 
-def finite(content: object) -> object:
+def json_write(path: Path, content: object) -> None:
     """JSON has no infinity: the end of an interval that too few pairs leave open is null."""
+    text_write(path, json.dumps(finite(content), indent=1, default=str, allow_nan=False) + "\n")
+
+
+def finite(content: object) -> object:
+    """With null for every number that is none."""
     if isinstance(content, dict):
         return {name: finite(value) for name, value in content.items()}
     if isinstance(content, list | tuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -25,7 +24,7 @@ from hakmem_lab.reports.drawing import (
 )
 from hakmem_lab.reports.matrix_text import controls_grid, failures_grid, speed_grid
 from hakmem_lab.reports.page import Page
-from hakmem_lab.reports.report import Grid, finite, text_write
+from hakmem_lab.reports.report import Grid, json_write
 from hakmem_lab.studies.scaling import AXES, FLAT, THREADS, Cost, Figure, Line, Scaling
 
 TITLE = "Scaling: threads, heap and block size"
@@ -261,11 +260,11 @@ def page_make(scaling: Scaling, samples: str) -> Page:
     return Page(TITLE, source, answer_lines(scaling), pictures, grids, reading_lines(scaling), samples)
 
 
-def json_write(scaling: Scaling, path: Path) -> None:
+def scaling_write(scaling: Scaling, path: Path) -> None:
     content = {
         "run": scaling.matrix.plan.run,
         "provenance": asdict(scaling.matrix.plan.source),
         "lines": [asdict(line) | {"word": line.word} for line in scaling.lines],
         "not_measured": dict(scaling.matrix.plan.missing),
     }
-    text_write(path, json.dumps(finite(content), indent=1, allow_nan=False) + "\n")
+    json_write(path, content)
