@@ -73,6 +73,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
+        self.folder.chmod(0o1777)  # as /tmp: some programs run as another user
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
