@@ -15,11 +15,11 @@ import pytest
 from hakmem_lab.allocators import builds, forms
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.asking import calibrate_choose
-from hakmem_lab.commands.canned import Told, limit_lines, list_grid
+from hakmem_lab.commands.canned import Told, limit_lines, list_grid, overall_estimate
 from hakmem_lab.commands.units import seconds_parse
 from hakmem_lab.errors import LabError
 from hakmem_lab.statistics.estimate import Estimate
-from hakmem_lab.studies.ab import Design
+from hakmem_lab.studies.ab import Control, Design
 from hakmem_lab.workloads.canned.file import Canned, canned_find, canned_names, canned_read
 
 NAMES = canned_names()
@@ -89,7 +89,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, message: s
     assert str(caught.value).startswith(message)
 
 
-def told_of(*ratios: tuple[float, float, float]) -> Told:
+def told_of(*ratios: tuple[float, float, float], same: Control = Control.PASSED) -> Told:
     """A workload with an arm for each ratio, of thirty pairs that lie evenly within its interval."""
     names = [f"arm{number}" for number in range(len(ratios))]
     answers = [
@@ -103,14 +103,18 @@ def told_of(*ratios: tuple[float, float, float]) -> Told:
         ]
         for name, (_, low, high) in zip(names, ratios, strict=True)
     }
-    outcome = SimpleNamespace(answers=answers, design=Design())
-    return Told("bench", SimpleNamespace(outcome=outcome, pairs_of=pairs.get), [], Path())  # type: ignore[arg-type]
+    outcome = SimpleNamespace(answers=answers, design=Design(), same_state=same, slowed_state=Control.PASSED)
+    return Told("bench", SimpleNamespace(outcome=outcome, pairs_of=pairs.get), [], Path())  # type: ignore[arg-type]  # what limits look at
+
+
+def limits_of(chosen: Canned, *told: Told) -> list[str]:
+    return limit_lines(told, chosen, {arm: overall_estimate(told, arm) for arm in chosen.arms[1:]})
 
 
 def test_whether_the_base_keeps_its_limit_is_said() -> None:
     chosen = Canned("own", "Mine", ("hakmem", "arm0", "arm1"), ("bench", "bench"), "60s", limit="5%")
-    lines = limit_lines(
-        [told_of((1.2, 1.1, 1.3), (0.8, 0.7, 0.9)), told_of((0.5, 0.4, 0.6), (0.9, 0.8, 1.04))], chosen
+    lines = limits_of(
+        chosen, told_of((1.2, 1.1, 1.3), (0.8, 0.7, 0.9)), told_of((0.5, 0.4, 0.6), (0.9, 0.8, 1.04))
     )
     assert (
         lines[0]
@@ -119,9 +123,13 @@ def test_whether_the_base_keeps_its_limit_is_said() -> None:
     assert lines[1] == "Clearly not more than 5% slower than any of them: in 1 of 2 workloads."
     assert lines[2].startswith("Not clearly slower than hakmem over all workloads: arm0 0.7")
     assert "arm1" not in lines[2]
-    same = limit_lines([told_of((1.0, 0.99, 1.01), (0.5, 0.4, 0.6))], chosen)
+    same = limits_of(chosen, told_of((1.0, 0.99, 1.01), (0.5, 0.4, 0.6)))
     assert same[0].endswith(": in no workload.")
     assert same[1].endswith("in 1 of 1 workloads.")
+    void = limits_of(chosen, told_of((1.2, 1.1, 1.3), (0.5, 0.4, 0.6), same=Control.FAILED))
+    assert void[0].endswith(": in no workload.")
+    assert void[1].endswith("in 0 of 1 workloads.")
+    assert void[2].endswith(": none of them.")
 
 
 # ---- live ---------------------------------------------------------------------------------------------------

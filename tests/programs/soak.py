@@ -112,7 +112,11 @@ class Run:
         self.process.wait()
 
     def tail(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+        """Without the places of this machine."""
+        text = self.log.read_text(errors="replace")
+        for place in (f"{ROOT}/", f"{sys.base_prefix}/", f"{self.folder.parent}/"):
+            text = text.replace(place, "")
+        return "\n".join(text.splitlines()[-TAIL_LINES:])
 
 
 @dataclass

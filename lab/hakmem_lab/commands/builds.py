@@ -12,7 +12,7 @@ import typer
 from hakmem_lab.allocators.forms import FormProof, forms_prove
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.asking import INCONCLUSIVE, ShareOption
-from hakmem_lab.commands.canned import canned_ask, canned_write, summary_grid
+from hakmem_lab.commands.canned import canned_ask, canned_write, overall_estimate, summary_grid
 from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show, words_split
 from hakmem_lab.errors import LabError
 from hakmem_lab.reports.report import Grid
@@ -49,7 +49,8 @@ def builds(
         canned_ask(checkout, chosen, bench, budget, margin, seed, shlex.join(command))
         for bench in chosen.benches
     ]
-    summary, proved = summary_grid(told, chosen.arms), proofs_grid(proofs)
+    overall = {arm: overall_estimate(told, arm) for arm in chosen.arms[1:]}
+    summary, proved = summary_grid(told, overall), proofs_grid(proofs)
     grids_show([proved, summary], [])
     if report is not None:
         canned_write(chosen, told, report, first=[summary], last=[proved])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +30,7 @@ from hakmem_lab.measure.pairs import pairs_to_analyse
 from hakmem_lab.reports.ab import ratio_text, reason_lines, sweep_line, verdict_line
 from hakmem_lab.reports.report import Grid, markdown_report, text_write
 from hakmem_lab.statistics.estimate import Estimate, suite_estimate
+from hakmem_lab.studies.ab import Control
 from hakmem_lab.studies.study import study_open
 from hakmem_lab.workloads.canned.file import Canned, canned_find, canned_names
 
@@ -59,7 +60,8 @@ def canned(
         ["./hakmem", "canned", chosen.name, "--budget", budget, "--margin", margin, "--seed", str(seed)]
     )
     told = [canned_ask(checkout, chosen, bench, budget, margin, seed, command) for bench in chosen.benches]
-    summary, kept = summary_grid(told, chosen.arms), limit_lines(told, chosen)
+    overall = {arm: overall_estimate(told, arm) for arm in chosen.arms[1:]}
+    summary, kept = summary_grid(told, overall), limit_lines(told, chosen, overall)
     grids_show([summary], kept)
     if report is not None:
         canned_write(chosen, told, report, notes=kept, first=[summary])
@@ -111,30 +113,31 @@ def canned_ask(
     return told
 
 
-def summary_grid(told: Sequence[Told], arms: Sequence[str]) -> Grid:
+def summary_grid(told: Sequence[Told], overall: Mapping[str, Estimate | None]) -> Grid:
     """A row for each workload: how many times as fast as the base each arm is; and one for all of them."""
 
     def entry(one: Told, arm: str) -> str:
         answer = next((answer for answer in one.asked.outcome.answers if answer.name == arm), None)
         return "" if answer is None else f"{answer.word}: {ratio_text(answer.estimate)}"
 
-    rows = [(one.bench, *(entry(one, arm) for arm in arms[1:])) for one in told]
+    rows = [(one.bench, *(entry(one, arm) for arm in overall)) for one in told]
     if len(told) > 1:
-        over_all = [overall_estimate(told, arm) for arm in arms[1:]]
-        rows.append(("all, geometric mean", *(ratio_text(one) if one else "" for one in over_all)))
-    return Grid(f"Times as fast as {arms[0]}", ("workload", *arms[1:]), tuple(rows))
+        rows.append(("all, geometric mean", *(ratio_text(one) if one else "" for one in overall.values())))
+    return Grid(f"Times as fast as {told[0].asked.arranged.base.name}", ("workload", *overall), tuple(rows))
 
 
 def overall_estimate(told: Sequence[Told], arm: str) -> Estimate | None:
-    """Over the workloads that ARM was measured in; of the same pairs always the same."""
+    """Over the workloads whose controls did not fail; of the same pairs always the same."""
     confidence = 1 - told[0].asked.outcome.design.alpha
-    measured = [pairs_to_analyse(one.asked.pairs_of(arm), confidence) for one in told]
+    sound = [one for one in told if one.asked.outcome.same_state is not Control.FAILED]
+    measured = [pairs_to_analyse(one.asked.pairs_of(arm), confidence) for one in sound]
     cells = [np.array([pair.log_ratio for pair in pairs]) for pairs in measured if pairs]
     return suite_estimate(cells, confidence, np.random.default_rng(len(cells))) if cells else None
 
 
-def limit_lines(told: Sequence[Told], chosen: Canned) -> list[str]:
-    """Whether the base is slower than the best of the others by more than the file allows, and by which over all."""
+def limit_lines(told: Sequence[Told], chosen: Canned, overall: Mapping[str, Estimate | None]) -> list[str]:
+    """Whether the base is slower than the best of the others by more than the file allows, and than which over all. A run
+    whose controls failed shows neither."""
     if not chosen.limit:
         return []
     limit = 1 + share_parse(chosen.limit)
@@ -142,9 +145,14 @@ def limit_lines(told: Sequence[Told], chosen: Canned) -> list[str]:
         f"{one.bench}, {answer.name}: {ratio_text(answer.estimate)}"
         for one in told
         for answer in one.asked.outcome.answers
-        if answer.estimate.low > limit
+        if one.asked.outcome.same_state is not Control.FAILED and answer.estimate.low > limit
     ]
-    within = [one for one in told if all(a.estimate.high <= limit for a in one.asked.outcome.answers)]
+    within = [
+        one
+        for one in told
+        if one.asked.outcome.same_state is one.asked.outcome.slowed_state is Control.PASSED
+        and all(answer.estimate.high <= limit for answer in one.asked.outcome.answers)
+    ]
     lines = [
         f"Clearly more than {chosen.limit} slower than one of the {len(chosen.arms) - 1} others: "
         f"{'; '.join(beyond) or 'in no workload'}.",
@@ -152,8 +160,8 @@ def limit_lines(told: Sequence[Told], chosen: Canned) -> list[str]:
     ]
     ahead = [
         f"{arm} {ratio_text(estimate)}"
-        for arm in chosen.arms[1:]
-        if (estimate := overall_estimate(told, arm)) is not None and estimate.high >= 1
+        for arm, estimate in overall.items()
+        if estimate is not None and estimate.high >= 1
     ]
     lines.append(
         f"Not clearly slower than {chosen.arms[0]} over all workloads: {'; '.join(ahead) or 'none of them'}."
