@@ -49,7 +49,7 @@ static void check_free_span(uint32_t first, uint32_t touched) {
 /* Looks at every page that this floor was ever given, in one piece. Nobody else works on it. */
 CHECK_UNUSED static void check_books(void) {
     struct span_counts counts = counts_now();
-    uint64_t used = 0, used_spans = 0, dirty = 0, huge = 0;
+    uint64_t used = 0, used_spans = 0, lost = 0, dirty = 0, huge = 0;
     bool free_before = false;
     uint32_t at = CHUNK_PAGES, end = (uint32_t)span_end_page();
     while (at < end) {
@@ -68,8 +68,9 @@ CHECK_UNUSED static void check_books(void) {
             huge += bits.zone == ZONE_HUGE;
         }
         if (is_free) check_free_span(at, touched);
-        used += is_free ? 0 : span->pages;
-        used_spans += !is_free;
+        used += span->kind == SPAN_USED ? span->pages : 0;
+        used_spans += span->kind == SPAN_USED;
+        lost += span->kind == SPAN_LOST ? span->pages : 0;
         dirty += is_free ? touched : 0;
         free_before = is_free;
         at += span->pages;
@@ -77,6 +78,7 @@ CHECK_UNUSED static void check_books(void) {
     CHECK_EQ(end - CHUNK_PAGES, counts.fresh_pages);
     CHECK_EQ(used, counts.used_pages);
     CHECK_EQ(used_spans, counts.taken - counts.given);
+    CHECK_EQ(lost, counts.lost_pages);
     CHECK_EQ(dirty, counts.dirty_pages);
     CHECK_EQ(huge, counts.huge_pages);
 }

@@ -117,12 +117,14 @@ static void insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
         bins_change(before != 0 ? before : after, first, pages, dirty);
 }
 
-static void label_used(uint32_t first, uint32_t pages) {
+static void label(uint32_t first, uint32_t pages, enum span_kind kind) {
     struct span *span = span_at(first);
     span->pages = pages;
-    span->kind = SPAN_USED;
-    span_at(first + pages - 1)->kind = SPAN_USED;
+    span->kind = (uint8_t)kind;
+    span_at(first + pages - 1)->kind = (uint8_t)kind;
 }
+
+static void label_used(uint32_t first, uint32_t pages) { label(first, pages, SPAN_USED); }
 
 /* Of a used span. */
 static void set_length(uint32_t first, uint32_t pages) {
@@ -364,9 +366,9 @@ static bool copy_piece(struct piece piece) {
     return returned;
 }
 
-/* Moves the contents of PAGES pages. *RETURNED: the old pages now read as zero. False: it could not be done, and they
- * are where they were. */
-static bool move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *returned) {
+/* Moves the contents of PAGES pages. *RETURNED: the old pages now read as zero. The result is where they could not be moved
+ * to; otherwise it has no pages. Then they are where they were. */
+static struct piece move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *returned) {
     uint32_t copied = 0;
     *returned = true;
     for (uint32_t done = 0; done < pages;) {
@@ -374,7 +376,7 @@ static bool move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *retu
         enum os_moved moved = move_piece(piece);
         if (moved == OS_MOVE_LOST) { /* back with what is there already */
             copy_piece((struct piece){to, from, done});
-            return false;
+            return piece;
         }
         if (moved != OS_MOVED) {
             *returned &= copy_piece(piece);
@@ -385,7 +387,21 @@ static bool move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *retu
     span_lock();
     counter_add(copied == 0 ? &spans.counts.moves : &spans.counts.copies, 1);
     span_unlock();
-    return true;
+    return (struct piece){0};
+}
+
+/* Gives the used span at FIRST back but for what was LOST of it. */
+static void give_around(uint32_t first, struct piece lost) {
+    span_lock();
+    uint32_t before = lost.to - first, behind = span_at(first)->pages - before - lost.pages;
+    counter_add(&spans.counts.given, 1);
+    counter_sub(&size_counts(span_at(first)->pages)->live, 1);
+    counter_sub(&spans.counts.used_pages, lost.pages);
+    counter_add(&spans.counts.lost_pages, lost.pages);
+    label(lost.to, lost.pages, SPAN_LOST);
+    if (before != 0) span_free(first, before);
+    if (behind != 0) span_free(lost.to + lost.pages, behind);
+    span_unlock();
 }
 
 /* What lies behind the block is soon needed, or is not: a little of it stays dirty, the rest goes back. Whole chunks. */
@@ -401,8 +417,11 @@ uint32_t span_move(uint32_t from, size_t held, size_t pages) {
     uint32_t to = span_take(pages, pages >= 2 * CHUNK_PAGES ? CHUNK_PAGES : 1, true);
     if (to == 0) return 0;
     bool returned;
-    /* Otherwise TO stays a used span for ever: nothing lies there. */
-    if (!move_contents(from, to, (uint32_t)held, &returned)) return 0;
+    struct piece lost = move_contents(from, to, (uint32_t)held, &returned);
+    if (lost.pages != 0) {
+        give_around(to, lost);
+        return 0;
+    }
     return_reserve(to, held);
     span_lock();
     if (returned) pages_mark_returned(from, (uint32_t)held);

@@ -21,6 +21,7 @@ enum span_kind {
     SPAN_FREE,      /* first page of a free span */
     SPAN_FREE_LAST, /* last page of a free span of several pages; head is its first */
     SPAN_USED,
+    SPAN_LOST, /* given up: nobody knows what lies there */
 };
 
 /* The part of a page's record that this floor knows. The slab floor continues it. While a span is used,
@@ -86,7 +87,8 @@ void span_trim(uint32_t first, size_t pages);
 
 /* Moves what the first HELD pages of the span at FROM hold to a new span of PAGES pages, and gives the old one back.
  * The contents move with their page tables, or are copied in pieces; of much, each is given back before the next, so that
- * there is never twice as much. Returns the new span; 0 when there is no memory, and the old one stays. Makes system calls. */
+ * there is never twice as much. Returns the new span; 0 when there is no memory, and the old one stays; the addresses that the
+ * kernel failed to move to are lost. Makes system calls. */
 uint32_t span_move(uint32_t from, size_t held, size_t pages);
 
 /* ---- giving back to the kernel (purge.c). The purging lock is held, and no other. ------------------------ */
@@ -126,6 +128,7 @@ size_t span_end_page(void);
 #define SPAN_COUNTS(X)                                                                                        \
     X(used_pages, GAUGE, "pages of spans in use")                                                             \
     X(used_pages_peak, GAUGE, "the most that were in use at once")                                            \
+    X(lost_pages, GAUGE, "pages given up: the kernel failed while something was moved there")                 \
     X(dirty_pages, GAUGE, "free pages that were not given back")                                              \
     X(fresh_pages, COUNTER, "pages asked of the window")                                                      \
     X(huge_pages, COUNTER, "of these, with huge pages")                                                       \

@@ -91,7 +91,7 @@ static void check_usable(struct page_run run) {
     }
     /* The neighbours' records can be read. What the one before says is the span floor's matter, where libc has
      * allocated before main. */
-    CHECK(((struct span *)page_span(run.first - 1))->kind <= SPAN_USED);
+    CHECK(((struct span *)page_span(run.first - 1))->kind <= SPAN_LOST);
     if (run.first + run.pages < window.pages)
         CHECK_EQ(((struct span *)page_span(run.first + run.pages))->kind, SPAN_NONE);
     page_after_last = run.first + run.pages;
