@@ -46,15 +46,26 @@ class DiffersError(AssertionError):
 
 @dataclass(frozen=True)
 class Suite:
-    """What came out of a program's own tests. Those that fail must be the same on both sides."""
+    """What came out of a program's own tests. On hakmem none may fail but those that fail without it."""
 
     ran: int
     failed: frozenset[str]
 
+    def told_failed(self) -> str:
+        return f"{len(self.failed)} failed: {', '.join(sorted(self.failed))}"
+
     def told(self) -> str:
-        if not self.failed:
-            return f"{self.ran} tests"
-        return f"{self.ran} tests; without hakmem the same {len(self.failed)} fail: {', '.join(sorted(self.failed))}"
+        return f"{self.ran} tests" + (
+            f"; with hakmem and without it {self.told_failed()}" if self.failed else ""
+        )
+
+
+def same(mine: object, other: object) -> bool:
+    """Whether the result on hakmem is what it should be, beside the other. A suite's test that fails without hakmem alone, for lack
+    of time on a busy machine, says nothing of hakmem; what ran can be counted only where none did."""
+    if not (isinstance(mine, Suite) and isinstance(other, Suite)) or mine.failed == other.failed:
+        return mine == other
+    return mine.failed < other.failed and mine.ran >= other.ran
 
 
 @dataclass
@@ -222,9 +233,11 @@ class Trial:
         if other.error is not None:
             other.error.add_note("That was without hakmem, so that there is nothing to compare with.")
             raise other.error
-        if mine.result != other.result:
+        if not same(mine.result, other.result):
             self.row.result = "differs"
             raise DiffersError(f"on hakmem: {mine.result}\nwithout:   {other.result}")
+        if isinstance(other.result, Suite) and mine.result != other.result:
+            self.note(f"without hakmem {other.result.told_failed()}")
         assert mine.result is not None
         return mine.result
 

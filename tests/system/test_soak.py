@@ -9,11 +9,33 @@ from pathlib import Path
 
 import pytest
 from toolbox import ROOT, Build, environment
+from trial import Suite, same
 
 SOAK = ROOT / "tests/programs/soak.py"
 REPORT_SECONDS = 60
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("mine", "other", "is_same"),
+    [
+        (Suite(9, frozenset()), Suite(9, frozenset()), True),
+        (Suite(9, frozenset("a")), Suite(9, frozenset("a")), True),
+        (Suite(9, frozenset()), Suite(9, frozenset("a")), True),
+        (Suite(9, frozenset()), Suite(7, frozenset("a")), True),
+        (Suite(7, frozenset()), Suite(9, frozenset("a")), False),
+        (Suite(9, frozenset("a")), Suite(9, frozenset()), False),
+        (Suite(9, frozenset("a")), Suite(9, frozenset("b")), False),
+        (Suite(9, frozenset("ab")), Suite(9, frozenset("b")), False),
+        (Suite(8, frozenset()), Suite(9, frozenset()), False),
+        (Suite(9, frozenset()), Suite(8, frozenset()), False),
+        ("one", "one", True),
+        ("one", "other", False),
+    ],
+)
+def test_on_hakmem_nothing_fails_that_passes_without_it(mine: object, other: object, is_same: bool) -> None:
+    assert same(mine, other) == is_same
 
 
 def soak(build: Path, report: Path) -> subprocess.Popen[str]:
