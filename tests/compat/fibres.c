@@ -4,7 +4,7 @@
  * Fibres lie in a queue; each worker takes one, runs it until it yields, and puts it back. The stacks of the fibres are
  * blocks, too. In the code of a fibre nothing thread-local is used across a yield.
  *
- * Planted defect it was seen to catch: a block of another thread goes into the own stack when it is freed.
+ * Planted defect it was seen to catch: what other threads freed is taken in again the next time.
  */
 #include "work.h"
 

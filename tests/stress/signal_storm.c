@@ -23,10 +23,13 @@ enum { SLOTS = 500, HELD = 16 };
 static volatile sig_atomic_t handled;
 static volatile size_t progress;
 
+/* Most are small; those that are not take a slow path each time. */
+static size_t size_for(uint64_t number) { return number % 8 == 0 ? 100 * 1000 + number % 1000 * 100 : number % 5000; }
+
 static void allocate_in_handler(int signal_number) {
     static void *held[HELD];
     int saved = errno;
-    for (size_t i = 0; i < HELD; i++) held[i] = hak_malloc(((size_t)handled * 37 + i * 113) % 5000);
+    for (size_t i = 0; i < HELD; i++) held[i] = hak_malloc(size_for((uint64_t)handled * 37 + i * 113));
     for (size_t i = 0; i < HELD; i++) hak_free(held[i]);
     handled++;
     (void)signal_number;
@@ -49,7 +52,7 @@ static void be_stormed(size_t seconds, uint64_t seed, long hertz) {
         for (size_t i = 0; i < 2000; i++) {
             size_t slot = rng_below(&rng, SLOTS);
             hak_free(slots[slot]);
-            slots[slot] = hak_malloc(rng_below(&rng, 5000));
+            slots[slot] = hak_malloc(size_for(rng_below(&rng, 1000 * 1000)));
             progress++;
         }
     }
