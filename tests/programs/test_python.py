@@ -10,6 +10,7 @@ from toolbox import cannot_run, packages_of, run
 from trial import Side, Suite, Trial
 
 QUICK = "test_dict test_list test_set test_json test_threading test_gc test_re test_deque test_zlib"
+# Without asyncio and selectors: on a busy machine some of their tests come too late, with hakmem and without it.
 LARGE = """
 test_array test_ast test_base64 test_bigmem test_bisect test_buffer test_builtin test_bytes test_bz2
 test_call test_class test_code test_codecs test_collections test_compile test_complex test_context test_contextlib
@@ -27,8 +28,7 @@ test_traceback test_tracemalloc test_tuple test_types test_typing test_unicode t
 test_urllib test_uuid test_wait4 test_weakref test_weakset test_with test_xml_etree test_xml_etree_c test_zipfile
 test_zlib
 """
-# On virtual machines these wait for a peer on the host. Not in the list are asyncio and selectors: on a busy machine some of their tests
-# come too late, with hakmem and without it.
+# On virtual machines these wait for a peer on the host.
 LEFT_OUT = "*VSOCK*"
 FAILED_FILES = re.compile(r"^\d+ tests? failed:\n((?:    .*\n)+)", re.MULTILINE)
 
