@@ -104,7 +104,8 @@ def test_a_purge_begins_anew(build: Path) -> None:
         line_of(build / "bench/random_mixed", f"{ops} 1000 1 4096 4096 90")["peak_rss_kib"]
         for ops in (1_000, 100_000)
     )
-    assert many - few < 1_000
+    # The heap grows with the slots until a purge empties them; what a purge left behind would come a hundred times.
+    assert many < 2 * few
 
 
 def test_comprehensive_tells_each_pattern(build: Path) -> None:
