@@ -10,6 +10,7 @@ that is how most of these defects show. What does not build is an error of the d
 import argparse
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,8 @@ TEST_SECONDS = 600
 # A test that hangs on a defect need not hang for long.
 PATIENCE_FACTOR, PATIENCE_SECONDS = 3.0, 20.0
 SHOWN_LINES = 30
+FAILED = re.compile(r"FAIL ([\w/.-]+)")
+"""What the tests and the specification print: not the line of a traceback that would have printed it."""
 
 
 @dataclass(frozen=True)
@@ -176,9 +179,8 @@ def targets_of(defect: Defect) -> list[str]:
 
 def how_it_failed(said: str) -> str:
     """A few words for the table."""
-    for line in said.splitlines():
-        if "FAIL " in line:
-            return line.split("FAIL ", 1)[1].split(":", 1)[0]
+    if found := FAILED.search(said):
+        return found[1]
     for word in ("***Timeout", "timeout"):
         if word in said:
             return "timeout"

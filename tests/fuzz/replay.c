@@ -2,9 +2,9 @@
  *
  *     replay [--trace] [--here] [--seconds=N] [--seed=N] [FILE|FOLDER...]
  *
- * Each file is run with the options that it names: for each set of options that occurs, this program starts itself anew.
- * When that fails, each of the set's files is run by itself, and those that fail are named with the command that runs
- * them again.
+ * Each file is run with the options that it names, in a process of its own, for which this program starts itself anew: what
+ * one left behind, as memory that others find, is nothing to the next. What fails is named with the command that runs it
+ * again.
  *
  *     --trace       prints every operation
  *     --here        runs all files in this process, with the options that it has: how it starts itself; so does
@@ -25,7 +25,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { MOST_FILES = 4096, NAME_BYTES = 512, PROGRAM_SECONDS = CHECK_SHADOWED ? 120 : 60 };
+enum { MOST_FILES = 4096, NAME_BYTES = 512, MOST_ARGUMENTS = 3, PROGRAM_SECONDS = CHECK_SHADOWED ? 120 : 60 };
 
 static struct file {
     char name[NAME_BYTES];
@@ -98,7 +98,7 @@ static void run_here(void) {
 
 /* Runs this program anew with one set of options; COUNT ARGUMENTS follow --here. */
 static bool succeeds(unsigned options, const char *const *arguments, size_t count) {
-    static const char *all[MOST_FILES + 4];
+    const char *all[MOST_ARGUMENTS + 4];
     size_t n = 0;
     int status = -1;
     all[n++] = "replay";
@@ -118,26 +118,10 @@ static bool succeeds(unsigned options, const char *const *arguments, size_t coun
     return status == 0;
 }
 
-static void say_how(const char *name, unsigned options) {
-    check_say("FAIL replay: %s with the options %s; again: replay --trace %s", name, option_sets[options], name);
-}
-
-/* All programs of one set of options in one process; if that fails, each by itself. */
-static bool run_set(unsigned options) {
-    static const char *names[MOST_FILES];
-    size_t count = 0;
-    bool found = false;
-    for (size_t i = 0; i < file_count; i++)
-        if (files[i].options == options) names[count++] = files[i].name;
-    if (count == 0 || succeeds(options, names, count)) return true;
-    for (size_t i = 0; i < count; i++) {
-        if (succeeds(options, &names[i], 1)) continue;
-        say_how(names[i], options);
-        found = true;
-    }
-    if (!found)
-        check_say("FAIL replay: %zu programs one after the other in one process, with the options %s; each by itself runs",
-                  count, option_sets[options]);
+static bool run_file(const struct file *file) {
+    const char *name = file->name;
+    if (succeeds(file->options, &name, 1)) return true;
+    check_say("FAIL replay: %s with the options %s; again: replay --trace %s", name, option_sets[file->options], name);
     return false;
 }
 
@@ -232,7 +216,7 @@ int main(int argc, char **argv) {
     if (here && options_of_random < OPTION_SETS) run_random_here(options_of_random);
     if (here) run_here();
     if (here) return 0;
-    for (unsigned options = 0; options < OPTION_SETS; options++) good &= run_set(options);
+    for (size_t i = 0; i < file_count; i++) good &= run_file(&files[i]);
     for (unsigned options = 0; options < OPTION_SETS && seconds > 0; options++) good &= run_random(options);
     if (good) check_say("ok %zu programs", file_count);
     return good ? 0 : 1;
