@@ -119,10 +119,12 @@ static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
 
     enum given given = give_back(first, run, moved);
     uint32_t pages = given != GIVEN_REFUSED ? run : run > CHUNK_PAGES ? give_chunks_back(first, run) : 0;
-    /* An old kernel may have unmapped what it then would not map afresh: such pages are never used again. */
-    if (moved && pages == 0) return 0;
-
     span_lock();
+    if (moved && pages == 0) { /* an old kernel may have unmapped what it then would not map afresh */
+        span_lose(first, run);
+        span_unlock();
+        return 0;
+    }
     if (pages == run) pages_mark_returned(first, run);
     if (given == GIVEN_RENEWED) pages_mark_moved(first, run, false);
     counter_add(&spans.counts.returned_pages, pages);

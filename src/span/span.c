@@ -390,15 +390,19 @@ static struct piece move_contents(uint32_t from, uint32_t to, uint32_t pages, bo
     return (struct piece){0};
 }
 
+void span_lose(uint32_t first, uint32_t pages) {
+    counter_sub(&spans.counts.used_pages, pages);
+    counter_add(&spans.counts.lost_pages, pages);
+    label(first, pages, SPAN_LOST);
+}
+
 /* Gives the used span at FIRST back but for what was LOST of it. */
 static void give_around(uint32_t first, struct piece lost) {
     span_lock();
     uint32_t before = lost.to - first, behind = span_at(first)->pages - before - lost.pages;
     counter_add(&spans.counts.given, 1);
     counter_sub(&size_counts(span_at(first)->pages)->live, 1);
-    counter_sub(&spans.counts.used_pages, lost.pages);
-    counter_add(&spans.counts.lost_pages, lost.pages);
-    label(lost.to, lost.pages, SPAN_LOST);
+    span_lose(lost.to, lost.pages);
     if (before != 0) span_free(first, before);
     if (behind != 0) span_free(lost.to + lost.pages, behind);
     span_unlock();

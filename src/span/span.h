@@ -128,7 +128,7 @@ size_t span_end_page(void);
 #define SPAN_COUNTS(X)                                                                                        \
     X(used_pages, GAUGE, "pages of spans in use")                                                             \
     X(used_pages_peak, GAUGE, "the most that were in use at once")                                            \
-    X(lost_pages, GAUGE, "pages given up: the kernel failed while something was moved there")                 \
+    X(lost_pages, GAUGE, "pages given up: the kernel failed as it moved them, or took them back")             \
     X(dirty_pages, GAUGE, "free pages that were not given back")                                              \
     X(fresh_pages, COUNTER, "pages asked of the window")                                                      \
     X(huge_pages, COUNTER, "of these, with huge pages")                                                       \

@@ -32,6 +32,9 @@ void span_carve(uint32_t head, uint32_t first, uint32_t pages);
 /* Frees pages that are used, merged with the free spans around them. */
 void span_free(uint32_t first, uint32_t pages);
 
+/* Gives used pages up, whatever the kernel made of them: nobody uses them any more. */
+void span_lose(uint32_t first, uint32_t pages);
+
 /* Dirty pages were taken, and pages that had been given back: what decay goes by. */
 void purge_note_taken(uint32_t returned);
 

@@ -44,7 +44,7 @@ struct report_numbers {
     X(kernel, unmapped_bytes, COUNTER, get(&os_counters.unmapped_bytes), "address space given back")           \
     X(spans, used_pages, GAUGE, now->spans.used_pages, "pages of 64 KiB in spans in use")                      \
     X(spans, used_pages_peak, GAUGE, now->spans.used_pages_peak, "the most at once, since peaks were reset")   \
-    X(spans, lost_pages, GAUGE, now->spans.lost_pages, "pages given up: the kernel failed to move there")      \
+    X(spans, lost_pages, GAUGE, now->spans.lost_pages, "pages given up: the kernel failed as it moved them, or took them back") \
     X(spans, dirty_pages, GAUGE, now->spans.dirty_pages, "free pages that were not given back")                \
     X(spans, fresh_pages, COUNTER, now->spans.fresh_pages, "pages asked of the window")                        \
     X(spans, huge_pages, COUNTER, now->spans.huge_pages, "of these, for which huge pages were asked")          \

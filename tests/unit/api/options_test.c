@@ -277,6 +277,8 @@ TEST(a_named_profile_and_a_file) {
     CHECK(strcmp(paths.stats_file, "/a") == 0);
     paths = READ("HAKMEM_CONF=stats_file:/b", "HAKMEM_STATS_FILE=/a");
     CHECK(strcmp(paths.stats_file, "/a") == 0);
+    paths = READ("HAKMEM_BIN_DEPTH=64", "HAKMEM_CONF=bin_depth:128");
+    CHECK_EQ(options_source(&paths, OPTION_bin_depth), OPTION_FROM_ENVIRONMENT);
     struct hak_options options = READ("HAKMEM_CONF=profile:/nowhere/at/all", "HAKMEM_PROFILE=small");
     CHECK(options.profile == PROFILE_SMALL && options.profile_file[0] == '\0' && lines_said() == 0);
 }

@@ -9,6 +9,8 @@
  *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
  */
 #include "ace/depth.h"
+#include "child.h"
+#include "faults/fail_calls.h"
 #include "own_heap.h"
 
 static size_t bytes_of(unsigned class) { return slab_classes[class].block_bytes; }
@@ -112,6 +114,38 @@ TEST(swings_deepen_a_stack) {
         check_stack(heap, class);
     }
 }
+
+/* A stack that cannot grow stays as it is, with its blocks, and asks again after as many misses. */
+static void grow_without_memory(void) {
+    enum { HEAPS = 60, CLASS = 3 };
+    struct heap *heaps[HEAPS];
+    size_t refused = 0;
+    heap_settings.thread_cache_bytes = GIB(1);
+    for (size_t i = 0; i < HEAPS; i++) {
+        heaps[i] = make_heap(HEAP_DEAD);
+        push(heaps[i], CLASS, 8);
+    }
+    fail_arm(FAIL_ANY, 1, true, 0);
+    for (int round = 0; round < 12; round++) {
+        for (size_t i = 0; i < HEAPS; i++) {
+            struct bin *bin = &heaps[i]->bins[CLASS];
+            uint32_t depth = bin->depth;
+            void *oldest = *bin->bottom, *newest = stack_top(heaps[i], CLASS)[-1];
+            if (depth == bin->most) continue;
+            adapt(heaps[i], CLASS, 1, 1);
+            refused += bin->depth == depth;
+            CHECK_EQ(bin->recent_refills + bin->recent_spills, 0);
+            CHECK_EQ(stack_held(heaps[i], CLASS), 8);
+            CHECK(*bin->bottom == oldest && stack_top(heaps[i], CLASS)[-1] == newest);
+        }
+    }
+    fail_disarm();
+    CHECK(refused > 0);
+    for (size_t i = 0; i < HEAPS; i++)
+        while (heaps[i]->bins[CLASS].depth < heaps[i]->bins[CLASS].most) adapt(heaps[i], CLASS, 1, 1);
+}
+
+TEST(without_memory_a_stack_stays) { IN_CHILD(grow_without_memory); }
 
 static size_t counted_bytes(const struct heap *heap) {
     size_t sum = 0;

@@ -48,6 +48,27 @@ TEST(names) {
     munmap(file, 65536);
 }
 
+/* What is nameless right behind a file's range is the file's; not what lies further on. */
+TEST(behind_a_file) {
+    size_t page = os_page_bytes();
+    int fd = memfd_create("before", MFD_CLOEXEC);
+    char *at = mmap(NULL, 4 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(fd >= 0 && at != MAP_FAILED && munmap(at, 4 * page) == 0);
+    CHECK_EQ(ftruncate(fd, (off_t)page), 0);
+    CHECK(mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == at);
+    CHECK(mmap(at + page, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at + page);
+    CHECK(os_find_mapping(at + page, &mapping));
+    CHECK(strstr(mapping.name, "before") != NULL);
+    munmap(at, 4 * page);
+    /* A file's, a gap, and a nameless one. */
+    CHECK(mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == at);
+    CHECK(mmap(at + 2 * page, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at + 2 * page);
+    CHECK(os_find_mapping(at + 2 * page, &mapping));
+    CHECK(mapping.name[0] == '\0');
+    munmap(at, 4 * page);
+    close(fd);
+}
+
 TEST(many_mappings) {
     enum { MAPPINGS = 300 };
     static char *maps[MAPPINGS];

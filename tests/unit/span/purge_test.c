@@ -130,6 +130,30 @@ static void decay_refused(void) {
 
 TEST(a_refusal_is_remembered) { IN_CHILD(decay_refused); }
 
+/* What was moved once is mapped afresh; where the kernel neither does that nor takes it back, nobody knows what lies there. */
+static void renewal_refused(void) {
+    configure(ACE_NEVER, UINT64_MAX);
+    struct mine mine = take_keyed(50, true, 5);
+    CHECK((mine.first = span_move(mine.first, 50, 100)) != 0);
+    if (counts_now().moves == 0) return; /* it was copied */
+    purge_all();
+    span_give(mine.first);
+    struct span_counts before = counts_now();
+    fail_arm(FAIL_ANY, 1, true, ENOMEM);
+    purge_all();
+    fail_disarm();
+    struct span_counts after = counts_now();
+    CHECK_EQ(after.used_pages, before.used_pages);
+    CHECK_EQ(after.lost_pages - before.lost_pages, before.dirty_pages - after.dirty_pages);
+    CHECK(after.lost_pages >= 50);
+    check_books();
+    struct mine again = take_keyed(100, true, 6);
+    CHECK(again.first + 100 <= mine.first || mine.first + 50 <= again.first);
+    check_pages(&again, 100);
+}
+
+TEST(what_cannot_be_mapped_afresh_is_lost) { IN_CHILD(renewal_refused); }
+
 /* The kernel refuses the whole for the one page. */
 static void purge_around_a_locked_page(void) {
     enum { CHUNKS = 4 };

@@ -309,6 +309,23 @@ static void move_lost_halfway(void) {
 
 TEST(around_a_lost_destination_all_is_free) { IN_CHILD(move_lost_halfway); }
 
+/* What was to go to the very end of the destination: nothing is behind it. */
+static void move_lost_at_the_end(void) {
+    configure(ACE_NEVER, UINT64_MAX);
+    struct mine mine = check_move(50, true); /* of two mappings now */
+    if (counts_now().moves == 0) return;
+    struct span_counts before = counts_now();
+    fail_arm(FAIL_MREMAP, 2, true, ENOMEM);
+    CHECK_EQ(span_move(mine.first, 100, 100), 0);
+    fail_disarm();
+    CHECK_EQ(counts_now().used_pages, before.used_pages);
+    CHECK_EQ(counts_now().lost_pages, before.lost_pages + 50);
+    check_pages(&mine, 100);
+    check_books();
+}
+
+TEST(the_end_of_a_destination_may_be_lost) { IN_CHILD(move_lost_at_the_end); }
+
 static void move_without_memory(void) {
     configure(ACE_NEVER, UINT64_MAX);
     struct mine mine = take_keyed(50, true, 5);

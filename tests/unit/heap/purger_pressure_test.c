@@ -1,0 +1,126 @@
+/* purger_pressure_test.c - what the purge thread does as memory gets short in the control group: in children whose root is a
+ * folder of the test's, so that the group's files are its own.
+ *
+ * Planted defects it was seen to catch:
+ *   a look at the machine is the last one   all_that_is_free_goes_back_under_pressure
+ *   pressure hastens nothing                all_that_is_free_goes_back_under_pressure
+ */
+#include "../../clock.h" /* first: it says _GNU_SOURCE */
+
+#include "blocks.h"
+#include "child.h"
+#include "heap/alloc.h"
+#include "heap/footprint.h"
+#include "heap/purger.h"
+#include "watch/decisions.h"
+
+#include <fcntl.h>
+#include <hakmem/hakmem.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+enum { HALF_LIFE_MS = 60 * 60 * 1000, BETWEEN_LOOKS_MS = 1000, FEW_TRIES = 30, ENOUGH_TRIES = 2000 };
+
+static char root[] = "/tmp/hakmem-pressure-XXXXXX";
+static int old_root;
+
+static void put(const char *path, const char *text) {
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    CHECK(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    close(file);
+}
+
+#define GROUP "/sys/fs/cgroup/"
+
+/* Everything of "memory.NAME" that matters to pressure. */
+static void put_group(const char *limit, const char *high, const char *used, const char *stalled) {
+    char text[100];
+    put(GROUP "memory.max", limit);
+    put(GROUP "memory.high", high);
+    snprintf(text, sizeof text, "some avg10=%s avg60=0.00 avg300=0.00 total=5\n", stalled);
+    put(GROUP "memory.pressure", text);
+    put(GROUP "memory.current", used);
+}
+
+static bool enter_root(void) {
+    static const char *const folders[] = {"/proc", "/proc/self", "/sys", "/sys/fs", "/sys/fs/cgroup"};
+    old_root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if ((chroot(root) != 0 && (unshare(CLONE_NEWUSER) != 0 || chroot(root) != 0)) || chdir("/") != 0) return false;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) mkdir(folders[i], 0700);
+    put("/proc/self/mountinfo", "30 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    put("/proc/self/cgroup", "0::/\n");
+    put_group("max", "max", "1000", "0.00");
+    return true;
+}
+
+/* Where a build that counts writes what it counted. */
+static void leave_root(void) { CHECK(fchdir(old_root) == 0 && chroot(".") == 0); }
+
+/* 64 MiB are used and then not, and as many slow paths follow as a look takes. */
+static void make_garbage(void) {
+    char *block = heap_alloc(MIB(64));
+    CHECK(block != NULL);
+    for (size_t at = 0; at < MIB(64); at += 4096) block[at] = 'x';
+    heap_free(block, NULL);
+    for (int i = 0; i < 2 * TICKS_PER_LOOK; i++) {
+        CHECK((block = heap_alloc(KIB(70))) != NULL);
+        heap_free(block, NULL);
+    }
+}
+
+/* Until the thread has looked at the group and told REASON. */
+static void await(enum ace_reason reason) {
+    uint64_t before = counter_read(&decision_counts[reason]);
+    for (int tries = 0; counter_read(&decision_counts[reason]) == before; tries++) {
+        CHECK_AT(tries < ENOUGH_TRIES, reason);
+        make_garbage();
+        clock_pass(BETWEEN_LOOKS_MS);
+        os_sleep_ms(10);
+    }
+    struct decision decision = {0};
+    for (uint64_t i = decisions_made(); decision.reason != reason; i--) CHECK(decision_read(i, &decision));
+    if (reason == ACE_REASON_NEAR_LIMIT) CHECK(decision.input0 == 990000000 && decision.input1 == 1000000000);
+    if (reason == ACE_REASON_NEAR_HIGH) CHECK(decision.input0 == 500000000 && decision.input1 == 500000001);
+    if (reason == ACE_REASON_STALLS) CHECK_EQ(decision.input0, 5555);
+}
+
+/* The half-life is longer than the time that passes here. */
+static bool goes_back(int most_tries) {
+    for (int tries = 0; footprint_returnable() >= MIB(1) && tries < most_tries; tries++) {
+        clock_pass(BETWEEN_LOOKS_MS);
+        os_sleep_ms(10);
+    }
+    return footprint_returnable() < MIB(1);
+}
+
+static void live_under_pressure(void) {
+    if (!enter_root()) _exit(77);
+    hak_free(hak_malloc(1)); /* what is decided is written down from the start on */
+    span_configure(&(struct span_settings){.decay_half_life_ms = HALF_LIFE_MS, .huge_from_pages = UINT64_MAX});
+    purger_configure(HALF_LIFE_MS, true);
+    purger_hear(true);
+    purger_start();
+    make_garbage();
+    CHECK(!goes_back(FEW_TRIES)); /* by itself it takes its time */
+    put_group("1000000000", "max", "990000000", "0.00");
+    await(ACE_REASON_NEAR_LIMIT);
+    CHECK(goes_back(ENOUGH_TRIES));
+    put_group("1000000000", "max", "10000", "0.00");
+    await(ACE_REASON_RELIEVED);
+    put_group("max", "500000001", "500000000", "0.00");
+    await(ACE_REASON_NEAR_HIGH);
+    put_group("max", "max", "500000000", "55.55");
+    await(ACE_REASON_STALLS);
+    CHECK(goes_back(ENOUGH_TRIES));
+    leave_root();
+}
+
+TEST(all_that_is_free_goes_back_under_pressure) {
+    char command[100];
+    CHECK(mkdtemp(root) != NULL);
+    int status = child_status(live_under_pressure, CHILD_SECONDS);
+    snprintf(command, sizeof command, "rm -r '%s'", root);
+    CHECK_EQ(system(command), 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) SKIP("this user may not have a root of its own");
+    CHECK_EQ(status, 0);
+}
