@@ -5,6 +5,7 @@
 
 #include "blocks.h" /* first: it says _GNU_SOURCE */
 
+#include "heap/buffer.h"
 #include "heap/heap.h"
 #include "no_purger.h"
 #include "region/books.h"
@@ -15,7 +16,7 @@ CHECK_UNUSED static struct heap *make_heap(enum heap_state state) {
     char *memory = books_take(sizeof(struct heap) + (slots + REMOTE_BLOCKS) * sizeof(void *) + 256);
     CHECK(memory != NULL);
     struct heap *heap = (struct heap *)(((uintptr_t)memory + 255) & ~(uintptr_t)255);
-    heap->remote = (_Atomic(void *) *)(void *)(heap->first_stacks + slots);
+    buffer_begin(heap, heap->first_stacks + slots);
     stack_reset_all(heap);
     atomic_store(&heap->state, state);
     return heap;

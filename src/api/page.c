@@ -92,8 +92,10 @@ static const struct hak_page_field heap_fields[] = {
     FIELD(GAUGE, "thread_id", struct heap, thread_id),
     FIELD(GAUGE, "slabs", struct heap, slab_total),
     FIELD(GAUGE, "depth_bytes", struct heap, depth_bytes),
-    FIELD(GAUGE, "remote_blocks", struct heap, remote_count),
-    FIELD(GAUGE, "remote_bytes", struct heap, remote_bytes),
+    FIELD(ADDRESS, "buffer_bottom", struct heap, buffer_bottom),
+    FIELD(ADDRESS, "buffer_top", struct heap, front.buffer_top),
+    FIELD(GAUGE, "buffer_bytes", struct heap, front.buffer_bytes),
+    FIELD(GAUGE, "buffer_given_bytes", struct heap, buffer_given_bytes),
 };
 static const struct hak_page_field bin_fields[] = {
     FIELD(GAUGE, "slabs", struct bin, slab_count),

@@ -73,7 +73,7 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
     }
     counter_add(&bin->refilled_blocks, got);
     stack_set(heap, class, end - got, end - 1);
-    stack_set_keeping(bin, true);
+    stack_set_keeping(heap, class, true);
     return end[-1];
 }
 

@@ -89,7 +89,7 @@ static void put_foreign(struct heap *heap, void *const *block, uint32_t word) {
     /* The stack held it twice: the first put freed its slab. */
     if (HAK_UNLIKELY(word == WORD_NONE || word == WORD_LARGE)) report_freed_twice(*block);
     heap->in_use_change -= slab_classes[word & WORD_CLASS_MASK].block_bytes;
-    remote_give(block, 1);
+    remote_give(NULL, block, 1);
 }
 
 void bin_put(struct heap *heap, void *const *blocks, size_t count) {

@@ -1,53 +1,49 @@
 /* buffer.c - blocks of other heaps, kept until there are enough to give back together.
  *
- * The owner goes in and out without the lock: it says that it is busy, and then looks whether someone else wants the
- * buffer; if so it takes the lock after all. Whoever empties the buffers of sleepers says so first, lets every running
- * thread pass a barrier, and then looks whether the owner is busy; if so it leaves it alone. After the barrier one of
- * the two has seen the other: the owner pays for no barrier, the one who comes once in a while pays for all. */
+ * The buffer is a stack that its owner only pushes to, without the lock, like the stacks of the front. What lies between the
+ * bottom and the top is whoever's who holds the heap's lock: he gives it back, and raises the bottom to the top that he saw.
+ * The owner begins at the start again, under the lock, when it is full. So nobody else ever moves the top, the owner reads no
+ * bottom, and neither has to know whether the other is at it. */
 #include "heap/buffer.h"
 
 #include "heap/footprint.h"
 
-void buffer_give_all(struct heap *heap) {
-    void *blocks[REMOTE_BLOCKS];
-    /* acquire: pairs with the release in buffer_keep when this is the child of a fork. */
-    uint32_t count = atomic_load_explicit(&heap->remote_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++) blocks[i] = atomic_load_explicit(&heap->remote[i], memory_order_relaxed);
-    footprint_add(-(int64_t)atomic_load_explicit(&heap->remote_bytes, memory_order_relaxed));
-    atomic_store_explicit(&heap->remote_bytes, 0, memory_order_relaxed);
-    /* release, and before the first bit is set: a fork in another thread never finds blocks in the buffer that are on
-     * their way. */
-    atomic_store_explicit(&heap->remote_count, 0, memory_order_release);
-    remote_give(blocks, count);
+/* Copies what is in it; returns how many, and the top that was seen. */
+static uint32_t read_all(struct heap *heap, void **blocks, void ***top) {
+    void **bottom = atomic_load_explicit(&heap->buffer_bottom, memory_order_relaxed); /* under the lock */
+    *top = atomic_load_explicit(&heap->front.buffer_top, memory_order_acquire);        /* pairs with buffer_push */
+    for (void **at = bottom; at != *top; at++) *blocks++ = front_block(at);
+    return (uint32_t)(*top - bottom);
 }
 
-bool buffer_keep(struct heap *heap, void *block, uint32_t block_bytes) {
-    const bool locked = !buffer_enter(heap);
-    if (locked) {
-        buffer_leave(heap);
-        os_lock_take(&heap->lock);
-    }
-    const struct buffer_fill fill = buffer_fill_with(heap, block_bytes);
-    buffer_add(heap, block, fill);
-    const bool full = buffer_is_full(fill);
-    if (full) buffer_give_all(heap);
-    if (locked)
-        os_lock_drop(&heap->lock);
-    else
-        buffer_leave(heap);
-    return full;
+/* relaxed, all: under the lock, and the top is moved by the owner, or there is none. */
+static void begin_anew(struct heap *heap) {
+    atomic_store_explicit(&heap->front.buffer_top, heap->buffer, memory_order_relaxed);
+    atomic_store_explicit(&heap->front.buffer_bytes, 0, memory_order_relaxed);
+    atomic_store_explicit(&heap->buffer_bottom, heap->buffer, memory_order_relaxed);
+    atomic_store_explicit(&heap->buffer_given_bytes, 0, memory_order_relaxed);
 }
 
-void buffer_want(struct heap *heap) {
-    os_lock_take(&heap->lock);
-    atomic_store_explicit(&heap->remote_wanted, true, memory_order_relaxed); /* the barrier comes next */
-    os_lock_drop(&heap->lock);
+void buffer_begin(struct heap *heap, void **start) {
+    heap->buffer = start;
+    heap->front.buffer_end = start + REMOTE_BLOCKS - 1; /* the last one is given at once */
+    begin_anew(heap);
 }
 
-void buffer_take(struct heap *heap, bool barrier_passed) {
-    os_lock_take(&heap->lock);
-    /* acquire: pairs with leave. */
-    if (barrier_passed && !atomic_load_explicit(&heap->remote_busy, memory_order_acquire)) buffer_give_all(heap);
-    atomic_store_explicit(&heap->remote_wanted, false, memory_order_release); /* pairs with enter */
-    os_lock_drop(&heap->lock);
+void buffer_give_all(struct heap *heap, void *block) {
+    void *blocks[REMOTE_BLOCKS], **top;
+    uint32_t count = read_all(heap, blocks, &top);
+    if (block != NULL) blocks[count++] = block;
+    begin_anew(heap);
+    footprint_add(-(int64_t)remote_give(heap, blocks, count));
+}
+
+void buffer_take(struct heap *heap) {
+    void *blocks[REMOTE_BLOCKS], **top;
+    const uint32_t count = read_all(heap, blocks, &top);
+    if (count == 0) return;
+    atomic_store_explicit(&heap->buffer_bottom, top, memory_order_relaxed); /* under the lock, like the next */
+    const size_t bytes = remote_give(NULL, blocks, count);
+    atomic_fetch_add_explicit(&heap->buffer_given_bytes, (uint32_t)bytes, memory_order_relaxed);
+    footprint_add(-(int64_t)bytes);
 }

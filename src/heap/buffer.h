@@ -5,61 +5,41 @@
 
 #include "heap/heap.h"
 
-struct buffer_fill {
-    uint32_t count, bytes;
-};
-
-/* What will be in it with a block more. relaxed: the owner's own, or under the lock. */
-HAK_INLINE struct buffer_fill buffer_fill_with(struct heap *heap, uint32_t block_bytes) {
-    return (struct buffer_fill){atomic_load_explicit(&heap->remote_count, memory_order_relaxed) + 1,
-                                atomic_load_explicit(&heap->remote_bytes, memory_order_relaxed) + block_bytes};
+/* Keeps a block of another heap; false when it would be the last for which there is room, or there is no heap: nothing was done.
+ * Owner only; no lock held, as in front_push. */
+HAK_INLINE bool buffer_push(struct front *front, void *block, uint32_t block_bytes) {
+    /* relaxed, both: the owner's own. */
+    void **top = atomic_load_explicit(&front->buffer_top, memory_order_relaxed);
+    const uint32_t bytes = atomic_load_explicit(&front->buffer_bytes, memory_order_relaxed) + block_bytes;
+    if (HAK_UNLIKELY(top == front->buffer_end || bytes >= REMOTE_BYTES)) return false;
+    front_block_set(top, block);
+    atomic_store_explicit(&front->buffer_bytes, bytes, memory_order_relaxed);
+    /* release: what the thread did with the block came before; pairs with whoever takes it from there. */
+    atomic_store_explicit(&front->buffer_top, top + 1, memory_order_release);
+    return true;
 }
 
-/* Then all in it is given back. */
-HAK_INLINE bool buffer_is_full(struct buffer_fill fill) {
-    return fill.count == REMOTE_BLOCKS || fill.bytes >= REMOTE_BYTES;
+/* The heap's lock held, all of these. */
+
+/* The empty buffer of a heap that nobody has yet; with room for REMOTE_BLOCKS at START. */
+void buffer_begin(struct heap *heap, void **start);
+
+/* Gives back all that is in it, and BLOCK, which may be NULL. The owner, or anybody when there is none. */
+void buffer_give_all(struct heap *heap, void *block);
+
+/* Gives back what is in it, while the owner goes on. */
+void buffer_take(struct heap *heap);
+
+/* What waits in it: relaxed, a hint to whoever does not hold the lock. */
+HAK_INLINE size_t buffer_held(const struct heap *heap) {
+    void **bottom = atomic_load_explicit(&heap->buffer_bottom, memory_order_relaxed);
+    void **top = atomic_load_explicit(&heap->front.buffer_top, memory_order_relaxed);
+    return top > bottom ? (size_t)(top - bottom) : 0;
 }
-
-HAK_INLINE void buffer_add(struct heap *heap, void *block, struct buffer_fill fill) {
-    atomic_store_explicit(&heap->remote[fill.count - 1], block, memory_order_relaxed);
-    atomic_store_explicit(&heap->remote_bytes, fill.bytes, memory_order_relaxed);
-    /* release: the child of a fork in another thread finds the blocks that the count promises. */
-    atomic_store_explicit(&heap->remote_count, fill.count, memory_order_release);
+HAK_INLINE size_t buffer_held_bytes(const struct heap *heap) {
+    const uint32_t given = atomic_load_explicit(&heap->buffer_given_bytes, memory_order_relaxed);
+    const uint32_t bytes = atomic_load_explicit(&heap->front.buffer_bytes, memory_order_relaxed);
+    return bytes > given ? bytes - given : 0;
 }
-
-/* The owner goes in; false when someone else wants the buffer: he leaves, and takes the lock. */
-HAK_INLINE bool buffer_enter(struct heap *heap) {
-    atomic_store_explicit(&heap->remote_busy, true, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst); /* the cheap half of os_barrier_others */
-    /* acquire: whoever let us in again emptied the buffer before. */
-    return HAK_LIKELY(!atomic_load_explicit(&heap->remote_wanted, memory_order_acquire));
-}
-HAK_INLINE void buffer_leave(struct heap *heap) {
-    atomic_store_explicit(&heap->remote_busy, false, memory_order_release); /* what we did is seen by buffer_take */
-}
-
-/* Keeps a block of another heap, where that is short work; false: nothing was done, and buffer_keep is to. Owner only. */
-HAK_INLINE bool buffer_keep_quickly(struct heap *heap, void *block, uint32_t block_bytes) {
-    bool kept = false;
-    if (HAK_LIKELY(buffer_enter(heap))) {
-        const struct buffer_fill fill = buffer_fill_with(heap, block_bytes);
-        kept = HAK_LIKELY(!buffer_is_full(fill));
-        if (kept) buffer_add(heap, block, fill);
-    }
-    buffer_leave(heap);
-    return kept;
-}
-
-/* Keeps one at any time. True when the buffer was full, and all was given back: call remote_settle. Owner only; no lock
- * held. */
-bool buffer_keep(struct heap *heap, void *block, uint32_t block_bytes);
-
-/* Gives back what a heap has that nobody uses any more. Whoever holds the heap's lock, or is alone. */
-void buffer_give_all(struct heap *heap);
-
-/* Asks the owner to stay out; buffer_take then gives back what the buffer of a sleeping owner holds, after
- * os_barrier_others, and lets it in again. Each takes the heap's lock. */
-void buffer_want(struct heap *heap);
-void buffer_take(struct heap *heap, bool barrier_passed);
 
 #endif

@@ -28,51 +28,46 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
 
 /* ---- other heaps' blocks ---------------------------------------------------------------------------------- */
 
-/* So many blocks of a class were freed for others that it is a stream, or such a stream is looked at anew. BLOCK, which is one
- * of them, then takes its way. */
-static HAK_NOINLINE void turn_stream(struct bin *bin, void *block, unsigned class, const void *caller) {
-    bin->streams = !bin->streams && slab_classes[class].block_bytes >= KEPT_LEAST_BYTES;
-    bin->stream_left = 1 + (bin->streams ? STREAM_TRUST : STREAM_PROOF); /* BLOCK is counted once more */
-    stack_set_keeping(bin, true);
-    heap_free(block, caller);
-}
-
 /* A thread that allocates what it frees of others' blocks uses those again itself: neither it nor their owners pay for the
  * way home. But then it never has its own instead, which are freed on the fast path: so only a stream of them is kept, and every
  * now and then some of it are sent home, to see whether more come. One whose stack gets half full may only free: the next
  * blocks take the way home, until see_who_allocates or a refill says otherwise. Owner only; no lock held, as in front_push. */
-HAK_INLINE bool keep_foreign(struct heap *heap, struct bin *bin, void *block, unsigned class) {
-    if (stack_top(heap, class) >= bin->keep_end) {
-        bin->keep_end = NULL;
+HAK_INLINE bool keep_foreign(struct front *front, void *block, unsigned class) {
+    if (HAK_LIKELY(front->keep[class] == NULL)) return false;
+    struct heap *heap = (struct heap *)front;
+    if (stack_top(heap, class) >= front->keep[class]) {
+        front->keep[class] = NULL;
         return false;
     }
     stack_push(heap, class, block);
+    if (HAK_UNLIKELY(--heap->bins[class].stream_left == 0)) stack_count_foreign(heap, class, 0);
     return true;
 }
 
 /* Of the classes whose blocks are not kept: where the stack is half full still, nobody allocates, and what it holds would
- * keep slabs from becoming free. */
+ * keep slabs from becoming free. Heap's lock held. */
 static void see_who_allocates(struct heap *heap) {
-    os_lock_take(&heap->lock);
-    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
-        if (!bin->streams || bin->keep_end != NULL) continue;
+        if (!bin->streams || heap->front.keep[class] != NULL) continue;
         if (stack_top(heap, class) >= bin->stack + bin->depth / 2)
             stack_empty(heap, class);
         else if (stack_held(heap, class) != 0)
-            stack_set_keeping(bin, true);
+            stack_set_keeping(heap, class, true);
     }
-    os_lock_drop(&heap->lock);
 }
 
 /* Takes the way home. Between slow_enter and here. */
-static HAK_NOINLINE void send_home(struct heap *heap, void *block, unsigned class, const void *caller) {
-    if (!buffer_keep(heap, block, slab_classes[class].block_bytes)) {
+static void send_home(struct heap *heap, void *block, unsigned class, const void *caller) {
+    if (buffer_push(&heap->front, block, slab_classes[class].block_bytes)) { /* of a heap that was just begun */
         slow_leave();
         return;
     }
-    see_who_allocates(heap); /* all in the buffer went home */
+    os_lock_take(&heap->lock);
+    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
+    buffer_give_all(heap, block);
+    see_who_allocates(heap);
+    os_lock_drop(&heap->lock);
     remote_settle();
     slow_leave();
     purger_tick(caller, false);
@@ -81,13 +76,10 @@ static HAK_NOINLINE void send_home(struct heap *heap, void *block, unsigned clas
 /* ---- the slow side of free ------------------------------------------------------------------------------ */
 
 /* At any time. */
-static void give_home(void *block, unsigned class) {
-    footprint_add(-(int64_t)slab_classes[class].block_bytes);
-    remote_give(&block, 1);
-}
+static void give_home(void *block) { footprint_add(-(int64_t)remote_give(NULL, &block, 1)); }
 
-static HAK_NOINLINE void free_without_heap(void *block, unsigned class) {
-    give_home(block, class);
+static HAK_NOINLINE void free_without_heap(void *block) {
+    give_home(block);
     remote_settle();
 }
 
@@ -101,7 +93,7 @@ static void ensure_heap_for_free(void) {
 
 static void free_quietly(void *block, size_t page, uint32_t word) {
     if (word != WORD_LARGE)
-        give_home(block, word & WORD_CLASS_MASK);
+        give_home(block);
     else if (large_claim(page))
         large_free_later(page);
     else
@@ -141,7 +133,7 @@ static HAK_NOINLINE void free_otherwise(void *block, const void *caller) {
     } else if (word == WORD_LARGE) {
         heap_foreign(block, HEAP_FOREIGN_FREE); /* another thread freed it at the same time */
     } else if (heap == NULL) {
-        free_without_heap(block, class);
+        free_without_heap(block);
     } else if ((word ^ class) == heap_word(heap, 0)) {
         push_own(heap, block, class);
     } else {
@@ -153,32 +145,23 @@ static HAK_NOINLINE void free_otherwise(void *block, const void *caller) {
 }
 
 /* The most frequent of the slow ways, both of another heap's block, are short: what else there is to do ends them by a call, so
- * that they save no registers. */
+ * that they save no registers. A front without a heap keeps nothing, and has no room in its buffer. */
 HAK_NOINLINE void heap_free(void *block, const void *caller) {
     size_t page = page_index(block);
     if (HAK_UNLIKELY(!page_is_inside(page))) {
         free_elsewhere(block);
         return;
     }
-    uint32_t word = page_word(page);
-    struct heap *heap = thread_heap();
+    const uint32_t word = page_word(page);
+    struct front *front = thread_front();
     const unsigned class = word & WORD_CLASS_MASK;
-    if (HAK_UNLIKELY(word <= WORD_LARGE || heap == NULL || (word ^ class) == heap_word(heap, 0) || thread_state.busy)) {
+    const bool is_own = (word ^ class) == (uint32_t)(uintptr_t)front;
+    if (HAK_UNLIKELY(word <= WORD_LARGE || is_own || thread_state.busy)) {
         free_otherwise(block, caller);
         return;
     }
-    struct bin *bin = &heap->bins[class];
-    if (HAK_UNLIKELY(--bin->stream_left == 0)) {
-        turn_stream(bin, block, class, caller);
-        return;
-    }
-    if (keep_foreign(heap, bin, block, class)) return;
-    slow_enter();
-    if (HAK_UNLIKELY(!buffer_keep_quickly(heap, block, slab_classes[class].block_bytes))) {
-        send_home(heap, block, class, caller);
-        return;
-    }
-    slow_leave();
+    if (keep_foreign(front, block, class)) return;
+    if (HAK_UNLIKELY(!buffer_push(front, block, slab_classes[class].block_bytes))) free_otherwise(block, caller);
 }
 
 bool heap_owns(const void *block) {

@@ -20,6 +20,10 @@ struct front {
     _Atomic(void **) top[SIZE_CLASSES];
     _Atomic(void **) lo[SIZE_CLASSES];
     _Atomic(void **) hi[SIZE_CLASSES];
+    void **keep[SIZE_CLASSES]; /* of other heaps' blocks, below it: see free.c. NULL: they are sent home */
+    _Atomic(void **) buffer_top; /* those on their way home: see buffer.c */
+    void **buffer_end;
+    _Atomic uint32_t buffer_bytes; /* that were pushed since it was begun */
 };
 
 extern HAK_HIDDEN const struct front_constants {

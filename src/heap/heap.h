@@ -31,8 +31,7 @@ struct bin {
     uint32_t most;           /* bound of depth */
     uint32_t recent_refills; /* since depth last changed: what ace_depth_next goes by */
     uint32_t recent_spills;
-    void **keep_end;      /* below it blocks of other heaps are kept; NULL: they are sent home. The owner's own, like the next two */
-    uint32_t stream_left; /* of those that are freed, before streams changes */
+    uint32_t stream_left; /* of other heaps' blocks that are freed, before streams changes. The owner's own, like the next */
     bool streams;         /* so many come that they are kept: see free.c */
     bool counted; /* its depth is part of the heap's depth_bytes */
     bool missed;  /* since the budget's clock hand last passed */
@@ -88,12 +87,10 @@ struct heap {
     _Atomic bool undrained; /* dead, and the inbox may not be empty: hangs in remote.c's list, or is about to */
     struct heap *next_undrained; /* written by whoever set undrained */
 
-    /* Blocks of other heaps, given back together: see buffer.c. */
-    HAK_ALIGNED(128) _Atomic uint32_t remote_count;
-    _Atomic uint32_t remote_bytes;
-    _Atomic bool remote_busy;   /* the owner is at it, without the lock */
-    _Atomic bool remote_wanted; /* someone else may be at it, with the lock */
-    _Atomic(void *) *remote;    /* REMOTE_BLOCKS of them, behind the stacks */
+    /* Blocks of other heaps, given back together: see buffer.c. Written under the lock. */
+    void **buffer; /* room for REMOTE_BLOCKS of them, behind the stacks */
+    _Atomic(void **) buffer_bottom;
+    _Atomic uint32_t buffer_given_bytes; /* of those that were pushed since it was begun */
 
     void *first_stacks[]; /* stacks of the first depths */
 } HAK_ALIGNED(256);
@@ -163,15 +160,16 @@ HAK_INLINE bool stack_has_room(const struct heap *heap, unsigned class) {
 }
 
 /* Whether blocks of other heaps are kept in the stack, which is for a stream of them to decide, and until it is half full. */
-HAK_INLINE void stack_set_keeping(struct bin *bin, bool keep) {
-    bin->keep_end = keep && bin->streams ? bin->stack + bin->depth / 2 : NULL;
+HAK_INLINE void stack_set_keeping(struct heap *heap, unsigned class, bool keep) {
+    const struct bin *bin = &heap->bins[class];
+    heap->front.keep[class] = keep && bin->streams ? bin->stack + bin->depth / 2 : NULL;
 }
 
 /* The stack's blocks now lie in bottom .. top - 1. */
 HAK_INLINE void stack_set(struct heap *heap, unsigned class, void **bottom, void **top) {
     struct bin *bin = &heap->bins[class];
     bin->bottom = bottom;
-    stack_set_keeping(bin, bin->keep_end != NULL);
+    stack_set_keeping(heap, class, heap->front.keep[class] != NULL);
     atomic_store_explicit(&heap->front.lo[class], bottom, memory_order_relaxed);
     atomic_store_explicit(&heap->front.hi[class], bin->stack + bin->depth, memory_order_relaxed);
     atomic_store_explicit(&heap->front.top[class], top, memory_order_relaxed);
@@ -188,6 +186,9 @@ HAK_INLINE void *stack_pop(struct heap *heap, unsigned class) {
     atomic_store_explicit(&heap->front.top[class], top, memory_order_relaxed);
     return front_block(top);
 }
+
+/* COUNT blocks of other heaps were freed: so many may be a stream, or such a stream is looked at anew. Owner's own. */
+void stack_count_foreign(struct heap *heap, unsigned class, uint32_t count);
 
 /* At start, before there is a heap: what the bins of each class hold. SET: those that are not 0 are fixed, or NULL: none is; the
  * others adapt, or are FIXED as they are at first. */
@@ -234,9 +235,10 @@ void decided_depth(struct heap *heap, unsigned class, enum ace_reason reason, ui
 
 /* ---- remote.c: blocks that cross threads -------------------------------------------------------- */
 
-/* Gives at most REMOTE_BLOCKS blocks of other heaps' slabs back to their owners. Takes no lock: safe in signal handlers.
- * Whoever may take locks calls remote_settle afterwards. */
-void remote_give(void *const *blocks, size_t count);
+/* Gives at most REMOTE_BLOCKS blocks of other heaps' slabs back to their owners, and returns how many bytes they have. FREER, whose
+ * owner calls, counts them; or NULL. Takes no lock: safe in signal handlers. Whoever may take locks calls remote_settle
+ * afterwards. */
+size_t remote_give(struct heap *freer, void *const *blocks, size_t count);
 
 /* Whether there is something to take in. relaxed: what comes in a moment later is seen the next time. */
 HAK_INLINE bool remote_has_some(const struct heap *heap) {

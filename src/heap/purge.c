@@ -46,7 +46,7 @@ static void **look_at(const front_slot *slot) { return atomic_load_explicit(slot
 /* A heap that nobody works in, by slow paths or by fast ones. */
 static bool sleeps(struct heap *heap) {
     uint32_t ticks = atomic_load_explicit(&heap->ticks, memory_order_relaxed); /* a hint */
-    uintptr_t tops = 0;
+    uintptr_t tops = (uintptr_t)look_at(&heap->front.buffer_top);
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         tops = tops * 31 + (uintptr_t)look_at(&heap->front.top[class]);
     bool sleeps = ticks == heap->ticks_seen && tops == heap->tops_seen;
@@ -55,11 +55,19 @@ static bool sleeps(struct heap *heap) {
     return sleeps;
 }
 
-/* Whether there is something in its buffer, or in its stacks that can be taken. */
+/* Whether there is something in its stacks that can be taken. */
 static bool holds_blocks(struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         if (look_at(&heap->front.top[class]) - look_at(&heap->front.lo[class]) > 1) return true;
-    return atomic_load_explicit(&heap->remote_count, memory_order_relaxed) != 0; /* a hint */
+    return false;
+}
+
+static void give_buffer(struct heap *heap) {
+    if (buffer_held(heap) == 0) return;
+    os_lock_take(&heap->lock);
+    buffer_take(heap);
+    os_lock_drop(&heap->lock);
+    state.left = true;
 }
 
 static void drain(struct heap *heap) {
@@ -82,19 +90,16 @@ static void visit_heaps(bool all) {
             if (heap->visited) thread_retire_parked(heap);
             state.left |= !heap->visited;
         }
+        if (heap->visited) give_buffer(heap);
         heap->robbed = heap->visited && holds_blocks(heap);
         if (!heap->robbed) continue;
-        buffer_want(heap);
         stack_raise(heap);
         wanted = true;
     }
     atomic_store_explicit(&state.saw_work, saw_work, memory_order_relaxed); /* a hint */
     bool barrier_passed = wanted && os_barrier_others();
-    for (struct heap *heap = first; heap != NULL; heap = heap->next) {
-        if (!heap->robbed) continue;
-        buffer_take(heap, barrier_passed);
-        stack_take(heap, barrier_passed);
-    }
+    for (struct heap *heap = first; heap != NULL; heap = heap->next)
+        if (heap->robbed) stack_take(heap, barrier_passed);
     state.left |= barrier_passed;
     /* Of everybody: who is awake looks there only when a bin is used up. */
     for (struct heap *heap = first; heap != NULL; heap = heap->next) drain(heap);

@@ -2,6 +2,7 @@
 #include "heap/registry.h"
 
 #include "base/bits.h"
+#include "heap/buffer.h"
 #include "heap/enter.h"
 #include "region/books.h"
 
@@ -30,7 +31,7 @@ static struct heap *create_heap(void) {
     } while ((uint32_t)(uintptr_t)heap == 0);
     /* All that the first operations of all classes touch, in one go. */
     os_populate(heap, sizeof(struct heap) + slots * sizeof(void *));
-    heap->remote = (_Atomic(void *) *)(void *)(heap->first_stacks + slots);
+    buffer_begin(heap, heap->first_stacks + slots);
     stack_reset_all(heap);
     os_lock_take(&registry.lock);
     heap->next = registry_first();

@@ -155,9 +155,10 @@ static bool are_grouped(void *const *blocks, size_t count) {
     return changes <= 4;
 }
 
-void remote_give(void *const *blocks, size_t count) {
+size_t remote_give(struct heap *freer, void *const *blocks, size_t count) {
     HAK_ASSERT(count <= REMOTE_BLOCKS);
     void *sorted[REMOTE_BLOCKS];
+    size_t bytes = 0;
     if (count > 2 && !are_grouped(blocks, count)) {
         group_by_page(blocks, count, sorted);
         blocks = sorted;
@@ -170,7 +171,11 @@ void remote_give(void *const *blocks, size_t count) {
         uint32_t first = slab_head(page);
         size_t given = slab_put_remote(first, blocks, count);
         queue(first);
+        const unsigned class = word & WORD_CLASS_MASK;
+        if (freer != NULL) stack_count_foreign(freer, class, (uint32_t)given);
+        bytes += given * slab_classes[class].block_bytes;
         blocks += given;
         count -= given;
     }
+    return bytes;
 }

@@ -100,6 +100,19 @@ void stack_reset_all(struct heap *heap) {
     }
 }
 
+/* ---- other heaps' blocks -------------------------------------------------------------------------- */
+
+void stack_count_foreign(struct heap *heap, unsigned class, uint32_t count) {
+    struct bin *bin = &heap->bins[class];
+    if (HAK_LIKELY(bin->stream_left > count)) {
+        bin->stream_left -= count;
+        return;
+    }
+    bin->streams = !bin->streams && slab_classes[class].block_bytes >= KEPT_LEAST_BYTES;
+    bin->stream_left = bin->streams ? STREAM_TRUST : STREAM_PROOF;
+    stack_set_keeping(heap, class, true);
+}
+
 /* ---- spilling ----------------------------------------------------------------------------------- */
 
 /* Moves COUNT pointers down, in pieces for which memmove uses vector moves: its string instruction for more starts

@@ -46,7 +46,7 @@ static void park(struct heap *heap) {
     if (heap->raised) stack_lower(heap);
     heap->parked = true;
     remote_drain(heap);
-    buffer_give_all(heap);
+    buffer_give_all(heap, NULL);
     int64_t held_bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         held_bytes += (int64_t)(stack_held(heap, class) * slab_classes[class].block_bytes);
@@ -62,7 +62,7 @@ static void hand_over(struct heap *heap) {
     stack_reset_all(heap);
     bin_hand_over(heap);
     remote_drain(heap);
-    buffer_give_all(heap);
+    buffer_give_all(heap, NULL);
     footprint_add(heap->in_use_change);
     heap->in_use_change = 0;
 }

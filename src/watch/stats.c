@@ -2,6 +2,7 @@
 #include "watch/stats.h"
 
 #include "base/bits.h"
+#include "heap/buffer.h"
 #include "heap/registry.h"
 
 /* Deeper than any stack: such a difference is of two moments. */
@@ -65,8 +66,8 @@ bool stats_next_heap(const void **at, struct stats_heap *sum) {
         .slabs = atomic_load_explicit(&heap->slab_total, memory_order_relaxed),
         .cached_bytes = cached_bytes(heap),
         .depth_bytes = live ? counter_read(&heap->depth_bytes) : 0,
-        .remote_blocks = atomic_load_explicit(&heap->remote_count, memory_order_relaxed),
-        .remote_bytes = atomic_load_explicit(&heap->remote_bytes, memory_order_relaxed),
+        .remote_blocks = buffer_held(heap),
+        .remote_bytes = buffer_held_bytes(heap),
     };
     *at = heap;
     return true;

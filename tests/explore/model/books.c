@@ -43,7 +43,7 @@ static void count_held(struct heap *heap) {
         EXPLORE_CHECK(live || heap->parked || stack_held(heap, class) == 0);
         for (size_t i = 0; i < stack_held(heap, class); i++) count_place(front_block(heap->bins[class].bottom + i));
     }
-    for (uint32_t i = 0; i < atomic_load(&heap->remote_count); i++) count_place(atomic_load(&heap->remote[i]));
+    for (void **at = atomic_load(&heap->buffer_bottom); at != atomic_load(&heap->front.buffer_top); at++) count_place(*at);
 }
 
 static bool is_in_inbox(struct heap *heap, uint32_t first) {

@@ -32,9 +32,8 @@ void model_name_heap(struct heap *heap) {
     explore_name(&heap->state, "state");
     explore_name(&heap->undrained, "undrained");
     explore_name(&heap->next_undrained, "next_undrained");
-    explore_name(&heap->remote_busy, "remote_busy");
-    explore_name(&heap->remote_wanted, "remote_wanted");
-    explore_name(&heap->remote_count, "remote_count");
+    explore_name(&heap->front.buffer_top, "buffer_top");
+    explore_name(&heap->buffer_bottom, "buffer_bottom");
     explore_name(&commons.inbox, "commons' inbox");
     explore_name(&commons.lock.state, "commons' lock");
     explore_name(&commons.state, "commons' state");

@@ -20,10 +20,10 @@ static void begin(void) {
     thread_ensure_heap();
     keeper = thread_heap();
     model_name_heap(keeper);
-    struct bin *bin = &keeper->bins[size_class_of(BYTES)];
-    bin->streams = true; /* many were freed before */
-    stack_set_keeping(bin, true);
-    EXPLORE_CHECK(bin->keep_end == bin->stack + 2);
+    const unsigned class = size_class_of(BYTES);
+    keeper->bins[class].streams = true; /* many were freed before */
+    stack_set_keeping(keeper, class, true);
+    EXPLORE_CHECK(keeper->front.keep[class] == keeper->bins[class].stack + 2);
 }
 static void keep_first(void) {
     begin();

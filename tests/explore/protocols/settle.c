@@ -27,9 +27,9 @@ static void take_second_slab(void) { take_two(2); }
 static void take_third_slab(void) { take_two(4); }
 
 /* As a handler gives it, who must not drain. */
-static void mark_first(void) { remote_give(&blocks[0], 1); }
-static void mark_third(void) { remote_give(&blocks[2], 1); }
-static void mark_fifth(void) { remote_give(&blocks[4], 1); }
+static void mark_first(void) { remote_give(NULL, &blocks[0], 1); }
+static void mark_third(void) { remote_give(NULL, &blocks[2], 1); }
+static void mark_fifth(void) { remote_give(NULL, &blocks[4], 1); }
 
 static void settle(void) { remote_settle(); }
 static void give_first(void) { model_give(blocks[0]); }

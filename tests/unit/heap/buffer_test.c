@@ -2,14 +2,11 @@
  * sleeps, and while it does not.
  *
  * Planted defects it was seen to catch:
- *   the taker does not look whether the owner is busy, or passes no barrier   the_busy_and_the_unseen_..., every_block_...
- *   the owner does not look whether it is wanted, or is never busy            every_block_is_given_back_once: aborts
- *   the barrier does nothing                                                  every_block_is_given_back_once: aborts
- *   an owner that waits stays busy               the_busy_and_the_unseen_are_left_alone
- *   the count goes down after the blocks went    every_block_is_given_back_once
+ *   the bottom stays where it is                 a_sleeper_is_robbed: aborts
+ *   the owner does not begin at the bottom       it_is_given_back_when_it_is_full
  *   the bytes are not reset, or not told         it_is_given_back_when_it_is_full
  *   a full buffer loses its last block           it_is_given_back_when_it_is_full
- *   it stays wanted                              a_sleeper_is_robbed
+ *   what others took is counted as held          a_sleeper_is_robbed
  */
 #include "child.h"
 #include "heap/alloc.h"
@@ -20,7 +17,7 @@
 
 #include <sched.h>
 
-static uint32_t waiting_in(struct heap *heap) { return atomic_load(&heap->remote_count); }
+static size_t waiting_in(struct heap *heap) { return buffer_held(heap); }
 
 /* COUNT new blocks of OWNER's. */
 static void take_of(struct heap *owner, unsigned class, void **blocks, uint32_t count) {
@@ -49,10 +46,19 @@ static uint32_t blocks_out(struct heap *heap) {
     return out;
 }
 
+/* As free.c does it. */
+static void keep(struct heap *heap, void *block, uint32_t bytes) {
+    if (buffer_push(&heap->front, block, bytes)) return;
+    os_lock_take(&heap->lock);
+    buffer_give_all(heap, block);
+    os_lock_drop(&heap->lock);
+}
+
 /* As purge.c does it. */
 static void rob(struct heap *heap) {
-    buffer_want(heap);
-    buffer_take(heap, os_barrier_others());
+    os_lock_take(&heap->lock);
+    buffer_take(heap);
+    os_lock_drop(&heap->lock);
 }
 
 TEST(it_is_given_back_when_it_is_full) {
@@ -65,11 +71,10 @@ TEST(it_is_given_back_when_it_is_full) {
         take_of(other, class, blocks, 2 * most);
         for (uint32_t i = 0; i < 2 * most; i++) {
             uint64_t in_use = footprint_in_use();
-            buffer_keep(mine, blocks[i], bytes);
+            keep(mine, blocks[i], bytes);
             CHECK_EQ(waiting_in(mine), (i + 1) % most);
-            CHECK_EQ(atomic_load(&mine->remote_bytes), (i + 1) % most * bytes);
+            CHECK_EQ(buffer_held_bytes(mine), (i + 1) % most * bytes);
             CHECK_EQ(in_use - footprint_in_use(), (i + 1) % most == 0 ? (uint64_t)most * bytes : 0);
-            CHECK(!atomic_load(&mine->remote_busy));
         }
         CHECK_EQ(drain(other), 2 * most);
         CHECK_EQ(blocks_out(other), 0);
@@ -78,51 +83,34 @@ TEST(it_is_given_back_when_it_is_full) {
 }
 
 TEST(a_sleeper_is_robbed) {
-    void *blocks[10];
+    enum { CLASS = 20 };
+    static void *blocks[2 * REMOTE_BLOCKS];
+    const uint32_t bytes = slab_classes[CLASS].block_bytes;
     struct heap *other = make_heap(HEAP_LIVE), *mine = make_heap(HEAP_LIVE);
-    if (!os_barrier_others()) SKIP("the kernel has no membarrier");
-    take_of(other, 20, blocks, 10);
-    for (int i = 0; i < 7; i++) buffer_keep(mine, blocks[i], slab_classes[20].block_bytes);
+    take_of(other, CLASS, blocks, 2 * REMOTE_BLOCKS);
+    for (int i = 0; i < 7; i++) keep(mine, blocks[i], bytes);
     rob(mine);
     CHECK_EQ(waiting_in(mine), 0);
-    CHECK_EQ(atomic_load(&mine->remote_bytes), 0);
-    CHECK(!atomic_load(&mine->remote_wanted));
+    CHECK_EQ(buffer_held_bytes(mine), 0);
     CHECK_EQ(drain(other), 7);
     rob(mine); /* there is nothing */
     CHECK_EQ(drain(other), 0);
-    for (int i = 7; i < 10; i++) buffer_keep(mine, blocks[i], slab_classes[20].block_bytes);
+    for (int i = 7; i < 10; i++) keep(mine, blocks[i], bytes);
     CHECK_EQ(waiting_in(mine), 3);
-    os_lock_take(&mine->lock);
-    buffer_give_all(mine);
-    os_lock_drop(&mine->lock);
-    CHECK_EQ(drain(other), 3);
-}
-
-/* Whoever is at it is left alone; and so is everybody where the kernel has no barrier. */
-TEST(the_busy_and_the_unseen_are_left_alone) {
-    void *blocks[3];
-    struct heap *other = make_heap(HEAP_LIVE), *mine = make_heap(HEAP_LIVE);
-    take_of(other, 20, blocks, 3);
-    buffer_keep(mine, blocks[0], slab_classes[20].block_bytes);
-    buffer_want(mine);
-    buffer_take(mine, false);
-    CHECK_EQ(waiting_in(mine), 1);
-    atomic_store(&mine->remote_busy, true);
-    buffer_want(mine);
-    buffer_take(mine, true);
-    CHECK_EQ(waiting_in(mine), 1);
-    CHECK(!atomic_load(&mine->remote_wanted));
-    atomic_store(&mine->remote_busy, false);
-    /* While it is wanted the owner goes by the lock, and says so. */
-    buffer_want(mine);
-    buffer_keep(mine, blocks[1], slab_classes[20].block_bytes);
-    CHECK(!atomic_load(&mine->remote_busy));
-    CHECK_EQ(waiting_in(mine), 2);
-    buffer_take(mine, true);
+    CHECK_EQ(buffer_held_bytes(mine), 3 * bytes);
+    /* It goes on behind what was taken, to its end, and then begins anew. */
+    for (int i = 10; i < REMOTE_BLOCKS - 1; i++) keep(mine, blocks[i], bytes);
+    CHECK_EQ(waiting_in(mine), REMOTE_BLOCKS - 1 - 7);
+    keep(mine, blocks[REMOTE_BLOCKS - 1], bytes);
     CHECK_EQ(waiting_in(mine), 0);
-    buffer_keep(mine, blocks[2], slab_classes[20].block_bytes);
-    CHECK_EQ(waiting_in(mine), 1);
-    CHECK_EQ(drain(other), 2);
+    CHECK_EQ(drain(other), REMOTE_BLOCKS - 7);
+    for (int i = REMOTE_BLOCKS; i < 2 * REMOTE_BLOCKS - 1; i++) keep(mine, blocks[i], bytes);
+    CHECK_EQ(waiting_in(mine), REMOTE_BLOCKS - 1);
+    os_lock_take(&mine->lock);
+    buffer_give_all(mine, NULL);
+    os_lock_drop(&mine->lock);
+    CHECK_EQ(waiting_in(mine), 0);
+    CHECK_EQ(drain(other), REMOTE_BLOCKS - 1);
 }
 
 /* ---- the owner does not sleep -------------------------------------------------------------------------- */
@@ -148,7 +136,7 @@ static void *keep_blocks(void *argument) {
         }
         for (uint32_t k = 0; k < count; k++) {
             CHECK(*(uint64_t *)blocks[k] == ((uintptr_t)argument ^ i));
-            buffer_keep(keepers[which], blocks[k], slab_classes[class].block_bytes);
+            keep(keepers[which], blocks[k], slab_classes[class].block_bytes);
         }
         if (i % 64 == 0) sched_yield();
     }
@@ -159,7 +147,6 @@ static void *keep_blocks(void *argument) {
 TEST(every_block_is_given_back_once) {
     pthread_t threads[OWNERS];
     uint64_t robbed = 0, rounds = 0;
-    if (!os_barrier_others()) SKIP("the kernel has no membarrier");
     source = make_heap(HEAP_LIVE);
     atomic_store(&ended, 0);
     for (uintptr_t i = 0; i < OWNERS; i++) {
@@ -167,19 +154,11 @@ TEST(every_block_is_given_back_once) {
         CHECK_EQ(pthread_create(&threads[i], NULL, keep_blocks, (void *)i), 0);
     }
     while (atomic_load(&ended) < OWNERS) {
-        bool passed;
-        uint32_t before[OWNERS];
         for (int i = 0; i < OWNERS; i++) {
-            buffer_want(keepers[i]);
-            before[i] = waiting_in(keepers[i]);
+            robbed += waiting_in(keepers[i]) != 0;
+            rob(keepers[i]);
         }
-        passed = os_barrier_others();
-        for (int i = 0; i < OWNERS; i++) {
-            buffer_take(keepers[i], passed);
-            robbed += before[i] != 0;
-        }
-        rounds++;
-        if (rounds % 8 == 0) sched_yield();
+        if (++rounds % 8 == 0) sched_yield();
     }
     for (int i = 0; i < OWNERS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
     CHECK(robbed > (CHECK_SLOW ? 0 : 20)); /* they met */
@@ -212,7 +191,7 @@ static void give_back_in_child(void) {
     CHECK(waiting_in(theirs) <= REMOTE_BLOCKS);
     thread_reap_forsaken(); /* a block that is given back twice ends the process */
     CHECK_EQ(waiting_in(theirs), 0);
-    CHECK_EQ(atomic_load(&theirs->remote_bytes), 0);
+    CHECK_EQ(buffer_held_bytes(theirs), 0);
     drain(thread_heap());
     for (int i = 0; i < 2000; i++) CHECK(heap_alloc(512) != NULL);
 }

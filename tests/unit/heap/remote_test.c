@@ -44,7 +44,7 @@ TEST(blocks_of_many_slabs_go_home) {
     struct rng rng = {check_now.seed};
     for (int s = 0; s < SLABS; s++) first[s] = make_slab(owner, 15 + (unsigned)s, blocks[s], EACH);
     for (size_t i = 0; i < SLABS * EACH; i++) mixed[i] = blocks[i % SLABS][i / SLABS];
-    remote_give(mixed, SLABS * EACH);
+    remote_give(NULL, mixed, SLABS * EACH);
     for (size_t i = 0; i < SLABS * EACH; i++) CHECK(mixed[i] == blocks[i % SLABS][i / SLABS]); /* untouched */
     CHECK(inbox_of(owner) != 0);
     CHECK_EQ(drain(owner), SLABS * EACH);
@@ -64,7 +64,7 @@ TEST(blocks_of_many_slabs_go_home) {
             some[i] = some[j];
             some[j] = swap;
         }
-        remote_give(some, count);
+        remote_give(NULL, some, count);
         CHECK_EQ(drain(owner), count);
     }
 }
@@ -73,18 +73,18 @@ TEST(a_slab_is_queued_once) {
     struct heap *owner = make_heap(HEAP_LIVE);
     void *blocks[10], *other[10];
     uint32_t first = make_slab(owner, 20, blocks, 10), second = make_slab(owner, 20, other, 10);
-    remote_give(blocks, 1);
+    remote_give(NULL, blocks, 1);
     CHECK_EQ(inbox_of(owner), first);
     CHECK_EQ(next_in_inbox(first), 0);
-    remote_give(other, 4);
-    remote_give(blocks + 1, 3);
-    remote_give(&other[4], 1);
+    remote_give(NULL, other, 4);
+    remote_give(NULL, blocks + 1, 3);
+    remote_give(NULL, &other[4], 1);
     CHECK_EQ(inbox_of(owner), second);
     CHECK_EQ(next_in_inbox(second), first);
     CHECK_EQ(next_in_inbox(first), 0);
     CHECK_EQ(drain(owner), 9);
     CHECK_EQ(owner->bins[20].remote_blocks, 9);
-    remote_give(&blocks[4], 1);
+    remote_give(NULL, &blocks[4], 1);
     CHECK_EQ(inbox_of(owner), first);
     CHECK_EQ(drain(owner), 1);
     CHECK_EQ(drain(owner), 0);
@@ -96,21 +96,21 @@ TEST(slabs_are_passed_on) {
     struct heap *from = make_heap(HEAP_LIVE), *to = make_heap(HEAP_LIVE);
     void *blocks[10];
     uint32_t first = make_slab(from, 20, blocks, 10);
-    remote_give(blocks, 2);
+    remote_give(NULL, blocks, 2);
     change_owner(first, from, to);
     CHECK_EQ(drain(from), 0);
     CHECK_EQ(inbox_of(to), first);
     CHECK_EQ(drain(to), 2);
 
     /* To the commons, for which nobody waits: whoever passes by takes it in. */
-    remote_give(blocks + 2, 2);
+    remote_give(NULL, blocks + 2, 2);
     change_owner(first, to, &commons);
     CHECK_EQ(drain(to), 0);
     CHECK_EQ(inbox_of(&commons), first);
     remote_settle();
     CHECK_EQ(inbox_of(&commons), 0);
     CHECK_EQ(slab_at(first)->free, slab_classes[20].blocks - 6);
-    remote_give(blocks + 4, 6);
+    remote_give(NULL, blocks + 4, 6);
     remote_settle();
     CHECK_EQ(page_word(first), 0);
 }
@@ -123,14 +123,14 @@ TEST(some_are_drained) {
     uint32_t first[SLABS];
     for (int s = 0; s < SLABS; s++) first[s] = make_slab(owner, 20, blocks[s], 4);
     CHECK(!remote_has_some(owner));
-    for (int s = 0; s < SLABS; s++) remote_give(blocks[s], (size_t)(s == 0 ? 1 : 2));
+    for (int s = 0; s < SLABS; s++) remote_give(NULL, blocks[s], (size_t)(s == 0 ? 1 : 2));
     CHECK(remote_has_some(owner));
     CHECK_EQ(remote_drain_some(owner, 2), 4); /* the last to come are the first */
     CHECK(remote_has_some(owner));
     CHECK_EQ(inbox_of(owner), 0);
-    remote_give(&blocks[4][2], 1);
+    remote_give(NULL, &blocks[4][2], 1);
     CHECK_EQ(inbox_of(owner), first[4]);
-    remote_give(&blocks[0][1], 1); /* waits still */
+    remote_give(NULL, &blocks[0][1], 1); /* waits still */
     CHECK_EQ(inbox_of(owner), first[4]);
     CHECK_EQ(remote_drain_some(owner, 1), 2);
     CHECK_EQ(remote_drain_some(owner, 1), 2);
@@ -141,11 +141,11 @@ TEST(some_are_drained) {
     CHECK_EQ(remote_drain_some(owner, 9), 0);
 
     /* All means both. */
-    remote_give(&blocks[1][2], 1);
-    remote_give(&blocks[2][2], 1);
+    remote_give(NULL, &blocks[1][2], 1);
+    remote_give(NULL, &blocks[2][2], 1);
     CHECK_EQ(remote_drain_some(owner, 1), 1);
-    remote_give(&blocks[2][3], 1);
-    remote_give(&blocks[3][2], 2);
+    remote_give(NULL, &blocks[2][3], 1);
+    remote_give(NULL, &blocks[3][2], 2);
     CHECK_EQ(drain(owner), 4);
     CHECK(!remote_has_some(owner));
 }
@@ -155,7 +155,7 @@ TEST(a_late_queue_finds_a_released_slab) {
     struct heap *owner = make_heap(HEAP_LIVE);
     void *blocks[4];
     uint32_t first = make_slab(owner, 20, blocks, 1);
-    remote_give(blocks, 1); /* queued now; the slab goes before its inbox is looked at */
+    remote_give(NULL, blocks, 1); /* queued now; the slab goes before its inbox is looked at */
     bin_unlink(owner, first);
     CHECK_EQ(slab_drain(first), 1);
     slab_release(first);
@@ -164,7 +164,7 @@ TEST(a_late_queue_finds_a_released_slab) {
     /* Its page becomes a slab again, and can be queued. */
     uint32_t again = make_slab(owner, 20, blocks, 4);
     CHECK_EQ(again, first);
-    remote_give(blocks, 4);
+    remote_give(NULL, blocks, 4);
     CHECK_EQ(drain(owner), 4);
 }
 
@@ -193,13 +193,13 @@ TEST(the_dead_are_drained_by_who_passes_by) {
         first[i] = make_slab(owners[i], 20, blocks[i], 10);
         memcpy(&all[i * 9], blocks[i], 9 * sizeof *all);
     }
-    remote_give(all, 18);
+    remote_give(NULL, all, 18);
     for (int i = 0; i < 2; i++) CHECK_EQ(inbox_of(owners[i]), first[i]); /* giving takes no lock */
     remote_settle();
     for (int i = 0; i < 2; i++) {
         CHECK_EQ(inbox_of(owners[i]), 0);
         CHECK_EQ(slab_at(first[i])->free, slab_classes[20].blocks - 1);
-        remote_give(&blocks[i][9], 1);
+        remote_give(NULL, &blocks[i][9], 1);
     }
     remote_settle();
     for (int i = 0; i < 2; i++) CHECK_EQ(page_word(first[i]), 0);
@@ -211,19 +211,19 @@ TEST(the_dead_pass_on_too) {
     struct heap *dead = dead_heap(), *live = make_heap(HEAP_LIVE);
     void *blocks[10];
     uint32_t first = make_slab(dead, 20, blocks, 10);
-    remote_give(blocks, 3);
+    remote_give(NULL, blocks, 3);
     change_owner(first, dead, &commons);
     remote_settle();
     CHECK_EQ(inbox_of(dead), 0);
     CHECK_EQ(inbox_of(&commons), 0);
     CHECK_EQ(slab_at(first)->free, slab_classes[20].blocks - 7);
-    remote_give(blocks + 3, 3);
+    remote_give(NULL, blocks + 3, 3);
     change_owner(first, &commons, live);
     remote_settle();
     CHECK_EQ(inbox_of(&commons), 0);
     CHECK_EQ(inbox_of(live), first);
     CHECK_EQ(drain(live), 3);
-    remote_give(blocks + 6, 4);
+    remote_give(NULL, blocks + 6, 4);
     CHECK_EQ(drain(live), 4);
     CHECK_EQ(page_word(first), 0);
 }
@@ -257,7 +257,7 @@ static void settle_in_child(struct heap *const owners[3], void *blocks[3][10]) {
     alarm(CHILD_SECONDS);
     remote_settle();
     for (int i = 0; i < 3; i++) CHECK_AT(inbox_of(owners[i]) == 0, i);
-    for (int i = 0; i < 3; i++) remote_give(&blocks[i][1], 1);
+    for (int i = 0; i < 3; i++) remote_give(NULL, &blocks[i][1], 1);
     remote_settle();
     for (int i = 0; i < 3; i++) CHECK_AT(inbox_of(owners[i]) == 0, i);
     for (int i = 0; i < 3; i++) CHECK_AT(!atomic_load(&owners[i]->undrained), i);
@@ -270,11 +270,11 @@ TEST(a_child_finds_what_others_were_about_to_drain) {
     void *blocks[3][10], *of_first[10];
     for (int i = 0; i < 3; i++) {
         make_slab(owners[i], 20, blocks[i], 10);
-        remote_give(blocks[i], 1);
+        remote_give(NULL, blocks[i], 1);
     }
     CHECK_EQ(drain(owners[2]), 1); /* it stays marked, with nothing to drain */
     make_slab(first, 20, of_first, 10);
-    remote_give(of_first, 1); /* the last that is pushed is the first that is drained */
+    remote_give(NULL, of_first, 1); /* the last that is pushed is the first that is drained */
     os_lock_take(&first->lock);
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, settle, NULL), 0);
@@ -308,7 +308,7 @@ TEST(random_owners) {
     for (size_t i = 0; i < 3000; i++) {
         size_t s = rng_below(&rng, SLABS);
         if (rng_below(&rng, 2) && left[s] > 1) { /* the last block stays, and with it the slab */
-            remote_give(&blocks[s][--left[s]], 1);
+            remote_give(NULL, &blocks[s][--left[s]], 1);
             waiting++;
         } else if (rng_below(&rng, 2)) {
             struct heap *to = heaps[rng_below(&rng, HEAPS)];
@@ -339,7 +339,7 @@ static void *give_all_rounds(void *argument) {
         size_t count;
         while ((count = atomic_load_explicit(&share[which].count, memory_order_acquire)) == 0) sched_yield();
         for (size_t at = 0; at < count; at += 6) {
-            remote_give(&share[which].blocks[at], count - at < 6 ? count - at : 6);
+            remote_give(NULL, &share[which].blocks[at], count - at < 6 ? count - at : 6);
             remote_settle();
         }
         atomic_store_explicit(&share[which].count, 0, memory_order_release);

@@ -10,6 +10,7 @@
  */
 #include "blocks.h"
 #include "heap/alloc.h"
+#include "heap/buffer.h"
 #include "heap/footprint.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
@@ -33,7 +34,7 @@ static void add_heap(struct heap *heap, void *context) {
     struct sum *sum = context;
     if (sum->heaps++ == 0) CHECK(heap == &commons);
     sum->live += atomic_load(&heap->state) == HEAP_LIVE;
-    sum->waiting += atomic_load(&heap->remote_count);
+    sum->waiting += buffer_held(heap);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         sum->slabs += heap->bins[class].slab_count;
         if (heap == &commons) sum->slabs_of_commons += heap->bins[class].slab_count;
@@ -90,7 +91,7 @@ static void *leave_blocks(void *unused) {
         if (i % 3 != 0) heap_free(left[i], NULL);
     for (size_t i = 0; i < 100; i++) heap_free(given_away[i], NULL);
     leaver = thread_heap();
-    CHECK_EQ(atomic_load(&leaver->remote_count), 100);
+    CHECK_EQ(buffer_held(leaver), 100);
     return unused;
 }
 
@@ -184,7 +185,7 @@ static void *keep_and_end(void *unused) {
     CHECK_EQ(atomic_load(&leaver->slab_total), 0);
     bin->streams = true;
     bin->stream_left = STREAM_TRUST;
-    stack_set_keeping(bin, true);
+    stack_set_keeping(leaver, class, true);
     heap_free(given_away[0], NULL);
     CHECK_EQ(stack_held(leaver, class), 1);
     return unused;
