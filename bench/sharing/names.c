@@ -32,13 +32,14 @@ static const struct part {
     size_t end;
     const char *of_heap, *of_commons;
 } parts[] = {
-    {offsetof(struct heap, lock), "heap: tops and bounds", "commons: tops and bounds"},
+    {offsetof(struct heap, front.buffer_top), "heap: tops and bounds", "commons: tops and bounds"},
+    {offsetof(struct heap, lock), "heap: buffer's top", "commons: buffer's top"},
     {offsetof(struct heap, slab_total), "heap: lock", "commons: lock"},
     {offsetof(struct heap, bins), "heap: counters", "commons: counters"},
     {offsetof(struct heap, inbox), "heap: bins", "commons: bins"},
     {offsetof(struct heap, state), "heap: inbox", "commons: inbox"},
-    {offsetof(struct heap, remote_count), "heap: state", "commons: state"},
-    {offsetof(struct heap, first_stacks), "heap: buffer's head", "commons: buffer's head"},
+    {offsetof(struct heap, buffer), "heap: state", "commons: state"},
+    {offsetof(struct heap, first_stacks), "heap: buffer's bottom", "commons: buffer's bottom"},
     {SIZE_MAX, "heap: stacks and buffer", "commons: end"},
 };
 

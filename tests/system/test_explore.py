@@ -16,8 +16,8 @@ SPIN = {"spin_exit", "spin_found"}
 
 # A memory order weakened, two steps swapped, a recheck dropped, and the same in the Promela model.
 PLANTED = [
-    "buffer_leave_relaxed",
-    "buffer_busy_after_look",
+    "buffer_push_relaxed",
+    "buffer_top_before_block",
     "exit_last_drain_dropped",
     "spin_last_drain_dropped",
 ]

@@ -268,8 +268,9 @@ def _heaps_read(page: Page, shapes: Columns) -> tuple[list[HeapBooks], list[Clas
                 slabs=heap["slabs"],
                 cached_bytes=sum(count * size for count, size in zip(held, sizes, strict=True)),
                 depth_bytes=heap["depth_bytes"] if live else 0,
-                remote_blocks=heap["remote_blocks"],
-                remote_bytes=heap["remote_bytes"],
+                # Its owner moves one end meanwhile, and others the other.
+                remote_blocks=max(0, (heap["buffer_top"] - heap["buffer_bottom"]) // 8),
+                remote_bytes=max(0, heap["buffer_bytes"] - heap["buffer_given_bytes"]),
             )
         )
     return heaps, [_class_make(shapes, bins, cached, number) for number in range(len(cached))]

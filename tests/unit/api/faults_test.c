@@ -22,6 +22,8 @@
 #include "blocks.h"
 #include "child.h"
 
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 enum { SLOTS = 160, WORKERS = 3, NOT_REACHED = 77 };
@@ -128,6 +130,28 @@ static void grow(void) {
     while (++times <= 8 && fail_counted(FAIL_MREMAP) == 0);
 }
 
+/* Has blocks in its stacks, and does nothing: whoever gives memory back takes them, after a barrier. */
+static atomic_bool asleep, may_end;
+static void *sleep_with_blocks(void *unused) {
+    void *blocks[4];
+    for (int i = 0; i < 4; i++) blocks[i] = hak_malloc(1000);
+    for (int i = 0; i < 4; i++) hak_free(blocks[i]);
+    atomic_store(&asleep, true);
+    while (!atomic_load(&may_end)) sched_yield();
+    return unused;
+}
+
+static void collect_beside_a_sleeper(void) {
+    pthread_t sleeper;
+    atomic_store(&asleep, false);
+    atomic_store(&may_end, false);
+    bool started = pthread_create(&sleeper, NULL, sleep_with_blocks, NULL) == 0;
+    while (started && !atomic_load(&asleep)) sched_yield();
+    hak_collect();
+    atomic_store(&may_end, true);
+    if (started) pthread_join(sleeper, NULL);
+}
+
 /* Two helpers and this thread; a helper that cannot start has its work done here. Their blocks are
  * released by this thread after they ended. */
 static void run_workload(void) {
@@ -142,7 +166,7 @@ static void run_workload(void) {
     grow();
     for (size_t i = 0; i < WORKERS; i++)
         for (size_t j = 0; j < SLOTS; j++) release(&slots[i][j]);
-    hak_collect();
+    collect_beside_a_sleeper();
 }
 
 static void run_strictly_without_fault(void) {
