@@ -8,14 +8,6 @@
 
 #include "heap/footprint.h"
 
-/* Copies what is in it; returns how many, and the top that was seen. */
-static uint32_t read_all(struct heap *heap, void **blocks, void ***top) {
-    void **bottom = atomic_load_explicit(&heap->buffer_bottom, memory_order_relaxed); /* under the lock */
-    *top = atomic_load_explicit(&heap->front.buffer_top, memory_order_acquire);        /* pairs with buffer_push */
-    for (void **at = bottom; at != *top; at++) *blocks++ = front_block(at);
-    return (uint32_t)(*top - bottom);
-}
-
 /* relaxed, all: under the lock, and the top is moved by the owner, or there is none. */
 static void begin_anew(struct heap *heap) {
     atomic_store_explicit(&heap->front.buffer_top, heap->buffer, memory_order_relaxed);
@@ -30,20 +22,25 @@ void buffer_begin(struct heap *heap, void **start) {
     begin_anew(heap);
 }
 
+/* Gives back what lies between the bottom and TOP, where nobody writes meanwhile. */
+static size_t give_below(struct heap *heap, struct heap *freer, void **top) {
+    void **bottom = atomic_load_explicit(&heap->buffer_bottom, memory_order_relaxed); /* under the lock */
+    const size_t bytes = remote_give(freer, bottom, (size_t)(top - bottom));
+    footprint_add(-(int64_t)bytes);
+    return bytes;
+}
+
 void buffer_give_all(struct heap *heap, void *block) {
-    void *blocks[REMOTE_BLOCKS], **top;
-    uint32_t count = read_all(heap, blocks, &top);
-    if (block != NULL) blocks[count++] = block;
+    void **top = atomic_load_explicit(&heap->front.buffer_top, memory_order_acquire); /* where another's thread was the owner */
+    if (block != NULL) front_block_set(top++, block);
+    give_below(heap, heap, top);
     begin_anew(heap);
-    footprint_add(-(int64_t)remote_give(heap, blocks, count));
 }
 
 void buffer_take(struct heap *heap) {
-    void *blocks[REMOTE_BLOCKS], **top;
-    const uint32_t count = read_all(heap, blocks, &top);
-    if (count == 0) return;
+    if (buffer_held(heap) == 0) return;
+    void **top = atomic_load_explicit(&heap->front.buffer_top, memory_order_acquire); /* pairs with buffer_push */
+    const size_t bytes = give_below(heap, NULL, top);
     atomic_store_explicit(&heap->buffer_bottom, top, memory_order_relaxed); /* under the lock, like the next */
-    const size_t bytes = remote_give(NULL, blocks, count);
     atomic_fetch_add_explicit(&heap->buffer_given_bytes, (uint32_t)bytes, memory_order_relaxed);
-    footprint_add(-(int64_t)bytes);
 }

@@ -99,10 +99,27 @@ static void bring_up_to_date(unsigned location, uintptr_t code) {
 
 /* ---- what the code calls ------------------------------------------------------------------------------------------- */
 
+/* What no other thread has a way to. */
+static bool is_private(uintptr_t address) {
+    for (unsigned t = 0; t < now.threads; t++)
+        if (address - (uintptr_t)fibres[t].stack < STACK_BYTES) return true;
+    return memory_is_thread_local(address) || address == (uintptr_t)&errno;
+}
+
+/* No step, but perhaps a race: with another thread that accesses it as plain memory, which shares no atomic word. */
+static void check_access(uintptr_t address, size_t bytes, enum access access, uintptr_t code) {
+    if (is_private(address)) return;
+    struct clock before = clock_before((unsigned)now.current);
+    race_check((unsigned)now.current, &before, address, bytes, access, code);
+}
+
 uint64_t run_load(uintptr_t address, unsigned bytes, int order, uintptr_t code) {
     write_pending();
     int location = location_of(address, bytes);
-    if (location < 0) return memory_load(address, bytes);
+    if (location < 0) {
+        check_access(address, bytes, ACCESS_ATOMIC_READ, code);
+        return memory_load(address, bytes);
+    }
     barrier_poll();
     return read_step((unsigned)location, &(struct change){.change = run_never, .failure_order = order}, code);
 }
@@ -111,6 +128,7 @@ void run_store(uintptr_t address, unsigned bytes, int order, uint64_t value, uin
     write_pending();
     int location = location_of(address, bytes);
     if (location < 0) {
+        check_access(address, bytes, ACCESS_ATOMIC_WRITE, code);
         memory_store(address, bytes, value);
         return;
     }
@@ -123,6 +141,7 @@ uint64_t run_exchange(uintptr_t address, unsigned bytes, const struct change *ch
     uint64_t mask = bytes == 8 ? ~(uint64_t)0 : ((uint64_t)1 << 8 * bytes) - 1, new = 0;
     int location = location_of(address, bytes);
     if (location < 0) {
+        check_access(address, bytes, ACCESS_ATOMIC_WRITE, code);
         uint64_t old = memory_load(address, bytes);
         struct event read = {.awaits = (uint8_t)change->awaits, .wanted = change->wanted};
         if (!satisfies(&read, old)) shared_location_of(address, bytes);
@@ -142,16 +161,9 @@ void run_fence(int order, uintptr_t code) {
     executed(event, code);
 }
 
-static bool is_on_a_stack(uintptr_t address) {
-    for (unsigned t = 0; t < now.threads; t++)
-        if (address - (uintptr_t)fibres[t].stack < STACK_BYTES) return true;
-    return false;
-}
-
 void run_access(uintptr_t address, size_t bytes, bool write, uintptr_t code) {
-    if (is_on_a_stack(address) || memory_is_thread_local(address) || address == (uintptr_t)&errno) return;
+    if (is_private(address)) return;
     write_pending();
-    struct clock before = clock_before((unsigned)now.current);
-    race_check((unsigned)now.current, &before, address, bytes, write ? ACCESS_WRITE : ACCESS_READ, code);
+    check_access(address, bytes, write ? ACCESS_WRITE : ACCESS_READ, code);
     for_each_shared(address, bytes, write ? note_written : bring_up_to_date, code);
 }
