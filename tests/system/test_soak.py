@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from toolbox import ROOT, Build, environment
+from toolbox import COMMAND, ROOT, Build, environment, run
 from trial import Suite, same
 
 SOAK = ROOT / "tests/programs/soak.py"
@@ -96,3 +96,11 @@ def test_a_soak_reports_failures(build: Build, tmp_path: Path) -> None:
     text = report.read_text()
     assert "failed**, run " in text
     assert "was not served by hakmem" in text
+
+
+def test_programs_that_fail_are_the_end(tmp_path: Path) -> None:
+    """What was meant for them is not read again, as options of another soak."""
+    done = run(COMMAND, "soak", "--programs", "--report", tmp_path / "x.md", "nosuchprogram", timeout=600)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "0 passed, 1 failed"
+    assert "option" not in done.stdout + done.stderr

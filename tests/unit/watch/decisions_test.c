@@ -4,7 +4,7 @@
  *   a decision is told twice                        depths_are_told_as_they_change
  *   a bin that made room is not told                depths_are_told_as_they_change
  *   every refusal is told                           a_refusal_is_told_once
- *   a record is read while it is written            records_are_whole
+ *   a record is read while it is written            records_are_whole, a_record_is_read_as_it_was_or_not_at_all
  *   two writers share a place                       records_are_whole
  *   what is as it was is told                       the_half_life_is_told
  */
@@ -15,6 +15,7 @@
 #include "blocks.h"
 #include "child.h"
 #include "heap/thread.h"
+#include "interrupted.h"
 #include "span/state.h"
 #include "watch/report.h"
 
@@ -101,6 +102,22 @@ static void write_and_read(void) {
 }
 
 TEST(records_are_whole) { IN_CHILD(write_and_read); }
+
+/* All places are written anew in the middle of a look at one of them. */
+static void note_all(void) {
+    static uint64_t value = 8;
+    for (uint64_t i = 0; i < DECISIONS_KEPT; i++) note(ACE_REASON_BATCH, value += 8);
+}
+static void read_newest(void) {
+    struct decision decision;
+    if (decision_read(decisions_made(), &decision)) CHECK(is_noted(&decision, decision.thread_id));
+}
+static void read_while_they_change(void) {
+    note_all();
+    interrupted(read_newest, note_all);
+}
+
+TEST(a_record_is_read_as_it_was_or_not_at_all) { IN_CHILD(read_while_they_change); }
 
 /* A place that a writer has taken is left alone. */
 static void find_a_taken_place(void) {

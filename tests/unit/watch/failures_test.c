@@ -2,7 +2,7 @@
  *
  * Planted defects it was seen to catch:
  *   the refusal before is taken for the cause   causes_are_not_those_of_before
- *   a record is read while it is written        records_are_whole
+ *   a record is read while it is written        records_are_whole, a_record_is_read_as_it_was_or_not_at_all
  *   only traced failures count                  too_large_a_block_is_over_the_threshold
  */
 #include "watch/failures.h"
@@ -11,6 +11,7 @@
 #include "blocks.h"
 #include "child.h"
 #include "heap/front.h"
+#include "interrupted.h"
 #include "os/os.h"
 #include "watch/report.h"
 
@@ -121,6 +122,22 @@ TEST(a_small_block_has_a_class) {
     CHECK_EQ(last_failure().class, size_class_of(100));
     CHECK_EQ(all_failures(), all + 1);
 }
+
+/* All places are written anew in the middle of a look at one of them. */
+static void fail_all(void) {
+    static size_t value = 8192;
+    for (int i = 0; i < FAILURES_KEPT; i++, value++) failure_note(PTRDIFF_MAX + value, value);
+}
+static void read_any(void) {
+    struct failure failure;
+    if (failure_read(0, &failure)) CHECK_EQ(failure.bytes - PTRDIFF_MAX, failure.alignment);
+}
+static void read_while_they_change(void) {
+    fail_all();
+    interrupted(read_any, fail_all);
+}
+
+TEST(a_record_is_read_as_it_was_or_not_at_all) { IN_CHILD(read_while_they_change); }
 
 /* More than are kept, by many threads at once, while others read: each that is read is whole. */
 enum { THREADS = 4, EACH = CHECK_SHADOWED ? 300 : 3000 };
