@@ -148,22 +148,16 @@ static void group_by_page(void *const *blocks, size_t count, void **sorted) {
     for (size_t i = 0; i < count; i++) sorted[ends[page_index(blocks[i]) % GROUPS]++] = blocks[i];
 }
 
-/* Whether blocks that follow each other are of one page, mostly. */
-static bool are_grouped(void *const *blocks, size_t count) {
-    size_t changes = 0;
-    for (size_t i = 1; i < count; i++) changes += page_index(blocks[i]) != page_index(blocks[i - 1]);
-    return changes <= 4;
-}
-
 size_t remote_give(struct heap *freer, void *const *blocks, size_t count) {
     HAK_ASSERT(count <= REMOTE_BLOCKS);
     void *sorted[REMOTE_BLOCKS];
+    enum { GROUPS_AS_THEY_COME = 4 }; /* blocks that follow each other are of one page, mostly; or they are not */
     size_t bytes = 0;
-    if (count > 2 && !are_grouped(blocks, count)) {
-        group_by_page(blocks, count, sorted);
-        blocks = sorted;
-    }
-    while (count != 0) {
+    for (unsigned groups = 0; count != 0; groups++) {
+        if (groups == GROUPS_AS_THEY_COME && count > 2) {
+            group_by_page(blocks, count, sorted);
+            blocks = sorted;
+        }
         size_t page = page_index(*blocks);
         uint32_t word = page_word(page);
         if (HAK_UNLIKELY(word == WORD_NONE || word == WORD_LARGE))
