@@ -165,7 +165,7 @@ METRICS = (
         for name, kind, text in (
             ("used_pages", GAUGE, "pages of 64 KiB in spans in use"),
             ("used_pages_peak", GAUGE, "the most at once, since peaks were reset"),
-            ("lost_pages", GAUGE, "pages given up: the kernel failed to move there"),
+            ("lost_pages", GAUGE, "pages given up: the kernel failed as it moved them, or took them back"),
             ("dirty_pages", GAUGE, "free pages that were not given back"),
             ("fresh_pages", COUNTER, "pages asked of the window"),
             ("huge_pages", COUNTER, "of these, for which huge pages were asked"),
