@@ -34,6 +34,7 @@ static void interrupted(void (*body)(void), void (*handler)(void)) {
     while (interrupted_times < INTERRUPTED_TIMES && time(NULL) < end)
         for (int i = 0; i < 1000; i++) body();
     signal(SIGALRM, SIG_IGN);
+    CHECK(interrupted_times > 0);
 }
 
 #endif

@@ -6,7 +6,7 @@
 #include "heap/heap.h"
 
 /* Keeps a block of another heap; false when it would be the last for which there is room, or there is no heap: nothing was done.
- * Owner only; no lock held, as in front_push. */
+ * Owner only, between slow_enter and slow_leave; no lock held. */
 HAK_INLINE bool buffer_push(struct front *front, void *block, uint32_t block_bytes) {
     /* relaxed, both: the owner's own. */
     void **top = atomic_load_explicit(&front->buffer_top, memory_order_relaxed);

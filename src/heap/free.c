@@ -161,7 +161,10 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
         return;
     }
     if (keep_foreign(front, block, class)) return;
-    if (HAK_UNLIKELY(!buffer_push(front, block, slab_classes[class].block_bytes))) free_otherwise(block, caller);
+    slow_enter(); /* a signal handler that frees meanwhile takes another way: it must neither push here nor give all home */
+    const bool pushed = buffer_push(front, block, slab_classes[class].block_bytes);
+    slow_leave();
+    if (HAK_UNLIKELY(!pushed)) free_otherwise(block, caller);
 }
 
 bool heap_owns(const void *block) {

@@ -1,9 +1,7 @@
 /* purger_pressure_test.c - what the purge thread does as memory gets short in the control group: in children whose root is a
  * folder of the test's, so that the group's files are its own.
  *
- * Planted defects it was seen to catch:
- *   a look at the machine is the last one   all_that_is_free_goes_back_under_pressure
- *   pressure hastens nothing                all_that_is_free_goes_back_under_pressure
+ * Planted defect it was seen to catch: pressure hastens nothing.
  */
 #include "../../clock.h" /* first: it says _GNU_SOURCE */
 
