@@ -47,7 +47,7 @@ def row_make(name: str, peers: Sequence[str] = PEERS, rounds: int = ROUNDS, **ch
         figure="",
         targets={"glibc": Target(1.2), "mimalloc3": NOT_BEHIND},
         count=1000,
-        rounds=RoundPlan(rounds, arms),
+        rounds=RoundPlan(rounds, arms, rounds // 2, ("hakmem", SAME, SETTINGS.slowed)),
         seconds=1.0,
     )
     return replace(row, **changes)  # type: ignore[arg-type]  # any field by its name
@@ -60,7 +60,8 @@ def plan_make(*rows: Row, peers: Sequence[str] = PEERS) -> MatrixPlan:
 def samples_make(
     row: Row, noise: float = NOISE, rss: Mapping[str, float] | None = None, **ratios: float
 ) -> list[Sample]:
-    """hakmem is so many times as fast as each, and by default as itself, and as its slowed copy by the slowdown."""
+    """hakmem is so many times as fast as each, and by default as itself, and as its slowed copy by the slowdown. Every arm
+    is in every round, so that each has enough for a verdict."""
     rng = random.Random(row.name)
     times = {"hakmem": 1.0, SAME: 1.0, SETTINGS.slowed: 1 + SETTINGS.slowdown_percent / 100, **ratios}
     samples = []

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from hakmem_lab.errors import LabError
+from hakmem_lab.measure.calibrate import Work
+from hakmem_lab.measure.rounds import RoundPlan
 from hakmem_lab.measure.store import Sample
 from hakmem_lab.statistics.estimate import Verdict
+from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.judging import Matrix, Outcome, judge
 from hakmem_lab.studies.matrix import (
     RESULTS_FILE,
@@ -17,10 +20,23 @@ from hakmem_lab.studies.matrix import (
     machine_text,
     sameness_check,
 )
+from hakmem_lab.studies.matrix_prepare import rows_plan
 from hakmem_lab.studies.suites import group_means
+from hakmem_lab.workloads.cells import Measure
 from lab_matrix import PEERS, SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make
 
 ROW = row_make("cell")
+
+
+@dataclass
+class NoTask:
+    """Has what a plan asks of a task."""
+
+    threads: int = 1
+    measure: Measure = Measure.TIME
+
+
+CANDIDATE = Candidate("cell", "small", "program", "1", lambda _: NoTask(), 1)  # type: ignore[arg-type,return-value]
 
 
 def judged(row: Row = ROW, **ratios: float) -> Matrix:
@@ -73,6 +89,54 @@ def test_a_cell_is_judged_against_its_best_peer(
     (cell,) = judged(**ratios).cells
     assert cell.best is not None
     assert (cell.outcome, cell.best.peer) == (outcome, best)
+
+
+def test_the_rounds_that_select_a_peer_do_not_compare_it() -> None:
+    """Nor do the others change what was selected."""
+    first = samples_make(ROW, glibc=2.0, mimalloc3=1.5, jemalloc=0.5)
+    later = samples_make(ROW, glibc=2.0, mimalloc3=0.5, jemalloc=1.5)
+    selection = ROW.rounds.selection
+    samples = [a if a.slot < selection else b for a, b in zip(first, later, strict=True)]
+    best = judge(plan_make(ROW), samples).cells[0].best
+    assert best is not None
+    assert (best.peer, best.estimate.pairs) == ("jemalloc", ROW.rounds.rounds - selection)
+    assert best.estimate.ratio == pytest.approx(1.5, rel=0.01)
+
+
+def test_a_single_peer_needs_no_selection() -> None:
+    row = row_make("cell", peers=("glibc",))
+    row = replace(row, rounds=RoundPlan(row.rounds.rounds, row.rounds.arms))
+    best = judge(plan_make(row, peers=("glibc",)), samples_make(row, glibc=1.5)).cells[0].best
+    assert best is not None
+    assert (best.peer, best.estimate.pairs) == ("glibc", row.rounds.rounds)
+
+
+PEER_WALLS = {"hakmem": 1.0, "glibc": 3.0, "mimalloc3": 1.0, "jemalloc": 2.0, SAME: 1.0, SETTINGS.slowed: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("walls", "changes", "best_only", "selects"),
+    [
+        (PEER_WALLS, {}, True, True),
+        (PEER_WALLS, {}, False, False),
+        (PEER_WALLS, {"control": True}, True, False),
+        (PEER_WALLS, {"memory": True}, True, False),
+        (dict.fromkeys(PEER_WALLS, 6.0), {}, True, False),
+        ({arm: PEER_WALLS[arm] for arm in PEER_WALLS if arm not in PEERS[1:]}, {}, True, False),
+    ],
+    ids=["many", "each has a figure", "a control", "about memory", "it rests", "one peer"],
+)
+def test_where_the_best_peer_is_selected(
+    walls: dict[str, float], changes: dict[str, bool], best_only: bool, selects: bool
+) -> None:
+    candidate = replace(CANDIDATE, **changes)
+    (row,) = rows_plan([candidate], {"cell": Work(1, walls, {})}, SETTINGS, 200.0, 300.0, best_only)
+    assert row.rounds.selection == (8 if selects else 0)
+    assert row.rounds.always == (("hakmem", SAME, SETTINGS.slowed) if selects else ())
+    runs = [
+        sum(walls[arm] for arm in row.rounds.arms_at(slot, "jemalloc")) for slot in range(row.rounds.rounds)
+    ]
+    assert row.seconds == pytest.approx(sum(runs))
 
 
 def test_many_cells_make_a_doubtful_win_open() -> None:

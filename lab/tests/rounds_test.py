@@ -25,7 +25,8 @@ from hypothesis import strategies as st
 from lab_pairs import RUN
 
 NAMES = ("hakmem", "glibc", "slow", "bad")
-ARMS = {name: Arm(Peer(name, "0", None, "id")) for name in NAMES}
+MORE_NAMES = (*NAMES, "other")
+ARMS = {name: Arm(Peer(name, "0", None, "id")) for name in MORE_NAMES}
 
 
 @dataclass
@@ -67,14 +68,39 @@ def test_a_round_has_everyone_once_under_the_same_conditions() -> None:
     assert len({tuple(one.runs) for one in rounds}) > 1  # in random order
 
 
-def test_an_arm_that_is_far_slower_takes_part_in_few_rounds() -> None:
-    rounds = run_all(FakeTask(), RoundPlan(12, NAMES, ("slow",), 4))
-    assert Counter(name for one in rounds for name in one.runs) == {
-        "hakmem": 12,
-        "glibc": 12,
-        "bad": 12,
-        "slow": 4,
-    }
+SELECTING = RoundPlan(12, NAMES, 4, ("hakmem",))
+
+
+def test_who_is_selected_in_the_first_rounds_takes_part_in_the_others_alone() -> None:
+    asked: list[list[int]] = []
+
+    def select(rounds: Sequence[Round]) -> str:
+        asked.append(sorted(one.slot for one in rounds))
+        return "glibc"
+
+    rounds = rounds_run(FakeTask(), SELECTING, ARMS, "7", lambda _: None, (), select)
+    ran = Counter(name for one in rounds for name in one.runs)
+    assert ran == {"hakmem": 12, "glibc": 12, "slow": 4, "bad": 4}
+    assert [one.slot < 4 for one in rounds] == [True] * 4 + [False] * 8
+    assert asked == [[0, 1, 2, 3]] * 8
+
+
+def test_where_nobody_can_be_selected_the_selection_was_all() -> None:
+    rounds = rounds_run(FakeTask(), SELECTING, ARMS, "7", lambda _: None, (), lambda _: None)
+    assert sorted(one.slot for one in rounds) == [0, 1, 2, 3]
+
+
+def test_the_selection_is_over_before_what_it_selects_is_compared() -> None:
+    """Its disturbed rounds, too, are measured again first."""
+    disturbed = FakeTask(switches=dict.fromkeys(range(1, 17), 10_000))
+    rounds = rounds_run(disturbed, SELECTING, ARMS, "7", lambda _: None, (), lambda _: "slow")
+    assert [one.slot < 4 for one in rounds] == [True] * 5 + [False] * 8
+
+
+@pytest.mark.parametrize("plan", [RoundPlan(12, NAMES), SELECTING])
+def test_the_shares_of_all_rounds_are_the_whole(plan: RoundPlan) -> None:
+    assert sum(plan.share(slot) for slot in range(plan.rounds)) == pytest.approx(1)
+    assert plan.share(0) >= plan.share(11)
 
 
 def test_who_crashes_is_a_result_and_the_others_go_on() -> None:
@@ -99,7 +125,7 @@ def test_other_work_than_most_is_a_failure() -> None:
 
 
 def test_a_round_is_measured_again_when_the_subject_was_disturbed() -> None:
-    order = [name for name, _ in _runs_of(FakeTask(), 1)]
+    order = [name for name, _ in _runs_of(FakeTask())]
     at = order.index("hakmem") + 1
     rounds = run_all(FakeTask(switches={at: 10_000}), RoundPlan(8, NAMES))
     assert len(rounds) == 9
@@ -109,15 +135,15 @@ def test_a_round_is_measured_again_when_the_subject_was_disturbed() -> None:
     assert sum(1 for one in rounds if one.slot == again[0].slot) == 2
 
 
-def _runs_of(task: FakeTask, rounds: int) -> list[tuple[str, Conditions]]:
-    run_all(task, RoundPlan(8, NAMES))
-    return task.runs[: 4 * rounds]
+def _runs_of(task: FakeTask, names: Sequence[str] = NAMES) -> list[tuple[str, Conditions]]:
+    run_all(task, RoundPlan(8, tuple(names)))
+    return task.runs[: len(names)]
 
 
-def test_one_disturbed_peer_spoils_its_own_comparison_only() -> None:
-    order = [name for name, _ in _runs_of(FakeTask(), 1)]
+def test_one_disturbed_peer_of_many_spoils_its_own_comparison_only() -> None:
+    order = [name for name, _ in _runs_of(FakeTask(), MORE_NAMES)]
     at = order.index("glibc") + 1
-    rounds = run_all(FakeTask(switches={at: 10_000}), RoundPlan(8, NAMES))
+    rounds = run_all(FakeTask(switches={at: 10_000}), RoundPlan(8, MORE_NAMES))
     assert len(rounds) == 8
     assert [one.marks for one in rounds if one.marks] == [{"glibc": "switches"}]
 
@@ -143,36 +169,50 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(kept: int) -> None:
 def test_what_is_done_is_not_pending() -> None:
     plan = RoundPlan(4, NAMES)
     done = run_all(FakeTask(), plan)
-    assert slots_pending(plan, done) == []
-    assert slots_pending(plan, [one for one in done if one.slot != 2]) == [2]
+    assert slots_pending(plan, done) == [[]]
+    assert slots_pending(plan, [one for one in done if one.slot != 2]) == [[2]]
+    assert slots_pending(SELECTING, []) == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9, 10, 11]]
 
 
 # ---- how many rounds ----------------------------------------------------------------------------------
 
 
 DEMANDS = st.lists(
-    st.builds(Demand, st.floats(0.1, 20), st.floats(0, 20), st.just(8)), min_size=1, max_size=12
+    st.builds(Demand, st.floats(0.1, 20), st.just(8), st.none() | st.floats(0.01, 0.1)),
+    min_size=1,
+    max_size=12,
 )
 
 
 @given(DEMANDS, st.floats(1, 5000))
 def test_the_share_keeps_to_the_budget_and_its_bounds(demands: list[Demand], seconds: float) -> None:
-    fewest = [demand.least for demand in demands]
+    least = [demand.least for demand in demands]
     rounds = rounds_share(demands, seconds, 1e9, 60)
-    assert all(8 <= count <= 60 for count in rounds)
-    assert rounds_cost(demands, rounds) <= max(seconds, rounds_cost(demands, fewest)) * 1.0001
+    assert all(demand.least <= count <= 60 for demand, count in zip(demands, rounds, strict=True))
+    assert rounds_cost(demands, rounds) <= max(seconds, rounds_cost(demands, least)) * 1.0001
 
 
 @given(DEMANDS, st.floats(1, 5000))
 def test_the_limit_is_kept_with_fewer_rounds_than_are_of_use(demands: list[Demand], limit: float) -> None:
     rounds = rounds_share(demands, limit / 2, limit, 60)
-    assert all(count >= 2 for count in rounds)
-    least = rounds_cost(demands, [2] * len(demands))
+    assert all(count >= demand.fewest >= 2 for demand, count in zip(demands, rounds, strict=True))
+    least = rounds_cost(demands, [demand.fewest for demand in demands])
     assert rounds_cost(demands, rounds) <= max(limit, least) * 1.0001
 
 
 def test_what_cheap_tasks_leave_goes_to_the_others() -> None:
-    assert rounds_share([Demand(0.1, 0, 8), Demand(10, 0, 8)], 400, 400, 60) == [60, 39]
+    assert rounds_share([Demand(0.1, 8), Demand(10, 8)], 400, 400, 60) == [60, 39]
+
+
+def test_time_goes_to_the_comparison_first_and_then_to_the_others() -> None:
+    """Two rounds to select, twice as many to compare as an interval needs; then more to select; then comparisons only."""
+    demand = Demand(10, 8, 1)
+    assert [demand.selection(rounds) for rounds in (4, 10, 18, 19, 24, 40)] == [2, 2, 2, 3, 8, 8]
+    assert demand.total(10) == 2 * 10 + 8
+    assert demand.fitting(28, 60) == 10
+    assert demand.fitting(9, 60) == 0
+    assert demand.fitting(1e6, 60) == 60
+    assert Demand(10, 8).selection(30) == 0
 
 
 # ---- calibration --------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from hakmem_lab.statistics.selection import best_of_many, halves, holm, margin_p_value, mean_estimate
+from hakmem_lab.statistics.selection import best_compare, holm, margin_p_value, mean_estimate, slowest_beside
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -57,35 +57,29 @@ def test_within_the_margin_nothing_is_clear() -> None:
     assert margin_p_value([0.5] * 4, 0.03) == 0.0
 
 
-def test_halves_share_nothing_and_leave_nothing() -> None:
-    first, second = halves(range(13), random.Random(1))
-    assert not first & second
-    assert first | second == set(range(13))
-    assert (len(first), len(second)) == (6, 7)
-
-
 def noise(rng: random.Random, centre: float, spread: float, rounds: int = 24) -> dict[int, float]:
     return {number: rng.gauss(centre, spread) for number in range(rounds)}
 
 
-def test_the_best_peer_is_the_one_hakmem_is_slowest_against() -> None:
+def test_the_best_peer_is_the_one_hakmem_is_slowest_beside() -> None:
     rng = random.Random(2)
     peers = {"slow": noise(rng, 0.5, 0.01), "fast": noise(rng, -0.2, 0.01), "level": noise(rng, 0.0, 0.01)}
-    best = best_of_many(peers, 0.03, 0.99, rng)
+    assert slowest_beside(peers) == "fast"
+    best = best_compare("fast", list(peers["fast"].values()), 0.03, 0.99)
     assert best is not None
-    assert best.peer == "fast"
     assert best.estimate.ratio == pytest.approx(math.exp(-0.2), rel=0.01)
-    assert best.estimate.pairs == 12
     assert best.p_value < 1e-6
 
 
 def test_the_luckiest_of_many_equal_peers_wins_nothing() -> None:
-    """Compared on the rounds on which it was chosen, the best of a dozen looks faster than it is."""
+    """Compared on the rounds on which it was selected, the best of a dozen looks faster than it is."""
     rng = random.Random(3)
     honest, naive = [], []
     for _ in range(300):
         peers = {f"peer {number}": noise(rng, 0.0, 0.05, 12) for number in range(12)}
-        best = best_of_many(peers, 0.0, 0.99, rng)
+        selected = slowest_beside({name: dict(list(one.items())[:6]) for name, one in peers.items()})
+        assert selected is not None
+        best = best_compare(selected, list(peers[selected].values())[6:], 0.0, 0.99)
         assert best is not None
         honest.append(math.log(best.estimate.ratio))
         naive.append(min(float(np.mean(list(ratios.values()))) for ratios in peers.values()))
@@ -94,10 +88,8 @@ def test_the_luckiest_of_many_equal_peers_wins_nothing() -> None:
     assert np.mean(naive) < -10 * error
 
 
-def test_a_peer_with_too_few_rounds_is_not_chosen() -> None:
+def test_a_peer_with_too_few_rounds_is_neither_selected_nor_compared() -> None:
     rng = random.Random(4)
-    peers = {"often": noise(rng, 0.0, 0.01), "once": {3: -2.0}}
-    best = best_of_many(peers, 0.03, 0.99, rng)
-    assert best is not None
-    assert best.peer == "often"
-    assert best_of_many({"once": {3: -2.0}}, 0.03, 0.99, rng) is None
+    assert slowest_beside({"often": noise(rng, 0.0, 0.01), "once": {3: -2.0}}) == "often"
+    assert slowest_beside({"once": {3: -2.0}}) is None
+    assert best_compare("once", [-2.0], 0.03, 0.99) is None

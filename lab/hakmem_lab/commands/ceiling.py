@@ -98,7 +98,7 @@ def ceiling(
             field = field_gather(PeerStore(checkout), stage, names, settings)
             command = command_text(settings, suite, allocators)
             run = bench_plan(
-                checkout, stage, field, candidates, settings, command, refused, KIND, instruments=False
+                checkout, stage, field, candidates, settings, command, refused, KIND, best_only=False
             )
             rounds_measure(run, field, candidates, KIND, "row")
     except KeyboardInterrupt:

@@ -105,7 +105,7 @@ def scaling(
             candidates = scaling_candidates(stage, fits)
             field = field_gather(PeerStore(checkout), stage, words_split(peers), settings)
             run = bench_plan(
-                checkout, stage, field, candidates, settings, command, refused, KIND, instruments=False
+                checkout, stage, field, candidates, settings, command, refused, KIND, best_only=False
             )
             rounds_measure(run, field, candidates, KIND, "point")
     except KeyboardInterrupt:

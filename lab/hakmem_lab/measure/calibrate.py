@@ -19,8 +19,6 @@ from hakmem_lab.measure.task import Task
 SLOWEST_RUN_SECONDS = 5.0
 """Where arms are far apart the slowest run takes about this long at most, even if the fastest is then shorter than
 was asked for: with a dozen arms in a round a longer one would cost all others their rounds."""
-SPARSE_TIMES = 4.0
-"""An arm whose runs take this many times the median arm's takes part in few rounds."""
 GROWTH_MAX = 20.0
 LONG_RUN_SECONDS = 5.0
 """A workload whose shortest run takes longer rests for most of it."""
@@ -56,14 +54,14 @@ class Work:
         """Seconds of a run under most arms."""
         return statistics.median(self.walls.values()) if self.walls else 0.0
 
-    def sparse(self, always: Collection[str]) -> tuple[str, ...]:
-        """Those that are far slower than most; ALWAYS names arms that every comparison or control needs."""
-        limit = SPARSE_TIMES * self.wall
-        return tuple(name for name, wall in self.walls.items() if wall > limit and name not in always)
-
-    def demand(self, sparse: Collection[str], least: int) -> Demand:
-        seldom = sum(self.walls[name] for name in sparse)
-        return Demand(sum(self.walls.values()) - seldom, seldom, least)
+    def demand(self, interval: int, always: Collection[str] = ()) -> Demand:
+        """Where ALWAYS names arms, they are left when one of the others is selected."""
+        everybody = sum(self.walls.values())
+        if not always:
+            return Demand(everybody, interval)
+        left = sum(self.walls[name] for name in always)
+        selected = statistics.median(wall for name, wall in self.walls.items() if name not in always)
+        return Demand(everybody, interval, left + selected)
 
 
 def speed_find(

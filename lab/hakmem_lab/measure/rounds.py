@@ -1,10 +1,10 @@
 """Interleaved rounds: one fresh process of every allocator, so that any can be compared with any other.
 
 All processes of a round share one seed, one environment size and the same processors, and come in random
-order. How many rounds there are is fixed before the first. An arm that is far slower than the fastest takes part in
-as few of them as an interval needs: a large difference needs no precision, and its runs would take the others'
-time. A round that was disturbed from outside, by a rule that does not look at times, is kept, marked, and
-measured again as a whole. An arm that crashes, hangs or refuses is a result; the others go on.
+order. How many rounds there are is fixed before the first. Where only the best of many peers matters, all of them take
+part in the first rounds, which select it, and it alone in the others: a dozen peers that are behind it would take
+nine tenths of the time. A round that was disturbed from outside, by a rule that does not look at times, is kept,
+marked, and measured again as a whole. An arm that crashes, hangs or refuses is a result; the others go on.
 
 All draws of a round follow from the run's seed and the round's place, so that a run that was interrupted goes
 on as it would have gone on.
@@ -16,6 +16,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.pairs import conditions_draw, disturbance
@@ -23,10 +24,12 @@ from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import Task
 
 DISTURBED_SHARE = 0.25
-"""A round with more disturbed runs than this is measured again; and one whose subject was disturbed, because that
+"""A round with so many disturbed runs is measured again; and one whose subject was disturbed, because that
 run is in every comparison."""
 EXTRA_SHARE = 0.25
 """At most this share of the planned rounds is measured again; the budget keeps the time for it."""
+SELECTION_MIN = 2
+"""One round would select by chance."""
 FAILURES_MAX = 2
 """An arm that failed this often in a task is not run again there."""
 
@@ -62,23 +65,36 @@ class RoundPlan:
     rounds: int
     arms: tuple[str, ...]
     """The first is the subject."""
-    sparse: tuple[str, ...] = ()
-    """Those that take part in few rounds."""
-    sparse_rounds: int = 0
+    selection: int = 0
+    """In the first so many places every arm takes part, and they select one; 0: every arm takes part in all."""
+    always: tuple[str, ...] = ()
+    """Those that take part whatever is selected."""
 
     @property
     def subject(self) -> str:
         return self.arms[0]
 
     @property
-    def extra(self) -> int:
-        return int(EXTRA_SHARE * self.rounds)
+    def stages(self) -> list[range]:
+        bounds = [0, self.selection, self.rounds] if self.selection else [0, self.rounds]
+        return [range(low, high) for low, high in pairwise(bounds)]
 
-    def arms_at(self, slot: int) -> list[str]:
-        """Rounds with the sparse arms are spread evenly."""
-        few = min(self.sparse_rounds, self.rounds)
-        full = (slot + 1) * few // self.rounds > slot * few // self.rounds
-        return [arm for arm in self.arms if full or arm not in self.sparse]
+    def arms_at(self, slot: int, selected: str | None) -> list[str]:
+        if slot in self.stages[0]:
+            return list(self.arms)
+        return [arm for arm in self.arms if arm in self.always or arm == selected]
+
+    def share(self, slot: int) -> float:
+        """Of all runs."""
+        runs = [
+            len(self.arms) if place in self.stages[0] else len(self.always) + 1
+            for place in range(self.rounds)
+        ]
+        return runs[slot] / sum(runs)
+
+
+Select = Callable[[Sequence["Round"]], str | None]
+"""Which arm the rounds of the first stage select."""
 
 
 def failure_of(error: LabError) -> Failure:
@@ -113,7 +129,7 @@ def round_run(
         for name, run in runs.items()
         if isinstance(run, Measured) and (mark := disturbance(task, run, conditions.cpus))
     }
-    again = plan.subject in marks or len(marks) > DISTURBED_SHARE * len(runs)
+    again = plan.subject in marks or len(marks) >= DISTURBED_SHARE * len(runs)
     return Round(slot, attempt, conditions, runs, marks, again)
 
 
@@ -132,11 +148,15 @@ def work_compare(runs: dict[str, Run]) -> dict[str, Run]:
     }
 
 
-def slots_pending(plan: RoundPlan, done: Sequence[Round]) -> list[int]:
-    """Places that have no round yet, and disturbed ones while there is room for more."""
+def slots_pending(plan: RoundPlan, done: Sequence[Round]) -> list[list[int]]:
+    """Of each stage, places that have no round yet, and disturbed ones while there is room for more."""
+    return [_stage_pending(stage, [one for one in done if one.slot in stage]) for stage in plan.stages]
+
+
+def _stage_pending(stage: range, done: Sequence[Round]) -> list[int]:
     last = {one.slot: one for one in sorted(done, key=lambda one: one.attempt)}
-    fresh = [slot for slot in range(plan.rounds) if slot not in last]
-    room = plan.extra - (len(done) - len(last))
+    fresh = [slot for slot in stage if slot not in last]
+    room = int(EXTRA_SHARE * len(stage)) - (len(done) - len(last))
     again = [slot for slot, one in last.items() if one.again]
     return fresh + again[: max(0, room)]
 
@@ -148,14 +168,21 @@ def rounds_run(
     seed: str,
     keep: Callable[[Round], None],
     done: Sequence[Round] = (),
+    select: Select = lambda _: None,
 ) -> list[Round]:
-    """Runs what DONE leaves of the plan; KEEP gets each round as soon as it is there."""
+    """Runs what DONE leaves of the plan, stage after stage; KEEP gets each round as soon as it is there. Where SELECT finds
+    none, the first stage was all."""
     rounds = list(done)
-    while pending := slots_pending(plan, rounds):
+    while pending := next((slots for slots in slots_pending(plan, rounds) if slots), []):
+        selected = None
+        if plan.selection and pending[0] >= plan.selection:
+            selected = select([one for one in rounds if one.slot < plan.selection])
+            if selected is None:
+                break
         slot = random.Random(f"{seed}/{task.name}/next/{len(rounds)}").choice(pending)
         attempt = sum(1 for one in rounds if one.slot == slot)
         failed = Counter(name for one in rounds for name, run in one.runs.items() if isinstance(run, Failure))
-        names = [name for name in plan.arms_at(slot) if failed[name] < FAILURES_MAX]
+        names = [name for name in plan.arms_at(slot, selected) if failed[name] < FAILURES_MAX]
         if not names:
             break
         rounds.append(round_run(task, plan, arms, names, slot, attempt, seed))
@@ -165,33 +192,50 @@ def rounds_run(
 
 @dataclass(frozen=True)
 class Demand:
-    """What one round of a task takes, and the fewest that are of use."""
+    """What the rounds of a task take, and the fewest that are of use."""
 
     seconds: float
-    sparse_seconds: float
-    """Of the sparse arms, in the rounds in which they take part."""
-    least: int
+    """Of a round of all arms."""
+    interval: int
+    """So many rounds an interval needs."""
+    selected_seconds: float | None = None
+    """Of a round of those that are left when one is selected; None: nothing is."""
+
+    @property
+    def least(self) -> int:
+        return self.interval + (SELECTION_MIN if self.selected_seconds is not None else 0)
+
+    @property
+    def fewest(self) -> int:
+        """Below what is of use, where time does not suffice."""
+        return min(2, self.interval) + (self.least - self.interval)
+
+    def selection(self, rounds: int) -> int:
+        """Of so many rounds in all. What is more than the least goes to the comparison until it has twice as many as an
+        interval needs, since one of many comparisons must be clearer than a single one; then to the selection, until every
+        arm has as many as an interval needs."""
+        if self.selected_seconds is None:
+            return 0
+        return max(SELECTION_MIN, min(self.interval, rounds - 2 * self.interval))
 
     def total(self, rounds: int) -> float:
-        return rounds * self.seconds + min(rounds, self.least) * self.sparse_seconds
+        few = self.seconds if self.selected_seconds is None else self.selected_seconds
+        whole = self.selection(rounds)
+        return whole * self.seconds + (rounds - whole) * few
 
     def fitting(self, seconds: float, most: int) -> int:
         """How many rounds, up to MOST, take no longer."""
-        within = int(seconds / (self.seconds + self.sparse_seconds)) if self.total(1) else most
-        if within > self.least:
-            left = seconds - self.least * self.sparse_seconds
-            within = int(left / self.seconds) if self.seconds else most
-        return min(most, within)
+        return max((count for count in range(1, most + 1) if self.total(count) <= seconds), default=0)
 
 
 def rounds_share(demands: Sequence[Demand], seconds: float, limit: float, most: int) -> list[int]:
     """Every task gets the same time, but no fewer rounds than are of use and no more than MOST; what tasks leave
     goes to the others. Where even the fewest do not fit into LIMIT, the most expensive tasks get fewer than are of
-    use, two at least."""
-    fewest = [demand.least for demand in demands]
-    if rounds_cost(demands, fewest) > limit:
-        return _rounds_filled(demands, limit, [min(2, demand.least) for demand in demands], fewest)
-    return _rounds_filled(demands, seconds, fewest, [max(most, demand.least) for demand in demands])
+    use."""
+    least = [demand.least for demand in demands]
+    if rounds_cost(demands, least) > limit:
+        return _rounds_filled(demands, limit, [demand.fewest for demand in demands], least)
+    return _rounds_filled(demands, seconds, least, [max(most, demand.least) for demand in demands])
 
 
 def rounds_cost(demands: Sequence[Demand], rounds: Sequence[int]) -> float:

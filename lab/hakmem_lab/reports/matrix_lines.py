@@ -67,7 +67,6 @@ def reading_lines(matrix: Matrix) -> list[str]:
     percent = f"{100 * settings.confidence:g} %"
     shortest = min((one.shortest_run for one in matrix.results if one.estimate), default=0.0)
     by_cpu = [row.name for row in plan.rows if row.measure is Measure.CPU]
-    sparse = sorted({f"{arm} in {row.name}" for row in plan.rows for arm in row.rounds.sparse})
     lines = [
         "Measured in rounds: one fresh process of every allocator in random order, with one seed, environment size and"
         " set of processors for the round. A ratio above one says that hakmem is faster: it is the Hodges-Lehmann"
@@ -75,7 +74,8 @@ def reading_lines(matrix: Matrix) -> list[str]:
         f" {percent}. The margin is {100 * settings.margin:g} % ({100 * settings.rss_margin:g} % for memory):"
         " *ahead* (+) and *behind* (-) are clear of it, *equal* (=) lies within it, *unclear* (?) is neither."
         " *Visible from* is the smallest ratio that an interval of this width would have called ahead.",
-        "The best peer of a workload is chosen on a random half of the rounds and compared on the other half, with"
+        "The first rounds of a workload have every peer in them and select the best, which alone takes part in the others;"
+        " those compare it, with"
         f" Student's interval; the p-values are corrected for {len(matrix.cells)} workloads by Holm's method. *Won* and"
         " *lost* are clear of the margin, a *tie* lies within it, *open* is not decided.",
         f"Budget: {settings.budget_seconds / 60:.3g} min in all, shared before the first round; the shortest run took"
@@ -100,6 +100,4 @@ def reading_lines(matrix: Matrix) -> list[str]:
         )
     if by_cpu:
         lines.append(f"Compared by processor time, not by the clock: {'; '.join(by_cpu)}.")
-    if sparse:
-        lines.append(f"Far slower than most, so measured in fewer rounds: {'; '.join(sparse)}.")
     return lines

@@ -1,16 +1,15 @@
 """Many peers, many cells: how not to be fooled by the luckiest of them.
 
-The best peer of a cell is chosen on one half of the rounds and compared on the other, since the peer that looks best
+The best peer of a cell is selected on the first rounds and compared on the others, since the peer that looks best
 on a sample looks better there than it is. The cells' verdicts are corrected for their number by Holm's method.
 
-The test is Student's on log ratios: a rank test on half of a dozen rounds cannot reach the thresholds of fifty
-cells whatever it sees.
+The test is Student's on log ratios: a rank test on a dozen rounds cannot reach the thresholds of fifty cells whatever
+it sees.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,8 +21,8 @@ from hakmem_lab.statistics.estimate import Estimate
 LogRatios = Mapping[int, float]
 """By round."""
 
-HALF_MIN = 2
-"""A peer with fewer rounds in either half is not chosen."""
+ROUNDS_MIN = 2
+"""Fewer select nothing, and compare nothing."""
 
 
 @dataclass(frozen=True)
@@ -32,36 +31,26 @@ class Best:
 
     peer: str
     estimate: Estimate
-    """From the half on which it was not chosen."""
+    """From rounds on which it was not selected."""
     p_value: float
     """That the ratio lies within the margin, or on the other side of 1."""
 
 
-def halves(rounds: Sequence[int], rng: random.Random) -> tuple[set[int], set[int]]:
-    """The second, on which the comparison is made, has the odd one."""
-    drawn = rng.sample(sorted(rounds), len(rounds))
-    middle = len(drawn) // 2
-    return set(drawn[:middle]), set(drawn[middle:])
+def slowest_beside(peers: Mapping[str, LogRatios]) -> str | None:
+    """The peer that the subject's log ratio is lowest to; None where no peer has enough rounds."""
+    medians = [
+        (float(np.median(list(ratios.values()))), name)
+        for name, ratios in peers.items()
+        if len(ratios) >= ROUNDS_MIN
+    ]
+    return min(medians)[1] if medians else None
 
 
-def best_of_many(
-    peers: Mapping[str, LogRatios], margin: float, confidence: float, rng: random.Random
-) -> Best | None:
-    """The peer that the subject's log ratio is lowest to; None where the rounds do not suffice."""
-    rounds = sorted({number for ratios in peers.values() for number in ratios})
-    first, second = halves(rounds, rng)
-    chosen: tuple[float, str] | None = None
-    for name, ratios in peers.items():
-        seen = [ratio for number, ratio in ratios.items() if number in first]
-        left = sum(1 for number in ratios if number in second)
-        if len(seen) < HALF_MIN or left < HALF_MIN:
-            continue
-        candidate = (float(np.median(seen)), name)
-        chosen = min(chosen, candidate) if chosen else candidate
-    if chosen is None:
+def best_compare(peer: str, log_ratios: Sequence[float], margin: float, confidence: float) -> Best | None:
+    """None where the rounds do not suffice."""
+    if len(log_ratios) < ROUNDS_MIN:
         return None
-    tested = [ratio for number, ratio in peers[chosen[1]].items() if number in second]
-    return Best(chosen[1], mean_estimate(tested, confidence), margin_p_value(tested, margin))
+    return Best(peer, mean_estimate(log_ratios, confidence), margin_p_value(log_ratios, margin))
 
 
 def mean_estimate(log_ratios: Sequence[float], confidence: float) -> Estimate:

@@ -133,18 +133,19 @@ def bench_plan(
     command: str,
     missing: Mapping[str, str],
     kind: str = KIND,
-    instruments: bool = True,
+    best_only: bool = True,
 ) -> Kept:
-    """Finds the work of all rows and shares what the budget leaves; of it, the runs with INSTRUMENTS take their part."""
+    """Finds the work of all rows and shares what the budget leaves. BEST_ONLY: who is the best of the peers is the
+    question, and runs with instruments take their part; otherwise each has a figure of its own, and it is its speed."""
     began = time.monotonic()
     program = next((one.program for one in candidates if one.first_count), None)
     source = provenance.collect(checkout, command, program, field.measured)
     with progress_shown("preparing", len(candidates), float(len(candidates))) as step:
         works = works_find(candidates, field.arms, settings, step)
-    watching = observed_seconds(works.values()) if instruments else 0.0
+    watching = observed_seconds(works.values()) if best_only else 0.0
     spent = time.monotonic() - began + watching
     left, limit = (max(1.0, seconds - spent) for seconds in (settings.budget_seconds, settings.limit_seconds))
-    rows = rows_plan(candidates, works, settings, left, limit)
+    rows = rows_plan(candidates, works, settings, left, limit, best_only)
     unserved = {
         one.name: f"every allocator fails in it: {next(iter(works[one.name].failures.values()))}"
         for one in candidates

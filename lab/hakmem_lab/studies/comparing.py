@@ -8,9 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hakmem_lab.measure.rounds import SELECTION_MIN
 from hakmem_lab.measure.store import Sample
 from hakmem_lab.statistics.estimate import Estimate, Verdict, pairs_needed, ratio_estimate
-from hakmem_lab.studies.matrix import MatrixPlan, Row, Settings
+from hakmem_lab.statistics.selection import slowest_beside
+from hakmem_lab.studies.matrix import Row, Settings
 from hakmem_lab.workloads.cells import Measure, Target
 
 
@@ -71,9 +73,8 @@ class Result:
 class ArmSamples:
     """The samples of one row, by arm and round."""
 
-    def __init__(self, plan: MatrixPlan, row: Row, samples: Sequence[Sample]) -> None:
+    def __init__(self, row: Row, samples: Sequence[Sample]) -> None:
         self.row = row
-        self._settings = plan.settings
         self._runs: dict[str, dict[tuple[int, int], Sample]] = defaultdict(dict)
         self.failures = dict(row.failures)
         for sample in samples:
@@ -82,9 +83,9 @@ class ArmSamples:
             else:
                 self._runs[sample.arm][sample.slot, sample.attempt] = sample
 
-    def pairs(self, subject: str, other: str) -> tuple[list[tuple[Sample, Sample]], int]:
-        """The last undisturbed pair of each place; where too few places have one, the last of every place. And how
-        many pairs were disturbed."""
+    def pairs(self, subject: str, other: str, enough: int) -> tuple[list[tuple[Sample, Sample]], int]:
+        """The last undisturbed pair of each place; where fewer places than ENOUGH have one, the last of every place. And
+        how many pairs were disturbed."""
         quiet: dict[int, tuple[Sample, Sample]] = {}
         every: dict[int, tuple[Sample, Sample]] = {}
         disturbed = 0
@@ -95,8 +96,7 @@ class ArmSamples:
                 disturbed += 1
             else:
                 quiet[key[0]] = pair
-        enough = len(quiet) >= pairs_needed(self._settings.confidence)
-        chosen = quiet if enough else every
+        chosen = quiet if len(quiet) >= enough else every
         return list(chosen.values()), disturbed
 
     def medians(self) -> dict[str, float]:
@@ -120,16 +120,14 @@ def speed_of(sample: Sample, measure: Measure) -> float:
 
 
 def compare(settings: Settings, row: Row, arms: ArmSamples, subject: str, other: str) -> Result:
-    pairs, disturbed = arms.pairs(subject, other)
+    pairs, disturbed = arms.pairs(subject, other, pairs_needed(settings.confidence))
     failure = next(
         (f"{arm} {arms.failures[arm]}" for arm in (subject, other) if arm in arms.failures),
         "" if pairs else "not measured",
     )
     if failure:
         pairs = []
-    ratios = {
-        one.slot: math.log(speed_of(one, row.measure) / speed_of(peer, row.measure)) for one, peer in pairs
-    }
+    ratios = _log_ratios(pairs, row.measure)
     estimate = ratio_estimate(list(ratios.values()), settings.confidence) if ratios else None
     return Result(
         row=row,
@@ -148,6 +146,20 @@ def compare(settings: Settings, row: Row, arms: ArmSamples, subject: str, other:
         peer_faults=_median([peer.minor_faults for _, peer in pairs]) or 0.0,
         margin=settings.margin,
     )
+
+
+def _log_ratios(pairs: Sequence[tuple[Sample, Sample]], measure: Measure) -> dict[int, float]:
+    return {one.slot: math.log(speed_of(one, measure) / speed_of(peer, measure)) for one, peer in pairs}
+
+
+def peer_select(row: Row, samples: Iterable[Sample]) -> str | None:
+    """The peer that the subject looks slowest beside in the rounds of the selection. Whatever else is among the
+    samples, the choice is the same: of a run that goes on, and of one that is judged again."""
+    plan = row.rounds
+    arms = ArmSamples(row, [one for one in samples if one.slot < plan.selection])
+    peers = [arm for arm in plan.arms if arm not in plan.always and arm not in arms.failures]
+    found = {peer: arms.pairs(plan.subject, peer, SELECTION_MIN)[0] for peer in peers}
+    return slowest_beside({peer: _log_ratios(pairs, row.measure) for peer, pairs in found.items()})
 
 
 def _ratio_of(

@@ -9,7 +9,6 @@ whole run is void.
 from __future__ import annotations
 
 import math
-import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,8 +16,8 @@ from enum import Enum
 
 from hakmem_lab.measure.store import OBSERVED, TIMED, Sample
 from hakmem_lab.statistics.estimate import Estimate, Verdict
-from hakmem_lab.statistics.selection import Best, best_of_many, holm, margin_p_value
-from hakmem_lab.studies.comparing import ArmSamples, Result, compare
+from hakmem_lab.statistics.selection import Best, best_compare, holm, margin_p_value
+from hakmem_lab.studies.comparing import ArmSamples, Result, compare, peer_select
 from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row, Settings
 
 
@@ -102,16 +101,18 @@ def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
     controls: list[Control] = []
     failures: dict[tuple[str, str], str] = {}
     medians: dict[tuple[str, str], float] = {}
+    best: dict[str, Best | None] = {}
     for row in plan.rows:
-        arms = ArmSamples(plan, row, timed[row.name])
+        arms = ArmSamples(row, timed[row.name])
         failures |= {(row.name, arm): what for arm, what in arms.failures.items()}
         medians |= {(row.name, arm): value for arm, value in arms.medians().items()}
         judged, known = _row_judge(plan, row, arms)
         results += judged
         controls += known
+        best[row.name] = _best(plan.settings, row, timed[row.name], judged)
     if any(one.row.control and not one.passed for one in controls):
         results = [_void(one) for one in results]
-    cells = _cells_judge(plan, results, controls, failures)
+    cells = _cells_judge(plan, best, results, controls, failures)
     return Matrix(plan, tuple(results), cells, tuple(controls), failures, observed, medians)
 
 
@@ -171,8 +172,20 @@ def _void(result: Result) -> Result:
     return replace(result, verdict=Verdict.VOID) if result.estimate else result
 
 
+def _best(settings: Settings, row: Row, samples: Sequence[Sample], results: Sequence[Result]) -> Best | None:
+    """By the rounds that did not select it; by all of them where there is one peer only."""
+    measured = {one.against: one.log_ratios for one in results if one.estimate}
+    selection = row.rounds.selection
+    selected = peer_select(row, samples) if selection else next(iter(measured), None)
+    if selected not in measured or not (selection or len(measured) == 1):
+        return None
+    tested = [ratio for slot, ratio in measured[selected].items() if slot >= selection]
+    return best_compare(selected, tested, settings.margin, settings.confidence)
+
+
 def _cells_judge(
     plan: MatrixPlan,
+    best: Mapping[str, Best | None],
     results: Sequence[Result],
     controls: Sequence[Control],
     failures: Mapping[tuple[str, str], str],
@@ -182,27 +195,20 @@ def _cells_judge(
     settings = plan.settings
     unseen = {one.row.name for one in controls if one.name == "itself, slowed" and not one.passed}
     rows = [row for row in plan.rows if not row.control and not row.memory]
-    found: list[tuple[Row, Best | None, bool]] = []
-    for row in rows:
-        own = [one for one in results if one.row.name == row.name and one.estimate]
-        best = best_of_many(
-            {one.against: one.log_ratios for one in own},
-            settings.margin,
-            settings.confidence,
-            random.Random(f"{settings.seed}/{row.name}/halves"),
-        )
-        found.append((row, best, any(one.verdict is Verdict.VOID for one in own)))
-    adjusted = holm([best.p_value if best else 1.0 for _, best, _ in found])
+    void = {one.row.name for one in results if one.verdict is Verdict.VOID}
+    found = [(row, best[row.name]) for row in rows]
+    adjusted = holm([one.p_value if one else 1.0 for _, one in found])
     cells = []
-    for (row, best, void), p_value in zip(found, adjusted, strict=True):
+    for (row, one), p_value in zip(found, adjusted, strict=True):
         broken = failures.get((row.name, plan.subject), "")
         if broken:
             cells.append(CellResult(row, Outcome.LOST, None, p_value, f"{plan.subject} {broken}"))
-        elif best is None:
+        elif one is None:
             cells.append(CellResult(row, Outcome.OPEN, None, p_value, "too few rounds"))
         else:
-            outcome = Outcome.VOID if void else _outcome(best, p_value, settings, row.name not in unseen)
-            cells.append(CellResult(row, outcome, best, p_value))
+            seen = row.name not in unseen
+            outcome = Outcome.VOID if row.name in void else _outcome(one, p_value, settings, seen)
+            cells.append(CellResult(row, outcome, one, p_value))
     order = list(Outcome)
     return tuple(
         sorted(

@@ -86,7 +86,7 @@ class Row:
                 "measure": Measure(kept["measure"]),
                 "targets": {peer: Target(**target) for peer, target in kept["targets"].items()},
                 "rounds": RoundPlan(
-                    rounds["rounds"], tuple(rounds["arms"]), tuple(rounds["sparse"]), rounds["sparse_rounds"]
+                    rounds["rounds"], tuple(rounds["arms"]), rounds["selection"], tuple(rounds["always"])
                 ),
             }
         )

@@ -74,27 +74,36 @@ def rows_plan(
     settings: Settings,
     seconds: float,
     limit: float,
+    best_only: bool,
 ) -> list[Row]:
     """SECONDS are left for the rounds of all rows; where they do not suffice for the fewest that are of use, those take
-    up to LIMIT."""
-    least = pairs_needed(settings.confidence)
-    always = (SUBJECT, SAME, settings.slowed)
+    up to LIMIT. BEST_ONLY: the best of the peers is selected, and the others leave their time to it."""
     served = [candidate for candidate in candidates if works[candidate.name].walls]
-    sparse = {one.name: works[one.name].sparse(always) for one in served}
+    always = {one.name: _always(one, works[one.name], settings) if best_only else () for one in served}
+    least = pairs_needed(settings.confidence)
     demands = [
         works[one.name].demand(
-            sparse[one.name], LONG_RUN_ROUNDS if works[one.name].wall > LONG_RUN_SECONDS else least
+            LONG_RUN_ROUNDS if works[one.name].wall > LONG_RUN_SECONDS else least, always[one.name]
         )
         for one in served
     ]
     counts = rounds_share(demands, seconds / (1 + EXTRA_SHARE), limit / (1 + EXTRA_SHARE), ROUNDS_MAX)
     return [
-        _row(candidate, works[candidate.name], sparse[candidate.name], count, demand)
+        _row(candidate, works[candidate.name], always[candidate.name], count, demand)
         for candidate, demand, count in zip(served, demands, counts, strict=True)
     ]
 
 
-def _row(candidate: Candidate, work: Work, sparse: tuple[str, ...], count: int, demand: Demand) -> Row:
+def _always(candidate: Candidate, work: Work, settings: Settings) -> tuple[str, ...]:
+    """Who takes part when the best peer is selected; nobody where there is nothing to select, or every peer's figure is
+    wanted."""
+    own = (SUBJECT, SAME, settings.slowed)
+    choice = len(work.walls) > len(own) + 1 and SUBJECT in work.walls
+    wanted = candidate.control or candidate.memory or work.wall > LONG_RUN_SECONDS
+    return own if choice and not wanted else ()
+
+
+def _row(candidate: Candidate, work: Work, always: tuple[str, ...], count: int, demand: Demand) -> Row:
     task = candidate.task_of(work.count)
     arms = sorted(work.walls, key=lambda name: name != SUBJECT)
     return Row(
@@ -109,7 +118,7 @@ def _row(candidate: Candidate, work: Work, sparse: tuple[str, ...], count: int, 
         figure=candidate.figure,
         targets=candidate.targets,
         count=work.count,
-        rounds=RoundPlan(count, tuple(arms), sparse, demand.least),
+        rounds=RoundPlan(count, tuple(arms), demand.selection(count), always),
         failures=work.failures,
         seconds=demand.total(count),
     )

@@ -21,6 +21,7 @@ from hakmem_lab.measure.rounds import (
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.store import OBSERVED, TIMED, Sample, SampleStore
 from hakmem_lab.measure.task import CellTask, Task
+from hakmem_lab.studies.comparing import peer_select
 from hakmem_lab.studies.matrix import SAME, SUBJECT, Row
 from hakmem_lab.workloads.programs.task import ProgramTask
 
@@ -43,14 +44,16 @@ def rows_run(
     by_name = {arm.name: arm for arm in arms}
     done = rounds_of(kept)
     for row in rows:
-        planned = row.seconds / row.rounds.rounds
 
-        def keep(one: Round, row: Row = row, planned: float = planned) -> None:
+        def keep(one: Round, row: Row = row) -> None:
             store.append(round_samples(row, by_name, one))
-            step(row.name, planned)
+            step(row.name, row.seconds * row.rounds.share(one.slot))
+
+        def select(rounds: Sequence[Round], row: Row = row) -> str | None:
+            return peer_select(row, [sample for one in rounds for sample in round_samples(row, by_name, one)])
 
         if SUBJECT in row.rounds.arms:
-            rounds_run(tasks[row.name], row.rounds, by_name, str(seed), keep, done[row.name])
+            rounds_run(tasks[row.name], row.rounds, by_name, str(seed), keep, done[row.name], select)
         store.compact()
 
 
@@ -58,7 +61,10 @@ def seconds_left(rows: Sequence[Row], kept: Sequence[Sample]) -> float:
     """Of what was planned for the rounds."""
     done = rounds_of(kept)
     return sum(
-        row.seconds * len(slots_pending(row.rounds, done[row.name])) / row.rounds.rounds for row in rows
+        row.seconds * row.rounds.share(slot)
+        for row in rows
+        for stage in slots_pending(row.rounds, done[row.name])
+        for slot in stage
     )
 
 
