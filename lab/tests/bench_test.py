@@ -21,10 +21,11 @@ from hakmem_lab.reports.matrix_report import Content, matrix_show, results_csv
 from hakmem_lab.reports.matrix_text import figures_grid
 from hakmem_lab.reports.page import mood
 from hakmem_lab.reports.pictures import pictures_make
-from hakmem_lab.reports.then_and_now import STARTING_FIGURES, then_grid
+from hakmem_lab.reports.then_and_now import then_grid
 from hakmem_lab.studies.bench import Field, Kept, interruptions_told, rounds_measure
 from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.judging import judge
+from hakmem_lab.studies.starting_figures import STARTING_FIGURES
 from hakmem_lab.workloads.cells import CELLS
 from lab_matrix import PEERS, SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make
 

@@ -22,6 +22,7 @@ from hakmem_lab.reports.matrix_text import (
     failures_grid,
     faults_grid,
     figures_grid,
+    goals_grid,
     groups_grid,
     memory_grid,
     observed_grids,
@@ -69,6 +70,7 @@ class Content:
             controls_grid(matrix, failed_only=True),
         ]
         full = [
+            goals_grid(matrix, means),
             *short[:-1],
             cpu_grid(matrix),
             faults_grid(matrix),

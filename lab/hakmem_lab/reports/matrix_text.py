@@ -9,6 +9,7 @@ from hakmem_lab.measure.store import Sample
 from hakmem_lab.reports.report import Grid, mib_text, ratio_text
 from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.comparing import Memory, Result
+from hakmem_lab.studies.goals import goals_reached
 from hakmem_lab.studies.judging import CellResult, Matrix, Outcome
 from hakmem_lab.studies.matrix import Row
 from hakmem_lab.studies.suites import GroupMean
@@ -45,6 +46,16 @@ def _outcome_row(cell: CellResult) -> tuple[str, ...]:
         ratio_text(cell.best.estimate),
         p_text(cell.p_adjusted),
         str(row.rounds.rounds),
+    )
+
+
+def goals_grid(matrix: Matrix, means: Sequence[GroupMean]) -> Grid:
+    reached = goals_reached(matrix, means)
+    return Grid(
+        "What it is to reach",
+        ("what", "wanted", "state", "measured"),
+        tuple((one.goal.area, one.goal.wanted, one.answer.state.value, one.answer.why) for one in reached),
+        text_columns=4,
     )
 
 

@@ -1,0 +1,312 @@
+"""What hakmem is to reach, each goal held against a matrix: met, missed, or open where that does not decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from hakmem_lab.measure.store import Sample
+from hakmem_lab.statistics.estimate import Estimate
+from hakmem_lab.studies.judging import CellResult, Matrix, Outcome
+from hakmem_lab.studies.starting_figures import STARTING_FIGURES
+from hakmem_lab.studies.suites import GroupMean
+
+ASKS_FOR_HUGE_PAGES = frozenset({"mimalloc3", "mimalloc2"})
+"""Peers whose default asks for huge pages from the first block: they take few faults, and that memory."""
+FAULTS_SLACK = 1.02
+"""Page faults of two runs of one program differ by so much."""
+RSS_MOST = 1.15
+LARGE_KIB = 64 << 10
+NAMED_MAX = 3
+"""An answer names so many workloads; the tables have them all."""
+EVERY_CLASS = "every class, four patterns"
+MANY_SLOTS = ("random mix, 8192 slots", "random mix, 90 % allocating")
+MID = (
+    "random mix to 8 KiB, 1024 slots",
+    "2 threads, 1-8 KiB",
+    "2 threads, 8-32 KiB",
+    "8 threads, 8-32 KiB",
+    "32 threads, 8-32 KiB",
+)
+LARGE = "512 KiB-2 MiB, 256 slots"
+PHASES = "change of phase, 8192 slots"
+START = "start of `true`"
+
+
+class State(Enum):
+    """In the order in which a report has them."""
+
+    MISSED = "missed"
+    OPEN = "open"
+    MET = "met"
+
+
+@dataclass(frozen=True)
+class Answer:
+    state: State
+    why: str
+
+
+@dataclass(frozen=True)
+class Goal:
+    area: str
+    wanted: str
+    answer: Callable[[Matrix, Sequence[GroupMean]], Answer | None]
+    """None where the matrix has nothing of it."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    goal: Goal
+    answer: Answer
+
+
+def goals_reached(matrix: Matrix, means: Sequence[GroupMean]) -> list[Reached]:
+    """Those that were missed first."""
+    found = [(goal, goal.answer(matrix, means)) for goal in GOALS]
+    reached = [Reached(goal, answer) for goal, answer in found if answer]
+    order = list(State)
+    return sorted(reached, key=lambda one: order.index(one.answer.state))
+
+
+# ---- speed --------------------------------------------------------------------------------------------------
+
+
+def _behind_none(*names: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
+    """In no workload of these, by name or group, behind the best peer."""
+
+    def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+        cells = [one for one in matrix.cells if one.row.name in names or one.row.group in names]
+        if not cells:
+            return None
+        lost = [one for one in cells if one.outcome is Outcome.LOST]
+        undecided = [one for one in cells if one.outcome in (Outcome.OPEN, Outcome.VOID)]
+        state = State.MISSED if lost else State.OPEN if undecided else State.MET
+        counts = ", ".join(
+            f"{number} {outcome.value}"
+            for outcome in Outcome
+            if (number := sum(1 for one in cells if one.outcome is outcome))
+        )
+        slowest = min((one for one in cells if one.best), key=_ratio, default=None)
+        return Answer(state, counts + (f"; slowest: {_cell_text(slowest)}" if slowest else ""))
+
+    return answer
+
+
+def _ratio(cell: CellResult) -> float:
+    return cell.best.estimate.ratio if cell.best else math.inf
+
+
+def _cell_text(cell: CellResult) -> str:
+    assert cell.best is not None
+    return f"{cell.row.name}, {_times(cell.best.estimate)} {cell.best.peer}"
+
+
+def _times(estimate: Estimate) -> str:
+    if not math.isfinite(estimate.high):
+        return f"{estimate.ratio:.2f} of"
+    return f"{estimate.ratio:.2f} ({estimate.low:.2f} to {estimate.high:.2f}) of"
+
+
+def _times_the_best(least: float, *names: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
+    def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+        cells = [one for one in matrix.cells if one.row.name in names and one.best]
+        return _at_least(least, [(_cell_text(one), one.best.estimate) for one in cells if one.best])
+
+    return answer
+
+
+def _times_a_peer(
+    least: float, peer: str, *names: str
+) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
+    def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+        found = [(name, result) for name in names if (result := matrix.result(name, peer))]
+        return _at_least(
+            least,
+            [(f"{name}, {_times(one.estimate)} {peer}", one.estimate) for name, one in found if one.estimate],
+        )
+
+    return answer
+
+
+def _at_least(least: float, figures: Sequence[tuple[str, Estimate]]) -> Answer | None:
+    """Each with its interval clear of what is asked."""
+    if not figures:
+        return None
+    below = [text for text, estimate in figures if estimate.high < least]
+    reached = all(estimate.low >= least for _, estimate in figures)
+    state = State.MISSED if below else State.MET if reached else State.OPEN
+    ordered = [text for text, _ in sorted(figures, key=lambda one: one[1].ratio)]
+    return Answer(state, _named(ordered))
+
+
+def _named(texts: Sequence[str]) -> str:
+    more = len(texts) - NAMED_MAX
+    return "; ".join([*texts[:NAMED_MAX], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _not_behind_peer(peer: str, group: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
+    def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+        margin = matrix.plan.settings.margin
+        results = [one for one in matrix.results if (one.against, one.row.group) == (peer, group)]
+        figures = [(one.row.name, one.estimate) for one in results if one.estimate]
+        return _at_least(1 / (1 + margin), [(f"{name}, {_times(one)} {peer}", one) for name, one in figures])
+
+    return answer
+
+
+def _ahead_in_the_mean(group: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
+    def answer(_: Matrix, means: Sequence[GroupMean]) -> Answer | None:
+        own = [one for one in means if one.group == group]
+        return _at_least(1.0, [(f"{_times(one.estimate)} {one.peer}", one.estimate) for one in own])
+
+    return answer
+
+
+# ---- memory and faults: medians, which hardly differ from run to run ----------------------------------------
+
+
+def _medians(matrix: Matrix, what: str) -> dict[str, dict[str, float]]:
+    """By workload and peer: hakmem's peak RSS or page faults over the peer's."""
+    figures: dict[str, dict[str, float]] = {}
+    for one in matrix.results:
+        if one.row.control or not one.estimate or not one.memory:
+            continue
+        own, other = (
+            (one.memory.subject_kib, one.memory.peer_kib)
+            if what == "rss"
+            else (one.subject_faults, one.peer_faults)
+        )
+        if own and other:
+            figures.setdefault(one.row.name, {})[one.against] = own / other
+    return figures
+
+
+def _rss_in_the_mean(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+    figures = _medians(matrix, "rss")
+    means = {
+        peer: _geometric(row[peer] for row in figures.values() if peer in row) for peer in matrix.plan.peers
+    }
+    known = sorted(((mean, peer) for peer, mean in means.items() if mean), reverse=True)
+    if not known:
+        return None
+    state = State.MISSED if known[0][0] > 1 else State.MET
+    return Answer(state, _named([f"{mean:.2f} of {peer}" for mean, peer in known]))
+
+
+def _geometric(ratios: Iterable[float]) -> float:
+    logs = [math.log(ratio) for ratio in ratios]
+    return math.exp(float(np.mean(logs))) if logs else 0.0
+
+
+def _largest(
+    figures: Mapping[str, Mapping[str, float]], most: float, without: frozenset[str]
+) -> Answer | None:
+    """No workload above so many times the smallest peer's."""
+    worst = sorted(
+        (
+            (max(known.items(), key=lambda one: one[1]), name)
+            for name, row in figures.items()
+            if (known := {peer: ratio for peer, ratio in row.items() if peer not in without})
+        ),
+        key=lambda one: -one[0][1],
+    )
+    if not worst:
+        return None
+    above = [f"{name}, {ratio:.2f} of {peer}" for (peer, ratio), name in worst if ratio > most]
+    (peer, ratio), name = worst[0]
+    if not above:
+        return Answer(State.MET, f"at most {ratio:.2f} of {peer} in {name}")
+    return Answer(State.MISSED, f"{len(above)} of {len(worst)} are: {_named(above)}")
+
+
+def _rss_everywhere(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+    return _largest(_medians(matrix, "rss"), RSS_MOST, frozenset())
+
+
+def _faults_everywhere(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+    return _largest(_medians(matrix, "faults"), FAULTS_SLACK, ASKS_FOR_HUGE_PAGES)
+
+
+def _faults_of_large(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+    peer = "mimalloc3-nothp"
+    large = {
+        one.row.name
+        for one in matrix.results
+        if one.against == peer and one.memory and one.memory.peer_kib >= LARGE_KIB
+    }
+    figures = _medians(matrix, "faults")
+    mean = _geometric(row[peer] for name, row in figures.items() if name in large and peer in row)
+    if not mean:
+        return None
+    return Answer(State.MET if mean <= 1 / 3 else State.MISSED, f"{mean:.2f} in {len(large)} workloads")
+
+
+# ---- the rest -----------------------------------------------------------------------------------------------
+
+
+def _tails(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+    """One run of each with instruments: no interval, so it is never missed."""
+
+    def tail(sample: Sample | None) -> float | None:
+        return sample.latency_p999_ns if sample else None
+
+    ratios: list[tuple[float, str]] = []
+    for row in matrix.plan.rows:
+        own = tail(matrix.observed.get((row.name, matrix.plan.subject)))
+        others = [one for peer in matrix.plan.peers if (one := tail(matrix.observed.get((row.name, peer))))]
+        if own and others and not row.control:
+            ratios.append((own / min(others), row.name))
+    if not ratios:
+        return None
+    longer = sorted((one for one in ratios if one[0] > 1), reverse=True)
+    why = f"at or below the shortest in {len(ratios) - len(longer)} of {len(ratios)}, by one run of each"
+    named = _named([f"{name}, {ratio:.2f} of it" for ratio, name in longer])
+    return Answer(State.OPEN if longer else State.MET, f"{why}; {named}" if named else why)
+
+
+GOALS = (
+    Goal("blocks to 1 KiB, one thread", "behind in none", _behind_none("small", EVERY_CLASS)),
+    Goal(
+        "4096 slots and more",
+        "1.25 of mimalloc 3",
+        _times_a_peer(1.25, "mimalloc3", *MANY_SLOTS),
+    ),
+    Goal(
+        "1 to 8 KiB, 8 to 32 KiB",
+        "1.5 of the best peer, or 0.92 of the ceiling",
+        _times_the_best(1.5, *MID),
+    ),
+    Goal(
+        "512 KiB to 2 MiB",
+        "twice the best peer, or 0.92 of the ceiling",
+        _times_the_best(2.0, LARGE),
+    ),
+    Goal(
+        "larson, short-lived threads, change of phase, false sharing",
+        "behind in none",
+        _behind_none("threads", PHASES),
+    ),
+    Goal("producers and consumers", "not behind snmalloc", _not_behind_peer("snmalloc", "hand-over")),
+    Goal("real programs", "ahead of every peer in the geometric mean", _ahead_in_the_mean("programs")),
+    Goal("real programs", "behind in none", _behind_none("programs")),
+    Goal("peak RSS", "no more than the smallest peer in the geometric mean", _rss_in_the_mean),
+    Goal("peak RSS", f"in no workload above {RSS_MOST} of the smallest", _rss_everywhere),
+    Goal("page faults", "in no workload above the best peer without huge pages", _faults_everywhere),
+    Goal(
+        "page faults, above 64 MiB",
+        "a third of mimalloc 3's without huge pages in the geometric mean",
+        _faults_of_large,
+    ),
+    Goal("latency", "p99.9 not behind the best peer", _tails),
+    Goal("start of a process", "not behind the lightest peer", _behind_none(START)),
+    Goal(
+        "the figures it starts from",
+        "each above glibc's",
+        _times_a_peer(1.0, "glibc", *(then.row for then in STARTING_FIGURES)),
+    ),
+)

@@ -1,0 +1,165 @@
+"""What hakmem is to reach, held against made-up matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hakmem_lab.studies.goals import (
+    EVERY_CLASS,
+    GOALS,
+    LARGE,
+    MANY_SLOTS,
+    MID,
+    PHASES,
+    START,
+    Answer,
+    State,
+    goals_reached,
+)
+from hakmem_lab.studies.judging import Matrix, judge
+from hakmem_lab.studies.matrix import Row
+from hakmem_lab.studies.suites import group_means
+from hakmem_lab.workloads.cells import CELLS
+from lab_matrix import observed_make, plan_make, row_make, samples_make
+
+PEERS = ("glibc", "mimalloc3", "mimalloc3-nothp", "snmalloc")
+
+
+def matrix_of(rows: Mapping[str, Mapping[str, float]], group: str = "small", **more: object) -> Matrix:
+    """hakmem's speed in each workload over each peer's."""
+    made = [row_make(name, PEERS, group=group) for name in rows]
+    samples = [
+        one
+        for row in made
+        for one in samples_make(row, **rows[row.name], **more)  # type: ignore[arg-type]
+    ]
+    return judge(plan_make(*made, peers=PEERS), samples)
+
+
+def answer_of(matrix: Matrix, area: str, wanted: str = "") -> Answer | None:
+    found = [
+        one.answer
+        for one in goals_reached(matrix, group_means(matrix))
+        if one.goal.area == area and wanted in one.goal.wanted
+    ]
+    return found[0] if found else None
+
+
+def state_of(matrix: Matrix, area: str, wanted: str = "") -> State | None:
+    answer = answer_of(matrix, area, wanted)
+    return answer.state if answer else None
+
+
+def level(**ratios: float) -> dict[str, float]:
+    return dict.fromkeys(PEERS, 1.5) | {name.replace("_", "-"): ratio for name, ratio in ratios.items()}
+
+
+def test_every_workload_that_a_goal_names_exists() -> None:
+    assert {EVERY_CLASS, *MANY_SLOTS, *MID, LARGE, PHASES, START} <= {cell.name for cell in CELLS}
+
+
+def test_the_whole_suite_answers_every_goal() -> None:
+    rows = [
+        row_make(cell.name, PEERS, 4, group=cell.group.value, memory=cell.memory)
+        for cell in CELLS
+        if not cell.control
+    ]
+    rows += [row_make(name, PEERS, 4, group="programs") for name in ("one", "two")]
+    samples = [
+        one
+        for row in rows
+        for one in samples_make(row, rss=dict.fromkeys(("hakmem", *PEERS), 100.0), **level())
+    ]
+    seen = [observed_make(row, arm) for row in rows for arm in ("hakmem", *PEERS)]
+    matrix = judge(plan_make(*rows, peers=PEERS), [*samples, *seen])
+    assert len(goals_reached(matrix, group_means(matrix))) == len(GOALS)
+
+
+def test_what_was_not_measured_is_no_goal() -> None:
+    assert goals_reached(judge(plan_make(), []), []) == []
+
+
+@pytest.mark.parametrize(
+    ("ratio", "state"), [(0.8, State.MISSED), (1.0, State.MET), (1.033, State.OPEN), (1.5, State.MET)]
+)
+def test_behind_in_none(ratio: float, state: State) -> None:
+    matrix = matrix_of({"cell": level(snmalloc=ratio), "other": dict.fromkeys(PEERS, 9.0)})
+    answer = answer_of(matrix, "blocks to 1 KiB, one thread")
+    assert answer is not None
+    assert answer.state is state
+    assert f"cell, {ratio:.2f}"[:-1] in answer.why  # the slowest is named
+
+
+@pytest.mark.parametrize(("ratio", "state"), [(1.1, State.MISSED), (1.5, State.OPEN), (1.8, State.MET)])
+def test_so_many_times_the_best_peer(ratio: float, state: State) -> None:
+    matrix = matrix_of({MID[0]: level(snmalloc=ratio, glibc=9, mimalloc3=9, mimalloc3_nothp=9)}, "mid")
+    assert state_of(matrix, "1 to 8 KiB, 8 to 32 KiB") is state
+
+
+def test_one_workload_that_is_missed_is_enough() -> None:
+    rows = {MID[0]: level(snmalloc=3), MID[1]: level(snmalloc=1.1)}
+    assert state_of(matrix_of(rows, "mid"), "1 to 8 KiB, 8 to 32 KiB") is State.MISSED
+
+
+@pytest.mark.parametrize(("ratio", "state"), [(0.8, State.MISSED), (0.99, State.MET), (0.971, State.OPEN)])
+def test_not_behind_one_peer(ratio: float, state: State) -> None:
+    matrix = matrix_of({"cell": level(snmalloc=ratio, glibc=0.1)}, "hand-over")
+    assert state_of(matrix, "producers and consumers") is state
+
+
+def test_programs_are_compared_by_their_means() -> None:
+    """One that is behind does not lose the mean."""
+    matrix = matrix_of({"one": level(glibc=0.9), "two": level(glibc=1.5)}, "programs")
+    assert state_of(matrix, "real programs", "behind in none") is State.MISSED
+    assert state_of(matrix, "real programs", "mean") is State.OPEN
+    matrix = matrix_of({"one": level(glibc=1.2), "two": level(glibc=1.2)}, "programs")
+    assert state_of(matrix, "real programs", "mean") is State.MET
+
+
+@pytest.mark.parametrize(
+    ("glibc", "mean", "each"),
+    [(1.1, State.MET, State.MET), (0.9, State.MISSED, State.MET), (0.8, State.MISSED, State.MISSED)],
+)
+def test_peak_memory(glibc: float, mean: State, each: State) -> None:
+    """GLIBC's over hakmem's: the smallest of the peers."""
+    rss = {"hakmem": 1.0, "glibc": glibc, "mimalloc3": 2.0, "mimalloc3-nothp": 2.0, "snmalloc": 2.0}
+    matrix = matrix_of({"cell": level()}, rss=rss)
+    assert state_of(matrix, "peak RSS", "mean") is mean
+    assert state_of(matrix, "peak RSS", "above") is each
+
+
+def with_faults(row: Row, **faults: int) -> Matrix:
+    by_arm = {name.replace("_", "-"): number for name, number in faults.items()}
+    samples = samples_make(row, rss=dict.fromkeys(("hakmem", *PEERS), 100.0), **level())
+    changed = [replace(one, minor_faults=by_arm.get(one.arm, 3000)) for one in samples]
+    return judge(plan_make(row, peers=PEERS), changed)
+
+
+def test_page_faults() -> None:
+    row = row_make("cell", PEERS)
+    everywhere, large = "page faults", "page faults, above 64 MiB"
+    few = with_faults(row, hakmem=900)
+    assert state_of(few, everywhere, "without huge") is State.MET
+    assert state_of(few, large) is State.MET
+    some = with_faults(row, hakmem=2900, mimalloc3=10)  # who asks for huge pages does not count
+    assert state_of(some, everywhere, "without huge") is State.MET
+    assert state_of(some, large) is State.MISSED
+    many = with_faults(row, hakmem=3000, glibc=1000)
+    assert state_of(many, everywhere, "without huge") is State.MISSED
+
+
+def test_tails_of_single_runs_are_never_missed() -> None:
+    row = row_make("cell", PEERS)
+    samples = samples_make(row, **level())
+    for scale, state in ((0.9, State.MET), (5.0, State.OPEN)):
+        seen = [observed_make(row, arm, scale if arm == "hakmem" else 1.0) for arm in ("hakmem", *PEERS)]
+        assert state_of(judge(plan_make(row, peers=PEERS), [*samples, *seen]), "latency") is state
+
+
+def test_what_was_missed_comes_first() -> None:
+    matrix = matrix_of({MID[0]: level(snmalloc=1.1), "small": level()}, "mid")
+    states = [one.answer.state for one in goals_reached(matrix, group_means(matrix))]
+    assert states == sorted(states, key=list(State).index)
+    assert states[0] is State.MISSED
