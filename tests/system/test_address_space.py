@@ -1,6 +1,7 @@
 """Little address space, and memory that is promised to nobody (docs/compat.md, item 11). Limits by ulimit are in
 test_bad_circumstances.py and tests/unit/api/limits_test.c, refused calls in tests/unit/api/faults_test.c."""
 
+import json
 import re
 import subprocess
 import sys
@@ -37,6 +38,17 @@ def served_by_hakmem(build: Build, program: str, **variables: str) -> None:
     env = environment(EXPECT_HAKMEM="1", **({"LD_PRELOAD": str(build.library)} | variables))
     result = run(build.directory / "tests" / program, env=env)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("bits", [39, 42])
+def test_fewer_addresses_have_room_for_a_window(build: Build, bits: int, tmp_path: Path) -> None:
+    """Without one every block is a mapping of its own: all works, and takes a minute where it took a second."""
+    report = tmp_path / "statistics.json"
+    shim = build.directory / "tests/faults/libother_kernel.so"
+    wanted = {"OTHER_ADDRESS_BITS": str(bits), "HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": str(report)}
+    env = environment(LD_PRELOAD=f"{shim} {build.library}", PYTHONMALLOC="malloc", **wanted)
+    assert run(sys.executable, "-c", "", env=env).returncode == 0
+    assert json.loads(report.read_text())["spans"]["fresh_pages"] > 16
 
 
 @pytest.mark.parametrize(("bits", "program"), [*((39, program) for program in PROGRAMS), (42, PROGRAMS[0])])
