@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -199,6 +200,66 @@ def test_adds_little_to_the_start(clean_checkout: Path) -> None:
     for _ in range(5):
         run_well(command, "run", "--", "true")
     assert (time.monotonic() - began) / 5 < 0.1
+
+
+@pytest.fixture
+def foreign_checkout() -> Iterator[Path]:
+    """One that only its owner may write: built, and with an environment whose Python says what it was asked."""
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are private
+        target = Path(name)
+        for folder in ("src", "build", ".tools", ".venv/bin"):
+            (target / folder).mkdir(parents=True)
+        run_well("cp", COMMAND, COMMAND.parent / "requirements.txt", target)
+        run_well("cp", target / "requirements.txt", target / ".venv/requirements.installed")
+        (target / ".venv/bin/python").write_text('#!/bin/sh\necho "$*"\n')
+        (target / ".venv/bin/python").chmod(0o755)
+        (target / "src/a.c").touch()
+        (target / "build/.lock").touch()
+        (target / "build/.built").touch()
+        folders = [target, target / "build", target / ".tools"]
+        for folder in folders:
+            folder.chmod(0o555)
+        yield target
+        for folder in folders:
+            folder.chmod(0o755)
+
+
+def as_a_guest(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """By somebody who may not write there: for root that is another user."""
+    env = environment(HAKMEM_NO_INSTALL="1")
+    user = "nobody" if os.geteuid() == 0 else None
+    return run(checkout / "hakmem", *arguments, env=env, cwd=Path("/"), user=user)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (["doctor"], "doctor"),
+        (["help", "ab"], "ab --help"),
+        (["where", "--help"], "where --help"),
+    ],
+)
+def test_the_laboratory_of_a_checkout_that_cannot_be_written(
+    foreign_checkout: Path, arguments: list[str], asked: str
+) -> None:
+    result = as_a_guest(foreign_checkout, *arguments)
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"-B -m hakmem_lab {asked}\n", "")
+
+
+def test_a_build_that_is_out_of_date_and_cannot_be_written(foreign_checkout: Path) -> None:
+    now = time.time() + 60
+    os.utime(foreign_checkout / "src/a.c", (now, now))
+    result = as_a_guest(foreign_checkout, "doctor")
+    assert result.returncode == 2
+    assert f"{foreign_checkout}/build cannot be written" in only_line(result.stderr)
+    assert as_a_guest(foreign_checkout, "run", "--", "true").returncode == 125
+
+
+def test_an_environment_that_is_missing_and_cannot_be_written(foreign_checkout: Path) -> None:
+    (foreign_checkout / ".venv/requirements.installed").unlink()
+    result = as_a_guest(foreign_checkout, "doctor")
+    assert result.returncode == 2
+    only_line(result.stderr)
 
 
 def test_a_build_directory_without_a_build_is_refused(tmp_path: Path) -> None:
