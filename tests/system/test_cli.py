@@ -54,6 +54,7 @@ def test_version() -> None:
     ("arguments", "suggestion"),
     [
         (["rum"], "run"),
+        (["rnu"], "run"),
         (["--verison"], "--version"),
         (["run", "--stat", "--", "true"], "--stats"),
         (["build", "relase"], "release"),

@@ -281,4 +281,4 @@ def test_planted_bugs_have_the_outcome_of_the_run(tiny: Tiny) -> None:
 
 def test_an_unknown_claim_is_named(tiny: Tiny) -> None:
     result = tiny.trust("--run", "no-such")
-    assert (result.returncode, result.stderr) == (1, "hakmem: no such claim: no-such\n")
+    assert (result.returncode, result.stderr) == (2, "hakmem: trust: no such claim: no-such\n")

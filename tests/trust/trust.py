@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from typing import NoReturn
 
 from evidence import (
     PAGE,
@@ -83,13 +84,18 @@ def run_all(claims: list[Claim]) -> bool:
     return good
 
 
+def refuse(line: str) -> NoReturn:
+    print(f"hakmem: {line}", file=sys.stderr)
+    raise SystemExit(2)
+
+
 def chosen(claims: list[Claim], names: list[str], quick: bool) -> list[Claim]:
     unknown = set(names) - {claim.name for claim in claims}
     if unknown:
-        raise SystemExit(f"hakmem: no such claim: {', '.join(sorted(unknown))}")
+        refuse(f"trust: no such claim: {', '.join(sorted(unknown))}")
     waiting = [claim for claim in claims if claim.name in names and claim.awaits]
     if waiting:
-        raise SystemExit(f"hakmem: {waiting[0].name} cannot be run yet: {waiting[0].awaits}")
+        refuse(f"trust: {waiting[0].name} cannot be run yet: {waiting[0].awaits}")
     return [claim for claim in claims if claim.name in names or (quick and claim.is_quick)]
 
 
