@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import main
+from hakmem_lab.measure.tree import children_of
 from lab_command import lab
 from lab_processes import (
     FRAGMENTED,
     FREED,
     on_hakmem,
+    running,
 )
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from toolbox import compile_c
+from toolbox import compile_c, environment
 
 
 def test_explain_a_process(checkout: Checkout, tmp_path: Path) -> None:
@@ -79,6 +81,20 @@ def test_stats(checkout: Checkout, tmp_path: Path) -> None:
     names = {family.name for family in text_string_to_metric_families(as_openmetrics.stdout)}
     assert {"hakmem_memory_held_bytes", "hakmem_class_live_blocks"} <= names
     assert "memory held_bytes" in as_text.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [["stats", "--json"], ["explain"], ["explain", "--decisions"], ["show-config"], ["doctor"]]
+)
+def test_the_launcher_stands_for_its_program(checkout: Checkout, tmp_path: Path, command: list[str]) -> None:
+    program = compile_c(tmp_path / "program", FREED, "-pthread")
+    start = [checkout.build / "hakmem-launch", checkout.library, "--", program]
+    with running(start, environment()) as launcher:
+        (pid,) = children_of(launcher)
+        done = lab(*command, str(launcher))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == f"hakmem: {launcher} is the launcher; its program is process {pid}\n"
+    assert str(pid) in done.stdout
 
 
 def test_show_config(checkout: Checkout, build: Path, tmp_path: Path) -> None:

@@ -11,11 +11,16 @@ import typer
 from rich.console import Console
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.measure.tree import children_of, kernel_check
 from hakmem_lab.reports.report import Grid, grids_print
+from hakmem_lab.sight.process import Process, process_open
 from hakmem_lab.studies.study import Study
 
 TABLE_WIDTH = 150
 """Where the output is not a terminal."""
+
+LAUNCHER = "hakmem-launch"
+"""What `hakmem run` becomes: it waits for its program, and is the process that the shell names."""
 
 BuildOption = Annotated[
     Path | None,
@@ -54,6 +59,19 @@ def target_pid(target: Sequence[str] | None) -> int | None:
     if not target:
         raise LabError("give the number of a process, or a command after --")
     return int(target[0]) if len(target) == 1 and target[0].isdecimal() and target[0].isascii() else None
+
+
+def process_asked(pid: int) -> Process:
+    """Of the number that a user gave; where that is the launcher, its program."""
+    process = process_open(pid)
+    if process.name != LAUNCHER:
+        return process
+    kernel_check()
+    children = children_of(pid)
+    if not children:
+        raise LabError(f"{pid} is the launcher, and its program is not running")
+    print(f"hakmem: {pid} is the launcher; its program is process {children[0]}", file=sys.stderr)
+    return process_open(children[0])
 
 
 def grids_show(grids: Sequence[Grid], lines: Sequence[str], to_errors: bool = False) -> None:

@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.commands.common import BuildOption, JsonOption, TargetArgument, grids_show, target_pid
+from hakmem_lab.commands.common import (
+    BuildOption,
+    JsonOption,
+    TargetArgument,
+    grids_show,
+    process_asked,
+    target_pid,
+)
 from hakmem_lab.errors import LabError
 from hakmem_lab.reports.doctor import findings_content, findings_grid, last_line
 from hakmem_lab.reports.report import text_write
@@ -23,7 +30,6 @@ from hakmem_lab.sight.doctor import (
 )
 from hakmem_lab.sight.findings import Finding, Level, notice, ordered, problem
 from hakmem_lab.sight.launch import Trigger, UnservableError, launched, look
-from hakmem_lab.sight.process import process_open
 
 AFTER_SECONDS = 1.0
 
@@ -42,8 +48,8 @@ def doctor(
     """
     pid = target_pid(target) if target else None
     if pid is not None:
-        process = process_open(pid)
-        of, found = f"Process {pid}, {process.name}", list(patient_findings(patient_read(process)))
+        process = process_asked(pid)
+        of, found = f"Process {process.pid}, {process.name}", list(patient_findings(patient_read(process)))
     elif target:
         of, found = target[0], _of_command(Checkout.find(build), target)
     elif root != ROOT:

@@ -10,7 +10,14 @@ from typing import Annotated, TypeVar
 import typer
 
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.commands.common import BuildOption, JsonOption, TargetArgument, grids_show, target_pid
+from hakmem_lab.commands.common import (
+    BuildOption,
+    JsonOption,
+    TargetArgument,
+    grids_show,
+    process_asked,
+    target_pid,
+)
 from hakmem_lab.commands.decisions import decisions_show, report_path
 from hakmem_lab.commands.units import bytes_parse, seconds_parse
 from hakmem_lab.errors import LabError
@@ -28,7 +35,6 @@ from hakmem_lab.sight.advice import advice_find
 from hakmem_lab.sight.decisions import look_of_report, looks_of_process
 from hakmem_lab.sight.growth import growths_find, readings_take
 from hakmem_lab.sight.launch import Seen, Trigger, launched, look
-from hakmem_lab.sight.process import process_open
 from hakmem_lab.sight.sizes import size_text
 
 AFTER_SECONDS = 5.0
@@ -78,7 +84,7 @@ def explain(
     pid = target_pid(target)
     if pid is not None:
         _not_for_running(after, when_rss)
-        accounts = _accounts(account_read(process_open(pid)), seconds)
+        accounts = _accounts(account_read(process_asked(pid)), seconds)
         _show(accounts, seconds, None, "", json_file)
         return
     trigger = _trigger(after, when_rss)
@@ -109,7 +115,7 @@ def _decisions(
     pid = None if report else target_pid(target)
     if report or pid is not None:
         _not_for_running(after, when_rss)
-        looks = [look_of_report(report)] if report else looks_of_process(process_open(pid or 0))
+        looks = [look_of_report(report)] if report else looks_of_process(process_asked(pid or 0))
         decisions_show(looks, "", None, json_file, freeze)
         return 0
     trigger = _trigger(after, when_rss)

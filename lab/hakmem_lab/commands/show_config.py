@@ -9,10 +9,15 @@ from typing import Annotated
 import typer
 
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.commands.common import BuildOption, TargetArgument, grids_show, target_pid
+from hakmem_lab.commands.common import (
+    BuildOption,
+    TargetArgument,
+    grids_show,
+    process_asked,
+    target_pid,
+)
 from hakmem_lab.reports.config import config_content, config_grid, config_lines
 from hakmem_lab.sight.config import config_of_command, config_of_process
-from hakmem_lab.sight.process import process_open
 
 NOTHING = ("true",)
 """A program that does nothing: the environment alone decides."""
@@ -31,7 +36,7 @@ def show_config(
     """
     pid = target_pid(target) if target else None
     if pid is not None:
-        configs = config_of_process(process_open(pid))
+        configs = config_of_process(process_asked(pid))
     else:
         configs = [config_of_command(Checkout.find(build), target or NOTHING)]
     if as_json:

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from hakmem_lab.commands.common import grids_show
+from hakmem_lab.commands.common import grids_show, process_asked
 from hakmem_lab.errors import LabError
 from hakmem_lab.reports.statistics import statistics_grids, statistics_lines
 from hakmem_lab.sight.metrics import Numbers, numbers_read, report_json, report_openmetrics
-from hakmem_lab.sight.process import process_open
 
 
 def stats(
@@ -32,9 +31,9 @@ def stats(
     """
     if as_json and as_openmetrics:
         raise LabError("give either --json or --openmetrics, not both")
-    copies = numbers_read(process_open(pid))
+    copies = numbers_read(process_asked(pid))
     if copy > len(copies):
-        raise LabError(f"process {pid} holds {len(copies)} of hakmem, not {copy}")
+        raise LabError(f"process {copies[0].pid} holds {len(copies)} of hakmem, not {copy}")
     if as_json or as_openmetrics:
         now = _chosen(copies, copy)
         sys.stdout.write(report_json(now) if as_json else report_openmetrics(now))
