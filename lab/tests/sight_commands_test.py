@@ -10,6 +10,7 @@ import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import main
 from hakmem_lab.measure.tree import children_of
+from hakmem_lab.sight import launch
 from lab_command import lab
 from lab_processes import (
     FRAGMENTED,
@@ -40,6 +41,21 @@ def test_explain_a_command(build: Path) -> None:
     assert (done.returncode, done.stdout) == (5, "its own\n")
     assert "small blocks in use" in done.stderr
     assert "s after its start." in done.stderr
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize("options", [[], ["--decisions"]])
+def test_explain_a_command_that_is_too_short(
+    build: Path, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its status is its own all the same."""
+    monkeypatch.setattr(launch, "FIRST_SECONDS", 60)
+    arguments = ["explain", *options, "--build", str(build), "--", "sh", "-c", "exit 5"]
+    monkeypatch.setattr(sys, "argv", ["hakmem", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 5
+    assert capsys.readouterr() == ("", "hakmem: the program ended before it could be looked at\n")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -34,7 +35,8 @@ from hakmem_lab.sight.account import Account, account_read
 from hakmem_lab.sight.advice import advice_find
 from hakmem_lab.sight.decisions import look_of_report, looks_of_process
 from hakmem_lab.sight.growth import growths_find, readings_take
-from hakmem_lab.sight.launch import Seen, Trigger, launched, look
+from hakmem_lab.sight.launch import Launched, Seen, Trigger, UnseenError, launched, look
+from hakmem_lab.sight.process import Process
 from hakmem_lab.sight.sizes import size_text
 
 AFTER_SECONDS = 5.0
@@ -89,10 +91,11 @@ def explain(
         return
     trigger = _trigger(after, when_rss)
     with launched(Checkout.find(build), target or []) as running:
-        seen = look(running, trigger, account_read)
-        accounts = _accounts(seen.value, seconds if seen.reached else 0.0)
-        watched = accounts[-1].seconds - accounts[0].seconds
-        _show(accounts, seconds, seen.seconds + watched, _when(seen, trigger, watched), json_file)
+        seen = _look(running, trigger, account_read)
+        if seen is not None:
+            accounts = _accounts(seen.value, seconds if seen.reached else 0.0)
+            watched = accounts[-1].seconds - accounts[0].seconds
+            _show(accounts, seconds, seen.seconds + watched, _when(seen, trigger, watched), json_file)
         status = running.wait()
     raise typer.Exit(status)
 
@@ -120,9 +123,19 @@ def _decisions(
         return 0
     trigger = _trigger(after, when_rss)
     with launched(Checkout.find(build), target) as running:
-        seen = look(running, trigger, looks_of_process)
-        decisions_show(seen.value, _when(seen, trigger, 0.0), seen.seconds, json_file, freeze)
+        seen = _look(running, trigger, looks_of_process)
+        if seen is not None:
+            decisions_show(seen.value, _when(seen, trigger, 0.0), seen.seconds, json_file, freeze)
         return running.wait()
+
+
+def _look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T] | None:
+    """None, after a line that says why: the command's end is its own all the same."""
+    try:
+        return look(running, trigger, read)
+    except UnseenError as error:
+        print(f"hakmem: {error}", file=sys.stderr)
+        return None
 
 
 def _accounts(first: Account, seconds: float) -> list[Account]:

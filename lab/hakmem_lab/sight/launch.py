@@ -46,6 +46,10 @@ class UnservableError(LabError):
     """The dynamic linker would start it without hakmem."""
 
 
+class UnseenError(LabError):
+    """It ended, and no look at it was possible."""
+
+
 @dataclass(frozen=True)
 class Trigger:
     """When the look is taken that counts."""
@@ -187,7 +191,7 @@ def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> S
                 return seen
         next_look = STEP * max(next_look, value)
     if seen is None:
-        raise LabError(why)
+        raise UnseenError(why)
     return seen
 
 
