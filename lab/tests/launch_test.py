@@ -42,6 +42,14 @@ def test_a_look_at_some_rss(checkout: Checkout) -> None:
         assert seen.value * 1024 >= 60 << 20
 
 
+def test_the_last_look_when_it_ends_with_less_rss(checkout: Checkout) -> None:
+    """Also when its RSS stands still."""
+    with launched(checkout, ["sleep", "0.6"]) as running:
+        seen = look(running, Trigger(rss=2 << 30), lambda process: process.pid)
+        assert not seen.reached
+        assert 0.3 <= seen.seconds < 0.7
+
+
 def test_the_largest_process_is_looked_at(checkout: Checkout) -> None:
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = b\"x\" * (50 << 20); import time; time.sleep(1)'])"
     with launched(checkout, python(script)) as running:

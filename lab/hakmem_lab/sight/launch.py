@@ -1,7 +1,8 @@
 """A command on hakmem, looked at while it runs: its library is preloaded, its output and its end are its own.
 
 Whoever looks at a program that may end at any time looks early and often, at longer and longer intervals, and
-keeps the last look: it is never older than a fifth of what the program had behind it.
+keeps the last look: it is never older than a fifth of what the program had behind it. That holds by the clock also
+where RSS is waited for, since RSS may stand still.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ POLL_SECONDS = 0.02
 FIRST_SECONDS, FIRST_BYTES = 0.05, 1 << 20
 """When the first look is taken."""
 STEP = 1.25
-"""From one look to the next, in time or in RSS."""
+"""From one look to the next, in time or in RSS: whichever comes first."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 LEFT_TO_IT = (signal.SIGINT, signal.SIGQUIT)
 """The terminal sends them to the program as well."""
@@ -59,13 +60,8 @@ class Trigger:
     rss: int | None = None
     """when the largest process has so many bytes resident."""
 
-    @property
-    def goal(self) -> float:
-        return self.rss if self.rss is not None else self.seconds or 0.0
-
-    @property
-    def first(self) -> float:
-        return FIRST_BYTES if self.rss is not None else FIRST_SECONDS
+    def reached(self, seconds: float, rss: int) -> bool:
+        return rss >= self.rss if self.rss is not None else seconds >= (self.seconds or 0.0)
 
 
 @dataclass(frozen=True)
@@ -173,11 +169,12 @@ def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> S
     """Of the largest process on hakmem. Returns when what was asked for came about, or the program ended."""
     seen: Seen[T] | None = None
     why = TOO_SHORT
-    next_look = trigger.first
+    next_seconds, next_bytes = FIRST_SECONDS, FIRST_BYTES
     while not running.ended_within(POLL_SECONDS):
-        value = _value(running, trigger)
-        reached = value >= trigger.goal
-        if not reached and value < next_look:
+        now = running.seconds
+        rss = running.largest()[0][0] if trigger.rss is not None else 0
+        reached = trigger.reached(now, rss)
+        if not reached and now < next_seconds and rss < next_bytes:
             continue
         try:
             begun = running.seconds
@@ -189,14 +186,10 @@ def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> S
         else:
             if reached:
                 return seen
-        next_look = STEP * max(next_look, value)
+        next_seconds, next_bytes = STEP * now, STEP * max(FIRST_BYTES, rss)
     if seen is None:
         raise UnseenError(why)
     return seen
-
-
-def _value(running: Launched, trigger: Trigger) -> float:
-    return running.largest()[0][0] if trigger.rss is not None else running.seconds
 
 
 def _read_largest(running: Launched, read: Callable[[Process], T]) -> T:
