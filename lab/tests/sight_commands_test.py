@@ -70,6 +70,8 @@ def test_explain_a_command_that_is_too_short(
         ),
         (["explain", "--when-rss", "much", "--", "true"], "hakmem: --when-rss is a size such as"),
         (["stats", "4194305"], "hakmem: there is no process 4194305"),
+        (["explain", "12", "34"], "hakmem: one process at a time"),
+        (["doctor", "12", "34"], "hakmem: one process at a time"),
         (["stats", "1", "--json", "--openmetrics"], "hakmem: give either --json or --openmetrics"),
         (["show-config", "4194305"], "hakmem: there is no process 4194305"),
         (["doctor", "4194305"], "hakmem: there is no process 4194305"),
@@ -85,6 +87,18 @@ def test_what_is_wrong_is_one_line(
     said = capsys.readouterr().err
     assert said.startswith(line)
     assert said.count("\n") == 1
+
+
+def test_a_report_is_for_decisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "stats.json"
+    report.write_text("{}")
+    monkeypatch.setattr(sys, "argv", ["hakmem", "explain", str(report)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"hakmem: {report} is a report: only --decisions reads one\n"
 
 
 def test_stats(checkout: Checkout, tmp_path: Path) -> None:

@@ -58,7 +58,11 @@ def target_pid(target: Sequence[str] | None) -> int | None:
     """The process that is meant; None: a command."""
     if not target:
         raise LabError("give the number of a process, or a command after --")
-    return int(target[0]) if len(target) == 1 and target[0].isdecimal() and target[0].isascii() else None
+    if not all(word.isdecimal() and word.isascii() for word in target):
+        return None
+    if len(target) > 1:
+        raise LabError("one process at a time: give one number")
+    return int(target[0])
 
 
 def process_asked(pid: int) -> Process:

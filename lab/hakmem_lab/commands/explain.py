@@ -82,6 +82,9 @@ def explain(
         if watch:
             raise LabError("--watch is not for --decisions: they are kept")
         raise typer.Exit(_decisions(target or [], after, when_rss, json_file, freeze, build))
+    report = report_path(target or [])
+    if report is not None and report.is_file():
+        raise LabError(f"{report} is a report: only --decisions reads one")
     seconds = seconds_parse(watch, "watch") if watch else 0.0
     pid = target_pid(target)
     if pid is not None:
