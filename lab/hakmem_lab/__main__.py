@@ -1,5 +1,11 @@
 """python -m hakmem_lab"""
 
-from hakmem_lab.cli import main
+import sys
 
-main()
+try:
+    from hakmem_lab.cli import main  # takes long enough to be interrupted
+
+    main()
+except KeyboardInterrupt:
+    print("hakmem: interrupted", file=sys.stderr)
+    sys.exit(130)

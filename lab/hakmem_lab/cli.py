@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import typer
+from typer.core import TyperGroup
 
 from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.baseline import baseline
@@ -33,9 +34,20 @@ from hakmem_lab.commands.show_config import show_config
 from hakmem_lab.commands.stats import stats
 from hakmem_lab.commands.sweep import sweep
 from hakmem_lab.commands.where import where
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, RunInterruptedError
+
+
+class Commands(TyperGroup):
+    def invoke(self, ctx: typer.Context) -> object:
+        """Typer itself would end without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise RunInterruptedError("interrupted") from None
+
 
 app = typer.Typer(
+    cls=Commands,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,

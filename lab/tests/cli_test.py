@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import pytest
+from hakmem_lab.cli import main
+from hakmem_lab.commands import baseline
 from lab_command import lab
 
 LAB = Path(__file__).resolve().parents[1]
@@ -23,6 +26,25 @@ def test_an_error_is_one_line(arguments: list[str], message: str) -> None:
     assert done.returncode == 2
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
+
+
+def test_an_interrupt_during_the_imports_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = lab("doctor", PYTHONPATH=f"{tmp_path}:{LAB}")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "hakmem: interrupted\n")
+
+
+def test_an_interrupt_of_a_command_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(baseline, "baseline_path", interrupted)
+    monkeypatch.setattr(sys, "argv", ["hakmem", "baseline", "check"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "hakmem: interrupted\n")
 
 
 def test_a_wrong_option_is_refused() -> None:
