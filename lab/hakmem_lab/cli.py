@@ -6,6 +6,7 @@ Exit status: 0 when every target and limit was met or left open, 1 when one was 
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -88,6 +89,8 @@ app.command(context_settings={"allow_interspersed_args": False})(compare)
 
 
 def main() -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):  # standard error does so by itself
+        sys.stdout.reconfigure(errors="replace")  # a file's or a terminal's encoding may be narrower
     try:
         app(prog_name="hakmem")
     except LabError as error:

@@ -47,6 +47,12 @@ def test_an_interrupt_of_a_command_is_one_line(
     assert (ended.value.code, capsys.readouterr().err) == (130, "hakmem: interrupted\n")
 
 
+def test_what_an_encoding_does_not_have_is_replaced() -> None:
+    done = lab("canned", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "?" in done.stdout
+
+
 def test_a_wrong_option_is_refused() -> None:
     done = lab("bench", "--suite", "much")
     assert done.returncode == 2
