@@ -92,7 +92,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # standard error does so by itself
         sys.stdout.reconfigure(errors="replace")  # a file's or a terminal's encoding may be narrower
     try:
-        app(prog_name="hakmem")
+        app(prog_name="./hakmem")
     except LabError as error:
         print(f"hakmem: {error}", file=sys.stderr)
         sys.exit(error.exit_status)

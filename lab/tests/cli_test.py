@@ -57,6 +57,7 @@ def test_a_wrong_option_is_refused() -> None:
     done = lab("bench", "--suite", "much")
     assert done.returncode == 2
     assert "suite" in done.stderr
+    assert done.stderr.startswith("Usage: ./hakmem bench ")
 
 
 @pytest.fixture
