@@ -101,6 +101,11 @@ def test_table_agrees(table: dict[str, list[str]], heading: str) -> None:
     assert documented(heading) == table[heading]
 
 
+def test_types_are_those_of_the_options(table: dict[str, list[str]]) -> None:
+    used = {row.split(" | ")[1] for row in table["Every option"]}
+    assert {row.strip("| ").split(" | ")[0] for row in documented("Values")} == used
+
+
 def test_other_variables_are_named(table: dict[str, list[str]]) -> None:
     variables = [f"HAKMEM_{name.upper()}" for name in table["Other variables"]]
     rows = [row.split("`")[1] for row in documented("Other variables")]

@@ -208,6 +208,14 @@ def test_a_signal(build: Build, tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
+def test_a_file_and_a_signal_alone_have_nothing_written(build: Build, tmp_path: Path) -> None:
+    out, number = tmp_path / "out", int(signal.SIGUSR2)
+    script = f"import os; os.kill(os.getpid(), {number})"
+    result = python(build, script, stats_file=str(out), stats_signal=str(number))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert not out.exists()
+
+
 def test_a_signal_that_is_in_use(build: Build) -> None:
     result = python(build, "", stats="json", stats_signal=str(int(signal.SIGKILL)))
     assert (
