@@ -1,5 +1,6 @@
 """python -m hakmem_lab"""
 
+import os
 import sys
 
 try:
@@ -7,5 +8,5 @@ try:
 
     main()
 except KeyboardInterrupt:
-    print("hakmem: interrupted", file=sys.stderr)
-    sys.exit(130)
+    print("hakmem: interrupted", file=sys.stderr, flush=True)
+    os._exit(130)  # after an interrupt inside an exec, as imports have them, sys.exit ends by the signal
