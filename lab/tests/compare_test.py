@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab import cli
-from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
@@ -424,6 +424,26 @@ def test_an_error_is_one_line(
     assert (caught.value.code, output) == (2, "")
     assert errors.startswith(message)
     assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--", "nosuchprog"], "nosuchprog: there is no such command"),
+        (["--program", "nope"], "there is no program 'nope'"),
+        (["--program", "/nowhere/nope.toml"], "cannot read "),
+        (["--stdin", "/nowhere/input", "--", "true"], ""),
+    ],
+)
+def test_what_cannot_run_is_said_before_any_peer_is_obtained(
+    build: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    def obtain(*_: object) -> None:
+        raise AssertionError("a peer was obtained")
+
+    monkeypatch.setattr(PeerStore, "obtain", obtain)
+    with pytest.raises(LabError, match=f"^{message}"):
+        cli.app(["compare", "--build", str(build), *arguments], standalone_mode=False)
 
 
 def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab.allocators import peers
+from hakmem_lab.allocators.libraries import library_folder
 from hakmem_lab.allocators.peers import GLIBC_NOTE, Missing, PeerStore, glibc_note
 from hakmem_lab.allocators.pins import LOCK, Pinned, pinned_names, pinned_note, pinned_read
 from hakmem_lab.allocators.probe import FAMILIES
@@ -56,6 +57,19 @@ def test_of_the_default_set_it_is_reported_and_the_others_go_on(store: PeerStore
     assert [peer.name for peer in obtained] == [
         name for name in store.default_names if name != "snmalloc-checks"
     ]
+
+
+def test_what_is_not_there_yet_is_said_to_be_obtained(
+    store: PeerStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library_folder(pinned_read("mimalloc2"), tmp_path / ".tools").mkdir(parents=True)
+    store.obtain_default({"scudo"})
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "hakmem: obtaining mimalloc3 (1 of 10)"
+    assert "hakmem: obtaining jemalloc (4 of 10)" in said
+    assert not any("mimalloc2" in line or "glibc" in line for line in said)
+    store.obtain("jemalloc")
+    assert capsys.readouterr().err == "hakmem: obtaining jemalloc\n"
 
 
 def test_what_a_reader_must_know_stands_in_the_lock() -> None:

@@ -22,8 +22,13 @@ NOTE = "made.txt"
 FINGERPRINT_DIGITS = 10
 
 
+def library_folder(pinned: Pinned, tools: Path) -> Path:
+    """It is there once the library was made."""
+    return tools / "peers" / f"{pinned.family}-{pinned.version}-{pinned.fingerprint[:FINGERPRINT_DIGITS]}"
+
+
 def library_obtain(pinned: Pinned, tools: Path) -> Path:
-    folder = tools / "peers" / f"{pinned.family}-{pinned.version}-{pinned.fingerprint[:FINGERPRINT_DIGITS]}"
+    folder = library_folder(pinned, tools)
     library = folder / Path(pinned.library).name
     if not folder.is_dir():
         _make(pinned, folder)

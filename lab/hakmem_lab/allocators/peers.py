@@ -8,12 +8,13 @@ were meant, it is reported and the others go on.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem_lab.allocators import elf
-from hakmem_lab.allocators.libraries import library_obtain
+from hakmem_lab.allocators.libraries import library_folder, library_obtain
 from hakmem_lab.allocators.pins import LOCK, pinned_names, pinned_read
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
@@ -90,7 +91,8 @@ class PeerStore:
         """All that hakmem is compared with."""
         return ["glibc", *self._pinned]
 
-    def obtain(self, name: str) -> Peer:
+    def obtain(self, name: str, place: str = "") -> Peer:
+        """PLACE: among those that are obtained, to be said where that takes long."""
         if name not in self.names:
             raise LabError(f"there is no peer '{name}'; known: {', '.join(self.names)}")
         match name:
@@ -101,17 +103,19 @@ class PeerStore:
             case "glibc":
                 return self._glibc()
             case _:
-                return self._pinned_peer(name)
+                return self._pinned_peer(name, place)
 
     def obtain_default(self, without: Collection[str] = ()) -> tuple[list[Peer], list[Missing]]:
         """All peers that can be had, and why the others cannot; but for those of WITHOUT."""
         peers: list[Peer] = []
         missing: list[Missing] = []
+        pinned = [name for name in self._pinned if name not in without]
         for name in self.default_names:
             if name in without:
                 continue
+            place = f" ({pinned.index(name) + 1} of {len(pinned)})" if name in pinned else ""
             try:
-                peers.append(self.obtain(name))
+                peers.append(self.obtain(name, place))
             except LabError as error:
                 missing.append(Missing(name, str(error)))
         return peers, missing
@@ -132,8 +136,10 @@ class PeerStore:
         note = glibc_note(version)
         return Peer("glibc", version, None, "the C library", origin="this system", note=note, proof="glibc")
 
-    def _pinned_peer(self, name: str) -> Peer:
+    def _pinned_peer(self, name: str, place: str) -> Peer:
         pinned = pinned_read(name, self._lock)
+        if not library_folder(pinned, self.checkout.tools).is_dir():
+            print(f"hakmem: obtaining {name}{place}", file=sys.stderr, flush=True)
         library = library_obtain(pinned, self.checkout.tools)
         return Peer(
             name,

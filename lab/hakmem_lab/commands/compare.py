@@ -89,12 +89,12 @@ def compare(
         study_open(checkout, "compare", seed) as study,
         closing(RowWriter(study.samples.path, COLUMNS)) as writer,
     ):
-        peers, missing = _peers(study, words_split(allocators))
-        task: ObservedTask
+        task: ObservedTask  # before the peers, which may take minutes to obtain
         if program:
             task = program_prepare(checkout, study.stage, program_find(program), seed)
         else:
             task = command_task(study.stage, command or [], repeat, stdin, allow_status)
+        peers, missing = _peers(study, words_split(allocators))
         shown = study.progress.add_task(task.name, total=seconds)
         begun = time.monotonic()
 
@@ -144,8 +144,9 @@ def _peers(study: Study, names: Sequence[str]) -> tuple[list[Peer], list[str]]:
                 raise LabError(f"two allocators are named {peer.name}: compare them one after the other")
             known.add(peer.name)
     else:
+        own = study.store.obtain(SUBJECT)
         found, without = study.store.obtain_default()
-        peers = [study.store.obtain(SUBJECT), *(peer for peer in found if peer.name != LIBC)]
+        peers = [own, *(peer for peer in found if peer.name != LIBC)]
         missing = [f"not measured: {one.name}: {one.why.removeprefix(f'{one.name}: ')}" for one in without]
     return [_staged(study, peer, f"arm-{number}") for number, peer in enumerate(peers)], missing
 

@@ -44,9 +44,11 @@ def peers(
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
     try:
         names = words_split(allocators)
-        obtained, missing = ([store.obtain(name) for name in names], []) if names else store.obtain_default()
+        obtained = [store.obtain(name) for name in names or ["hakmem"]]
+        missing: list[Missing] = []
         if not names:
-            obtained.insert(0, store.obtain("hakmem"))
+            found, missing = store.obtain_default()
+            obtained += found
         with staged(checkout) as stage:
             seen = [_see(stage, peer) for peer in obtained]
     except KeyboardInterrupt:
