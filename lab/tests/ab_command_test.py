@@ -150,7 +150,7 @@ def test_a_full_disk_is_one_line_and_the_answer_is_still_given(
     served: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--budget", "1s", "--bench", "no allocation", "--json", "/dev/full"]
-    with pytest.raises(LabError, match=r"^cannot write full: No space left on device$"):
+    with pytest.raises(LabError, match=r"^cannot write /dev/full: No space left on device$"):
         inside(served, "ab", "glibc", "hakmem", *options)
     assert LAST_LINE.fullmatch(capsys.readouterr().out.splitlines()[-1])
 

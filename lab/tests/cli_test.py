@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from pathlib import Path
 
 import pytest
-from hakmem_lab.cli import main
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.cli import app, main
 from hakmem_lab.commands import baseline
+from hakmem_lab.errors import LabError
+from hakmem_lab.reports.report import target_check
 from lab_command import lab
 
 LAB = Path(__file__).resolve().parents[1]
@@ -52,6 +56,39 @@ def test_what_an_encoding_does_not_have_is_replaced() -> None:
     done = lab("canned", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert "?" in done.stdout
+
+
+ANSWERING = ("bench", "ab glibc hakmem", "sweep decay=1s", "ceiling", "where", "scaling", "sharing", "peers")
+REPORTING = ("bench", "canned depth", "honesty", "ceiling", "where", "scaling", "sharing", "builds", "report")
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        *((one, "--json") for one in (*ANSWERING, "compare --program lua", "doctor", "baseline check")),
+        *((one, "--report") for one in (*REPORTING, "faults", "footprint", "bgsave", "baseline planted")),
+    ],
+)
+def test_where_nothing_can_be_written_is_said_before_anything_is_measured(
+    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(_: Path | None = None) -> Checkout:
+        raise AssertionError("it began")
+
+    monkeypatch.setattr(Checkout, "find", find)
+    for path, why in ((tmp_path / "no/x.md", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(LabError, match=f"^cannot write {re.escape(str(path))}: {why}$"):
+            app([*command.split(), option, str(path)], standalone_mode=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_is_left_as_it_was(tmp_path: Path) -> None:
+    kept, missing = tmp_path / "kept", tmp_path / "missing"
+    kept.write_text("before")
+    for path in (kept, missing, Path("/dev/full")):
+        assert target_check(path) == path
+    assert target_check(None) is None
+    assert (kept.read_text(), missing.exists()) == ("before", False)
 
 
 def test_a_wrong_option_is_refused() -> None:

@@ -356,7 +356,7 @@ def test_compare_from_beginning_to_end_on_one_processor(build: Path, tmp_path: P
     )
     output, errors = process.communicate(timeout=60)
     # The disk is full: one line, and the answer is there all the same.
-    assert errors == "hakmem: cannot write full: No space left on device\n"
+    assert errors == "hakmem: cannot write /dev/full: No space left on device\n"
     assert process.returncode == 2
     assert "crashed: signal 6" in output
     assert output.splitlines()[-1].endswith(".")

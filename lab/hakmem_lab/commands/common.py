@@ -12,7 +12,7 @@ from rich.console import Console
 
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.tree import children_of, kernel_check
-from hakmem_lab.reports.report import Grid, grids_print
+from hakmem_lab.reports.report import Grid, grids_print, target_check
 from hakmem_lab.sight.process import Process, process_open
 from hakmem_lab.studies.study import Study
 
@@ -31,9 +31,12 @@ SeedOption = Annotated[
     int | None, typer.Option(help="Repeat an earlier run's draws; chosen anew if not given.")
 ]
 ReportOption = Annotated[
-    Path | None, typer.Option(help="Write a Markdown report here, its raw samples beside it.")
+    Path | None,
+    typer.Option(help="Write a Markdown report here, its raw samples beside it.", callback=target_check),
 ]
-JsonOption = Annotated[Path | None, typer.Option("--json", help="Write the results here.")]
+JsonOption = Annotated[
+    Path | None, typer.Option("--json", help="Write the results here.", callback=target_check)
+]
 OnlyOption = Annotated[
     str,
     typer.Option(help="Only workloads whose name contains one of these, or of these programs or groups."),

@@ -21,7 +21,7 @@ from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.provenance import commit_read
 from hakmem_lab.measure.stage import Stage, staged
-from hakmem_lab.reports.report import Grid, report_write, text_write
+from hakmem_lab.reports.report import Grid, report_write, target_check, text_write
 from hakmem_lab.reports.where import (
     change_command,
     confirm_command,
@@ -73,7 +73,9 @@ def where(
         bool, typer.Option("--only-instructions", help="Leave perf and strace out.")
     ] = False,
     json_file: JsonOption = None,
-    report: Annotated[Path | None, typer.Option(help="Write a Markdown report here.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a Markdown report here.", callback=target_check)
+    ] = None,
     build: BuildOption = None,
 ) -> None:
     """Where does the work go? Functions, hot instructions with their lines, page faults and system calls by caller.

@@ -157,7 +157,7 @@ class SampleStore:
             scratch.rename(path)
         except (OSError, duckdb.Error) as error:
             scratch.unlink(missing_ok=True)
-            raise LabError(f"cannot write {path.name}: {error}") from error
+            raise LabError(f"cannot write {path}: {error}") from error
 
     def _copy(self, query: str, path: Path) -> None:
         with duckdb.connect() as database:

@@ -107,7 +107,25 @@ def text_write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     except OSError as error:
-        raise LabError(f"cannot write {path.name}: {error.strerror}") from error
+        raise LabError(f"cannot write {path}: {error.strerror}") from error
+
+
+def target_check(path: Path | None) -> Path | None:
+    """The PATH that a user gave for a result, when a file can be written there: to be known before anything is
+    measured. Nothing is left behind, and folders are not made."""
+    if path is None:
+        return None
+    try:
+        kept = path.exists()
+        if kept and not (path.is_file() or path.is_dir()):
+            return path  # a device or a pipe takes what comes, once
+        with path.open("ab"):
+            pass
+        if not kept:
+            path.unlink()
+    except OSError as error:
+        raise LabError(f"cannot write {path}: {error.strerror}") from error
+    return path
 
 
 def json_write(path: Path, content: object) -> None:
