@@ -32,9 +32,10 @@ from hakmem_lab.studies.bench import (
     resume_check,
     run_resumable,
 )
-from hakmem_lab.studies.candidates import candidates_prepare, workloads_choose
+from hakmem_lab.studies.candidates import candidates_prepare, workload_names, workloads_choose
 from hakmem_lab.studies.matrix import RESULTS_FILE, MatrixPlan, Settings
 from hakmem_lab.workloads.cells import Suite
+from hakmem_lab.workloads.find import words_named
 
 ONLY_SECONDS = {"quick": 20.0, "full": 90.0}
 """For each workload that was chosen."""
@@ -97,7 +98,7 @@ def bench(
         confidence=(CONFIDENCE[suite] if confidence is None else confidence) / 100,
         seed=secrets.randbits(32) if seed is None else seed,
     )
-    chosen = workloads_choose(suite, words_split(only))
+    chosen = workloads_choose(suite, words_named(only, workload_names()))
     seconds, limit = budget_seconds(settings, budget, chosen.count)
     settings = replace(settings, budget_seconds=seconds, limit_seconds=limit)
     begun = run_resumable(checkout, settings) if resume else None

@@ -18,13 +18,18 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.reports.report import Grid
 from hakmem_lab.workloads.canned.file import Canned, canned_find
 from hakmem_lab.workloads.cells import CELLS, Cell
-from hakmem_lab.workloads.find import workload_find
+from hakmem_lab.workloads.find import is_meant, words_named, workload_find
 
 NAME = "builds"
 
 
 def builds(
-    only: Annotated[str, typer.Option(help="Only workloads of these names, separated by semicolons.")] = "",
+    only: Annotated[
+        str,
+        typer.Option(
+            help="Only workloads whose name contains one of these, separated by commas; whole names by semicolons."
+        ),
+    ] = "",
     arms: Annotated[str, typer.Option(help="Only these forms, such as hakmem+static,hakmem@pgo.")] = "",
     budget: Annotated[str, typer.Option(help="Of each workload.")] = "",
     margin: ShareOption = "2%",
@@ -37,7 +42,8 @@ def builds(
     Exit status: 0 when every form has a verdict in every workload, 3 when one is inconclusive, 2 for an error.
     """
     checkout = Checkout.find(build)
-    chosen = restricted(canned_find(NAME), words_split(only.replace(";", ",")), words_split(arms))
+    kept = canned_find(NAME)
+    chosen = restricted(kept, words_named(only, kept.benches), words_split(arms))
     cells = [cell_of(bench) for bench in chosen.benches]
     proofs = forms_prove(checkout, list(dict.fromkeys(cell.program for cell in cells)))
     seed = secrets.randbits(32) if seed is None else seed
@@ -64,13 +70,17 @@ def restricted(canned: Canned, benches: Sequence[str], arms: Sequence[str]) -> C
         if arm not in canned.arms[1:]:
             raise LabError(f"--arms: '{arm}' is none of {', '.join(canned.arms[1:])}")
     for bench in benches:
-        if not any(bench in one for one in canned.benches):
+        if not any(is_meant(one, bench, canned.benches) for one in canned.benches):
             raise LabError(f"--only: '{bench}' is none of {'; '.join(canned.benches)}")
     return Canned(
         name=canned.name,
         about=canned.about,
         arms=(canned.arms[0], *(one for one in canned.arms[1:] if not arms or one in arms)),
-        benches=tuple(one for one in canned.benches if not benches or any(bench in one for bench in benches)),
+        benches=tuple(
+            one
+            for one in canned.benches
+            if not benches or any(is_meant(one, bench, canned.benches) for bench in benches)
+        ),
         budget=canned.budget,
         note=canned.note,
     )

@@ -25,7 +25,7 @@ from hakmem_lab.commands.units import seconds_parse, share_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.stage import staged
 from hakmem_lab.studies.bench import Kept, bench_plan, field_gather, rounds_measure
-from hakmem_lab.studies.candidates import workloads_choose
+from hakmem_lab.studies.candidates import workload_names, workloads_choose
 from hakmem_lab.studies.ceiling import (
     CEILING,
     KIND,
@@ -36,6 +36,7 @@ from hakmem_lab.studies.ceiling import (
 )
 from hakmem_lab.studies.matrix import MatrixPlan, Settings
 from hakmem_lab.workloads.cells import CELLS, Cell, Group, Suite, suite_cells
+from hakmem_lab.workloads.find import words_named
 
 SECONDS_EACH = 15.0
 """For each workload that the ceiling may serve."""
@@ -78,7 +79,7 @@ def ceiling(
     if kept is not None:
         ceiling_show(checkout, Kept(kept, MatrixPlan.load(kept)), report, json_file)
         return
-    cells = cells_choose(suite, words_split(only))
+    cells = cells_choose(suite, words_named(only, workload_names()))
     seconds = seconds_parse(budget) if budget else SECONDS_EACH * len(cells)
     settings = Settings(
         suite=suite.value if suite else "small and mid",

@@ -39,7 +39,10 @@ JsonOption = Annotated[
 ]
 OnlyOption = Annotated[
     str,
-    typer.Option(help="Only workloads whose name contains one of these, or of these programs or groups."),
+    typer.Option(
+        help="Only workloads whose name contains one of these, or of these programs or groups, separated by commas;"
+        " whole names by semicolons."
+    ),
 ]
 
 

@@ -10,10 +10,12 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.task import CellTask, Task
 from hakmem_lab.workloads.cells import CELLS, Cell, Suite, Target, suite_cells
+from hakmem_lab.workloads.find import is_meant
 from hakmem_lab.workloads.programs.file import ProgramFile, program_named, program_names
 from hakmem_lab.workloads.programs.task import ProgramTask, program_prepare
 
 PROGRAMS_GROUP = "programs"
+CELL_NAMES = tuple(cell.name for cell in CELLS)
 
 
 @dataclass(frozen=True)
@@ -75,21 +77,24 @@ class Chosen:
         return len(self.cells) + len(self.programs)
 
 
+def workload_names() -> list[str]:
+    return [*CELL_NAMES, *program_names()]
+
+
 def workloads_choose(suite: Suite, words: Sequence[str]) -> Chosen:
     """Those of the suite, programs in the full one only; with words, of all workloads those that they name."""
     if not words:
         return Chosen(suite_cells(suite), tuple(program_names()) if suite is Suite.FULL else (), False)
     for word in words:
         if not any(_is_named(cell, word) for cell in CELLS) and not _programs_named(word):
-            names = "; ".join([*(cell.name for cell in CELLS), *program_names()])
-            raise LabError(f"no workload is named like '{word}'; there are: {names}")
+            raise LabError(f"no workload is named like '{word}'; there are: {'; '.join(workload_names())}")
     cells = tuple(cell for cell in CELLS if any(_is_named(cell, word) for word in words))
     programs = tuple(dict.fromkeys(name for word in words for name in _programs_named(word)))
     return Chosen(cells, programs, True)
 
 
 def _is_named(cell: Cell, word: str) -> bool:
-    return word.lower() in cell.name.lower() or word in (cell.program, cell.group.value)
+    return is_meant(cell.name, word, CELL_NAMES) or word in (cell.program, cell.group.value)
 
 
 def _programs_named(word: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -19,6 +19,26 @@ def program_find(text: str) -> ProgramFile:
     if text not in names:
         raise LabError(f"there is no program '{text}'{_hint(text, names)}")
     return program_named(text)
+
+
+def words_named(text: str, names: Collection[str]) -> list[str]:
+    """What --only holds: NAMES separated by semicolons; of what is none of them, words separated by commas."""
+    words = []
+    for part in text.split(";"):
+        words += [part.strip()] if is_name(part.strip(), names) else part.split(",")
+    return [word.strip() for word in words if word.strip()]
+
+
+def is_name(word: str, names: Collection[str]) -> bool:
+    """A whole one."""
+    return word.lower() in (name.lower() for name in names)
+
+
+def is_meant(name: str, word: str, names: Collection[str]) -> bool:
+    """Whether WORD means the NAME, one of NAMES: as its part or, where it is one of them itself, as the whole."""
+    if is_name(word, names):
+        return word.lower() == name.lower()
+    return word.lower() in name.lower()
 
 
 def workload_find(text: str, cells: Sequence[Cell]) -> Cell | ProgramFile:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hakmem_lab.errors import LabError
 from hakmem_lab.workloads.cells import SEED_PLACE
+from hakmem_lab.workloads.find import is_meant
 
 INPUTS_PLACE = "{inputs}"
 BENCH_PLACE = "{bench}"
@@ -99,10 +100,10 @@ PROGRAMS = (
 
 
 def programs_chosen(words: list[str]) -> list[Program]:
-    chosen = [one for one in PROGRAMS if not words or any(word.lower() in one.name.lower() for word in words)]
+    names = [one.name for one in PROGRAMS]
+    chosen = [one for one in PROGRAMS if not words or any(is_meant(one.name, word, names) for word in words)]
     if not chosen:
-        names = "; ".join(one.name for one in PROGRAMS)
-        raise LabError(f"no program is named like '{', '.join(words)}'; there are: {names}")
+        raise LabError(f"no program is named like '{', '.join(words)}'; there are: {'; '.join(names)}")
     return chosen
 
 
