@@ -8,6 +8,8 @@ from pathlib import Path
 
 from hakmem_lab.errors import LabError
 
+LIBRARY = "libhakmem.so"
+
 
 @dataclass(frozen=True)
 class Checkout:
@@ -25,7 +27,7 @@ class Checkout:
 
     @property
     def library(self) -> Path:
-        return self._built("libhakmem.so")
+        return self._built(LIBRARY)
 
     def program(self, name: str) -> Path:
         """A program of bench/."""
@@ -34,7 +36,7 @@ class Checkout:
     def preset_library(self, preset: str) -> Path:
         """As ./hakmem build PRESET leaves it."""
         folder = self.root / ("build" if preset == "release" else f"build-{preset}")
-        path = folder / "libhakmem.so"
+        path = folder / LIBRARY
         if not path.is_file():
             raise LabError(f"{self.shown(path)} is not there: run ./hakmem build {preset} first")
         return path
@@ -45,15 +47,23 @@ class Checkout:
 
     def _built(self, name: str) -> Path:
         path = self.build / name
-        if not path.is_file():
-            raise LabError(f"{self.shown(path)} is not there: run ./hakmem build first")
-        return path
+        if path.is_file():
+            return path
+        if self.build != self.root / "build" and not (self.build / LIBRARY).is_file():
+            raise LabError(f"{path_here(self.build)} holds no build: {LIBRARY} is not there")
+        raise LabError(f"{self.shown(path)} is not there: run ./hakmem build first")
 
     def shown(self, path: Path) -> str:
-        """The path as a report may print it: inside the checkout or the bare name."""
+        """The path as a page may hold it, which others read: inside the checkout or the bare name."""
         if path.is_relative_to(self.root):
             return str(path.relative_to(self.root))
         return path.name
+
+
+def path_here(path: Path) -> str:
+    """The path as the terminal shows it: as it can be used from the current folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def machine() -> str:

@@ -100,7 +100,7 @@ def test_the_users_own_command_on_one_core_in_a_sweep(served: Path) -> None:
     ("arguments", "message"),
     [
         (["ab", "glibc", "hakmen"], "there is no allocator 'hakmen', did you mean hakmem?"),
-        (["ab", "glibc", "/nowhere/libfoo.so"], "libfoo.so: there is no such library"),
+        (["ab", "glibc", "/nowhere/libfoo.so"], "/nowhere/libfoo.so: there is no such library"),
         (["ab", "glibc", "hakmem", "--margin", "3"], "--margin is a share from 0.1% to 50%"),
         (["ab", "glibc", "hakmem", "--", "nosuch"], "nosuch: there is no such command"),
         (["ab", "glibc", "hakmem", "--bench", "random"], "'random' names several: random mix, 256 slots; "),
@@ -140,7 +140,7 @@ def test_an_interrupted_run_keeps_what_it_measured(served: Path) -> None:
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert re.fullmatch(r"hakmem: interrupted; what was measured is in (bench_results/ab/\S+)\n", errors)
+    assert re.fullmatch(r"hakmem: interrupted; what was measured is in (\S*bench_results/ab/\S+)\n", errors)
     assert "verdict" not in output
     kept = LAB.parent / errors.split()[-1]
     assert len(kept.read_text().splitlines()) > 2

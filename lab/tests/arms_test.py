@@ -45,7 +45,7 @@ def test_options_are_the_same_library_in_another_environment(store: PeerStore) -
         ("glibc:decay=never", "'glibc:decay=never': only hakmem takes options"),
         ("hakmem:decay", "'decay' is not an option with a value"),
         ("hakmem:", "'' is not an option with a value"),
-        ("/nowhere/libfoo.so", "libfoo.so: there is no such library"),
+        ("/nowhere/libfoo.so", "/nowhere/libfoo.so: there is no such library"),
         (__file__, "arms_test.py is not a shared object: "),
     ],
 )

@@ -57,13 +57,14 @@ def kept(tmp_path: Path) -> Kept:
 
 def test_the_report_in_all_its_forms(kept: Kept, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report, results = tmp_path / "docs" / "matrix.md", tmp_path / "matrix.json"
-    # The fake has what a report asks of a checkout.
-    matrix_show(FakeCheckout(), kept, report, results, complete=False)  # type: ignore[arg-type]  # all of a checkout that is used
+    matrix_show(kept, report, results, complete=False)
     terminal, text, page = (
         capsys.readouterr().out,
         report.read_text(),
         report.with_suffix(".html").read_text(),
     )
+    assert f"page: {kept.folder / 'report.html'}" in terminal.replace("\n", "")
+    assert str(tmp_path) not in text and str(tmp_path) not in page
     for part in ("lost row", "won row", "crashed", "0.50 -", "1.50 +", "1 lost", "2 won"):
         assert part in terminal and part in text and part in page, part
     for part in (
@@ -87,11 +88,6 @@ def test_the_report_in_all_its_forms(kept: Kept, tmp_path: Path, capsys: pytest.
     assert content["failures"] == [
         {"workload": "crash row", "allocator": "glibc", "what": "crashed: signal 11"}
     ]
-
-
-class FakeCheckout:
-    def shown(self, path: Path) -> str:
-        return path.name
 
 
 def test_results_have_a_row_for_each_comparison(kept: Kept) -> None:
@@ -172,7 +168,7 @@ def test_budgets(suite: str, only: str, budget: str, expected: tuple[float, floa
 
 
 def test_an_interruption_says_where_everything_is(kept: Kept) -> None:
-    where = "what was measured is in bench_results/bench/run, and --resume goes on"
+    where = f"what was measured is in {kept.folder}, and --resume goes on"
     with pytest.raises(RunInterruptedError, match=f"interrupted; {where}"), interruptions_told(kept):
         raise KeyboardInterrupt
     full = LabError("cannot write samples: No space left on device")
@@ -185,7 +181,7 @@ def test_a_study_of_rounds_alone_says_where_they_are_and_promises_no_more(kept: 
         raise KeyboardInterrupt
 
     candidates = [Candidate(row.name, row.group, "program", "1", interrupt, 1) for row in kept.plan.rows]
-    where = "what was measured is in bench_results/ceiling/run"
+    where = f"what was measured is in {kept.folder}"
     with pytest.raises(RunInterruptedError, match=f"^interrupted; {where}$"):
         rounds_measure(kept, Field(Peer("hakmem", "0", None, "id"), (), {}, ()), candidates, "ceiling", "row")
 

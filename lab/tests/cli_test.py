@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.cli import app, main
 from hakmem_lab.commands import baseline
 from hakmem_lab.errors import LabError
@@ -20,9 +20,13 @@ LAB = Path(__file__).resolve().parents[1]
     ("arguments", "message"),
     [
         (["bench", "--only", "nosuch"], "hakmem: no workload is named like 'nosuch'; there are: "),
-        (["bench", "--build", "/nowhere"], "hakmem: libhakmem.so is not there: run ./hakmem build first"),
+        (["bench", "--build", "/nowhere"], "hakmem: /nowhere holds no build: libhakmem.so is not there\n"),
         (["footprint", "--only", "nosuch"], "hakmem: no program is named like 'nosuch'; there are: "),
-        (["instructions", "--build", "/nowhere"], "hakmem: libhakmem.so is not there"),
+        (["instructions", "--build", "/nowhere"], "hakmem: /nowhere holds no build: "),
+        (["ab", "glibc", "hakmem", "--build", "/nowhere"], "hakmem: /nowhere holds no build: "),
+        (["ab", "glibc", "./nolib.so"], "hakmem: ./nolib.so: there is no such library"),
+        (["report", "--from", "/nowhere"], "hakmem: /nowhere holds no run: "),
+        (["bench", "--from", "no/where"], "hakmem: no/where holds no run: "),
     ],
 )
 def test_an_error_is_one_line(arguments: list[str], message: str) -> None:
@@ -80,6 +84,21 @@ def test_where_nothing_can_be_written_is_said_before_anything_is_measured(
         with pytest.raises(LabError, match=f"^cannot write {re.escape(str(path))}: {why}$"):
             app([*command.split(), option, str(path)], standalone_mode=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_terminal_shows_paths_that_work_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "checkout/bench_results/ab/samples.csv"
+    for folder, shown in ((tmp_path, "checkout/bench_results/ab/samples.csv"), (kept.parent, "samples.csv")):
+        folder.mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(folder)
+        assert path_here(kept) == shown
+    monkeypatch.chdir("/")
+    assert path_here(kept) == str(kept).lstrip("/")
+    monkeypatch.chdir(Path(__file__).parent)
+    assert path_here(kept) == str(kept)
+    assert path_here(Path("../run")) == "../run"
 
 
 def test_a_target_is_left_as_it_was(tmp_path: Path) -> None:

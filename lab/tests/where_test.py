@@ -287,7 +287,7 @@ def test_a_command_of_ones_own(build: Path, library: Path, tmp_path: Path) -> No
         (["--bench", "lua"], "lua is a program file"),
         (["--bench", "64 of 64", "--", "true"], "give either --bench or a command"),
         (["--", "nosuch"], "nosuch: there is no such command"),
-        (["--diff", "/nowhere/old.json", "--bench", "64 of 64"], "old.json cannot be read"),
+        (["--diff", "/nowhere/old.json", "--bench", "64 of 64"], "/nowhere/old.json cannot be read"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(

@@ -31,7 +31,7 @@ def arm_parse(text: str, store: PeerStore) -> Peer:
     """The peer that TEXT means; an error in one line when there is none."""
     name, colon, options = text.partition(":")
     if not text.startswith(builds.MARK) and ("/" in text or text.endswith(".so")):
-        return _library_peer(Path(text).expanduser())
+        return _library_peer(text)
     if not colon:
         return _named_peer(text, store)
     if name != CONFIGURED and not name.startswith(builds.MARK):
@@ -52,13 +52,14 @@ def _named_peer(text: str, store: PeerStore) -> Peer:
     raise LabError(f"there is no allocator '{text}'{hint}")
 
 
-def _library_peer(path: Path) -> Peer:
+def _library_peer(text: str) -> Peer:
+    path = Path(text).expanduser()
     if not path.is_file():
-        raise LabError(f"{path.name}: there is no such library")
+        raise LabError(f"{text}: there is no such library")
     try:
         return Peer(path.name, "given by path", path.resolve(), elf.build_id(path))
     except OSError as error:
-        raise LabError(f"{path.name} cannot be read: {error.strerror}") from error
+        raise LabError(f"{text} cannot be read: {error.strerror}") from error
 
 
 def options_peer(hakmem: Peer, options: str) -> Peer:

@@ -87,7 +87,7 @@ def bench(
     checkout = Checkout.find(build)
     if kept is not None:
         run = Kept(kept, MatrixPlan.load(kept))
-        matrix_show(checkout, run, report, json_file, complete=(kept / RESULTS_FILE).exists())
+        matrix_show(run, report, json_file, complete=(kept / RESULTS_FILE).exists())
         return
     settings = Settings(
         suite=suite.value,
@@ -116,7 +116,7 @@ def bench(
             bench_measure(begun, field, candidates)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
-    if matrix_show(checkout, begun, report, json_file, complete=True).missed:
+    if matrix_show(begun, report, json_file, complete=True).missed:
         raise typer.Exit(1)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from hakmem_lab.allocators.peers import PeerStore
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.common import (
     BuildOption,
     JsonOption,
@@ -77,7 +77,7 @@ def ceiling(
     """
     checkout = Checkout.find(build)
     if kept is not None:
-        ceiling_show(checkout, Kept(kept, MatrixPlan.load(kept)), report, json_file)
+        ceiling_show(Kept(kept, MatrixPlan.load(kept)), report, json_file)
         return
     cells = cells_choose(suite, words_named(only, workload_names()))
     seconds = seconds_parse(budget) if budget else SECONDS_EACH * len(cells)
@@ -104,7 +104,7 @@ def ceiling(
             rounds_measure(run, field, candidates, KIND, "row")
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
-    ceiling_show(checkout, run, report, json_file)
+    ceiling_show(run, report, json_file)
 
 
 def cells_choose(suite: Suite | None, words: list[str]) -> tuple[Cell, ...]:
@@ -139,7 +139,7 @@ def command_text(settings: Settings, suite: Suite | None, allocators: str) -> st
     return shlex.join(command)
 
 
-def ceiling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: Path | None) -> None:
+def ceiling_show(run: Kept, report: Path | None, json_file: Path | None) -> None:
     """The run's own folder gets its page and its shares, too."""
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.reports.ceiling import answer_lines, ceiling_write, grids_of, page_make
@@ -153,7 +153,7 @@ def ceiling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: 
         page.write_with(run.store, report)
     if json_file is not None:
         ceiling_write(judged, json_file)
-    lines = [f"page: {checkout.shown(run.folder / PAGE_FILE)}", *reversed(answer_lines(judged))]
+    lines = [f"page: {path_here(run.folder / PAGE_FILE)}", *reversed(answer_lines(judged))]
     grids_show(grids_of(judged), lines)
     if all(share.state is State.VOID for share in judged.shares):
         raise typer.Exit(3)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from hakmem_lab.checkout import path_here
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.tree import children_of, kernel_check
 from hakmem_lab.reports.report import Grid, grids_print, target_check
@@ -57,7 +58,7 @@ def words_split(text: str) -> list[str]:
 
 
 def samples_text(study: Study) -> str:
-    return f"samples: {study.checkout.shown(study.samples.path)}"
+    return f"samples: {path_here(study.samples.path)}"
 
 
 def target_pid(target: Sequence[str] | None) -> int | None:

@@ -16,7 +16,14 @@ import typer
 from hakmem_lab.allocators.arms import VARIABLE, arm_parse, arm_stage
 from hakmem_lab.allocators.peers import Peer, glibc_version
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.commands.common import BuildOption, JsonOption, SeedOption, grids_show, words_split
+from hakmem_lab.commands.common import (
+    BuildOption,
+    JsonOption,
+    SeedOption,
+    grids_show,
+    samples_text,
+    words_split,
+)
 from hakmem_lab.commands.units import seconds_parse, share_parse
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure import launch, provenance
@@ -196,5 +203,5 @@ def _show(
         if json_file is not None:
             result_write(json_file, content, samples)
     finally:  # also when the disk is full: the answer is there
-        grids_show([verdict_grid(outcome), medians_grid(course, outcome)], [*lines, f"samples: {samples}"])
+        grids_show([verdict_grid(outcome), medians_grid(course, outcome)], [*lines, samples_text(study)])
         typer.echo(last)

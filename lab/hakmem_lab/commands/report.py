@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.common import ReportOption, grids_show
 from hakmem_lab.reports.report import text_write
 
@@ -45,4 +45,4 @@ def report(
     text_write(kept, page.html())
     if report is not None:
         page.write_with(overview.run.store, report)
-    grids_show(page.grids[:8], [*page.lines, f"page: {checkout.shown(kept)}"])
+    grids_show(page.grids[:8], [*page.lines, f"page: {path_here(kept)}"])

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hakmem_lab.allocators.peers import PeerStore
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.common import (
     BuildOption,
     JsonOption,
@@ -74,7 +74,7 @@ def scaling(
     """
     checkout = Checkout.find(build)
     if kept is not None:
-        scaling_show(checkout, Kept(kept, MatrixPlan.load(kept)), report, json_file)
+        scaling_show(Kept(kept, MatrixPlan.load(kept)), report, json_file)
         return
     values = {
         THREADS: threads_read(threads),
@@ -110,7 +110,7 @@ def scaling(
             rounds_measure(run, field, candidates, KIND, "point")
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
-    scaling_show(checkout, run, report, json_file)
+    scaling_show(run, report, json_file)
 
 
 def threads_read(text: str) -> list[int]:
@@ -153,7 +153,7 @@ def command_text(settings: Settings, chosen: dict[str, list[int]], peers: str) -
     return shlex.join([*command, "--seed", str(settings.seed)])
 
 
-def scaling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: Path | None) -> None:
+def scaling_show(run: Kept, report: Path | None, json_file: Path | None) -> None:
     """The run's own folder gets its page and its figures, too."""
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.reports.report import text_write
@@ -168,7 +168,7 @@ def scaling_show(checkout: Checkout, run: Kept, report: Path | None, json_file: 
         page.write_with(run.store, report)
     if json_file is not None:
         scaling_write(judged, json_file)
-    lines = [*answer_lines(judged), f"page: {checkout.shown(run.folder / PAGE_FILE)}"]
+    lines = [*answer_lines(judged), f"page: {path_here(run.folder / PAGE_FILE)}"]
     grids_show(grids_of(judged), lines)
     subject = matrix.plan.subject
     if not any(line.whole for line in judged.lines if line.allocator == subject):

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.common import (
     BuildOption,
     JsonOption,
@@ -97,10 +97,10 @@ def sharing(
                         rows_keep(writer, run)
                         step(f"{workload} on {number} cores", float(number))
     except KeyboardInterrupt:
-        raise RunInterruptedError(f"interrupted; what was counted is in {checkout.shown(path)}") from None
+        raise RunInterruptedError(f"interrupted; what was counted is in {path_here(path)}") from None
     counted = Sharing(known, runs, machine)
     lines, grids = answer_lines(counted), grids_of(counted)
-    grids_show(grids, [*lines, f"samples: {checkout.shown(path)}"])
+    grids_show(grids, [*lines, f"samples: {path_here(path)}"])
     if report is not None:
         report_write(report, TITLE, source, [*lines, *reading_lines(counted)], grids, path)
     if json_file is not None:

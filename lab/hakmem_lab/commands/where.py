@@ -13,7 +13,7 @@ import typer
 from hakmem_lab.allocators import builds
 from hakmem_lab.allocators.arms import arm_stage
 from hakmem_lab.allocators.peers import Peer, PeerStore
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.asking import DEFAULT_BENCH, BenchOption, CommandArgument
 from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
@@ -102,7 +102,7 @@ def where(
         last, grids, lines = change_command(rest), grids_of(found), where_lines(found)
         if report is not None:
             report_write(report, f"{TITLE} {found.task}", source, [*lines, confirm_note(last)], grids)
-        show(grids, [*lines, f"result: {checkout.shown(kept)}"], last)
+        show(grids, [*lines, f"result: {path_here(kept)}"], last)
         return
     assert before is not None
     old = old_arm(before, diff)
@@ -111,7 +111,7 @@ def where(
     lines = diff_lines(compared)
     if report is not None:
         report_write(report, f"{TITLE} {found.task}", source, [*lines, confirm_note(last)], grids)
-    show(grids, [*lines, f"result: {checkout.shown(kept)}"], last)
+    show(grids, [*lines, f"result: {path_here(kept)}"], last)
     if confirm:
         if not old:
             raise LabError(

@@ -103,7 +103,7 @@ def command_task(
     if shutil.which(command[0]) is None:
         raise LabError(f"{command[0]}: there is no such command")
     if stdin is not None and not stdin.is_file():
-        raise LabError(f"{stdin.name}: there is no such file")
+        raise LabError(f"{stdin}: there is no such file")
     start = Start(
         tool=stage.program(TOOL),
         command=tuple(command),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import path_here
 from hakmem_lab.reports.drawing import Picture
 from hakmem_lab.reports.matrix_lines import reading_lines, summary_lines, warning_lines
 from hakmem_lab.reports.matrix_text import (
@@ -81,9 +81,7 @@ class Content:
         return cls(matrix, means, [*warning_lines(matrix), *summary_lines(matrix, means)], short, full)
 
 
-def matrix_show(
-    checkout: Checkout, run: Kept, report: Path | None, json_file: Path | None, complete: bool
-) -> Matrix:
+def matrix_show(run: Kept, report: Path | None, json_file: Path | None, complete: bool) -> Matrix:
     """Prints, and writes what was asked for; the run's own folder always gets its page, and its table of results once it
     is complete."""
     matrix = run.judged()
@@ -98,7 +96,7 @@ def matrix_show(
         text_write(run.folder / RESULTS_FILE, results_csv(matrix))
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
     grids_print(console, content.short)
-    for line in [*content.lines, f"page: {checkout.shown(run.folder / HTML_FILE)}"]:
+    for line in [*content.lines, f"page: {path_here(run.folder / HTML_FILE)}"]:
         console.print(line, markup=False, highlight=False)
     return matrix
 

@@ -14,7 +14,7 @@ from hakmem_lab.allocators import elf
 from hakmem_lab.allocators.arms import arm_parse
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.allocators.service import service_prove
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.errors import LabError, ProcessFailedError, RunInterruptedError
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.pairs import cpus_allowed
@@ -223,7 +223,7 @@ def rounds_shown(
 @contextmanager
 def interruptions_told(kept: Kept, kind: str = KIND) -> Iterator[None]:
     goes_on = ", and --resume goes on" if kind == KIND else ""
-    where = f"what was measured is in bench_results/{kind}/{kept.plan.run}{goes_on}"
+    where = f"what was measured is in {path_here(kept.folder)}{goes_on}"
     try:
         yield
     except KeyboardInterrupt:

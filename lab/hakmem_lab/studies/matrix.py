@@ -131,9 +131,9 @@ class MatrixPlan:
                 rows=tuple(Row.read(row) for row in kept["rows"]),
             )
         except OSError as error:
-            raise LabError(f"{folder.name} holds no run: {PLAN_FILE}: {error.strerror}") from error
+            raise LabError(f"{folder} holds no run: {PLAN_FILE}: {error.strerror}") from error
         except (ValueError, KeyError, TypeError) as error:
-            raise LabError(f"{folder.name}: {PLAN_FILE} is not a plan of this version: {error}") from error
+            raise LabError(f"{folder}: {PLAN_FILE} is not a plan of this version: {error}") from error
 
 
 def interrupted_find(results: Path, settings: Settings) -> Path:

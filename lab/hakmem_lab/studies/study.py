@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.allocators.service import service_prove
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.errors import RunInterruptedError
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.samples import SampleWriter, sample_writer
@@ -58,5 +58,5 @@ def study_open(checkout: Checkout, kind: str, seed: int) -> Iterator[Study]:
         with staged(checkout) as stage, sample_writer(path) as samples, progress_make() as shown:
             yield Study(checkout, stage, PeerStore(checkout), random.Random(seed), shown, samples)
     except KeyboardInterrupt:
-        kept = f"; what was measured is in {checkout.shown(path)}" if path.exists() else ""
+        kept = f"; what was measured is in {path_here(path)}" if path.exists() else ""
         raise RunInterruptedError(f"interrupted{kept}") from None

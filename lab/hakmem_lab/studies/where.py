@@ -128,9 +128,9 @@ def where_read(path: Path) -> Where:
             kept[name] = tuple(kind(**one) for one in kept[name])
         return Where(**kept | {"notes": tuple(kept["notes"])})
     except OSError as error:
-        raise LabError(f"{path.name} cannot be read: {error.strerror}") from error
+        raise LabError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise LabError(f"{path.name} is not a result of `hakmem where --json`: {error}") from error
+        raise LabError(f"{path} is not a result of `hakmem where --json`: {error}") from error
 
 
 def profiled_peer(text: str, store: PeerStore) -> Peer:

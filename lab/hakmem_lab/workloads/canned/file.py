@@ -31,11 +31,11 @@ def canned_read(path: Path) -> Canned:
         lists = {name: tuple(kept.pop(name)) for name in ("arms", "benches")}
         found = Canned(name=path.stem, **lists, **kept)
     except OSError as error:
-        raise LabError(f"{path.name} cannot be read: {error.strerror}") from error
+        raise LabError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
-        raise LabError(f"{path.name} is no canned comparison: {error}") from error
+        raise LabError(f"{path} is no canned comparison: {error}") from error
     if len(found.arms) < 2 or not found.benches:
-        raise LabError(f"{path.name}: a comparison has two arms at least, and a workload")
+        raise LabError(f"{path}: a comparison has two arms at least, and a workload")
     return found
 
 

@@ -131,10 +131,10 @@ def program_read(path: Path) -> ProgramFile:
     try:
         content = tomllib.loads(path.read_text())
     except OSError as error:
-        raise LabError(f"cannot read {path.name}: {error.strerror}") from error
+        raise LabError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise LabError(f"{path.name}: {error}") from error
-    return program_make(path.name, path.stem, path.parent, content)
+        raise LabError(f"{path}: {error}") from error
+    return program_make(str(path), path.stem, path.parent, content)
 
 
 def program_make(where: str, name: str, beside: Path, content: Mapping[str, object]) -> ProgramFile:
