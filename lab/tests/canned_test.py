@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +51,16 @@ def test_every_workload_and_arm_is_there(name: str) -> None:
             assert f"| `{setting.partition('=')[0]}` |" in OPTIONS
     assert canned.arms[0] == "hakmem"
     assert len(set(canned.arms)) == len(canned.arms)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_arm_repeats_the_base_by_naming_a_default(name: str) -> None:
+    defaults = dict(re.findall(r"^\| `(\w+)` \|[^|]*\|[^|]*\| `([^`]*)` \|", OPTIONS, re.MULTILINE))
+    assert defaults["thread_cache"] == "8MiB"
+    for arm in canned_find(name).arms:
+        option, _, value = arm.partition(":")[2].partition("=")
+        default = defaults.get(option, "")
+        assert not value or value not in (default, default.removesuffix("iB"))  # 8M is 8MiB
 
 
 @pytest.mark.parametrize(
