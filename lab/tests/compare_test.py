@@ -164,8 +164,9 @@ def test_a_machine_that_is_too_noisy_says_nothing() -> None:
     done = study(FakeTask({"glibc": 0.5, "other": 0.5}, noise=0.3))
     assert done.outcome.blind
     assert done.verdict("other") is Verdict.UNCLEAR
+    assert done.verdict("other", PEAK.name) is Verdict.EQUAL
     assert "the budget was too small to be sure" in sentence(done.outcome, done.plan)
-    assert "was missed" in note_lines(done.outcome)[0]
+    assert "was missed: no time is called equivalent" in note_lines(done.outcome)[0]
 
 
 def test_a_false_win_of_the_control_makes_the_run_void() -> None:

@@ -211,7 +211,7 @@ def plan_line(plan: Plan, course: Course, outcome: Outcome) -> str:
 def note_lines(outcome: Outcome) -> list[str]:
     lines = []
     if outcome.same is not None and outcome.slowed is not None:
-        seen = "missed: nothing is called equivalent" if outcome.blind else "seen"
+        seen = "missed: no time is called equivalent" if outcome.blind else "seen"
         lines.append(
             f"Controls: {outcome.baseline} beside itself {change_text(outcome.same)}; its known slowdown of"
             f" {200 * outcome.margin:g} % was {seen} ({change_text(outcome.slowed)})."

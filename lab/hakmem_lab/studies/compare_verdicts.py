@@ -79,7 +79,7 @@ class Outcome:
     noisy: tuple[str, ...]
     """Figures in which the same allocator again differed from itself: their verdicts are void."""
     blind: bool
-    """The known slowdown was missed: nothing is called equal."""
+    """The known slowdown was missed: no time is called equal."""
 
     @property
     def is_void(self) -> bool:
