@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,6 +93,42 @@ def test_trouble_leaves_nothing_half_made(
     with pytest.raises((KeyboardInterrupt, LabError)):
         library_obtain(BINARY, tmp_path)
     assert list((tmp_path / "peers").iterdir()) == []
+
+
+BUILDS_FOR_LONG = """
+import sys
+from pathlib import Path
+from hakmem_lab.allocators import libraries
+from hakmem_lab.allocators.tools import tool_run
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.measure.stage import staged
+from lab_registries import pinned_make
+
+def fetch(pinned, folder):
+    tool_run("some", ["sh", "-c", "echo $$ >pid.new && mv pid.new pid && exec sleep 60"], folder, 60)
+
+libraries.package_fetch = fetch
+folder = Path(sys.argv[1])
+try:
+    with staged(Checkout(folder, folder)) as stage:
+        libraries.library_obtain(pinned_make("wheel", "00"), stage.checkout.tools)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_who_is_told_to_end_while_it_builds_leaves_nothing(tmp_path: Path) -> None:
+    tests = Path(__file__).parent
+    environment = {**os.environ, "PYTHONPATH": f"{tests.parent}:{tests}", "PYTHONDONTWRITEBYTECODE": "1"}
+    process = subprocess.Popen([sys.executable, "-c", BUILDS_FOR_LONG, str(tmp_path)], env=environment)
+    deadline = time.monotonic() + 30
+    while not (started := list(tmp_path.glob(".tools/peers/making-*/pid"))) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    tool = int(started[0].read_text())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 130
+    assert not Path(f"/proc/{tool}").exists()
+    assert list(tmp_path.glob(".tools/*/*")) == []
 
 
 def test_of_two_who_make_it_the_second_keeps_the_first_ones(

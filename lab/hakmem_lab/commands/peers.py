@@ -44,12 +44,12 @@ def peers(
     console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
     try:
         names = words_split(allocators)
-        obtained = [store.obtain(name) for name in names or ["hakmem"]]
-        missing: list[Missing] = []
-        if not names:
-            found, missing = store.obtain_default()
-            obtained += found
         with staged(checkout) as stage:
+            obtained = [store.obtain(name) for name in names or ["hakmem"]]
+            missing: list[Missing] = []
+            if not names:
+                found, missing = store.obtain_default()
+                obtained += found
             seen = [_see(stage, peer) for peer in obtained]
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted; peers that were already made are kept") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -64,12 +65,23 @@ class Stage:
 
 
 @contextmanager
+def ending_as_interrupted() -> Iterator[None]:
+    """SIGTERM does what Ctrl-C does: what was half made is removed, and what was started is ended."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def staged(checkout: Checkout) -> Iterator[Stage]:
     parent = checkout.tools / "lab"
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        made = TemporaryDirectory(dir=parent, prefix="run-")
-    except OSError as error:
-        raise LabError(f"cannot write into {checkout.tools.name}: {error.strerror}") from error
-    with made as folder:
-        yield Stage(Path(folder), checkout)
+    with ending_as_interrupted():
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            made = TemporaryDirectory(dir=parent, prefix="run-")
+        except OSError as error:
+            raise LabError(f"cannot write into {checkout.tools.name}: {error.strerror}") from error
+        with made as folder:
+            yield Stage(Path(folder), checkout)
