@@ -66,6 +66,25 @@ def test_an_option_that_the_library_does_not_know_is_refused(build: Path, store:
     assert stage_error(build, peer).startswith("hakmem:decay=nevr: HAKMEM_CONF: decay:nevr is not understood")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("foo=1", "HAKMEM_CONF: foo is not an option"),
+        ("deca=1s", "HAKMEM_CONF: deca is not an option; the nearest is decay (0ms to 60min, or never)"),
+        ("Cache=1M", "HAKMEM_CONF: Cache is not an option; the nearest is thread_cache (64KiB to 1GiB)"),
+        (
+            "huge_pages=alwys",
+            "HAKMEM_CONF: huge_pages:alwys is not understood; it takes auto, never or always; the nearest is always",
+        ),
+        ("objective=zz", "HAKMEM_CONF: objective:zz is not understood; it takes small, balanced or speed"),
+    ],
+)
+def test_a_refused_option_is_not_ignored_and_only_what_is_near_is_advised(
+    build: Path, store: PeerStore, options: str, message: str
+) -> None:
+    assert stage_error(build, options_peer(store.obtain("hakmem"), options)) == f"hakmem:{options}: {message}"
+
+
 def test_a_library_that_does_not_serve_is_refused(build: Path) -> None:
     name = ctypes.util.find_library("m")
     assert name is not None

@@ -10,6 +10,7 @@ allocates; whether it serves in every later run is proved there.
 from __future__ import annotations
 
 import difflib
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,9 @@ from hakmem_lab.measure.stage import Stage
 CONFIGURED = "hakmem"
 VARIABLE = "HAKMEM_CONF"
 CHECK_SECONDS = 30
+NEAREST = re.compile(
+    rf"(?P<mistake>{VARIABLE}: (?:\w+:)?(?P<word>.*?) is .*); the nearest is (?P<near>\w+).*"
+)
 TRIAL = ("random_mixed", ("1000", "100", "1"))
 
 
@@ -98,4 +102,14 @@ def _options_check(stage: Stage, peer: Peer) -> None:
     )
     if done.returncode != 0 or done.stderr:
         lines = done.stderr.splitlines() or [f"it exited with {done.returncode}"]
-        raise LabError(f"{peer.name}: {lines[0].removeprefix('hakmem: ')}")
+        raise LabError(f"{peer.name}: {refusal_text(lines[0])}")
+
+
+def refusal_text(said: str) -> str:
+    """What hakmem SAID of a setting that it goes on without, where that is an error. The name that takes the fewest edits is
+    told only when it is like what was written."""
+    text = said.removeprefix("hakmem: ").replace(" and is ignored", "")
+    advised = NEAREST.fullmatch(text)
+    if advised is None or difflib.get_close_matches(advised["word"].lower(), [advised["near"]], 1, 0.5):
+        return text
+    return advised["mistake"]
