@@ -8,9 +8,10 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.measure.calibrate import Work
 from hakmem_lab.measure.rounds import RoundPlan
 from hakmem_lab.measure.store import Sample
+from hakmem_lab.reports.matrix_lines import warning_lines
 from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.candidates import Candidate
-from hakmem_lab.studies.judging import Matrix, Outcome, judge
+from hakmem_lab.studies.judging import NOT_SELECTED, TOO_FEW_ROUNDS, Matrix, Outcome, judge
 from hakmem_lab.studies.matrix import (
     RESULTS_FILE,
     SAME,
@@ -109,6 +110,25 @@ def test_a_single_peer_needs_no_selection() -> None:
     best = judge(plan_make(row, peers=("glibc",)), samples_make(row, glibc=1.5)).cells[0].best
     assert best is not None
     assert (best.peer, best.estimate.pairs) == ("glibc", row.rounds.rounds)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "selection", "glibc_fails", "note"),
+    [(24, 0, False, NOT_SELECTED), (2, 2, False, TOO_FEW_ROUNDS), (1, 0, True, TOO_FEW_ROUNDS)],
+    ids=["none of two is selected", "few rounds after the selection", "one is left"],
+)
+def test_why_there_is_no_best_peer(rounds: int, selection: int, glibc_fails: bool, note: str) -> None:
+    """A row that rests has everybody in all its rounds: it has no best peer, and not for want of rounds."""
+    row = row_make("rests", peers=("glibc", "mimalloc3"), rounds=rounds)
+    row = replace(row, rounds=replace(row.rounds, selection=selection))
+    samples = samples_make(row, glibc=2.0, mimalloc3=2.0)
+    matrix = judge(
+        plan_make(row, peers=("glibc", "mimalloc3")), crashing(samples, "glibc") if glibc_fails else samples
+    )
+    (cell,) = matrix.cells
+    assert (cell.outcome, cell.best, cell.note) == (Outcome.OPEN, None, note)
+    told = [line for line in warning_lines(matrix) if line.startswith("Too few rounds")]
+    assert bool(told) == (note == TOO_FEW_ROUNDS)
 
 
 PEER_WALLS = {"hakmem": 1.0, "glibc": 3.0, "mimalloc3": 1.0, "jemalloc": 2.0, SAME: 1.0, SETTINGS.slowed: 1.0}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hakmem_lab.allocators.peers import glibc_note
 from hakmem_lab.allocators.pins import pinned_note
 from hakmem_lab.reports.report import ratio_text
-from hakmem_lab.studies.judging import Matrix, Outcome
+from hakmem_lab.studies.judging import TOO_FEW_ROUNDS, Matrix, Outcome
 from hakmem_lab.studies.suites import ALL, GroupMean
 from hakmem_lab.workloads.cells import Measure
 
@@ -53,7 +53,7 @@ def warning_lines(matrix: Matrix) -> list[str]:
     if crowded:
         noun = "processor" if processors == 1 else "processors"
         lines.append(f"More threads than the {processors} {noun}: {'; '.join(crowded)}.")
-    few = [one.row.name for one in matrix.cells if one.note == "too few rounds"]
+    few = [one.row.name for one in matrix.cells if one.note == TOO_FEW_ROUNDS]
     if few:
         lines.append(f"Too few rounds for a choice of the best peer: {'; '.join(few)}.")
     busy = {one.row.name for one in matrix.results if one.estimate and one.disturbed >= one.estimate.pairs}
@@ -68,14 +68,14 @@ def reading_lines(matrix: Matrix) -> list[str]:
     shortest = min((one.shortest_run for one in matrix.results if one.estimate), default=0.0)
     by_cpu = [row.name for row in plan.rows if row.measure is Measure.CPU]
     lines = [
-        "Measured in rounds: one fresh process of every allocator in random order, with one seed, environment size and"
-        " set of processors for the round. A ratio above one says that hakmem is faster: it is the Hodges-Lehmann"
+        "Measured in rounds: one fresh process of each that takes part, in random order, with one seed, environment size"
+        " and set of processors for the round. A ratio above one says that hakmem is faster: it is the Hodges-Lehmann"
         " estimate over the rounds, with the interval that inverts the Wilcoxon signed rank test at"
         f" {percent}. The margin is {100 * settings.margin:g} % ({100 * settings.rss_margin:g} % for memory):"
         " *ahead* (+) and *behind* (-) are clear of it, *equal* (=) lies within it, *unclear* (?) is neither."
         " *Visible from* is the smallest ratio that an interval of this width would have called ahead.",
-        "The first rounds of a workload have every peer in them and select the best, which alone takes part in the others;"
-        " those compare it, with"
+        "Where the best peer is the question, the first rounds of a workload have every peer in them and select it, which"
+        " alone of the peers takes part in the others; those compare it, with"
         f" Student's interval; the p-values are corrected for {len(matrix.cells)} workloads by Holm's method. *Won* and"
         " *lost* are clear of the margin, a *tie* lies within it, *open* is not decided.",
         f"Budget: {settings.budget_seconds / 60:.3g} min in all, shared before the first round; the shortest run took"

@@ -31,6 +31,9 @@ class Outcome(Enum):
     WON = "won"
 
 
+TOO_FEW_ROUNDS = "too few rounds"
+NOT_SELECTED = "no peer is selected here"
+
 VERDICT_ORDER = (Verdict.BEHIND, Verdict.VOID, Verdict.UNCLEAR, Verdict.EQUAL, Verdict.AHEAD)
 
 
@@ -204,7 +207,7 @@ def _cells_judge(
         if broken:
             cells.append(CellResult(row, Outcome.LOST, None, p_value, f"{plan.subject} {broken}"))
         elif one is None:
-            cells.append(CellResult(row, Outcome.OPEN, None, p_value, "too few rounds"))
+            cells.append(CellResult(row, Outcome.OPEN, None, p_value, _without_best(row, results)))
         else:
             seen = row.name not in unseen
             outcome = Outcome.VOID if row.name in void else _outcome(one, p_value, settings, seen)
@@ -215,6 +218,13 @@ def _cells_judge(
             cells, key=lambda one: (order.index(one.outcome), one.best.estimate.ratio if one.best else 0.0)
         )
     )
+
+
+def _without_best(row: Row, results: Sequence[Result]) -> str:
+    """Why there is no best peer. Where everybody has all rounds, as in a row that rests, none of several is chosen, however many
+    rounds there are."""
+    several = sum(1 for one in results if one.row.name == row.name and one.estimate) > 1
+    return NOT_SELECTED if several and not row.rounds.selection else TOO_FEW_ROUNDS
 
 
 def _outcome(best: Best, p_value: float, settings: Settings, slowdown_seen: bool) -> Outcome:
