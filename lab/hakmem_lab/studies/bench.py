@@ -42,7 +42,7 @@ KIND = "bench"
 
 FULL_ONLY = frozenset({"mimalloc3-nothp", "snmalloc-checks", "tcmalloc", "scudo"})
 """Peers that the quick suite leaves out unless they are named: other forms of one that is there, and the slowest of all.
-So the others get the rounds that an interval needs."""
+So the selection takes less time."""
 
 
 @dataclass(frozen=True)
