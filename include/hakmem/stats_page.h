@@ -7,9 +7,10 @@
  *
  * All addresses are of the process that is read (process_vm_readv(2), /proc/PID/mem). Numbers are little-endian, as the
  * machine is. Each is written at once; two of them may be of different moments. Nothing here is ever unmapped; records of
- * linked tables are added at the front and never removed.
+ * linked tables are added, those of outside_parts at the end and others at the front, and never removed.
  *
- * A reader accepts every page of the same version_major; a greater version_minor has more tables or fields. */
+ * A reader accepts every page of the same version_major; a greater version_minor has more tables or fields. Until 0.1.0 is
+ * released the page may change under the same version. */
 #ifndef HAKMEM_STATS_PAGE_H
 #define HAKMEM_STATS_PAGE_H
 

@@ -1,5 +1,5 @@
-/* budget.h - how much the stacks of one thread may be sized for: its share of what those of all threads may hide, since nobody
- * can take blocks out of another thread's stack. Pure functions; any thread. */
+/* budget.h - how much the stacks of one thread may be sized for: its share of what those of all threads may hide, since
+ * blocks can only be taken out of a sleeper's stack. Pure functions; any thread. */
 #ifndef HAK_ACE_BUDGET_H
 #define HAK_ACE_BUDGET_H
 

@@ -74,7 +74,7 @@ static void copy_depths(enum option_id id, uint16_t depths[SIZE_CLASSES], struct
     if (text.length != 0) option_parse_depths(&option_infos[id], text.start, text.length, depths);
 }
 
-#define FILE_BYTES 4096 /* of a profile's file, with a 0 */
+#define FILE_BYTES 4097 /* of a profile's file, with a 0, and one that says that it is longer */
 
 void options_read(struct hak_options *out, const char *const *environment, const char *program, bool secure) {
     struct reader reader = {.silent = true};

@@ -13,6 +13,7 @@
 
 #include "api/options_table.h"
 #include "base/size_classes.h"
+#include "watch/deliver.h"
 
 /* ---- names, choices and fields, generated from the table ----------------------------------------- */
 
@@ -43,7 +44,7 @@ enum option_source {
 #define OPTION_CHOICE_FIELD(name, ...) enum hak_##name name;
 #define OPTION_PATH_FIELD(name, ...) char name[OPTION_PATH_BYTES];
 #define OPTION_DEPTHS_FIELD(name, ...) uint16_t name[SIZE_CLASSES];
-#define OPTION_PATH_BYTES 192 /* the longest path, with its 0 */
+#define OPTION_PATH_BYTES DELIVER_PATH_BYTES /* the longest path, with its 0 */
 struct hak_options {
     OPTION_TABLE(OPTION_BOOL_FIELD, OPTION_NUMBER_FIELD, OPTION_CHOICE_FIELD, OPTION_PATH_FIELD, OPTION_DEPTHS_FIELD)
     char profile_file[OPTION_PATH_BYTES]; /* "" when the profile is one of the table's */
@@ -63,9 +64,8 @@ struct hak_options {
 /* ---- reading (options.c) ------------------------------------------------------------------------- */
 
 /* Fills OUT from ENVIRONMENT, a NULL-terminated array of NAME=value strings, or NULL for none, and from PROGRAM, a list as in
- * HAKMEM_CONF, or NULL. SECURE:
- * the process runs with rights its caller lacks, so nothing is read and nothing printed. An empty
- * variable counts as unset. Writes to the message descriptor and to OUT only. */
+ * HAKMEM_CONF, or NULL. SECURE: the process runs with rights its caller lacks, so nothing is read of the environment; what the
+ * program itself says holds. An empty variable counts as unset. Writes to the message descriptor and to OUT only. */
 void options_read(struct hak_options *out, const char *const *environment, const char *program, bool secure);
 
 /* The same from the environment and AT_SECURE of this process, even before libc has set environ. Like

@@ -113,7 +113,7 @@
     BOOL(populate, ANYTIME, false, "on: memory that may never be used",                                     \
          "Brings in the first pages of new slabs of busy classes at once, not one page fault at a time.")   \
     NUMBER(window, START, BYTES, HAK_MIB(64), HAK_GIB(65536), "auto", OPTION_AUTO, OPTION_AUTO,             \
-           "address space for the books: 2.1 GiB per TiB; no memory until used",                           \
+           "address space for the books: 1.3 GiB per TiB; no memory until used",                           \
            "Address space served on the fast path; `auto` fits it to the limits of the process.")           \
     CHOICE(foreign_free, ANYTIME, OPTION_FOREIGN_FREE, FOREIGN_FREE_ABORT,                                  \
            "`count`: a wild pointer goes unnoticed; `libc`: it is followed",                                \

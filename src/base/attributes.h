@@ -31,7 +31,7 @@
 #define HAK_ALIAS(function) __attribute__((alias(#function)))
 #endif
 
-/* Lines that two processors write must be this far apart: current cores fetch lines in pairs. */
+/* A line of the caches. What two processors write lies two of them apart: current cores fetch lines in pairs. */
 #define HAK_CACHE_LINE 64
 
 #define HAK_KIB(n) ((size_t)(n) << 10)

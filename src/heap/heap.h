@@ -1,9 +1,9 @@
 /* heap.h - what a thread owns: its front, the slabs behind it, and what it is about to give back to other
  * threads. Internal to the heap floor and to the statistics; callers use alloc.h.
  *
- * Every slow path holds its heap's lock: one uncontended atomic a batch. It is never held across a
- * system call. Under it the locks of the commons, of spans and of bitmaps may be taken, in that order;
- * two threads' heaps are never locked together.
+ * Slow paths hold their heap's lock: one uncontended atomic a batch. Frees of others' blocks do without, mostly: see others.h.
+ * It is not held across a system call, but where stacks get memory. Under it the locks of the commons, of spans and of bitmaps
+ * may be taken, in that order, and those of the pool of stacks and of the books; two threads' heaps are never locked together.
  *
  * A heap is live while its thread is. Then it is parked as it is until the next thread begins with it. Slabs that others lack
  * meanwhile, and all of them if nobody comes, go to the commons, a heap that no thread owns and that is never live;

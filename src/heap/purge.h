@@ -22,7 +22,7 @@ enum purge_result purge_step(enum purge_pace pace);
 /* Steps until there is no more, the lock taken for each. No lock held. */
 enum purge_result purge_steps(enum purge_pace pace);
 
-/* Whether, when heaps were last looked at, a thread had taken slow paths since the time before. */
+/* Whether, when heaps were last looked at, a thread had worked since the time before, by slow paths or by fast ones. */
 bool purge_saw_work(void);
 
 #endif

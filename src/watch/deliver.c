@@ -10,11 +10,14 @@
 
 /* Of two, one is in force while the other is written: a signal handler finds either. */
 static struct deliver_settings settings[2];
+static char paths[2][DELIVER_PATH_BYTES];
 static _Atomic unsigned current;
 
 void deliver_configure(const struct deliver_settings *wanted) {
     unsigned next = 1 - atomic_load_explicit(&current, memory_order_relaxed); /* one at a time configures */
+    snprintf(paths[next], sizeof paths[next], "%s", wanted->path);
     settings[next] = *wanted;
+    settings[next].path = paths[next];
     atomic_store_explicit(&current, next, memory_order_release); /* pairs with deliver */
 }
 

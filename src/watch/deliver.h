@@ -7,10 +7,12 @@
 struct deliver_settings {
     bool wanted;
     enum report_form form;
-    const char *path; /* must stay; "": the message descriptor. %p in it becomes the process's number */
+    const char *path; /* "": the message descriptor. %p in it becomes the process's number */
 };
 
-/* At start, and whenever the settings change. */
+enum { DELIVER_PATH_BYTES = 192 };
+
+/* At start, and whenever the settings change. The path is copied, DELIVER_PATH_BYTES with its 0 at most. */
 void deliver_configure(const struct deliver_settings *settings);
 
 /* Has them written on signal NUMBER, too; once, at start. Says so when the program has another use for it. */

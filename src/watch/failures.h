@@ -53,7 +53,7 @@ extern HAK_HIDDEN counter failure_counts[FAILURE_CAUSE_COUNT];
 
 const char *failure_cause_name(enum failure_cause cause);
 
-/* TRACE: each failure prints a line. Once, at start. */
+/* TRACE: each failure prints a line. At start, and whenever the settings change. */
 void failures_configure(bool trace);
 
 /* No block of BYTES bytes aligned to ALIGNMENT could be had; called at once, so that the kernel's refusal, if there was one,

@@ -10,7 +10,7 @@ enum foreign_policy {
     FOREIGN_LIBC, /* counted, and handed to the next malloc behind hakmem, unless it lies in hakmem's own memory */
 };
 
-/* Called once at start. */
+/* At start, and whenever the settings change. */
 void foreign_configure(enum foreign_policy policy);
 
 /* A heap_foreign_handler. */

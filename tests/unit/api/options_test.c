@@ -257,8 +257,10 @@ TEST(profiles_of_files_that_are_not_understood) {
     CHECK(said_once("decay: is not understood"));
     read_profile("decay\0= 7s", 11);
     CHECK(said_once("is ignored: it holds bytes that are no text\n"));
-    static char much[5000];
+    static char much[4096];
     memset(much, '#', sizeof much);
+    read_profile(much, sizeof much - 1);
+    CHECK_EQ(lines_said(), 0);
     read_profile(much, sizeof much);
     CHECK(said_once("is ignored: it is longer than 4095 bytes\n"));
     struct hak_options options = READ("HAKMEM_PROFILE=/nowhere/at/all", "HAKMEM_DECAY=9s");

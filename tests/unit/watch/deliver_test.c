@@ -14,10 +14,12 @@ static char folder[] = "/tmp/hakmem-deliver-XXXXXX";
 
 /* Has a report written to FOLDER/NAME; what is said of it on standard error. */
 static const char *said_of(const char *name) {
-    static char said[500], path[400]; /* the path must stay */
+    static char said[500];
+    char path[DELIVER_PATH_BYTES];
     int file = memfd_create("said", MFD_CLOEXEC), error = dup(STDERR_FILENO);
     snprintf(path, sizeof path, "%s/%s", folder, name);
     deliver_configure(&(struct deliver_settings){.wanted = true, .form = REPORT_TEXT, .path = path});
+    memset(path, '?', sizeof path); /* it was copied: who sets the next one may be interrupted by a report */
     CHECK(file >= 0 && error >= 0);
     dup2(file, STDERR_FILENO);
     errno = 4711;
@@ -55,10 +57,9 @@ static void write_to_names(void) {
 TEST(names_with_the_number_of_the_process) { IN_CHILD(write_to_names); }
 
 static void write_to_long_names(void) {
-    char name[300];
+    char name[DELIVER_PATH_BYTES - 24] = "";
     CHECK(mkdtemp(folder) != NULL);
-    memset(name, 'a', sizeof name - 1);
-    name[sizeof name - 1] = '\0';
+    while (strlen(name) + 2 < sizeof name) strcat(name, "%p"); /* with a number in place of each it is too long */
     CHECK(strstr(said_of(name), ": ENAMETOOLONG\n") != NULL);
     CHECK_EQ(rmdir(folder), 0);
 }
