@@ -37,7 +37,7 @@ class NoTask:
     measure: Measure = Measure.TIME
 
 
-CANDIDATE = Candidate("cell", "small", "program", "1", lambda _: NoTask(), 1)  # type: ignore[arg-type,return-value]
+CANDIDATE = Candidate("cell", "small", "program", "1", lambda _: NoTask(), 1)  # type: ignore[arg-type,return-value]  # no run is made
 
 
 def judged(row: Row = ROW, **ratios: float) -> Matrix:

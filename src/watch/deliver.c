@@ -15,7 +15,9 @@ static _Atomic unsigned current;
 
 void deliver_configure(const struct deliver_settings *wanted) {
     unsigned next = 1 - atomic_load_explicit(&current, memory_order_relaxed); /* one at a time configures */
-    snprintf(paths[next], sizeof paths[next], "%s", wanted->path);
+    size_t length = 0; /* by hand: libc may not be ready at the start */
+    for (; length < DELIVER_PATH_BYTES - 1 && wanted->path[length] != '\0'; length++) paths[next][length] = wanted->path[length];
+    paths[next][length] = '\0';
     settings[next] = *wanted;
     settings[next].path = paths[next];
     atomic_store_explicit(&current, next, memory_order_release); /* pairs with deliver */

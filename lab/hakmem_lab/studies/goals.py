@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
 
 from hakmem_lab.measure.store import Sample
 from hakmem_lab.statistics.estimate import Estimate
+from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.judging import CellResult, Matrix, Outcome
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES
 from hakmem_lab.studies.suites import GroupMean
@@ -113,9 +114,12 @@ def _times(estimate: Estimate) -> str:
 
 
 def _times_the_best(least: float, *names: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
+    """Or at the ceiling, which no matrix has: what is below stays open."""
+
     def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
         cells = [one for one in matrix.cells if one.row.name in names and one.best]
-        return _at_least(least, [(_cell_text(one), one.best.estimate) for one in cells if one.best])
+        found = _at_least(least, [(_cell_text(one), one.best.estimate) for one in cells if one.best])
+        return replace(found, state=State.OPEN) if found and found.state is State.MISSED else found
 
     return answer
 
@@ -170,24 +174,28 @@ def _ahead_in_the_mean(group: str) -> Callable[[Matrix, Sequence[GroupMean]], An
 # ---- memory and faults: medians, which hardly differ from run to run ----------------------------------------
 
 
-def _medians(matrix: Matrix, what: str) -> dict[str, dict[str, float]]:
-    """By workload and peer: hakmem's peak RSS or page faults over the peer's."""
+def _rss(one: Result) -> tuple[float, float]:
+    return (one.memory.subject_kib, one.memory.peer_kib) if one.memory else (0.0, 0.0)
+
+
+def _faults(one: Result) -> tuple[float, float]:
+    return one.subject_faults, one.peer_faults
+
+
+def _over_peers(
+    matrix: Matrix, medians: Callable[[Result], tuple[float, float]]
+) -> dict[str, dict[str, float]]:
+    """By workload and peer: hakmem's over the peer's, of what MEDIANS gives of both."""
     figures: dict[str, dict[str, float]] = {}
     for one in matrix.results:
-        if one.row.control or not one.estimate or not one.memory:
-            continue
-        own, other = (
-            (one.memory.subject_kib, one.memory.peer_kib)
-            if what == "rss"
-            else (one.subject_faults, one.peer_faults)
-        )
-        if own and other:
+        own, other = medians(one)
+        if own and other and not one.row.control:
             figures.setdefault(one.row.name, {})[one.against] = own / other
     return figures
 
 
 def _rss_in_the_mean(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
-    figures = _medians(matrix, "rss")
+    figures = _over_peers(matrix, _rss)
     means = {
         peer: _geometric(row[peer] for row in figures.values() if peer in row) for peer in matrix.plan.peers
     }
@@ -225,11 +233,11 @@ def _largest(
 
 
 def _rss_everywhere(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
-    return _largest(_medians(matrix, "rss"), RSS_MOST, frozenset())
+    return _largest(_over_peers(matrix, _rss), RSS_MOST, frozenset())
 
 
 def _faults_everywhere(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
-    return _largest(_medians(matrix, "faults"), FAULTS_SLACK, ASKS_FOR_HUGE_PAGES)
+    return _largest(_over_peers(matrix, _faults), FAULTS_SLACK, ASKS_FOR_HUGE_PAGES)
 
 
 def _faults_of_large(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
@@ -239,11 +247,12 @@ def _faults_of_large(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
         for one in matrix.results
         if one.against == peer and one.memory and one.memory.peer_kib >= LARGE_KIB
     }
-    figures = _medians(matrix, "faults")
-    mean = _geometric(row[peer] for name, row in figures.items() if name in large and peer in row)
-    if not mean:
+    figures = _over_peers(matrix, _faults)
+    ratios = [row[peer] for name, row in figures.items() if name in large and peer in row]
+    if not ratios:
         return None
-    return Answer(State.MET if mean <= 1 / 3 else State.MISSED, f"{mean:.2f} in {len(large)} workloads")
+    mean = _geometric(ratios)
+    return Answer(State.MET if mean <= 1 / 3 else State.MISSED, f"{mean:.2f} in {len(ratios)} workloads")
 
 
 # ---- the rest -----------------------------------------------------------------------------------------------

@@ -1,0 +1,156 @@
+"""`hakmem compare` from the command line."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hakmem_lab import cli
+from hakmem_lab.allocators.peers import PeerStore
+from hakmem_lab.errors import LabError
+from toolbox import compile_c
+
+LAB = Path(__file__).resolve().parents[1]
+KEPT = LAB.parent / "bench_results/compare"
+
+
+def lab(build: Path, *arguments: str, cpus: set[int] | None = None) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "hakmem_lab", "compare", "--build", str(build), *arguments],
+        env={**os.environ, "PYTHONPATH": str(LAB), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
+    )
+
+
+def test_compare_from_beginning_to_end_on_one_processor(build: Path, tmp_path: Path) -> None:
+    library = compile_c(
+        tmp_path / "crash.so",
+        "#include <stdlib.h>\n__attribute__((constructor)) static void start(void) { abort(); }\n",
+        *("-shared", "-fPIC"),
+    )
+    arguments = [
+        "--budget",
+        "2.5s",
+        "--allocators",
+        f"hakmem,{library}",
+        "--seed",
+        "5",
+        "--json",
+        "/dev/full",
+    ]
+    one = {min(os.sched_getaffinity(0))}
+    process = lab(
+        build, *arguments, "--", "sh", "-c", "i=0; while [ $i -lt 9000 ]; do i=$((i+1)); done", cpus=one
+    )
+    output, errors = process.communicate(timeout=60)
+    # The disk is full: one line, and the answer is there all the same.
+    assert errors == "hakmem: cannot write /dev/full: No space left on device\n"
+    assert process.returncode == 2
+    assert "crashed: signal 6" in output
+    assert output.splitlines()[-1].endswith(".")
+    path = next(line for line in output.splitlines() if line.startswith("samples: ")).removeprefix(
+        "samples: "
+    )
+    with (LAB.parent / path).open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["arm"] for row in rows} == {"glibc", "glibc again", "glibc slowed by 6 %", "hakmem"}
+    assert {row["cpus"] for row in rows} == {str(min(one))}
+    content = json.loads((LAB.parent / path).with_name("outcome.json").read_text())
+    assert content["answer"] == output.splitlines()[-1]
+    assert content["provenance"]["command"].startswith("./hakmem compare --budget 2.5s --margin 3% --seed 5")
+
+
+def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:
+    before = set(KEPT.glob("*/samples.csv"))
+    process = lab(build, "--budget", "60s", "--allocators", "hakmem", "--", "sleep", "0.2")
+    deadline = time.monotonic() + 30
+    while len(kept := set(KEPT.glob("*/samples.csv")) - before) == 0 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert kept
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors.startswith("hakmem: interrupted; what was measured is in bench_results/compare/")
+    path = LAB.parent / errors.split(" is in ")[1].strip()
+    assert path in kept
+    assert path.read_text().count("\n") >= 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--", "/nosuch/program"], "hakmem: /nosuch/program: there is no such command"),
+        (
+            ["--allocators", "hakmem", "--", "sh", "-c", "echo broken >&2; exit 3"],
+            "hakmem: sh under as it is exited with 3: broken",
+        ),
+        (
+            ["--allocators", "jemaloc", "--", "true"],
+            "hakmem: there is no allocator 'jemaloc', did you mean jemalloc?",
+        ),
+        (["--program", "rediss"], "hakmem: there is no program 'rediss', did you mean 'redis'?"),
+        (["--allocators", "hakmem", "sh", "-c", "exit 4"], "hakmem: sh under as it is exited with 4"),
+        ([], "hakmem: give either a command"),
+        (["--budget", "soon", "--", "true"], "hakmem: --budget is a time such as"),
+        (
+            ["--stdin", "nosuch", "--allocators", "hakmem", "--", "true"],
+            "hakmem: nosuch: there is no such file",
+        ),
+    ],
+)
+def test_an_error_is_one_line(
+    build: Path,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hakmem", "compare", "--build", str(build), *arguments])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    output, errors = capsys.readouterr()
+    assert (caught.value.code, output) == (2, "")
+    assert errors.startswith(message)
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--", "nosuchprog"], "nosuchprog: there is no such command"),
+        (["--program", "nope"], "there is no program 'nope'"),
+        (["--program", "/nowhere/nope.toml"], "cannot read "),
+        (["--stdin", "/nowhere/input", "--", "true"], ""),
+    ],
+)
+def test_what_cannot_run_is_said_before_any_peer_is_obtained(
+    build: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    def obtain(*_: object) -> None:
+        raise AssertionError("a peer was obtained")
+
+    monkeypatch.setattr(PeerStore, "obtain", obtain)
+    with pytest.raises(LabError, match=f"^{message}"):
+        cli.app(["compare", "--build", str(build), *arguments], standalone_mode=False)
+
+
+def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/checkout/.tools/lab/run-1")
+
+    monkeypatch.setattr(cli, "app", full)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert capsys.readouterr().err == "hakmem: run-1: No space left on device\n"
