@@ -175,6 +175,7 @@ bool heap_start(const struct heap_options *options) {
  * handler that forks inside a slow path finds it busy already, and some lock perhaps taken: then all stays as it
  * is, and the child keeps to the ways without locks until the handler returns. */
 HAK_ENTRY void heap_fork_prepare(void) {
+    slab_expect_child();
     thread_state.fork_inside = thread_state.busy;
     if (thread_state.fork_inside) return;
     thread_state.busy = true;

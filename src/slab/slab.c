@@ -202,12 +202,30 @@ static void give_bits(_Atomic uint64_t *word, uint64_t bits, const void *block, 
     if (HAK_UNLIKELY((before & bits) != 0)) report_double_free(block, block_bytes);
 }
 
+/* A line that one thread wrote and another only read is in both caches, and the next write to it waits until it is in one
+ * again: several times as long as for a line that the other had written, too. So a block that goes home is written here, where
+ * nobody waits for it, with what it holds. Not where several blocks share a line: others write to that. */
+/* On a line of its own: written once, and read by all who free for others. */
+static HAK_ALIGNED(HAK_CACHE_LINE) _Atomic bool have_child;
+
+void slab_expect_child(void) { atomic_store_explicit(&have_child, true, memory_order_relaxed); /* a hint */ }
+
+static bool is_rewritten(uint32_t block_bytes) {
+    return block_bytes >= HAK_CACHE_LINE && !atomic_load_explicit(&have_child, memory_order_relaxed); /* a hint */
+}
+
+HAK_INLINE void rewrite(void *block) {
+    volatile uint64_t *word = block;
+    *word = *word;
+}
+
 /* Until the last bit is given one of the slab's blocks is this thread's, so the slab stays what it is;
  * nothing of it is read afterwards. */
 size_t slab_put_remote(uint32_t first, void *const *blocks, size_t count) {
     const struct slab_class *shape = &slab_classes[slab_at(first)->span.class];
     _Atomic uint64_t *words = remote_bits(first, shape);
     const uintptr_t start = (uintptr_t)page_address(first);
+    const bool rewritten = is_rewritten(shape->block_bytes);
     uint64_t word = 0, bits = 0;
     void *const *at = blocks;
     for (void *const *end = blocks + count; at != end; at++) {
@@ -216,6 +234,7 @@ size_t slab_put_remote(uint32_t first, void *const *blocks, size_t count) {
             if (HAK_UNLIKELY(lies_in(*at, start, shape))) report_not_a_block(*at, shape->block_bytes);
             break;
         }
+        if (rewritten) rewrite(*at);
         if (number / 64 != word) {
             if (bits != 0) give_bits(&words[word], bits, at[-1], shape->block_bytes);
             word = number / 64;
