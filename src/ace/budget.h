@@ -6,6 +6,7 @@
 #include "ace/objective.h"
 #include "base/attributes.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct ace_budget_input {
@@ -29,7 +30,7 @@ struct ace_budget_decision {
 /* Inline: every fourth slow path asks. */
 HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) {
     const enum ace_objective objective = input.objective;
-    const uint64_t least_of_all = ace_choose(objective, HAK_MIB(4), HAK_MIB(16), HAK_MIB(32));
+    const uint64_t least_of_all = ace_choose(objective, HAK_MIB(4), HAK_MIB(32), HAK_MIB(64));
     const uint64_t least = ace_choose(objective, HAK_KIB(32), HAK_KIB(64), HAK_KIB(128));
     const uint64_t in_use_share = input.in_use_bytes / ace_choose(objective, 32, 16, 8);
     const uint64_t all = in_use_share > least_of_all ? in_use_share : least_of_all;
@@ -38,6 +39,13 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
     if (budget.bytes < least) budget = (struct ace_budget_decision){least, ACE_BUDGET_LEAST};
     if (budget.bytes > input.most_bytes) budget = (struct ace_budget_decision){input.most_bytes, ACE_BUDGET_MOST};
     return budget;
+}
+
+/* Whether a bin gives depth to others that has not missed while they asked so often. Bins in use miss in turns: if a few misses
+ * of the others were enough, they would take from each other for ever. */
+HAK_INLINE bool ace_budget_may_take(uint32_t asked_since_miss) {
+    enum { IDLE = 16 };
+    return asked_since_miss >= IDLE;
 }
 
 /* The most of one thread where nobody set it: BALANCED_BYTES is what it is for balanced. */

@@ -60,7 +60,7 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
     struct bin *bin = &heap->bins[class];
     bin->recent_refills++;
     counter_add(&bin->refills, 1);
-    bin->missed = true;
+    bin->asked = 0;
     if (bin->depth != bin->most) stack_adapt(heap, class);
     uint32_t want = ace_refill(bin->depth);
     void **end = bin->stack + want, **top = stack_top(heap, class);

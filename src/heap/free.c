@@ -17,7 +17,7 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
     if (!stack_has_room(heap, class)) {
         struct bin *bin = &heap->bins[class];
         bin->recent_spills++;
-        bin->missed = true;
+        bin->asked = 0;
         if (bin->depth != bin->most) stack_adapt(heap, class);
         if (!stack_has_room(heap, class)) stack_spill(heap, class);
     }

@@ -34,7 +34,7 @@ struct bin {
     uint32_t stream_left; /* of other heaps' blocks that are freed, before streams changes. The owner's own, like the next */
     bool streams;         /* so many come that they are kept: see free.c */
     bool counted; /* its depth is part of the heap's depth_bytes */
-    bool missed;  /* since the budget's clock hand last passed */
+    uint8_t asked; /* for depth, by others, since it last missed */
     bool refused; /* a greater depth was, and that was told, since the depth last changed */
     /* Of its slabs, and of them the blocks that are out: in use, in a stack or in a buffer. */
     counter slab_count, taken_blocks;

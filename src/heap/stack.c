@@ -94,7 +94,8 @@ void stack_reset_all(struct heap *heap) {
         bin->capacity = bin->depth = slots;
         bin->most = heap_settings.most_depths[class];
         bin->recent_refills = bin->recent_spills = 0;
-        bin->counted = bin->missed = bin->refused = false;
+        bin->asked = 0;
+        bin->counted = bin->refused = false;
         stack_set(heap, class, stack, stack);
         stack += slots;
     }
@@ -176,8 +177,7 @@ static size_t budget_bytes(void) {
     }).bytes;
 }
 
-/* Halves the depth of a bin that did not miss since it was last asked, until WANTED bytes are found. Each is asked once: one that
- * missed has until the next time to miss again. */
+/* Halves the depth of bins that did not miss for a while, until WANTED bytes are found. Each is asked once. */
 static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
     const size_t budget = budget_bytes(), needed = counter_read(&heap->depth_bytes) + wanted;
     if (needed > budget && needed - budget > heap->extra_bytes) return false;
@@ -186,8 +186,8 @@ static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
         unsigned class = heap->budget_hand++ % SIZE_CLASSES;
         struct bin *bin = &heap->bins[class];
         if (class == for_class || !bin->counted || bin->depth <= first_depth(class)) continue;
-        if (bin->missed) {
-            bin->missed = false;
+        if (!ace_budget_may_take(bin->asked)) {
+            bin->asked++;
             continue;
         }
         const uint32_t before = bin->depth, depth = max_u32(before / 2, first_depth(class));

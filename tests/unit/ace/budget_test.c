@@ -13,12 +13,12 @@ static const struct {
 } table[] = {
 #define ROW(in_use, most, threads, objective, bytes, why)                                                     \
     {{in_use, most, threads, ACE_##objective}, {bytes, ACE_BUDGET_##why}}
-    /* Of 16 MiB, or a sixteenth of what is in use. */
-    ROW(0, GIB(1), 1, BALANCED, MIB(16), SHARE),
-    ROW(MIB(256), GIB(1), 1, BALANCED, MIB(16), SHARE),
+    /* Of 32 MiB, or a sixteenth of what is in use. */
+    ROW(0, GIB(1), 1, BALANCED, MIB(32), SHARE),
+    ROW(MIB(512), GIB(1), 1, BALANCED, MIB(32), SHARE),
     ROW(GIB(1), GIB(1), 1, BALANCED, MIB(64), SHARE),
     ROW(GIB(1), GIB(1), 0, BALANCED, MIB(64), SHARE),
-    ROW(0, GIB(1), 16, BALANCED, MIB(1), SHARE),
+    ROW(0, GIB(1), 16, BALANCED, MIB(2), SHARE),
     /* No thread more than the option says. */
     ROW(0, MIB(8), 1, BALANCED, MIB(8), MOST),
     ROW(GIB(64), MIB(8), 4, BALANCED, MIB(8), MOST),
@@ -26,7 +26,7 @@ static const struct {
     /* And none less than some, however many there are. */
     ROW(0, MIB(8), 1000, BALANCED, KIB(64), LEAST),
     ROW(0, MIB(8), UINT32_MAX, BALANCED, KIB(64), LEAST),
-    ROW(0, GIB(1), 1, SPEED, MIB(32), SHARE),
+    ROW(0, GIB(1), 1, SPEED, MIB(64), SHARE),
     ROW(GIB(1), GIB(1), 1, SPEED, MIB(128), SHARE),
     ROW(0, MIB(8), 1000, SPEED, KIB(128), LEAST),
     ROW(0, KIB(64), 1000, SPEED, KIB(64), MOST),

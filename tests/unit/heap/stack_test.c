@@ -49,7 +49,7 @@ static size_t blocks_out(const struct heap *heap, unsigned class) {
 }
 
 static void adapt(struct heap *heap, unsigned class, uint32_t refills, uint32_t spills) {
-    heap->bins[class].missed = true;
+    heap->bins[class].asked = 0;
     heap->bins[class].recent_refills += refills;
     heap->bins[class].recent_spills += spills;
     if (heap->bins[class].depth != heap->bins[class].most) stack_adapt(heap, class);
@@ -184,6 +184,27 @@ TEST(a_thread_keeps_to_its_budget) {
     heap_settings.thread_cache_bytes = MIB(2);
 }
 
+/* Eight bins that are all in use want twice of what there is: some get it, and it stays. */
+TEST(bins_in_use_leave_each_other_alone) {
+    enum { BINS = 8, SETTLE = 2000, MISSES = 20000 };
+    struct heap *heap = make_heap(HEAP_DEAD);
+    struct rng rng = {check_now.seed};
+    uint64_t changes = 0;
+    heap_settings.thread_cache_bytes = MIB(1);
+    for (size_t i = 0; i < SETTLE + MISSES; i++) {
+        const unsigned class = size_class_of(KIB(1)) + (unsigned)rng_below(&rng, BINS);
+        uint32_t before[SIZE_CLASSES];
+        for (unsigned c = 0; c < SIZE_CLASSES; c++) before[c] = heap->bins[c].depth;
+        const bool spill = rng_below(&rng, 2);
+        if (spill && stack_has_room(heap, class)) push(heap, class, 1);
+        adapt(heap, class, !spill, spill);
+        for (unsigned c = 0; c < SIZE_CLASSES; c++) changes += i >= SETTLE && heap->bins[c].depth != before[c];
+    }
+    CHECK(counter_read(&heap->depth_bytes) > MIB(1) / 2);
+    CHECK_AT(changes < MISSES / 20, changes);
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
 TEST(outgrown_stacks_are_used_again) {
     struct heap *heap = make_heap(HEAP_DEAD);
     uint64_t before = 0;
@@ -220,7 +241,7 @@ TEST(depths_of_some_sizes_are_fixed) {
     heap_settings.thread_cache_bytes = GIB(1);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         CHECK_EQ(heap->bins[class].depth, class == FIXED ? 500 : ace_depth_first(bytes_of(class), ACE_BALANCED));
-        for (int i = 0; i < 12; i++) adapt(heap, class, 1, 1);
+        for (int i = 0; i < 64; i++) adapt(heap, class, 1, 1); /* the others are idle */
         CHECK_EQ(heap->bins[class].depth, class == FIXED ? 500 : ace_depth_most(bytes_of(class), ACE_BALANCED));
     }
     stack_set_depths((uint16_t[SIZE_CLASSES]){[FIXED] = 500}, true);
