@@ -25,6 +25,7 @@ SMALL: dict[str, str] = {
     "producer_consumer": "20000 0 64 {seed}",
     "hand_over": "20000 100 0 {seed}",
     "shared_write": "100000 16 {seed}",
+    "line_turns": "64 500 1 {seed}",
     "no_alloc": "20000 {seed}",
     "cold_start": "2 {seed}",
     "comprehensive": "1 {seed}",

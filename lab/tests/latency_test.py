@@ -10,7 +10,11 @@ from lab_workloads import SMALL, library_make, line_of, run
 LATENCY = {"WORKLOAD_LATENCY": "1"}
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL if name not in ("no_alloc", "server_peaks")])
+# Those that call no allocator, or run by the clock.
+WITHOUT = ("line_turns", "no_alloc", "server_peaks")
+
+
+@pytest.mark.parametrize("name", [name for name in SMALL if name not in WITHOUT])
 def test_latency_is_told_when_asked(build: Path, name: str) -> None:
     program, arguments = build / "bench" / name, SMALL[name].format(seed=7)
     plain, line = line_of(program, arguments), line_of(program, arguments, LATENCY)

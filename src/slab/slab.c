@@ -202,18 +202,22 @@ static void give_bits(_Atomic uint64_t *word, uint64_t bits, const void *block, 
     if (HAK_UNLIKELY((before & bits) != 0)) report_double_free(block, block_bytes);
 }
 
-/* A line that one thread wrote and another only read is in both caches, and the next write to it waits until it is in one
- * again: several times as long as for a line that the other had written, too. So a block that goes home is written here, where
- * nobody waits for it, with what it holds. Not where several blocks share a line: others write to that. */
 /* On a line of its own: written once, and read by all who free for others. */
-static HAK_ALIGNED(HAK_CACHE_LINE) _Atomic bool have_child;
+static struct {
+    HAK_ALIGNED(HAK_CACHE_LINE) _Atomic bool expected;
+} child;
 
-void slab_expect_child(void) { atomic_store_explicit(&have_child, true, memory_order_relaxed); /* a hint */ }
+/* relaxed, both: a block more that is written to costs a copied page, no more. */
+void slab_expect_child(void) { atomic_store_explicit(&child.expected, true, memory_order_relaxed); }
 
+/* Not where several blocks share a line: others write to that. */
 static bool is_rewritten(uint32_t block_bytes) {
-    return block_bytes >= HAK_CACHE_LINE && !atomic_load_explicit(&have_child, memory_order_relaxed); /* a hint */
+    return block_bytes >= HAK_CACHE_LINE && !atomic_load_explicit(&child.expected, memory_order_relaxed);
 }
 
+/* A line that one thread wrote and another only read is in both caches, and the next write to it waits until it is in one
+ * again: several times as long as for a line that the other had written, too. So a block that goes home is written here, where
+ * nobody waits for it, with what it holds. */
 HAK_INLINE void rewrite(void *block) {
     volatile uint64_t *word = block;
     *word = *word;

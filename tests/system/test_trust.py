@@ -218,7 +218,7 @@ def tiny(tmp_path: Path) -> Tiny:
 
 
 def test_what_failed_is_shown_and_what_was_not_run(tiny: Tiny) -> None:
-    result = tiny.trust("--run", "good", "bad", "liar", "quiet", "skip")
+    result = tiny.trust("--run", "good", "bad", "--run", "liar", "quiet", "skip")
     assert result.returncode == 1
     assert result.stdout.splitlines()[-1].startswith("6 claims: 1 held, 4 failed, 1 not run yet"), result
     assert "| `1 caught, 0 missed` |" in tiny.row("good")

@@ -103,7 +103,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="./hakmem trust", description="Runs claims, and writes docs/trust.md."
     )
-    parser.add_argument("--run", nargs="+", default=[], metavar="NAME", help="run these claims")
+    parser.add_argument(
+        "--run", nargs="+", action="extend", default=[], metavar="NAME", help="run these claims"
+    )
     parser.add_argument("--quick", action="store_true", help="run all that take seconds")
     parser.add_argument("--list", action="store_true", help="only name the claims")
     given = parser.parse_args()

@@ -58,7 +58,7 @@ def children_of(pid: int) -> list[int]:
     children: list[int] = []
     with suppress(*GONE):  # a process, and any of its threads, may end while it is looked at
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(*GONE):
+            with suppress(*GONE):  # a thread may end before the process does
                 children += map(int, (thread / "children").read_text().split())
     return children
 

@@ -5,6 +5,7 @@
  *   a refill takes all that the stack holds      a_refill_fills_half_a_stack
  *   an aligned request is not rounded up         every_size_and_alignment
  *   every refilled block is said to be zero      zero_means_zero
+ *   a refused return passes for zeros            zero_where_the_kernel_refuses
  *   a busy thread takes its lock again           a_handler_gets_blocks_outside: watchdog
  *   without memory the lock stays taken          without_memory: watchdog
  */
@@ -85,6 +86,23 @@ TEST(zero_means_zero) {
         memset(blocks[at], 0xee, heap_usable_bytes(blocks[at]));
     }
     for (size_t at = 0; at < 200; at++) heap_free(blocks[at], NULL);
+}
+
+/* So often that it is seen among the counts of coverage, which do not add up where threads went on while they were written. */
+TEST(zero_where_the_kernel_refuses) {
+    enum { TIMES = 40 };
+    for (int i = 0; i < TIMES; i++) {
+        char *block = heap_alloc(MIB(8));
+        CHECK(block != NULL);
+        memset(block, 0xee, MIB(8));
+        heap_free(block, NULL);
+        fail_arm(FAIL_MADVISE, 1, true, 0);
+        block = heap_alloc_zero(MIB(8));
+        CHECK(fail_failed() != 0); /* it was asked to clear */
+        fail_disarm();
+        CHECK(block != NULL && block_is_zero(block, MIB(8)));
+        heap_free(block, NULL);
+    }
 }
 
 /* As after the thread's last destructor: everything comes from the commons and goes there. */
