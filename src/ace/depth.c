@@ -2,8 +2,11 @@
  *
  * A miss moves half the depth. Its fixed cost is spread over the blocks it moves, so a few misses of any
  * kind are reason enough to go to BATCH_DEPTH; beyond it a deeper bin only pays when the program's
- * swing between running empty and running full would fit. A pure producer or consumer never swings. */
+ * swing between running empty and running full would fit. A pure producer or consumer never swings, and of one that
+ * now and then takes some of its blocks back, most would only lie longer: so refills and spills must be about as many. */
 #include "ace/depth.h"
+
+#include <stdbool.h>
 
 enum {
     FIRST_BYTES = 16 * 1024,
@@ -11,6 +14,7 @@ enum {
     LEAST = 4,
     BATCH_DEPTH = 128,
     MISSES_FOR_BATCH = 3,
+    MISSES_FOR_SWING = 8,
     MOST_BYTES = 512 * 1024,
     MOST = 8192,
 };
@@ -33,11 +37,16 @@ uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective) {
     return clamp(bytes / block_bytes, least(objective), (uint32_t)ace_choose(objective, MOST / 2, MOST, MOST));
 }
 
+static bool swings(uint64_t refills, uint64_t spills) {
+    const uint64_t misses = refills + spills, fewer = refills < spills ? refills : spills;
+    return misses >= MISSES_FOR_SWING && fewer * 7 >= misses * 3; /* three of one to four of the other */
+}
+
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {
     struct ace_depth_decision keep = {input.depth, ACE_DEPTH_KEEP};
     if (input.depth >= input.most) return keep;
     uint32_t doubled = input.depth * 2 < input.most ? input.depth * 2 : input.most;
-    if (input.refills >= 1 && input.spills >= 1) return (struct ace_depth_decision){doubled, ACE_DEPTH_SWING};
+    if (swings(input.refills, input.spills)) return (struct ace_depth_decision){doubled, ACE_DEPTH_SWING};
     const uint64_t batch_depth = ace_choose(input.objective, BATCH_DEPTH / 2, BATCH_DEPTH, BATCH_DEPTH * 2);
     if (input.depth < batch_depth && input.refills + input.spills >= MISSES_FOR_BATCH)
         return (struct ace_depth_decision){doubled, ACE_DEPTH_BATCH};

@@ -22,7 +22,7 @@ struct ace_depth_input {
 enum ace_depth_reason {
     ACE_DEPTH_KEEP,  /* too little is known, or the bound is reached */
     ACE_DEPTH_BATCH, /* misses of any kind: larger batches cost less a block */
-    ACE_DEPTH_SWING, /* it ran empty and ran full: what was spilled was wanted back */
+    ACE_DEPTH_SWING, /* it ran empty about as often as it ran full: what was spilled was wanted back */
 };
 
 struct ace_depth_decision {

@@ -78,7 +78,8 @@ struct heap {
     counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
     size_t extra_bytes;       /* of these, beyond the first depths: what could be had back */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
-    struct heap *next_idle;
+    struct heap *next_idle;   /* like the next one */
+    uint32_t given_on;        /* the processor where its last thread ended */
     struct bin bins[SIZE_CLASSES];
 
     /* Written by other threads, on lines of their own. */

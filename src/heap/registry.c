@@ -40,12 +40,33 @@ static struct heap *create_heap(void) {
     return heap;
 }
 
-struct heap *registry_take(void) {
-    os_lock_take(&registry.lock);
+/* The last that was given on processor CPU: its caches may hold the heap still, and the blocks that it allocated are those that
+ * the threads there know. If there is none, the last that was looked at: other processors want those before it. Under the lock. */
+static struct heap *take_idle(uint32_t cpu) {
+    enum { LOOKED_AT = 16 };
     /* relaxed, as in what follows: under the lock. */
-    struct heap *heap = atomic_load_explicit(&registry.idle, memory_order_relaxed);
-    if (heap != NULL) atomic_store_explicit(&registry.idle, heap->next_idle, memory_order_relaxed);
-    os_lock_drop(&registry.lock);
+    struct heap *before = NULL, *heap = atomic_load_explicit(&registry.idle, memory_order_relaxed);
+    if (heap == NULL) return NULL;
+    for (unsigned left = LOOKED_AT - 1; left != 0 && heap->given_on != cpu && heap->next_idle != NULL; left--) {
+        before = heap;
+        heap = heap->next_idle;
+    }
+    if (before != NULL)
+        before->next_idle = heap->next_idle;
+    else
+        atomic_store_explicit(&registry.idle, heap->next_idle, memory_order_relaxed);
+    return heap;
+}
+
+struct heap *registry_take(void) {
+    struct heap *heap = NULL;
+    /* relaxed: a hint; the list is read under the lock. */
+    if (atomic_load_explicit(&registry.idle, memory_order_relaxed) != NULL) {
+        const uint32_t cpu = os_cpu();
+        os_lock_take(&registry.lock);
+        heap = take_idle(cpu);
+        os_lock_drop(&registry.lock);
+    }
     if (heap == NULL) heap = create_heap();
     if (heap != NULL) atomic_fetch_add_explicit(&registry.live, 1, memory_order_relaxed); /* a number by itself */
     return heap;
@@ -55,7 +76,9 @@ uint32_t registry_live(void) { return atomic_load_explicit(&registry.live, memor
 
 void registry_give(struct heap *heap) {
     atomic_fetch_sub_explicit(&registry.live, 1, memory_order_relaxed); /* a number by itself */
+    const uint32_t cpu = os_cpu();
     os_lock_take(&registry.lock);
+    heap->given_on = cpu;
     heap->next_idle = atomic_load_explicit(&registry.idle, memory_order_relaxed);
     atomic_store_explicit(&registry.idle, heap, memory_order_relaxed);
     os_lock_drop(&registry.lock);

@@ -114,6 +114,10 @@ bool os_thread_start(void *(*body)(void *), const char *name);
 /* The kernel's number of this thread. */
 uint32_t os_thread_id(void);
 
+/* The processor that this thread runs on, or did a moment ago: a hint. Any number; where the kernel does not say, always the
+ * same. */
+uint32_t os_cpu(void);
+
 /* The signals that this thread has blocked: bit N - 1 for signal N. */
 uint64_t os_signal_mask(void);
 

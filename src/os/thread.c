@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -54,6 +55,8 @@ bool os_thread_start(void *(*body)(void *), const char *name) {
 }
 
 uint32_t os_thread_id(void) { return (uint32_t)syscall(SYS_gettid); }
+
+uint32_t os_cpu(void) { return (uint32_t)sched_getcpu(); }
 
 uint64_t os_signal_mask(void) {
     sigset_t blocked;

@@ -1,7 +1,8 @@
 /* depth_test.c - the rule for a bin's depth: a table of cases, and what must hold for all.
  *
  * Planted defects it was seen to catch:
- *   a swing is required to have two refills      decisions
+ *   three of one to four of the other are not a swing   decisions
+ *   any refill and any spill are a swing         who_takes_little_back_settles_at_a_batch
  *   batches grow without end                     a_producer_settles_at_a_batch
  *   the doubled depth may pass the bound         decisions, never_beyond_the_bound
  *   the first depth is not bounded below         first_and_most
@@ -44,15 +45,19 @@ TEST(decisions) {
         CASE(32, 8192, 0, 0, 32, KEEP),       CASE(32, 8192, 1, 0, 32, KEEP),
         CASE(32, 8192, 2, 0, 32, KEEP),       CASE(32, 8192, 0, 2, 32, KEEP),
         CASE(32, 8192, 3, 0, 64, BATCH),      CASE(32, 8192, 0, 3, 64, BATCH),
-        CASE(32, 8192, 1, 1, 64, SWING),      CASE(127, 8192, 9, 0, 254, BATCH),
-        CASE(128, 8192, 99, 0, 128, KEEP),    CASE(128, 8192, 0, 99, 128, KEEP),
-        CASE(128, 8192, 1, 1, 256, SWING),    CASE(5000, 8192, 1, 1, 8192, SWING),
+        CASE(32, 8192, 1, 1, 32, KEEP),       CASE(32, 8192, 1, 2, 64, BATCH),
+        CASE(127, 8192, 9, 0, 254, BATCH),    CASE(128, 8192, 99, 0, 128, KEEP),
+        CASE(128, 8192, 0, 99, 128, KEEP),    CASE(128, 8192, 1, 1, 128, KEEP),
+        CASE(128, 8192, 4, 3, 128, KEEP),     CASE(128, 8192, 4, 4, 256, SWING),
+        CASE(128, 8192, 5, 3, 128, KEEP),     CASE(128, 8192, 30, 40, 256, SWING),
+        CASE(128, 8192, 40, 30, 256, SWING),  CASE(128, 8192, 41, 30, 128, KEEP),
+        CASE(128, 8192, 30, 41, 128, KEEP),   CASE(5000, 8192, 4, 4, 8192, SWING),
         CASE(8192, 8192, 50, 50, 8192, KEEP), CASE(4, 6, 3, 0, 6, BATCH),
         CASE(4, 4, 9, 9, 4, KEEP),            CASE(9, 4, 9, 9, 9, KEEP),
 #undef CASE
         {{128, 8192, 3, 0, ACE_SPEED}, 256, ACE_DEPTH_BATCH}, {{256, 8192, 99, 0, ACE_SPEED}, 256, ACE_DEPTH_KEEP},
         {{63, 8192, 3, 0, ACE_SMALL}, 126, ACE_DEPTH_BATCH},  {{64, 8192, 99, 0, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
-        {{64, 8192, 1, 1, ACE_SMALL}, 128, ACE_DEPTH_SWING},
+        {{64, 8192, 4, 4, ACE_SMALL}, 128, ACE_DEPTH_SWING},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ace_depth_decision next = ace_depth_next(cases[i].in);
@@ -62,13 +67,13 @@ TEST(decisions) {
 }
 
 /* From any depth, with any counters: a bin grows to at most twice, never shrinks, has a reason when it
- * grows and none when it does not; and more misses never mean a smaller depth. */
+ * grows and none when it does not; and more misses of the rarer kind never mean a smaller depth. */
 TEST(never_beyond_the_bound) {
     struct rng rng = {check_now.seed};
     for (size_t i = 0; i < 200000; i++) {
         struct ace_depth_input in = {.most = 1 + (uint32_t)rng_below(&rng, 8192),
-                                     .refills = (uint32_t)rng_below(&rng, 6),
-                                     .spills = (uint32_t)rng_below(&rng, 6)};
+                                     .refills = (uint32_t)rng_below(&rng, 12),
+                                     .spills = (uint32_t)rng_below(&rng, 12)};
         in.depth = 1 + (uint32_t)rng_below(&rng, in.most);
         struct ace_depth_decision next = ace_depth_next(in);
         CHECK_AT(next.depth <= in.most, i);
@@ -76,25 +81,40 @@ TEST(never_beyond_the_bound) {
         CHECK_AT((next.depth != in.depth) == (next.reason != ACE_DEPTH_KEEP), i);
         CHECK_AT(in.refills + in.spills != 0 || next.depth == in.depth, i);
         struct ace_depth_input more = in;
-        if (i % 2) more.refills++;
+        if (in.refills < in.spills) more.refills++;
         else more.spills++;
         CHECK_AT(ace_depth_next(more).depth >= next.depth, i);
     }
 }
 
+/* The depth at which a bin ends that takes, and then gives back, PERIOD misses' worth in turn, GIVEN of them by itself. */
+static uint32_t settled(uint32_t period, uint32_t given) {
+    struct ace_depth_input in = {.depth = ace_depth_first(64, ACE_BALANCED), .most = ace_depth_most(64, ACE_BALANCED)};
+    for (uint32_t miss = 0; miss < 10000; miss++) {
+        if (miss % period < given) in.spills++;
+        else in.refills++;
+        struct ace_depth_decision next = ace_depth_next(in);
+        if (next.depth == in.depth) continue;
+        in.depth = next.depth;
+        in.refills = in.spills = 0;
+    }
+    return in.depth;
+}
+
 /* One that only takes, or only gives, gains nothing from a deep bin. */
 TEST(a_producer_settles_at_a_batch) {
-    for (int gives = 0; gives < 2; gives++) {
-        struct ace_depth_input in = {.depth = ace_depth_first(64, ACE_BALANCED),
-                                     .most = ace_depth_most(64, ACE_BALANCED)};
-        for (int miss = 0; miss < 10000; miss++) {
-            if (gives) in.spills++;
-            else in.refills++;
-            struct ace_depth_decision next = ace_depth_next(in);
-            if (next.depth == in.depth) continue;
-            in.depth = next.depth;
-            in.refills = in.spills = 0;
-        }
-        CHECK_EQ(in.depth, 128);
-    }
+    CHECK_EQ(settled(1, 0), 128);
+    CHECK_EQ(settled(1, 1), 128);
+}
+
+/* As threads do that end and leave most of their blocks to others. */
+TEST(who_takes_little_back_settles_at_a_batch) {
+    CHECK_EQ(settled(9, 1), 128);
+    CHECK_EQ(settled(9, 8), 128);
+    CHECK_EQ(settled(4, 1), 128);
+}
+
+TEST(who_takes_all_back_gets_as_deep_as_may_be) {
+    CHECK_EQ(settled(2, 1), ace_depth_most(64, ACE_BALANCED));
+    CHECK_EQ(settled(60, 30), ace_depth_most(64, ACE_BALANCED));
 }

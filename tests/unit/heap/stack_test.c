@@ -48,6 +48,9 @@ static size_t blocks_out(const struct heap *heap, unsigned class) {
     return out;
 }
 
+/* So many refills and spills deepen any stack that may get deeper. */
+enum { SWING = 4 };
+
 static void adapt(struct heap *heap, unsigned class, uint32_t refills, uint32_t spills) {
     heap->bins[class].asked = 0;
     heap->bins[class].recent_refills += refills;
@@ -102,9 +105,9 @@ TEST(swings_deepen_a_stack) {
             uint32_t depth = bin->depth;
             push(heap, class, depth - stack_held(heap, class));
             void *oldest = *heap->bins[class].bottom, *newest = stack_top(heap, class)[-1];
-            adapt(heap, class, 1, 0);
-            CHECK_EQ(bin->depth, depth); /* one refill says nothing */
-            adapt(heap, class, 0, 1);
+            adapt(heap, class, 2, 0);
+            CHECK_EQ(bin->depth, depth); /* two refills say nothing */
+            adapt(heap, class, SWING - 2, SWING);
             CHECK_EQ(bin->depth, depth * 2 < most ? depth * 2 : most);
             CHECK_EQ(bin->recent_refills + bin->recent_spills, 0);
             CHECK_EQ(stack_held(heap, class), depth);
@@ -132,7 +135,7 @@ static void grow_without_memory(void) {
             uint32_t depth = bin->depth;
             void *oldest = *bin->bottom, *newest = stack_top(heaps[i], CLASS)[-1];
             if (depth == bin->most) continue;
-            adapt(heaps[i], CLASS, 1, 1);
+            adapt(heaps[i], CLASS, SWING, SWING);
             refused += bin->depth == depth;
             CHECK_EQ(bin->recent_refills + bin->recent_spills, 0);
             CHECK_EQ(stack_held(heaps[i], CLASS), 8);
@@ -142,7 +145,7 @@ static void grow_without_memory(void) {
     fail_disarm();
     CHECK(refused > 0);
     for (size_t i = 0; i < HEAPS; i++)
-        while (heaps[i]->bins[CLASS].depth < heaps[i]->bins[CLASS].most) adapt(heaps[i], CLASS, 1, 1);
+        while (heaps[i]->bins[CLASS].depth < heaps[i]->bins[CLASS].most) adapt(heaps[i], CLASS, SWING, SWING);
 }
 
 TEST(without_memory_a_stack_stays) { IN_CHILD(grow_without_memory); }
@@ -166,7 +169,7 @@ TEST(a_thread_keeps_to_its_budget) {
             uint32_t depth[SIZE_CLASSES];
             for (unsigned c = 0; c < SIZE_CLASSES; c++) depth[c] = heap->bins[c].depth;
             if (stack_has_room(heap, class)) push(heap, class, 1);
-            adapt(heap, class, 1, 1);
+            adapt(heap, class, SWING, SWING);
             CHECK_EQ(heap->depth_bytes, counted_bytes(heap));
             bool grew = heap->bins[class].depth > depth[class];
             grown += grew;
@@ -211,7 +214,7 @@ TEST(outgrown_stacks_are_used_again) {
     heap_settings.thread_cache_bytes = GIB(1);
     for (int round = 0; round < 10; round++) {
         for (unsigned class = 0; class < SIZE_CLASSES; class++)
-            for (int i = 0; i < 12; i++) adapt(heap, class, 1, 1);
+            for (int i = 0; i < 12; i++) adapt(heap, class, SWING, SWING);
         stack_reset_all(heap);
         if (round == 0) before = books_bytes();
         CHECK_EQ(books_bytes(), before);
@@ -228,7 +231,7 @@ TEST(a_fixed_depth_is_bounded) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         uint32_t most = ace_depth_most(bytes_of(class), ACE_BALANCED);
         CHECK_EQ(heap->bins[class].depth, most < 1000 ? most : 1000);
-        for (int i = 0; i < 12; i++) adapt(heap, class, 1, 1);
+        for (int i = 0; i < 12; i++) adapt(heap, class, SWING, SWING);
         CHECK_EQ(heap->bins[class].depth, most < 1000 ? most : 1000);
     }
     stack_set_depths(NULL, false);
@@ -241,13 +244,13 @@ TEST(depths_of_some_sizes_are_fixed) {
     heap_settings.thread_cache_bytes = GIB(1);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         CHECK_EQ(heap->bins[class].depth, class == FIXED ? 500 : ace_depth_first(bytes_of(class), ACE_BALANCED));
-        for (int i = 0; i < 64; i++) adapt(heap, class, 1, 1); /* the others are idle */
+        for (int i = 0; i < 64; i++) adapt(heap, class, SWING, SWING); /* the others are idle */
         CHECK_EQ(heap->bins[class].depth, class == FIXED ? 500 : ace_depth_most(bytes_of(class), ACE_BALANCED));
     }
     stack_set_depths((uint16_t[SIZE_CLASSES]){[FIXED] = 500}, true);
     heap = make_heap(HEAP_DEAD);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
-        for (int i = 0; i < 12; i++) adapt(heap, class, 1, 1);
+        for (int i = 0; i < 12; i++) adapt(heap, class, SWING, SWING);
         CHECK_EQ(heap->bins[class].depth, class == FIXED ? 500 : ace_depth_first(bytes_of(class), ACE_BALANCED));
     }
     stack_set_depths(NULL, false);

@@ -3,6 +3,7 @@
  * Planted defects it was seen to catch:
  *   a heap is not given back at its thread's end heaps_are_used_again
  *   slabs stay with the dead heap                what_a_thread_leaves_is_adopted
+ *   any idle heap will do                        a_thread_takes_the_heap_of_its_processor
  *   a heap is emptied at its thread's end        the_next_thread_begins_with_what_the_last_left
  *   the buffer of remote blocks stays too        what_a_thread_leaves_is_adopted
  *   the child forgets the heaps of the others    a_child_reaps_what_was_forsaken
@@ -19,6 +20,13 @@
 
 #include <sched.h>
 #include <sys/wait.h>
+
+static void move_to(int cpu) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+}
 
 static void run_thread(void *(*body)(void *), void *argument) {
     pthread_t thread;
@@ -78,6 +86,35 @@ TEST(heaps_are_used_again) {
     CHECK_EQ(after.slabs, before.slabs);
 }
 
+/* Moves the calling thread; without a second processor there is nothing to tell apart. */
+TEST(a_thread_takes_the_heap_of_its_processor) {
+    enum { EACH = 3 };
+    cpu_set_t allowed;
+    CHECK_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    int cpus[2], count = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE && count < 2; cpu++)
+        if (CPU_ISSET(cpu, &allowed)) cpus[count++] = cpu;
+    struct heap *heaps[2][EACH];
+    for (int i = 0; i < count; i++)
+        for (int n = 0; n < EACH; n++) CHECK((heaps[i][n] = registry_take()) != NULL);
+    for (int n = 0; n < EACH; n++) {
+        for (int i = 0; i < count; i++) {
+            move_to(cpus[i]);
+            registry_give(heaps[i][n]);
+        }
+    }
+    /* The last of each first, whatever the others gave meanwhile. */
+    for (int n = EACH; n-- > 0;) {
+        for (int i = 0; i < count; i++) {
+            move_to(cpus[i]);
+            CHECK_AT(registry_take() == heaps[i][n], n);
+        }
+    }
+    CHECK_EQ(sched_setaffinity(0, sizeof allowed, &allowed), 0);
+    for (int i = 0; i < count; i++)
+        for (int n = 0; n < EACH; n++) registry_give(heaps[i][n]);
+}
+
 enum { LEFT = 900, LEFT_BYTES = 1792 };
 static void *left[LEFT], *given_away[100];
 static struct heap *leaver;
@@ -125,16 +162,21 @@ TEST(what_a_thread_leaves_is_adopted) {
 
 enum { FEW = 20, FEW_BYTES = 3000 };
 
+static int cpu_of_leaver;
+
 static void *leave_few(void *unused) {
+    move_to(cpu_of_leaver = sched_getcpu());
     void *blocks[FEW];
     for (size_t i = 0; i < FEW; i++) CHECK((blocks[i] = heap_alloc(FEW_BYTES)) != NULL);
     for (size_t i = 1; i < FEW; i++) heap_free(blocks[i], NULL); /* one is in use: no slab is free as a whole */
+    heap_free(heap_alloc(16), NULL);                             /* of another class, too */
     leaver = thread_heap();
     return unused;
 }
 
 static void *begin_with_it(void *unused) {
     const unsigned class = size_class_of(FEW_BYTES);
+    move_to(cpu_of_leaver);
     heap_free(heap_alloc(16), NULL);
     CHECK(thread_heap() == leaver && !leaver->parked);
     uint64_t refills = counter_read(&leaver->bins[class].refills);
@@ -219,6 +261,7 @@ TEST(what_is_hidden_is_revealed) {
 }
 
 static void *stay_for_a_while(void *may_end) {
+    move_to(cpu_of_leaver);
     heap_free(heap_alloc(FEW_BYTES), NULL);
     leaver = thread_heap();
     CHECK(!thread_salvage(size_class_of(FEW_BYTES))); /* its own is not there to be had */
