@@ -11,6 +11,7 @@
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
+#include "ace/batch.h"
 #include "ace/decision.h"
 #include "ace/objective.h"
 #include "base/counter.h"
@@ -47,9 +48,6 @@ enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 
 /* Slabs whose blocks came back: so many of them one refill takes in. */
 enum { DRAIN_SLABS = 64 };
-
-/* Smaller blocks share cache lines with others: two threads that used neighbours would write to the same lines for good. */
-enum { KEPT_LEAST_BYTES = 64 };
 
 /* Blocks of a class that are freed for others, and sent home, before it is taken for a stream whose blocks are kept; and how
  * many then are before that is looked at anew. */
@@ -160,10 +158,10 @@ HAK_INLINE bool stack_has_room(const struct heap *heap, unsigned class) {
     return stack_top(heap, class) < heap->bins[class].stack + heap->bins[class].depth;
 }
 
-/* Whether blocks of other heaps are kept in the stack, which is for a stream of them to decide, and until it is half full. */
+/* Whether blocks of other heaps are kept in the stack, which is for a stream of them to decide, and until it holds ace_kept. */
 HAK_INLINE void stack_set_keeping(struct heap *heap, unsigned class, bool keep) {
     const struct bin *bin = &heap->bins[class];
-    heap->front.keep[class] = keep && bin->streams ? bin->stack + bin->depth / 2 : NULL;
+    heap->front.keep[class] = keep && bin->streams ? bin->stack + ace_kept(bin->depth) : NULL;
 }
 
 /* The stack's blocks now lie in bottom .. top - 1. */
@@ -187,6 +185,9 @@ HAK_INLINE void *stack_pop(struct heap *heap, unsigned class) {
     atomic_store_explicit(&heap->front.top[class], top, memory_order_relaxed);
     return front_block(top);
 }
+
+/* Another thread's may be none: of all classes. Owner's own, or nobody's. */
+void stack_forget_streams(struct heap *heap);
 
 /* COUNT blocks of other heaps were freed: so many may be a stream, or such a stream is looked at anew. Owner's own. */
 void stack_count_foreign(struct heap *heap, unsigned class, uint32_t count);

@@ -80,15 +80,22 @@ size_t stack_first_slots(void) {
     return slots;
 }
 
+void stack_forget_streams(struct heap *heap) {
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        heap->bins[class].streams = false;
+        heap->bins[class].stream_left = STREAM_PROOF;
+        stack_set_keeping(heap, class, false);
+    }
+}
+
 void stack_reset_all(struct heap *heap) {
     void **stack = heap->first_stacks;
+    stack_forget_streams(heap);
     counter_set(&heap->depth_bytes, 0);
     heap->extra_bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
         uint32_t slots = first_depth(class);
-        bin->streams = false;
-        bin->stream_left = STREAM_PROOF;
         if (bin->capacity > slots) pool_give(bin->stack, bin->capacity);
         bin->stack = stack;
         bin->capacity = bin->depth = slots;
@@ -109,7 +116,7 @@ void stack_count_foreign(struct heap *heap, unsigned class, uint32_t count) {
         bin->stream_left -= count;
         return;
     }
-    bin->streams = !bin->streams && slab_classes[class].block_bytes >= KEPT_LEAST_BYTES;
+    bin->streams = !bin->streams;
     bin->stream_left = bin->streams ? STREAM_TRUST : STREAM_PROOF;
     stack_set_keeping(heap, class, true);
 }

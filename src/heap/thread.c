@@ -45,6 +45,7 @@ static void park(struct heap *heap) {
     atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
     if (heap->raised) stack_lower(heap);
     heap->parked = true;
+    stack_forget_streams(heap);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
     int64_t held_bytes = 0;

@@ -5,7 +5,6 @@
  *   all of other heaps' blocks are kept, or none others_blocks_are_used_again
  *   few of them are kept, or a stream for ever   a_stream_of_others_blocks_is_kept
  *   a spill takes them for the heap's own        others_blocks_go_home_with_a_spill
- *   blocks that share lines are kept             other_heaps_blocks_go_home_together
  *   the buffer is bounded by count only          other_heaps_blocks_go_home_together
  *   a full buffer loses its last block           other_heaps_blocks_go_home_together
  *   a full stack is not spilled                  a_full_stack_spills
@@ -60,14 +59,14 @@ TEST(others_blocks_are_used_again) {
     mine = thread_heap();
     give_stack_back(mine, class);
     begin_stream(mine, class);
-    uint32_t most = mine->bins[class].depth / 2;
+    uint32_t most = ace_kept(mine->bins[class].depth);
     size_t waiting = waiting_in(mine);
     CHECK(most >= 2 && most < TAKEN);
     take_of(other, class, blocks, TAKEN);
     for (uint32_t i = 0; i < most; i++) heap_free(blocks[i], NULL);
     CHECK_EQ(stack_held(mine, class), most);
     CHECK_EQ(waiting_in(mine), waiting);
-    heap_free(blocks[most], NULL); /* it only frees, perhaps: half a stack is enough */
+    heap_free(blocks[most], NULL); /* it only frees, perhaps: that much is enough */
     CHECK_EQ(stack_held(mine, class), most);
     CHECK_EQ(waiting_in(mine), waiting + 1);
     for (uint32_t i = most; i > 0; i--) CHECK(heap_alloc(BYTES) == blocks[i - 1]);
@@ -80,9 +79,9 @@ TEST(others_blocks_are_used_again) {
 }
 
 /* A few are sent home: what is allocated instead is the thread's own, whose way is the fast one. Those that were are counted as
- * they go. Of a stream every now and then as many are, to see whether it is one still. Blocks that share lines are never kept. */
+ * they go. Of a stream every now and then as many are, to see whether it is one still. */
 TEST(a_stream_of_others_blocks_is_kept) {
-    enum { BYTES = 200, SMALL_BYTES = KEPT_LEAST_BYTES - 16 };
+    enum { BYTES = 200, SMALL_BYTES = 16 };
     struct heap *other = make_heap(HEAP_LIVE), *mine;
     heap_free(heap_alloc(BYTES), NULL);
     mine = thread_heap();
@@ -98,13 +97,13 @@ TEST(a_stream_of_others_blocks_is_kept) {
             heap_free(block, NULL);
             bool is_kept = stack_held(mine, classes[k]) == 1;
             bool is_proven = i >= STREAM_PROOF && i < STREAM_PROOF + STREAM_TRUST;
-            CHECK_AT(is_kept == (k == 0 && is_proven), i);
+            CHECK_AT(is_kept == is_proven, i);
             kept += is_kept;
             if (!is_kept) continue;
             give_stack_back(mine, classes[k]);
             stack_set_keeping(mine, classes[k], true);
         }
-        CHECK_EQ(kept, k == 0 ? STREAM_TRUST : 0);
+        CHECK_EQ(kept, STREAM_TRUST);
         give_buffer_back(mine);
     }
 }
@@ -119,7 +118,7 @@ TEST(others_blocks_go_home_with_a_spill) {
     for (size_t i = 0; i < 4096; i++) CHECK((own[i] = heap_alloc(BYTES)) != NULL);
     give_stack_back(mine, class);
     begin_stream(mine, class);
-    uint32_t kept = mine->bins[class].depth / 2;
+    uint32_t kept = ace_kept(mine->bins[class].depth);
     CHECK(kept <= 256);
     take_of(other, class, blocks, kept);
     for (uint32_t i = 0; i < kept; i++) heap_free(blocks[i], NULL);

@@ -5,6 +5,7 @@
  *   slabs stay with the dead heap                what_a_thread_leaves_is_adopted
  *   any idle heap will do                        a_thread_takes_the_heap_of_its_processor
  *   a heap is emptied at its thread's end        the_next_thread_begins_with_what_the_last_left
+ *   the next thread keeps others' blocks at once what_is_retired_goes_home
  *   the buffer of remote blocks stays too        what_a_thread_leaves_is_adopted
  *   the child forgets the heaps of the others    a_child_reaps_what_was_forsaken
  *   the dead thread's front stays in place       destructors_use_the_commons
@@ -240,6 +241,7 @@ TEST(what_is_retired_goes_home) {
     CHECK((given_away[0] = heap_alloc(2000)) != NULL);
     run_thread(keep_and_end, NULL);
     CHECK_EQ(stack_held(leaver, class), 1);
+    CHECK(!leaver->bins[class].streams && leaver->front.keep[class] == NULL); /* the next thread's may be no stream */
     thread_retire_parked(leaver);
     CHECK_EQ(stack_held(leaver, class), 0);
     os_lock_take(&thread_heap()->lock);
