@@ -1,16 +1,17 @@
-/* hand_over OPS BLOCKS SIZE SEED - two threads, two sets of BLOCKS blocks. In each round a thread replaces every
- * block of one set, in scattered order, and then the sets change hands: so each thread frees what the other
- * allocated and allocates what the other will free. SIZE 0 draws 16 to 256 bytes. One operation is one block
- * replaced; OPS counts over both threads and is rounded up to whole rounds. */
+/* hand_over OPS BLOCKS SIZE SEED [WRITES] - two threads, two sets of BLOCKS blocks. In each round a thread replaces every
+ * block of one set, in scattered order, writes to each WRITES times more, and then the sets change hands: so each
+ * thread frees what the other allocated and allocates what the other will free. SIZE 0 draws 16 to 256 bytes. One operation is
+ * one block replaced; OPS counts over both threads and is rounded up to whole rounds. */
 #include "workload.h"
 
-enum { OPS, BLOCKS, SIZE, SEED };
+enum { OPS, BLOCKS, SIZE, SEED, WRITES };
 
 static const struct workload_argument arguments[] = {
     ARGUMENT_OPS,
     {"BLOCKS", 1, WORKLOAD_SLOTS_MAX, false, 0},
     {"SIZE", 0, WORKLOAD_SIZE_MAX, false, 0},
     ARGUMENT_SEED,
+    {"WRITES", 0, 1000, true, 0},
 };
 
 struct exchange {
@@ -19,6 +20,7 @@ struct exchange {
     uint64_t block_count;
     uint64_t round_count;
     uint64_t size;
+    uint64_t write_count;
 };
 
 struct thread {
@@ -42,6 +44,13 @@ static uint64_t stride_draw(uint64_t *random, uint64_t count) {
     }
 }
 
+static void set_write(void **set, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++) {
+        volatile uint64_t *tag = set[i];
+        *tag = *tag;
+    }
+}
+
 static void set_replace(struct thread *thread, void **set, const struct exchange *exchange) {
     struct ledger ledger = thread->ledger;
     uint64_t random = thread->random;
@@ -57,6 +66,7 @@ static void set_replace(struct thread *thread, void **set, const struct exchange
     }
     thread->ledger = ledger;
     thread->random = random;
+    for (uint64_t n = 0; n < exchange->write_count; n++) set_write(set, count);
 }
 
 static void thread_run(void *context) {
@@ -82,6 +92,7 @@ int main(int argc, char **argv) {
     exchange->block_count = value[BLOCKS];
     exchange->round_count = (value[OPS] + 2 * value[BLOCKS] - 1) / (2 * value[BLOCKS]);
     exchange->size = value[SIZE];
+    exchange->write_count = value[WRITES];
     struct thread *threads = workload_map(2 * sizeof *threads);
     for (unsigned i = 0; i < 2; i++) {
         exchange->sets[i] = workload_map(value[BLOCKS] * sizeof(void *));

@@ -109,6 +109,12 @@ def test_not_behind_one_peer(ratio: float, state: State) -> None:
     assert state_of(matrix, "producers and consumers") is state
 
 
+@pytest.mark.parametrize(("ratio", "state"), [(0.8, State.MISSED), (0.99, State.MET), (0.971, State.OPEN)])
+def test_what_is_preloaded_starts_beside_what_is(ratio: float, state: State) -> None:
+    matrix = matrix_of({START: level(snmalloc=ratio, glibc=0.1)}, "start")
+    assert state_of(matrix, "start of a process") is state
+
+
 def test_programs_are_compared_by_their_means() -> None:
     """One that is behind does not lose the mean."""
     matrix = matrix_of({"one": level(glibc=0.9), "two": level(glibc=1.5)}, "programs")

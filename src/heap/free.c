@@ -30,7 +30,7 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
 
 /* A thread that allocates what it frees of others' blocks uses those again itself: neither it nor their owners pay for the
  * way home. But then it never has its own instead, which are freed on the fast path: so only a stream of them is kept, and every
- * now and then some of it are sent home, to see whether more come. One whose stack gets to ace_kept may only free: the next
+ * now and then some of it are sent home, to see whether more come. One whose stack gets to hold ace_kept may only free: the next
  * blocks take the way home, until see_who_allocates or a refill says otherwise. Owner only; no lock held, as in front_push. */
 HAK_INLINE bool keep_foreign(struct front *front, void *block, unsigned class) {
     if (HAK_LIKELY(front->keep[class] == NULL)) return false;
@@ -44,7 +44,7 @@ HAK_INLINE bool keep_foreign(struct front *front, void *block, unsigned class) {
     return true;
 }
 
-/* Of the classes whose blocks are not kept: where the stack is as full still, nobody allocates, and what it holds would
+/* Of the classes whose blocks are not kept: where the stack still holds as many, nobody allocates, and what it holds would
  * keep slabs from becoming free. Heap's lock held. */
 static void see_who_allocates(struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {

@@ -4,8 +4,8 @@
 
 #include "heap/heap.h"
 
-/* A heap without a thread, as the last one that ended left it, one that ended on this processor before others, or empty; NULL
- * when there is no memory for a new one. */
+/* A heap without a thread, as the last one that had it left it, or a new one. One whose thread ended on this processor comes
+ * before others. NULL when there is no memory for a new one. */
 struct heap *registry_take(void);
 
 /* Keeps such a heap for the next thread. */
