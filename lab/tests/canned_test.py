@@ -56,11 +56,11 @@ def test_every_workload_and_arm_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_arm_repeats_the_base_by_naming_a_default(name: str) -> None:
     defaults = dict(re.findall(r"^\| `(\w+)` \|[^|]*\|[^|]*\| `([^`]*)` \|", OPTIONS, re.MULTILINE))
-    assert defaults["thread_cache"] == "8MiB"
+    assert defaults["thread_cache"] == "16MiB"
     for arm in canned_find(name).arms:
         option, _, value = arm.partition(":")[2].partition("=")
         default = defaults.get(option, "")
-        assert not value or value not in (default, default.removesuffix("iB"))  # 8M is 8MiB
+        assert not value or value not in (default, default.removesuffix("iB"))  # 16M is 16MiB
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_an_objective_decides_what_nobody_set(checkout: Checkout, build: Path, t
         options = {one["name"]: one for one in of["options"]}
         assert (options["objective"]["value"], options["objective"]["source"]) == ("speed", "profile")
         assert (options["decay"]["value"], options["decay"]["decided"]) == ("500ms", "2s")
-        assert options["thread_cache"]["decided"] == "16MiB"
+        assert options["thread_cache"]["decided"] == "32MiB"
     asked |= {"HAKMEM_DECAY": "1s", "HAKMEM_THREAD_CACHE": "1M"}
     (config,) = json.loads(lab("show-config", "--build", str(build), "--json", **asked).stdout)
     options = {one["name"]: one for one in config["options"]}

@@ -3,7 +3,8 @@
  * A miss moves half the depth. Its fixed cost is spread over the blocks it moves, so a few misses of any
  * kind are reason enough to go to BATCH_DEPTH; beyond it a deeper bin only pays when the program's
  * swing between running empty and running full would fit. A pure producer or consumer never swings, and of one that
- * now and then takes some of its blocks back, most would only lie longer: so refills and spills must be about as many. */
+ * now and then takes some of its blocks back, most would only lie longer: so it must take and give about as many. Those are
+ * counted in blocks, since a refill from a new slab may bring fewer than a spill takes away. */
 #include "ace/depth.h"
 
 #include <stdbool.h>
@@ -15,7 +16,7 @@ enum {
     BATCH_DEPTH = 128,
     MISSES_FOR_BATCH = 3,
     MISSES_FOR_SWING = 8,
-    MOST_BYTES = 512 * 1024,
+    MOST_BYTES = 2 * 1024 * 1024,
     MOST = 8192,
 };
 
@@ -33,20 +34,21 @@ uint32_t ace_depth_first(size_t block_bytes, enum ace_objective objective) {
 
 /* No stack is longer than MOST, whatever the objective: heap/stack.c's pool has none. */
 uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective) {
-    const size_t bytes = ace_choose(objective, MOST_BYTES / 2, MOST_BYTES, MOST_BYTES * 2);
+    const size_t bytes = ace_choose(objective, MOST_BYTES / 8, MOST_BYTES, MOST_BYTES * 2);
     return clamp(bytes / block_bytes, least(objective), (uint32_t)ace_choose(objective, MOST / 2, MOST, MOST));
 }
 
-static bool swings(uint64_t refills, uint64_t spills) {
-    const uint64_t misses = refills + spills, fewer = refills < spills ? refills : spills;
-    return misses >= MISSES_FOR_SWING && fewer * 7 >= misses * 3; /* three of one to four of the other */
+static bool swings(const struct ace_depth_input *input) {
+    const uint64_t taken = input->refilled_blocks, given = input->spilled_blocks, fewer = taken < given ? taken : given;
+    return (uint64_t)input->refills + input->spills >= MISSES_FOR_SWING &&
+           fewer * 7 >= (taken + given) * 3; /* three of one to four of the other */
 }
 
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {
     struct ace_depth_decision keep = {input.depth, ACE_DEPTH_KEEP};
     if (input.depth >= input.most) return keep;
     uint32_t doubled = input.depth * 2 < input.most ? input.depth * 2 : input.most;
-    if (swings(input.refills, input.spills)) return (struct ace_depth_decision){doubled, ACE_DEPTH_SWING};
+    if (swings(&input)) return (struct ace_depth_decision){doubled, ACE_DEPTH_SWING};
     const uint64_t batch_depth = ace_choose(input.objective, BATCH_DEPTH / 2, BATCH_DEPTH, BATCH_DEPTH * 2);
     if (input.depth < batch_depth && input.refills + input.spills >= MISSES_FOR_BATCH)
         return (struct ace_depth_decision){doubled, ACE_DEPTH_BATCH};

@@ -14,15 +14,17 @@ uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective);
 struct ace_depth_input {
     uint32_t depth;   /* now */
     uint32_t most;    /* upper bound */
-    uint32_t refills; /* since the depth last changed */
+    uint32_t refills; /* since the depth last changed; one that is under way is among them */
     uint32_t spills;
+    uint32_t refilled_blocks; /* by those that are done */
+    uint32_t spilled_blocks;
     enum ace_objective objective;
 };
 
 enum ace_depth_reason {
     ACE_DEPTH_KEEP,  /* too little is known, or the bound is reached */
     ACE_DEPTH_BATCH, /* misses of any kind: larger batches cost less a block */
-    ACE_DEPTH_SWING, /* it ran empty about as often as it ran full: what was spilled was wanted back */
+    ACE_DEPTH_SWING, /* it took about as many as it gave: what was spilled was wanted back */
 };
 
 struct ace_depth_decision {

@@ -86,7 +86,7 @@
            "deeper: more memory cached per thread; shallower: more refills and spills",                     \
            "Free blocks kept per size class and thread: of all, or by the size of blocks, the others as with `auto`, which " \
            "follows the program.")                                                                          \
-    NUMBER(thread_cache, ANYTIME, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(8),                      \
+    NUMBER(thread_cache, ANYTIME, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(16),                     \
            "up to this much memory per thread, held free",                                                  \
            "The most bytes that all bins of a thread together may be sized for.")                           \
     NUMBER(decay, ANYTIME, MILLISECONDS, 0, 3600000, "never", OPTION_NEVER, 500,                            \

@@ -72,6 +72,7 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
         return NULL;
     }
     counter_add(&bin->refilled_blocks, got);
+    bin->recent_refilled_blocks += got;
     stack_set(heap, class, end - got, end - 1);
     stack_set_keeping(heap, class, true);
     return end[-1];

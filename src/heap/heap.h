@@ -32,6 +32,8 @@ struct bin {
     uint32_t most;           /* bound of depth */
     uint32_t recent_refills; /* since depth last changed: what ace_depth_next goes by */
     uint32_t recent_spills;
+    uint32_t recent_refilled_blocks;
+    uint32_t recent_spilled_blocks;
     uint32_t stream_left; /* of other heaps' blocks that are freed, before streams changes. The owner's own, like the next */
     bool streams;         /* so many come that they are kept: see free.c */
     bool counted; /* its depth is part of the heap's depth_bytes */

@@ -88,6 +88,11 @@ void stack_forget_streams(struct heap *heap) {
     }
 }
 
+static void forget_misses(struct bin *bin) {
+    bin->recent_refills = bin->recent_spills = 0;
+    bin->recent_refilled_blocks = bin->recent_spilled_blocks = 0;
+}
+
 void stack_reset_all(struct heap *heap) {
     void **stack = heap->first_stacks;
     stack_forget_streams(heap);
@@ -100,7 +105,7 @@ void stack_reset_all(struct heap *heap) {
         bin->stack = stack;
         bin->capacity = bin->depth = slots;
         bin->most = heap_settings.most_depths[class];
-        bin->recent_refills = bin->recent_spills = 0;
+        forget_misses(bin);
         bin->asked = 0;
         bin->counted = bin->refused = false;
         stack_set(heap, class, stack, stack);
@@ -144,6 +149,7 @@ static void give_oldest(struct heap *heap, unsigned class, size_t count) {
 void stack_spill(struct heap *heap, unsigned class) {
     size_t held = stack_held(heap, class);
     counter_add(&heap->bins[class].spills, 1);
+    heap->bins[class].recent_spilled_blocks += (uint32_t)ace_spill(held);
     give_oldest(heap, class, ace_spill(held));
 }
 
@@ -226,12 +232,14 @@ void stack_adapt(struct heap *heap, unsigned class) {
         .most = bin->most,
         .refills = bin->recent_refills,
         .spills = bin->recent_spills,
+        .refilled_blocks = bin->recent_refilled_blocks,
+        .spilled_blocks = bin->recent_spilled_blocks,
         .objective = heap_settings.objective,
     };
     struct ace_depth_decision next = ace_depth_next(input);
     if (next.depth == input.depth) return;
     size_t wanted = (next.depth - input.depth) * block_bytes;
-    bin->recent_refills = bin->recent_spills = 0; /* a refusal, too, stands for a while */
+    forget_misses(bin); /* a refusal, too, stands for a while */
     if (!find_budget(heap, class, wanted)) {
         decided_depth(heap, class, ACE_REASON_NO_BUDGET, input.depth, counter_read(&heap->depth_bytes), budget_bytes(),
                       wanted);

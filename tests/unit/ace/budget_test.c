@@ -67,7 +67,7 @@ TEST(it_is_bounded_and_monotone) {
 }
 
 TEST(where_nobody_set_it) {
-    CHECK_EQ(ace_thread_cache_bytes(MIB(8), ACE_BALANCED), MIB(8));
-    CHECK_EQ(ace_thread_cache_bytes(MIB(8), ACE_SPEED), MIB(16));
-    CHECK_EQ(ace_thread_cache_bytes(MIB(8), ACE_SMALL), MIB(2));
+    CHECK_EQ(ace_thread_cache_bytes(MIB(16), ACE_BALANCED), MIB(16));
+    CHECK_EQ(ace_thread_cache_bytes(MIB(16), ACE_SPEED), MIB(32));
+    CHECK_EQ(ace_thread_cache_bytes(MIB(16), ACE_SMALL), MIB(2));
 }

@@ -3,6 +3,7 @@
  * Planted defects it was seen to catch:
  *   three of one to four of the other are not a swing   decisions
  *   any refill and any spill are a swing         who_takes_little_back_settles_at_a_batch
+ *   swings are counted in misses                 short_refills_are_no_more_of_them
  *   batches grow without end                     a_producer_settles_at_a_batch
  *   the doubled depth may pass the bound         decisions, never_beyond_the_bound
  *   the first depth is not bounded below         first_and_most
@@ -19,7 +20,7 @@ TEST(first_and_most) {
         CHECK_AT(most >= first && most <= 8192, bytes);
         /* More than the least is only held of what costs little. */
         CHECK_AT(first == 4 || first * bytes <= KIB(16), bytes);
-        CHECK_AT(most == 4 || most * bytes <= KIB(512), bytes);
+        CHECK_AT(most == 4 || most * bytes <= MIB(2), bytes);
         CHECK_AT(first <= first_before && most <= most_before, bytes);
         first_before = first;
         most_before = most;
@@ -28,10 +29,10 @@ TEST(first_and_most) {
     CHECK_EQ(ace_depth_first(1024, ACE_BALANCED), 16);
     CHECK_EQ(ace_depth_first(65536, ACE_BALANCED), 4);
     CHECK_EQ(ace_depth_most(16, ACE_BALANCED), 8192);
-    CHECK_EQ(ace_depth_most(256, ACE_BALANCED), 2048);
-    CHECK_EQ(ace_depth_most(1024, ACE_BALANCED), 512);
-    CHECK_EQ(ace_depth_most(1040, ACE_BALANCED), 504);
-    CHECK_EQ(ace_depth_most(65536, ACE_BALANCED), 8);
+    CHECK_EQ(ace_depth_most(256, ACE_BALANCED), 8192);
+    CHECK_EQ(ace_depth_most(1024, ACE_BALANCED), 2048);
+    CHECK_EQ(ace_depth_most(1040, ACE_BALANCED), 2016);
+    CHECK_EQ(ace_depth_most(65536, ACE_BALANCED), 32);
 }
 
 TEST(decisions) {
@@ -41,7 +42,7 @@ TEST(decisions) {
         enum ace_depth_reason reason;
     } cases[] = {
 #define CASE(depth, most, refills, spills, next, why)                                                         \
-    {{depth, most, refills, spills, ACE_BALANCED}, next, ACE_DEPTH_##why}
+    {{depth, most, refills, spills, refills * 64, spills * 64, ACE_BALANCED}, next, ACE_DEPTH_##why}
         CASE(32, 8192, 0, 0, 32, KEEP),       CASE(32, 8192, 1, 0, 32, KEEP),
         CASE(32, 8192, 2, 0, 32, KEEP),       CASE(32, 8192, 0, 2, 32, KEEP),
         CASE(32, 8192, 3, 0, 64, BATCH),      CASE(32, 8192, 0, 3, 64, BATCH),
@@ -55,9 +56,10 @@ TEST(decisions) {
         CASE(8192, 8192, 50, 50, 8192, KEEP), CASE(4, 6, 3, 0, 6, BATCH),
         CASE(4, 4, 9, 9, 4, KEEP),            CASE(9, 4, 9, 9, 9, KEEP),
 #undef CASE
-        {{128, 8192, 3, 0, ACE_SPEED}, 256, ACE_DEPTH_BATCH}, {{256, 8192, 99, 0, ACE_SPEED}, 256, ACE_DEPTH_KEEP},
-        {{63, 8192, 3, 0, ACE_SMALL}, 126, ACE_DEPTH_BATCH},  {{64, 8192, 99, 0, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
-        {{64, 8192, 4, 4, ACE_SMALL}, 128, ACE_DEPTH_SWING},
+        {{128, 8192, 3, 0, 3, 0, ACE_SPEED}, 256, ACE_DEPTH_BATCH}, {{256, 8192, 99, 0, 99, 0, ACE_SPEED}, 256, ACE_DEPTH_KEEP},
+        {{63, 8192, 3, 0, 3, 0, ACE_SMALL}, 126, ACE_DEPTH_BATCH},  {{64, 8192, 99, 0, 99, 0, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
+        {{64, 8192, 4, 4, 4, 4, ACE_SMALL}, 128, ACE_DEPTH_SWING},  {{64, 8192, 9, 1, 30, 40, ACE_SMALL}, 128, ACE_DEPTH_SWING},
+        {{64, 8192, 5, 5, 30, 41, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ace_depth_decision next = ace_depth_next(cases[i].in);
@@ -67,13 +69,15 @@ TEST(decisions) {
 }
 
 /* From any depth, with any counters: a bin grows to at most twice, never shrinks, has a reason when it
- * grows and none when it does not; and more misses of the rarer kind never mean a smaller depth. */
+ * grows and none when it does not; and more blocks of the rarer kind never mean a smaller depth. */
 TEST(never_beyond_the_bound) {
     struct rng rng = {check_now.seed};
     for (size_t i = 0; i < 200000; i++) {
         struct ace_depth_input in = {.most = 1 + (uint32_t)rng_below(&rng, 8192),
                                      .refills = (uint32_t)rng_below(&rng, 12),
-                                     .spills = (uint32_t)rng_below(&rng, 12)};
+                                     .spills = (uint32_t)rng_below(&rng, 12),
+                                     .refilled_blocks = (uint32_t)rng_below(&rng, 1000),
+                                     .spilled_blocks = (uint32_t)rng_below(&rng, 1000)};
         in.depth = 1 + (uint32_t)rng_below(&rng, in.most);
         struct ace_depth_decision next = ace_depth_next(in);
         CHECK_AT(next.depth <= in.most, i);
@@ -81,25 +85,31 @@ TEST(never_beyond_the_bound) {
         CHECK_AT((next.depth != in.depth) == (next.reason != ACE_DEPTH_KEEP), i);
         CHECK_AT(in.refills + in.spills != 0 || next.depth == in.depth, i);
         struct ace_depth_input more = in;
-        if (in.refills < in.spills) more.refills++;
-        else more.spills++;
+        if (in.refilled_blocks < in.spilled_blocks) more.refilled_blocks++;
+        else more.spilled_blocks++;
         CHECK_AT(ace_depth_next(more).depth >= next.depth, i);
     }
 }
 
-/* The depth at which a bin ends that takes, and then gives back, PERIOD misses' worth in turn, GIVEN of them by itself. */
-static uint32_t settled(uint32_t period, uint32_t given) {
+/* The depth at which a bin ends that takes, and then gives back, PERIOD misses' worth in turn, GIVEN of them by itself. A refill
+ * brings BLOCKS_OF_SLAB at most. */
+static uint32_t settled_by_slabs(uint32_t period, uint32_t given, uint32_t blocks_of_slab) {
     struct ace_depth_input in = {.depth = ace_depth_first(64, ACE_BALANCED), .most = ace_depth_most(64, ACE_BALANCED)};
     for (uint32_t miss = 0; miss < 10000; miss++) {
-        if (miss % period < given) in.spills++;
+        const bool spills = miss % period < given;
+        if (spills) in.spills++;
         else in.refills++;
         struct ace_depth_decision next = ace_depth_next(in);
-        if (next.depth == in.depth) continue;
+        if (next.depth != in.depth) in.refills = in.spills = in.refilled_blocks = in.spilled_blocks = 0;
         in.depth = next.depth;
-        in.refills = in.spills = 0;
+        const uint32_t half = in.depth / 2;
+        if (spills) in.spilled_blocks += half;
+        else in.refilled_blocks += half < blocks_of_slab ? half : blocks_of_slab;
     }
     return in.depth;
 }
+
+static uint32_t settled(uint32_t period, uint32_t given) { return settled_by_slabs(period, given, UINT32_MAX); }
 
 /* One that only takes, or only gives, gains nothing from a deep bin. */
 TEST(a_producer_settles_at_a_batch) {
@@ -117,4 +127,10 @@ TEST(who_takes_little_back_settles_at_a_batch) {
 TEST(who_takes_all_back_gets_as_deep_as_may_be) {
     CHECK_EQ(settled(2, 1), ace_depth_most(64, ACE_BALANCED));
     CHECK_EQ(settled(60, 30), ace_depth_most(64, ACE_BALANCED));
+}
+
+/* Two refills bring what one spill takes away. */
+TEST(short_refills_are_no_more_of_them) {
+    CHECK_EQ(settled_by_slabs(3, 1, 32), 512); /* there they bring a quarter */
+    CHECK_EQ(settled_by_slabs(3, 1, UINT32_MAX), 128);
 }

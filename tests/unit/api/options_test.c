@@ -57,7 +57,7 @@ static void check_defaults(const struct hak_options *options) {
     CHECK_EQ(options->profile, PROFILE_BALANCED);
     CHECK_EQ(options->bin_depth[0], OPTION_AUTO);
     CHECK(options->adapt);
-    CHECK_EQ(options->thread_cache, 8 << 20);
+    CHECK_EQ(options->thread_cache, 16 << 20);
     CHECK_EQ(options->decay, 500);
     CHECK(options->purge_thread && !options->populate);
     CHECK_EQ(options->huge_pages, HUGE_PAGES_AUTO);

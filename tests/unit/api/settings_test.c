@@ -72,7 +72,7 @@ static int write_json(int fd) { return hak_stats_write(fd, HAK_STATS_JSON); }
 
 TEST(every_setting_is_shown) {
     const char *text = written_by(print_settings);
-    CHECK(strstr(text, "{\"name\": \"thread_cache\", \"value\": \"3MiB\", \"source\": \"program\", \"default\": \"8MiB\"") != NULL);
+    CHECK(strstr(text, "{\"name\": \"thread_cache\", \"value\": \"3MiB\", \"source\": \"program\", \"default\": \"16MiB\"") != NULL);
     CHECK(strstr(text, "{\"name\": \"stats_file\", \"value\": \"\"") != NULL);
     const char *shown = strstr(text, "{\"name\": \"window\", \"value\": \"auto\"");
     CHECK(shown != NULL && strstr(shown, "\"decided\": \"") < strstr(shown, "\"accepts\""));

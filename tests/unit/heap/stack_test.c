@@ -55,6 +55,8 @@ static void adapt(struct heap *heap, unsigned class, uint32_t refills, uint32_t 
     heap->bins[class].asked = 0;
     heap->bins[class].recent_refills += refills;
     heap->bins[class].recent_spills += spills;
+    heap->bins[class].recent_refilled_blocks += refills;
+    heap->bins[class].recent_spilled_blocks += spills;
     if (heap->bins[class].depth != heap->bins[class].most) stack_adapt(heap, class);
     check_stack(heap, class);
 }
