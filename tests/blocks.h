@@ -108,21 +108,22 @@ CHECK_UNUSED static size_t class_sizes(size_t *sizes, size_t most, size_t limit)
     return count;
 }
 
-/* A number of pages out of /proc/self/statm, as bytes; 0 where it cannot be read. */
-CHECK_UNUSED static size_t statm_bytes(unsigned field) {
-    char text[128], *at = text;
-    int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+/* A field of /proc/self/status that is told in KiB, as bytes; 0 where it cannot be read. Unlike statm it does not count in pages, which
+ * are the kernel's, and not those that an emulator plays. */
+CHECK_UNUSED static size_t status_bytes(const char *field) {
+    char text[4096];
+    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
     if (file < 0) return 0;
     ssize_t length = read(file, text, sizeof text - 1);
     close(file);
     if (length <= 0) return 0;
     text[length] = '\0';
-    while (field-- > 0) strtoul(at, &at, 10);
-    return (size_t)strtoul(at, NULL, 10) * (size_t)sysconf(_SC_PAGESIZE);
+    const char *at = strstr(text, field);
+    return at != NULL ? (size_t)strtoul(at + strlen(field), NULL, 10) << 10 : 0;
 }
 
-CHECK_UNUSED static size_t address_space_bytes(void) { return statm_bytes(0); }
-CHECK_UNUSED static size_t resident_bytes(void) { return statm_bytes(1); }
+CHECK_UNUSED static size_t address_space_bytes(void) { return status_bytes("VmSize:"); }
+CHECK_UNUSED static size_t resident_bytes(void) { return status_bytes("VmRSS:"); }
 
 /* Resident memory must not have grown by more than SLACK bytes since it was BEFORE. */
 #define CHECK_RESIDENT(before, slack)                                                                        \

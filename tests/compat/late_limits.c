@@ -26,9 +26,9 @@ static void *work_until_stopped(void *argument) {
 }
 
 static size_t in_use(int resource) {
-    size_t pages = statm_bytes(resource == RLIMIT_AS ? 0 : 5);
-    if (pages == 0) SKIP("no /proc");
-    return pages;
+    size_t bytes = status_bytes(resource == RLIMIT_AS ? "VmSize:" : "VmData:");
+    if (bytes == 0) SKIP("no /proc");
+    return bytes;
 }
 
 static int limited;

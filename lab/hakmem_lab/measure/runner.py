@@ -75,6 +75,7 @@ class Measured:
     peak_rss_kib: int | None
     """Of the largest process."""
     minor_faults: int
+    """Of the whole process: what an allocator touches before `main` it would touch later otherwise."""
     major_faults: int
     involuntary_switches: int
     steal_ticks: int
@@ -236,7 +237,7 @@ def workload_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: 
         wall_seconds=wall,
         cpu_seconds=line["cpu_seconds"],
         peak_rss_kib=line.get("peak_rss_kib"),
-        minor_faults=line["minor_faults"],
+        minor_faults=line["minor_faults"] + line.get("minor_faults_before", 0),
         major_faults=line["major_faults"],
         involuntary_switches=line["involuntary_switches"],
         steal_ticks=steal_ticks_read() - steal,

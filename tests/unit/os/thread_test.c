@@ -7,6 +7,7 @@
  *   a small stack that is refused is the end     a_small_stack_that_is_refused_becomes_a_larger_one
  *   a refusal is not counted                     a_refusal_is_a_result
  *   the process is not registered                one_of_two_sees_the_other
+ *   signals from 33 on are not seen              blocked_signals_are_bits
  */
 #include "blocks.h"
 #include "child.h"
@@ -169,4 +170,20 @@ static void pass_barrier(void) { CHECK(os_barrier_others()); }
 TEST(a_child_has_the_barrier_too) {
     if (!kernel_has_barrier()) SKIP("the kernel has no membarrier");
     IN_CHILD(pass_barrier);
+}
+
+TEST(blocked_signals_are_bits) {
+    static const int numbers[] = {1, SIGUSR1, 32 + 3, 64};
+    sigset_t set, before;
+    sigemptyset(&set);
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &set, &before), 0);
+    uint64_t expected = 0;
+    CHECK_EQ(os_signal_mask(), expected);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        sigaddset(&set, numbers[i]);
+        CHECK_EQ(pthread_sigmask(SIG_SETMASK, &set, NULL), 0);
+        expected |= UINT64_C(1) << (numbers[i] - 1);
+        CHECK_EQ(os_signal_mask(), expected);
+    }
+    CHECK_EQ(pthread_sigmask(SIG_SETMASK, &before, NULL), 0);
 }
