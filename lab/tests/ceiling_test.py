@@ -223,7 +223,9 @@ def test_the_ceiling_does_the_same_work(stage: Stage, name: str) -> None:
         for arm in ("hakmem", NULL)
     }
     bare = arm_prepared(stage, cell, Arm(stage.peer(store.obtain(CEILING))))
-    line = json_run(stage.program(cell.program), cell.command(cell.first_count, 5), bare, conditions)
+    line = json_run(
+        stage.program(cell.program), cell.command(cell.first_count, conditions.seed), bare, conditions
+    )
     assert line["checksum"] == runs["hakmem"].checksum is not None
     assert runs[NULL].checksum is None
     assert runs[NULL].ops == runs["hakmem"].ops

@@ -135,8 +135,12 @@ def decided(kind: str, reason: str, before: int, after: int, **inputs: int) -> D
     ("decision", "text"),
     [
         (
-            decided("depth", "swing", 32, 64, refills=2, spills=1),
-            "thread 12: 64-byte bin 32 -> 64 blocks: ran empty 2 times and full once",
+            decided("depth", "swing", 32, 64, refilled_blocks=64, spilled_blocks=48),
+            "thread 12: 64-byte bin 32 -> 64 blocks: took 64 blocks and gave 48 back",
+        ),
+        (
+            decided("depth", "batch", 32, 64, refills=2, spills=1),
+            "thread 12: 64-byte bin 32 -> 64 blocks: ran empty 2 times and full once: larger batches cost less a block",
         ),
         (
             decided("depth", "batch", 32, 64, refills=3, spills=0),

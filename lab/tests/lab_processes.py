@@ -117,8 +117,12 @@ def running(command: list[str | Path], environment: dict[str, str]) -> Iterator[
         assert process.stdout.readline() == b"ready\n"
         yield process.pid
     finally:
-        process.kill()
-        process.communicate()
+        process.terminate()  # a launcher passes it on, and leaves nothing behind
+        try:
+            process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
 
 
 @contextmanager

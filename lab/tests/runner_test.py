@@ -118,3 +118,13 @@ def test_a_child_is_pinned_and_the_laboratory_is_not() -> None:
     with pinned_to(CPUS[:1]):
         assert os.sched_getaffinity(0) == {CPUS[0]}
     assert tuple(os.sched_getaffinity(0)) == CPUS
+
+
+@pytest.mark.parametrize(("before", "faults"), [({"minor_faults_before": 150}, 157), ({}, 7)])
+def test_faults_are_those_of_the_whole_process(
+    monkeypatch: pytest.MonkeyPatch, before: dict[str, int], faults: int
+) -> None:
+    """Those before its work, too; a program that only starts others counts no work of its own."""
+    line = {"ops": 1, "seconds": 1.0, "cpu_seconds": 1.0, "minor_faults": 7, "major_faults": 0}
+    monkeypatch.setattr(runner, "json_run", lambda *_: line | {"involuntary_switches": 0} | before)
+    assert runner.workload_run(Path("any"), [], Arm(GLIBC), Conditions(1, 0, CPUS)).minor_faults == faults

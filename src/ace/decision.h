@@ -22,7 +22,7 @@
 /* Why. X(ID, KIND, NAME, INPUT, INPUT, INPUT): what it went by; "" where there is no more. */
 #define ACE_REASONS(X)                                                                                        \
     X(ACE_REASON_BATCH, DEPTH, "batch", "refills", "spills", "")                                              \
-    X(ACE_REASON_SWING, DEPTH, "swing", "refills", "spills", "")                                              \
+    X(ACE_REASON_SWING, DEPTH, "swing", "refilled_blocks", "spilled_blocks", "")                              \
     X(ACE_REASON_MADE_ROOM, DEPTH, "made_room", "sized_bytes", "budget_bytes", "wanted_bytes")                \
     X(ACE_REASON_OVER_BUDGET, DEPTH, "over_budget", "sized_bytes", "budget_bytes", "")                        \
     X(ACE_REASON_NO_BUDGET, DEPTH, "no_budget", "sized_bytes", "budget_bytes", "wanted_bytes")                \

@@ -147,10 +147,10 @@ static void give_oldest(struct heap *heap, unsigned class, size_t count) {
 }
 
 void stack_spill(struct heap *heap, unsigned class) {
-    size_t held = stack_held(heap, class);
+    const size_t given = ace_spill(stack_held(heap, class));
     counter_add(&heap->bins[class].spills, 1);
-    heap->bins[class].recent_spilled_blocks += (uint32_t)ace_spill(held);
-    give_oldest(heap, class, ace_spill(held));
+    heap->bins[class].recent_spilled_blocks += (uint32_t)given;
+    give_oldest(heap, class, given);
 }
 
 void stack_empty(struct heap *heap, unsigned class) {
@@ -251,8 +251,10 @@ void stack_adapt(struct heap *heap, unsigned class) {
     }
     counter_add(&heap->depth_bytes, wanted);
     heap->extra_bytes += wanted;
-    decided_depth(heap, class, next.reason == ACE_DEPTH_SWING ? ACE_REASON_SWING : ACE_REASON_BATCH, input.depth,
-                  input.refills, input.spills, 0);
+    if (next.reason == ACE_DEPTH_SWING)
+        decided_depth(heap, class, ACE_REASON_SWING, input.depth, input.refilled_blocks, input.spilled_blocks, 0);
+    else
+        decided_depth(heap, class, ACE_REASON_BATCH, input.depth, input.refills, input.spills, 0);
 }
 
 /* ---- taking from sleepers ------------------------------------------------------------------------- */

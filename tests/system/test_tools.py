@@ -78,8 +78,10 @@ def test_gdb(build: Build, tmp_path: Path) -> None:
     assert re.search(r"malloc in section .* of .*libhakmem\.so", output)
     assert re.search(r"#0 .*malloc.*libhakmem\.so", output)
     assert re.search(r"#[12] .*(worker\.c|main)", output)
-    assert "worked" in output
-    assert "exited normally" in output
+    assert (
+        "worked" in output
+    )  # its last word: whether gdb tells that it exited depends on which thread is seen to end last
+    assert "signal" not in output
 
 
 def test_gdb_calls_malloc(build: Build, tmp_path: Path) -> None:
@@ -105,7 +107,8 @@ def test_gdb_calls_malloc(build: Build, tmp_path: Path) -> None:
         return
     assert "$2 = 16" in result.stdout  # glibc's would be 24
     assert "$3 = 1" in result.stdout
-    assert "exited normally" in result.stdout
+    assert "worked" in result.stdout
+    assert "signal" not in result.stdout
 
 
 def test_valgrind_sees_hakmem_work(build: Build, tmp_path: Path) -> None:
@@ -166,9 +169,8 @@ def test_perf(build: Build, tmp_path: Path) -> None:
     script = run_well("perf", "script", "-i", data, "-F", "comm,ip,sym,dso")
     samples = [sample for sample in script.split("\n\n") if "libhakmem.so" in sample]
     assert len(samples) > 10
-    assert (
-        sum("(" + str(program) in sample for sample in samples) > len(samples) * 0.8
-    )  # not those of the end of a thread
+    # The end of a thread, and a thread of hakmem's own, have no frame of the program.
+    assert sum("(" + str(program) in sample for sample in samples) > len(samples) * 0.8
 
 
 # ---- sanitizers -----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def _pages(count: int) -> str:
 
 WHY: Mapping[str, Callable[[Mapping[str, int]], str]] = {
     "batch": lambda one: f"{_misses(one)}: larger batches cost less a block",
-    "swing": _misses,
+    "swing": lambda one: f"took {one['refilled_blocks']} blocks and gave {one['spilled_blocks']} back",
     "made_room": lambda one: (
         f"did not miss when another bin wanted {size_text(one['wanted_bytes'])}; {_of_budget(one)}"
     ),

@@ -279,7 +279,7 @@ static void report_one(void) {
         .reason = ACE_REASON_SWING, .class = 3, .thread_id = 4711, .from = 32, .to = 64, .inputs = {2, 1}});
     snprintf(json, sizeof json,
              "\"kind\": \"depth\", \"reason\": \"swing\", \"thread_id\": 4711, \"block_bytes\": %u, \"from\": 32, \"to\": 64, "
-             "\"inputs\": {\"refills\": 2, \"spills\": 1}}",
+             "\"inputs\": {\"refilled_blocks\": 2, \"spilled_blocks\": 1}}",
              (unsigned)slab_classes[3].block_bytes);
     CHECK(strstr(report(REPORT_JSON), json) != NULL);
     decision_note(&(struct ace_decision){.reason = ACE_REASON_QUIET, .from = 2000, .to = 500, .inputs = {8000}});
