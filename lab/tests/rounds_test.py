@@ -242,6 +242,12 @@ def test_the_slowest_arm_does_not_run_for_minutes() -> None:
     assert count * 1e-6 < 0.2
 
 
+def test_an_arm_that_is_slow_from_the_first_says_nothing_of_the_others() -> None:
+    count, walls, _ = calibrated({"hakmem": 0.02, "glibc": 0.8, "bad": 0.02})
+    assert walls["glibc"] == pytest.approx(SLOWEST_RUN_SECONDS, rel=0.2)
+    assert walls["hakmem"] == walls["bad"] == pytest.approx(count * 0.02 + 0.001)
+
+
 def test_a_program_that_runs_by_the_clock_gets_what_it_needs() -> None:
     assert calibrated({"hakmem": 1.0, "glibc": 1.0}, count_min=4)[0] == 4
 
