@@ -92,6 +92,8 @@ static const struct hak_page_field heap_fields[] = {
     FIELD(GAUGE, "thread_id", struct heap, thread_id),
     FIELD(GAUGE, "slabs", struct heap, slab_total),
     FIELD(GAUGE, "depth_bytes", struct heap, depth_bytes),
+    FIELD(GAUGE, "kept_pages", struct heap, kept_pages),
+    FIELD(GAUGE, "kept_spans", struct heap, kept_spans),
     FIELD(ADDRESS, "buffer_bottom", struct heap, buffer_bottom),
     FIELD(ADDRESS, "buffer_top", struct heap, front.buffer_top),
     FIELD(GAUGE, "buffer_bytes", struct heap, front.buffer_bytes),

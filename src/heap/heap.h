@@ -44,6 +44,16 @@ struct bin {
     counter refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs;
 };
 
+/* Freed large blocks of one length that are kept for their thread: see span_cache.c. */
+struct kept_spans {
+    uint32_t first;         /* page of the newest; linked by the next of their spans. Guarded by the heap's lock */
+    _Atomic uint32_t held;  /* written under the lock */
+    uint32_t limit;         /* the owner's own, like the others */
+    uint32_t missed, given; /* since the limit last changed */
+    bool taken;             /* since another length last asked for room */
+};
+enum { KEPT_SIZES = 16 }; /* lengths of 1 to so many pages */
+
 enum heap_state { HEAP_DEAD, HEAP_LIVE };
 
 enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
@@ -81,6 +91,10 @@ struct heap {
     struct heap *next_idle;   /* like the next one */
     uint32_t given_on;        /* the processor where its last thread ended */
     struct bin bins[SIZE_CLASSES];
+    struct kept_spans kept[KEPT_SIZES];
+    uint32_t kept_hand;         /* next length to be asked for room. The owner's own, like the next */
+    uint64_t kept_budget_pages; /* that all may have together */
+    counter kept_pages, kept_spans; /* written under the lock */
 
     /* Written by other threads, on lines of their own. */
     HAK_ALIGNED(128) _Atomic uint32_t inbox; /* first page of a slab with remote bits; linked by inbox_next */
@@ -107,7 +121,8 @@ struct heap_settings {
     counter thread_cache_bytes; /* bound of depth_bytes */
     counter populate;           /* 1: bring in the pages of hot classes before they are touched */
     ace_keeper *keeper;         /* of decisions; NULL before the start */
-    enum ace_objective objective; /* set at start */
+    enum ace_objective objective; /* set at start, like the others */
+    bool fixed;                   /* nothing adapts */
     /* Blocks that the bins of each class hold at first, and the most that they may get. */
     uint16_t first_depths[SIZE_CLASSES], most_depths[SIZE_CLASSES];
 };
@@ -230,12 +245,16 @@ void stack_pool_lock(void);
 void stack_pool_unlock(void);
 void stack_pool_lock_reset(void);
 
-/* ---- decided.c (heap's lock held) ------------------------------------------------------------------ */
+/* ---- decided.c (heap's lock held, or by the owner) ------------------------------------------------------------------ */
 
 /* Tells that the depth of a bin was FROM and is another now, or, where it is the same, that a greater one was refused: once,
  * until the depth changes. */
 void decided_depth(struct heap *heap, unsigned class, enum ace_reason reason, uint32_t from, uint64_t input0,
                    uint64_t input1, uint64_t input2);
+
+/* Tells that of large blocks of PAGES pages FROM might be kept, and TO may now. */
+void decided_spans(struct heap *heap, enum ace_reason reason, uint32_t pages, uint32_t from, uint32_t to, uint64_t input1,
+                   uint64_t input2);
 
 /* ---- remote.c: blocks that cross threads -------------------------------------------------------- */
 
@@ -275,7 +294,7 @@ void thread_reap_forsaken(void);
 /* All that HEAP holds goes to the commons if it is parked. No lock held; call remote_settle afterwards. */
 void thread_retire_parked(struct heap *heap);
 
-/* What this thread's stacks and all parked heaps hide goes back to slabs; false when no page became free by it. No lock held. */
+/* What this thread's stacks, all parked heaps, and the span caches of all hide goes back to slabs; false when no page became free by it. No lock held. */
 bool thread_reveal(void);
 
 /* A slab of CLASS that a heap which was parked lately holds goes to the commons; false when none was found. No lock held. */

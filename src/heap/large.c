@@ -6,6 +6,8 @@
 #include "base/bits.h"
 #include "heap/alloc.h"
 #include "heap/footprint.h"
+#include "heap/span_cache.h"
+#include "heap/thread.h"
 #include "region/outside.h"
 #include "slab/slab.h"
 
@@ -56,11 +58,17 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     large_settle();
     uint32_t first = 0;
     size_t pages = pages_for(bytes), align_pages = pages_for(alignment);
+    struct heap *heap = thread_heap();
+    if (heap != NULL && align_pages == 1 && (first = span_cache_take(heap, pages)) != 0) {
+        large_at(first)->moved = large_at(first)->outgrown = false;
+        page_word_set(first, WORD_LARGE);
+        return page_address(first);
+    }
     bool fits = pages < window.pages && align_pages < window.pages && pages + align_pages < window.pages;
     if (fits) first = span_take(pages, align_pages, fills(pages, bytes));
     if (first != 0) {
         large_at(first)->pages = (uint32_t)pages;
-        large_at(first)->moved = false;
+        large_at(first)->moved = large_at(first)->outgrown = false;
         footprint_add((int64_t)(pages * PAGE_BYTES));
         *zero = span_at(first)->zero;
         page_word_set(first, WORD_LARGE);
@@ -82,6 +90,10 @@ size_t large_good_bytes(size_t bytes) { return pages_for(bytes) * PAGE_BYTES; }
 
 void large_free(size_t page) {
     large_settle();
+    struct heap *heap = thread_heap();
+    /* A block with a reserve is of another length than its span; and what a growing buffer leaves behind is no use to it. */
+    const bool may_be_kept = large_at(page)->pages == span_at(page)->pages && !large_at(page)->outgrown;
+    if (heap != NULL && may_be_kept && span_cache_put(heap, (uint32_t)page)) return;
     int64_t bytes = (int64_t)large_usable_bytes(page);
     span_give((uint32_t)page);
     footprint_add(-bytes); /* whoever sees it finds the pages */
@@ -122,7 +134,10 @@ static void *grow(uint32_t page, size_t pages) {
     if (lengthen(page, pages)) return page_address(page);
     size_t held = large_at(page)->pages;
     uint32_t to = pages < window.pages && held >= MOVE_LEAST_PAGES ? move(page, pages) : 0;
-    if (to == 0) return NULL;
+    if (to == 0) {
+        large_at(page)->outgrown = true;
+        return NULL;
+    }
     *large_at(to) = (struct large){.span = *span_at(to), .pages = (uint32_t)held, .moved = true};
     set_pages(to, pages);
     return page_address(to);

@@ -11,6 +11,7 @@ struct large {
     struct span span;
     uint32_t pages; /* of the block; those of the span beyond are its reserve */
     bool moved;     /* it had to move before in order to grow: it will grow on */
+    bool outgrown;  /* it is being copied into a larger one */
 };
 
 /* A block of at least BYTES bytes, aligned to ALIGNMENT (a power of two); NULL when there is no memory. */

@@ -15,6 +15,7 @@
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/registry.h"
+#include "heap/span_cache.h"
 #include "heap/thread.h"
 
 enum { VISIT_MS = 400 };
@@ -90,7 +91,10 @@ static void visit_heaps(bool all) {
             if (heap->visited) thread_retire_parked(heap);
             state.left |= !heap->visited;
         }
-        if (heap->visited) give_buffer(heap);
+        if (heap->visited) {
+            give_buffer(heap);
+            span_cache_reclaim(heap);
+        }
         heap->robbed = heap->visited && holds_blocks(heap);
         if (!heap->robbed) continue;
         stack_raise(heap);

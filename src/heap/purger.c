@@ -7,6 +7,7 @@
 #include "heap/footprint.h"
 #include "heap/purge.h"
 #include "heap/registry.h"
+#include "heap/span_cache.h"
 
 #define NAME "hakmem-purge"
 
@@ -249,9 +250,10 @@ static void keep_to_soft_limit(void) {
 /* What this thread has not yet told, and what its stacks hold too much. */
 static void settle_heap(struct heap *heap) {
     os_lock_take(&heap->lock);
-    footprint_add(heap->in_use_change);
+    if (heap->in_use_change != 0) footprint_add(heap->in_use_change);
     heap->in_use_change = 0;
     stack_fit_budget(heap);
+    span_cache_fit_budget(heap);
     os_lock_drop(&heap->lock);
 }
 

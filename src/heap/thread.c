@@ -6,6 +6,7 @@
 #include "heap/footprint.h"
 #include "heap/purger.h"
 #include "heap/registry.h"
+#include "heap/span_cache.h"
 #include "region/books.h"
 #include "slab/bitmaps.h"
 
@@ -48,6 +49,7 @@ static void park(struct heap *heap) {
     stack_forget_streams(heap);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
+    span_cache_empty(heap);
     int64_t held_bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         held_bytes += (int64_t)(stack_held(heap, class) * slab_classes[class].block_bytes);
@@ -61,6 +63,7 @@ static void park(struct heap *heap) {
 /* What HEAP holds goes where others find it. Its lock is taken. */
 static void hand_over(struct heap *heap) {
     stack_reset_all(heap);
+    span_cache_empty(heap);
     bin_hand_over(heap);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
@@ -90,6 +93,7 @@ bool thread_reveal(void) {
     }
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
         if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) thread_retire_parked(heap); /* a hint */
+        span_cache_reclaim(heap);
     }
     remote_settle();
     span_counts_read(&after);
@@ -160,6 +164,7 @@ bool heap_start(const struct heap_options *options) {
     heap_configure(options);
     heap_settings.keeper = options->keeper;
     heap_settings.objective = options->objective;
+    heap_settings.fixed = options->fixed;
     stack_set_depths(options->bin_depth, options->fixed);
     purger_start();
     foreign_handler = options->foreign;

@@ -49,7 +49,7 @@ void stats_read_class(unsigned class, struct stats_class *sum) {
 }
 
 static uint64_t cached_bytes(const struct heap *heap) {
-    uint64_t bytes = 0;
+    uint64_t bytes = counter_read(&heap->kept_pages) * PAGE_BYTES;
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         bytes += held_blocks(heap, class) * slab_classes[class].block_bytes;
     return bytes;
@@ -102,13 +102,20 @@ void stats_read_totals(struct stats_totals *totals) {
         totals->free_small_blocks += free_blocks;
         totals->free_small_bytes += free_blocks * sum.block_bytes;
     }
+    uint64_t kept_spans = 0, kept_bytes = 0;
+    for (const struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
+        kept_spans += counter_read(&heap->kept_spans);
+        kept_bytes += counter_read(&heap->kept_pages) * PAGE_BYTES;
+    }
     span_counts_read(&counts);
     /* Other threads go on meanwhile: a difference below 0 is 0. */
     uint64_t spans = counts.taken - min_size(counts.taken, counts.given), used_bytes = counts.used_pages * PAGE_BYTES;
+    kept_bytes = min_size(kept_bytes, used_bytes - min_size(used_bytes, slab_bytes));
     totals->held_bytes = used_bytes + counts.dirty_pages * PAGE_BYTES;
     totals->dirty_bytes = counts.dirty_pages * PAGE_BYTES;
-    totals->large_blocks = spans > slabs ? spans - slabs : 0;
-    totals->large_bytes = used_bytes - min_size(used_bytes, slab_bytes);
+    totals->cached_bytes += kept_bytes;
+    totals->large_blocks = spans > slabs + kept_spans ? spans - slabs - kept_spans : 0;
+    totals->large_bytes = used_bytes - min_size(used_bytes, slab_bytes + kept_bytes);
     size_t in_use = totals->live_small_bytes + totals->cached_bytes + totals->large_bytes;
     totals->in_use_bytes = min_size(in_use, totals->held_bytes);
 }

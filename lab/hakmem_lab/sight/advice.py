@@ -128,9 +128,10 @@ def _of_caches(copy: CopyAccount, threads: int) -> Iterator[Advice]:
     live = [heap for heap in copy.books.heaps if heap.live]
     most = max(live, key=lambda heap: heap.cached_bytes, default=None)
     if most is not None:
+        cached = copy.window.cached + copy.window.kept
         yield Advice(
-            copy.window.cached,
-            f"{size_text(copy.window.cached)} are cached by {_threads_text(live, most, threads)}:"
+            cached,
+            f"{size_text(cached)} are cached by {_threads_text(live, most, threads)}:"
             f" {_cache_bound(copy, most)}hak_collect() empties the caches.",
         )
     heaps = max(1, len(copy.books.heaps))

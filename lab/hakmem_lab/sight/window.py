@@ -71,6 +71,8 @@ class WindowPages:
     """Kernel pages inside slabs on which no block is in use."""
     free: Counter[Why] = field(default_factory=Counter)
     """Free runs of pages."""
+    kept: int = 0
+    """Large blocks that threads keep."""
     untouched: int = 0
     """Never used, or given back: a huge page brought it in."""
     changing: int = 0
@@ -91,7 +93,8 @@ class WindowPages:
     @property
     def total(self) -> int:
         small = self.taken + self.beside + self.ends + sum(self.holes.values())
-        return small + self.large + self.reserve + sum(self.free.values()) + self.untouched + self.changing
+        large = self.large + self.reserve + self.kept
+        return small + large + sum(self.free.values()) + self.untouched + self.changing
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,8 @@ class View:
     base: int
     """Address of the first page."""
     limits: Mapping[str, int]
+    kept_bytes: int
+    """Of large blocks that threads keep: their pages are used, and no word says whose."""
     decay_is_never: bool
     purging: bool
     """A thread of hakmem's gives back what is due."""
@@ -140,6 +145,7 @@ def view_read(memory: Memory, books: Books, residency: Residency) -> View:
         cached=cached_read(page),
         base=base,
         limits=limits,
+        kept_bytes=sum(heap.kept_pages for heap in books.heaps) * size,
         decay_is_never=books.half_life_ms == NEVER,
         purging=books.purge_running,
     )
@@ -171,7 +177,9 @@ def window_pages(view: View, classes: Sequence[ClassBooks], memory: Memory) -> W
             left[heads[:, None] + np.arange(shape.pages)] = False
     _large_account(view, found, left)
     _free_account(view, found, left)
-    found.changing = int(left.sum()) * view.page
+    others = int(left.sum()) * view.page
+    found.kept = min(others, view.kept_bytes)
+    found.changing = others - found.kept
     return found
 
 
