@@ -13,6 +13,7 @@
 #include "ace/huge.h"
 #include "ace/pace.h"
 #include "ace/pressure.h"
+#include "ace/span_cache.h"
 #include "ace/supply.h"
 #include "base/size_classes.h"
 #include "blocks.h"
@@ -25,7 +26,7 @@ static const enum ace_objective objectives[] = {ACE_SMALL, ACE_BALANCED, ACE_SPE
 static uint64_t any(struct rng *rng) { return rng_next(rng) >> rng_below(rng, 64); }
 
 /* What each decision keeps, in numbers that grow with what is kept. */
-enum { KEPT = 14 };
+enum { KEPT = 15 };
 static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objective) {
     const size_t bytes = 16 + 16 * rng_below(&rng, SMALL_MAX_BYTES / 16);
     const uint64_t half_life_ms = any(&rng) % 3600000, idle_ms = any(&rng), most_bytes = any(&rng);
@@ -52,6 +53,7 @@ static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objecti
         ace_pressure(pressure) == ACE_PRESSURE_NONE,
         ace_budget(budget).bytes,
         ace_thread_cache_bytes(most_bytes / 2, objective),
+        ace_span_cache_budget((struct ace_span_cache_budget_input){budget.in_use_bytes, most_bytes, budget.threads, objective}),
         ace_supply(supply).populate_pages,
         ace_supply(supply).reason == ACE_SUPPLY_DENSE,
         UINT64_MAX - ace_huge_from_bytes(objective),
