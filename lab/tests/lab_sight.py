@@ -118,6 +118,7 @@ def view_make(pages: int, **changes: object) -> View:
         "chunks": {name: np.zeros(chunks, np.uint32) for name in ("used", "touched", "refused")},
         "huge": np.zeros(chunks, np.bool_),
         "limits": LIMITS,
+        "kept_bytes": 0,
         "cached": {},
         "base": BASE,
         "decay_is_never": False,

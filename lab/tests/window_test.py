@@ -148,6 +148,14 @@ def test_what_is_being_taken_is_no_ones_yet() -> None:
     assert account(view).changing == 65536
 
 
+def test_large_blocks_that_threads_keep() -> None:
+    view = view_make(PAGES, kept_bytes=2 * 65536)
+    view.chunks["used"][1] = 0b111
+    view.resident[32:35] = True
+    found = account(view)
+    assert (found.kept, found.changing, found.total) == (2 * 65536, 65536, 3 * 65536)
+
+
 def test_a_record_that_was_left_behind_is_no_slab() -> None:
     """Its word says that it is none; or the record names another head."""
     view = view_make(PAGES)

@@ -14,7 +14,7 @@ struct ace_span_cache_decision ace_span_cache_next(struct ace_span_cache_input i
 }
 
 uint64_t ace_span_cache_budget(struct ace_span_cache_budget_input input) {
-    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(512), HAK_MIB(2), HAK_MIB(8));
+    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(1), HAK_MIB(4));
     const uint64_t in_use_share = input.in_use_bytes / ace_choose(input.objective, 32, 16, 8);
     const uint64_t all = in_use_share > least_of_all ? in_use_share : least_of_all;
     const uint64_t share = all / (input.threads > 1 ? input.threads : 1), most = input.most_bytes / 2;

@@ -50,7 +50,7 @@ struct kept_spans {
     _Atomic uint32_t held;  /* written under the lock */
     uint32_t limit;         /* the owner's own, like the others */
     uint32_t missed, given; /* since the limit last changed */
-    bool taken;             /* since another length last asked for room */
+    bool taken;             /* since it was last looked at */
 };
 enum { KEPT_SIZES = 16 }; /* lengths of 1 to so many pages */
 
@@ -92,7 +92,8 @@ struct heap {
     uint32_t given_on;        /* the processor where its last thread ended */
     struct bin bins[SIZE_CLASSES];
     struct kept_spans kept[KEPT_SIZES];
-    uint32_t kept_hand;         /* next length to be asked for room. The owner's own, like the next */
+    uint32_t kept_hand;         /* the next length that is looked at. The owner's own, like the next two */
+    uint32_t kept_looks;
     uint64_t kept_budget_pages; /* that all may have together */
     counter kept_pages, kept_spans; /* written under the lock */
 

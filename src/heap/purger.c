@@ -253,7 +253,7 @@ static void settle_heap(struct heap *heap) {
     if (heap->in_use_change != 0) footprint_add(heap->in_use_change);
     heap->in_use_change = 0;
     stack_fit_budget(heap);
-    span_cache_fit_budget(heap);
+    span_cache_settle(heap);
     os_lock_drop(&heap->lock);
 }
 

@@ -1,8 +1,8 @@
 /* span_cache.c - keeps freed large blocks for the thread that freed them, where it takes and frees them in turn.
  *
  * Of each length the newest is used first. A length that is only taken, as by a producer, or only freed, or of which few come by, is
- * not kept. All lengths of a thread together have a bound; who needs room takes it from lengths that were not taken since it last
- * asked, one after the other. What to keep only the owner decides, without the heap's lock, which he takes for what is kept alone;
+ * not kept, and no longer where it is not taken for a while. All lengths of a thread together have a bound; who needs room takes it from
+ * others that were not taken lately, one after the other. What to keep only the owner decides, without the heap's lock, which he takes for what is kept alone;
  * others do no more than to take all of it. What is kept counts as free: a heap whose owner sleeps, or ends, gives it back. */
 #include "heap/span_cache.h"
 
@@ -38,6 +38,7 @@ static void keep_at_most(struct heap *heap, struct kept_spans *kept, uint32_t li
 }
 
 void span_cache_empty(struct heap *heap) {
+    if (counter_read(&heap->kept_spans) == 0) return;
     for (unsigned i = 0; i < KEPT_SIZES; i++) keep_at_most(heap, &heap->kept[i], 0);
 }
 
@@ -48,12 +49,12 @@ void span_cache_reclaim(struct heap *heap) {
     os_lock_drop(&heap->lock);
 }
 
-static void halve(struct heap *heap, unsigned which) {
+static void halve(struct heap *heap, unsigned which, enum ace_reason reason) {
     struct kept_spans *kept = &heap->kept[which];
     const uint32_t before = kept->limit;
     if (before == 0) return;
     kept->limit = before / 2;
-    decided_spans(heap, ACE_REASON_ANOTHER, which + 1, before, kept->limit, counter_read(&heap->kept_pages) * PAGE_BYTES,
+    decided_spans(heap, reason, which + 1, before, kept->limit, counter_read(&heap->kept_pages) * PAGE_BYTES,
                   heap->kept_budget_pages * PAGE_BYTES);
     keep_at_most(heap, kept, kept->limit);
 }
@@ -73,20 +74,35 @@ static bool find_room(struct heap *heap, const struct kept_spans *asking, uint32
         if (asked == 2 * KEPT_SIZES || is_full(heap, asking, pages)) return false;
         const unsigned which = heap->kept_hand++ % KEPT_SIZES;
         if (&heap->kept[which] == asking) continue;
-        if (!heap->kept[which].taken) halve(heap, which);
+        if (!heap->kept[which].taken) halve(heap, which, ACE_REASON_ANOTHER);
         heap->kept[which].taken = false;
     }
     return true;
 }
 
-void span_cache_fit_budget(struct heap *heap) {
+static uint64_t budget_pages(void) {
+    return ace_span_cache_budget((struct ace_span_cache_budget_input){
+               .in_use_bytes = footprint_in_use(),
+               .most_bytes = counter_read(&heap_settings.thread_cache_bytes),
+               .threads = registry_live(),
+               .objective = heap_settings.objective,
+           }) / PAGE_BYTES;
+}
+
+/* One length after the other is looked at, at every so many looks of the heap. */
+static void give_idle(struct heap *heap) {
+    enum { LOOKS = 16 };
+    if (heap->kept_looks++ % LOOKS != 0) return;
+    const unsigned which = heap->kept_hand++ % KEPT_SIZES;
+    if (!heap->kept[which].taken) halve(heap, which, ACE_REASON_IDLE);
+    heap->kept[which].taken = false;
+}
+
+void span_cache_settle(struct heap *heap) {
     static const struct kept_spans nobody;
-    heap->kept_budget_pages = ace_span_cache_budget((struct ace_span_cache_budget_input){
-                                  .in_use_bytes = footprint_in_use(),
-                                  .most_bytes = counter_read(&heap_settings.thread_cache_bytes),
-                                  .threads = registry_live(),
-                                  .objective = heap_settings.objective,
-                              }) / PAGE_BYTES;
+    if (counter_read(&heap->kept_spans) == 0) return;
+    give_idle(heap);
+    heap->kept_budget_pages = budget_pages();
     if (HAK_UNLIKELY(counter_read(&heap->kept_pages) > heap->kept_budget_pages)) find_room(heap, &nobody, 0);
 }
 
@@ -126,7 +142,9 @@ bool span_cache_put(struct heap *heap, uint32_t first) {
     if (pages > KEPT_SIZES || heap_settings.fixed) return false;
     struct kept_spans *kept = &heap->kept[pages - 1];
     if (held(kept) >= kept->limit) adapt(heap, kept, pages);
-    if (held(kept) >= kept->limit || is_full(heap, kept, pages)) return false;
+    if (held(kept) >= kept->limit) return false;
+    if (!has_room(heap, pages)) heap->kept_budget_pages = budget_pages();
+    if (is_full(heap, kept, pages)) return false;
     os_lock_take(&heap->lock);
     const bool keeps = find_room(heap, kept, pages);
     if (keeps) {

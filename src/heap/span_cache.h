@@ -11,8 +11,8 @@ uint32_t span_cache_take(struct heap *heap, size_t pages);
 /* Keeps the used span at FIRST, which nobody knows any more; false when HEAP, whose owner calls, wants no more of its length. */
 bool span_cache_put(struct heap *heap, uint32_t first);
 
-/* Follows what the heap may keep, and gives back what is more. Its lock is held, by its owner. */
-void span_cache_fit_budget(struct heap *heap);
+/* Gives back what was not wanted for a while, and what is more than the heap may keep. Its lock is held, by its owner. */
+void span_cache_settle(struct heap *heap);
 
 /* Gives all back that HEAP keeps. Its lock is held, by anyone; or it is taken. Cheap when there is nothing. */
 void span_cache_empty(struct heap *heap);

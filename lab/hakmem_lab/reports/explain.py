@@ -51,7 +51,10 @@ def _all_copy_rows(copy: CopyAccount) -> Iterator[Row]:
     )
     yield Row("outside", "blocks outside the window", copy.outside)
     yield Row(
-        "cached", "cached by threads", window.cached + window.kept, f"free, and at hand; threads: {_live_threads(copy)}"
+        "cached",
+        "cached by threads",
+        window.cached + window.kept,
+        f"free, and at hand; threads: {_live_threads(copy)}",
     )
     beside = "fragmentation: only the program can free the blocks in use"
     yield Row("beside", "free blocks beside used ones", window.beside, beside)

@@ -256,9 +256,7 @@ def _books_read(page: Page) -> Books:
 # ---- classes and heaps -------------------------------------------------------------------------------------
 
 
-def _heaps_read(
-    page: Page, shapes: Columns, page_bytes: int
-) -> tuple[list[HeapBooks], list[ClassBooks]]:
+def _heaps_read(page: Page, shapes: Columns, page_bytes: int) -> tuple[list[HeapBooks], list[ClassBooks]]:
     """The heaps of threads; and of each class the sum over them and the commons, the heap of no thread."""
     bins = [page.inside("commons_bins", page.table("commons").address)]
     cached = [0] * len(shapes["block_bytes"])

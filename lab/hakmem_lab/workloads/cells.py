@@ -119,6 +119,13 @@ def _mid_large_mt(threads: int, suite: Suite) -> Cell:
     return _cell(group, suite, f"{threads} threads, 8-32 KiB", command, 20_000, threads)
 
 
+def _spans_mt(threads: int, size: int, suite: Suite) -> Cell:
+    """Above the largest size class; of a block only its first words are written."""
+    name = f"{threads} threads, {size * 3 // 4 >> 10}-{size >> 10} KiB"
+    command = f"scaling {threads} {64 << 20} {size} {COUNT_PLACE} {SEED_PLACE}"
+    return _cell(Group.LARGE, suite, name, command, 20_000, threads)
+
+
 def _larson(threads: int, suite: Suite) -> Cell:
     """Its count is seconds; its threads come and go, and the scheduler with them."""
     name = "larson, 1 thread, 8-128 B" if threads == 1 else f"larson, {threads} threads, 8-128 B"
@@ -293,6 +300,8 @@ CELLS = (
     _mid_large_mt(2, QUICK),
     _mid_large_mt(8, QUICK),
     _mid_large_mt(32, FULL),
+    _spans_mt(2, 256 << 10, QUICK),
+    _spans_mt(8, 128 << 10, FULL),
     _larson(1, FULL),
     _larson(2, QUICK),
     _larson(8, QUICK),

@@ -45,13 +45,13 @@ TEST(the_budget_by_the_table) {
         uint64_t bytes;
     } table[] = {
 #define ROW(in_use, most, threads, objective, bytes) {{in_use, most, threads, ACE_##objective}, bytes}
-        /* Of 2 MiB, or a sixteenth of what is in use. */
-        ROW(0, MIB(16), 1, BALANCED, MIB(2)), ROW(0, MIB(16), 0, BALANCED, MIB(2)), ROW(MIB(64), MIB(16), 1, BALANCED, MIB(4)),
-        ROW(MIB(64), MIB(16), 8, BALANCED, KIB(512)), ROW(0, MIB(16), 1000000, BALANCED, 2),
+        /* Of 1 MiB, or a sixteenth of what is in use. */
+        ROW(0, MIB(16), 1, BALANCED, MIB(1)), ROW(0, MIB(16), 0, BALANCED, MIB(1)), ROW(MIB(64), MIB(16), 1, BALANCED, MIB(4)),
+        ROW(MIB(64), MIB(16), 8, BALANCED, KIB(512)), ROW(0, MIB(16), 1000000, BALANCED, 1),
         /* At most half of what the option says. */
         ROW(GIB(1), MIB(16), 1, BALANCED, MIB(8)), ROW(GIB(1), 0, 1, BALANCED, 0), ROW(0, MIB(1), 1, BALANCED, KIB(512)),
-        ROW(0, MIB(16), 1, SMALL, KIB(512)), ROW(MIB(64), MIB(16), 1, SMALL, MIB(2)),
-        ROW(0, MIB(32), 1, SPEED, MIB(8)), ROW(MIB(80), MIB(32), 1, SPEED, MIB(10)),
+        ROW(0, MIB(16), 1, SMALL, KIB(256)), ROW(MIB(64), MIB(16), 1, SMALL, MIB(2)),
+        ROW(0, MIB(32), 1, SPEED, MIB(4)), ROW(MIB(80), MIB(32), 1, SPEED, MIB(10)),
 #undef ROW
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) CHECK_AT(ace_span_cache_budget(table[i].input) == table[i].bytes, i);

@@ -4,6 +4,7 @@
  *   a block of another length is taken           a_length_that_comes_and_goes_is_kept
  *   the bound is not looked at                   all_keep_to_the_bound
  *   a length that is idle makes no room          a_length_that_comes_and_goes_is_kept, others_make_room
+ *   what is idle is kept                         what_is_idle_goes_back
  *   a thread that ends keeps what it has         a_thread_that_ends_gives_all_back
  *   a sleeper keeps what it has                  what_comes_by_once_is_not, a_sleeper_gives_all_back
  *   what a buffer outgrew is kept                a_growing_buffer_leaves_nothing
@@ -121,7 +122,7 @@ static void bound(void) {
         CHECK((blocks[at] = heap_alloc(KIB(65) + rng_below(&rng, KIB(900)))) != NULL);
         CHECK_AT(kept_bytes() <= MIB(8), i);
     }
-    CHECK(kept_bytes() > MIB(1)); /* it is used */
+    CHECK(kept_bytes() > KIB(512)); /* it is used */
     for (size_t i = 0; i < 64; i++) heap_free(blocks[i], NULL);
     /* A lower one is kept to at the next look. */
     heap_configure(&(struct heap_options){.thread_cache_bytes = MIB(1), .decay = ACE_NEVER});
@@ -135,15 +136,25 @@ TEST(all_keep_to_the_bound) { IN_CHILD(bound); }
 
 /* Two lengths that fill the bound, one after the other. */
 static void room(void) {
-    settle(KIB(128), 16);
-    CHECK_EQ(kept_bytes(), MIB(2));
-    settle(MIB(1), 2);
+    settle(KIB(128), 8);
+    CHECK_EQ(kept_bytes(), MIB(1));
+    settle(KIB(512), 2);
     const uint64_t taken = taken_spans();
-    settle(MIB(1), 2);
+    settle(KIB(512), 2);
     CHECK_EQ(taken_spans(), taken);
-    CHECK(kept_bytes() <= MIB(2));
+    CHECK(kept_bytes() <= MIB(1));
 }
 TEST(others_make_room) { IN_CHILD(room); }
+
+/* While the thread does something else. */
+static void idle(void) {
+    settle(KIB(256), 3);
+    CHECK(kept_spans() != 0);
+    for (int i = 0; i < 1000; i++) take_and_give(MIB(2), 1);
+    CHECK_EQ(kept_spans(), 0);
+    CHECK_EQ(kept_bytes(), 0);
+}
+TEST(what_is_idle_goes_back) { IN_CHILD(idle); }
 
 static uint64_t used_pages(void) {
     struct span_counts counts;
