@@ -298,6 +298,9 @@ void thread_retire_parked(struct heap *heap);
 /* What this thread's stacks, all parked heaps, and the span caches of all hide goes back to slabs; false when no page became free by it. No lock held. */
 bool thread_reveal(void);
 
+/* What the span caches of all threads hide goes back; false when that was nothing. No lock held. */
+bool thread_reveal_large(void);
+
 /* A slab of CLASS that a heap which was parked lately holds goes to the commons; false when none was found. No lock held. */
 bool thread_salvage(unsigned class);
 

@@ -52,18 +52,22 @@ static size_t pages_for(size_t bytes) { return (max_size(bytes, 1) + PAGE_BYTES 
 /* Whether little of the last page is left over: a huge page would bring that in, too. */
 static bool fills(size_t pages, size_t bytes) { return pages * PAGE_BYTES - bytes <= bytes / 8; }
 
+void *large_take_kept(size_t bytes, size_t alignment) {
+    struct heap *heap = thread_heap();
+    if (bytes > KEPT_SIZES * PAGE_BYTES || alignment > PAGE_BYTES || heap == NULL) return NULL;
+    const uint32_t first = span_cache_take(heap, pages_for(bytes));
+    if (first == 0) return NULL;
+    large_at(first)->moved = large_at(first)->outgrown = false;
+    page_word_set(first, WORD_LARGE);
+    return page_address(first);
+}
+
 void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
     if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return NULL;
     large_settle();
     uint32_t first = 0;
     size_t pages = pages_for(bytes), align_pages = pages_for(alignment);
-    struct heap *heap = thread_heap();
-    if (heap != NULL && align_pages == 1 && (first = span_cache_take(heap, pages)) != 0) {
-        large_at(first)->moved = large_at(first)->outgrown = false;
-        page_word_set(first, WORD_LARGE);
-        return page_address(first);
-    }
     bool fits = pages < window.pages && align_pages < window.pages && pages + align_pages < window.pages;
     if (fits) first = span_take(pages, align_pages, fills(pages, bytes));
     if (first != 0) {
@@ -123,8 +127,14 @@ static void set_pages(uint32_t at, size_t pages) {
     large_at(at)->pages = (uint32_t)pages;
 }
 
+/* Where only the hard limit is in the way, what threads keep goes first. */
+static bool extend(uint32_t page, size_t pages) {
+    if (span_extend(page, pages)) return true;
+    return !span_is_allowed(pages - span_at(page)->pages) && thread_reveal_large() && span_extend(page, pages);
+}
+
 static bool lengthen(uint32_t page, size_t pages) {
-    if (pages >= window.pages || (pages > span_at(page)->pages && !span_extend(page, pages))) return false;
+    if (pages >= window.pages || (pages > span_at(page)->pages && !extend(page, pages))) return false;
     set_pages(page, pages);
     return true;
 }

@@ -14,7 +14,11 @@ struct large {
     bool outgrown;  /* it is being copied into a larger one */
 };
 
-/* A block of at least BYTES bytes, aligned to ALIGNMENT (a power of two); NULL when there is no memory. */
+/* A block that this thread kept when it was freed: of BYTES bytes at least, more than SMALL_MAX_BYTES, aligned to ALIGNMENT (a power of
+ * two), of unknown contents. NULL: it has none. */
+void *large_take_kept(size_t bytes, size_t alignment);
+
+/* A new one; NULL when there is no memory. *ZERO: it reads as zero. */
 void *large_alloc(size_t bytes, size_t alignment, bool *zero);
 
 /* The same outside the window: with as many usable bytes as a block of heap_alloc's would have, or more. At any time. */

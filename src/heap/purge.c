@@ -34,6 +34,7 @@ static struct {
     bool left;               /* it found something that is not due, or holes, which may be more next time */
     size_t next_page;
     uint64_t in_use_bytes;   /* when it began */
+    uint64_t kept_bytes;     /* by span caches of heaps that were not visited: free, and not given back */
     uint64_t returned_bytes; /* by this step */
 } state;
 
@@ -82,6 +83,7 @@ static void drain(struct heap *heap) {
 /* Does what sleeping owners would do at their next slow path; with ALL for every owner. */
 static void visit_heaps(bool all) {
     bool wanted = false, saw_work = false;
+    state.kept_bytes = 0;
     struct heap *const first = registry_first();
     for (struct heap *heap = first; heap != NULL; heap = heap->next) {
         bool asleep = sleeps(heap);
@@ -95,6 +97,7 @@ static void visit_heaps(bool all) {
             give_buffer(heap);
             span_cache_reclaim(heap);
         }
+        state.kept_bytes += counter_read(&heap->kept_pages) * PAGE_BYTES;
         heap->robbed = heap->visited && holds_blocks(heap);
         if (!heap->robbed) continue;
         stack_raise(heap);
@@ -235,7 +238,7 @@ enum purge_result purge_step(enum purge_pace pace) {
     if (ended) state.searching = false;
     if (more || more_spans) return PURGE_MORE;
     if (state.left || span_dirty_left() != 0) return PURGE_LATER;
-    if (ended) footprint_settled(state.in_use_bytes);
+    if (ended) footprint_settled(state.in_use_bytes + state.kept_bytes);
     return PURGE_DONE;
 }
 

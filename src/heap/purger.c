@@ -229,6 +229,7 @@ static void keep_to_soft_limit(void) {
         atomic_store_explicit(&soft.purged_ms, now_ms, memory_order_relaxed); /* two threads may both do it */
         purge_steps(PURGE_ALL);
         slow_leave();
+        if (!span_is_over_soft()) return; /* it was what threads had kept */
     }
     if (atomic_exchange_explicit(&soft.told, true, memory_order_relaxed)) return;
     if (!tell()) {

@@ -42,6 +42,11 @@ void span_cache_empty(struct heap *heap) {
     for (unsigned i = 0; i < KEPT_SIZES; i++) keep_at_most(heap, &heap->kept[i], 0);
 }
 
+void span_cache_forget(struct heap *heap) {
+    span_cache_empty(heap);
+    for (unsigned i = 0; i < KEPT_SIZES; i++) heap->kept[i] = (struct kept_spans){0};
+}
+
 void span_cache_reclaim(struct heap *heap) {
     if (counter_read(&heap->kept_spans) == 0) return;
     os_lock_take(&heap->lock);
@@ -54,6 +59,7 @@ static void halve(struct heap *heap, unsigned which, enum ace_reason reason) {
     const uint32_t before = kept->limit;
     if (before == 0) return;
     kept->limit = before / 2;
+    kept->missed = kept->given = 0;
     decided_spans(heap, reason, which + 1, before, kept->limit, counter_read(&heap->kept_pages) * PAGE_BYTES,
                   heap->kept_budget_pages * PAGE_BYTES);
     keep_at_most(heap, kept, kept->limit);
@@ -63,15 +69,15 @@ static bool has_room(struct heap *heap, uint32_t pages) {
     return counter_read(&heap->kept_pages) + pages <= heap->kept_budget_pages;
 }
 
-/* No other length than that of KEPT can make room for PAGES more. */
-static bool is_full(struct heap *heap, const struct kept_spans *kept, uint32_t pages) {
-    return !has_room(heap, pages) && counter_read(&heap->kept_spans) == held(kept);
+/* Whatever the other lengths give, KEPT's cannot have one of PAGES pages more. */
+static bool is_full(const struct heap *heap, const struct kept_spans *kept, uint32_t pages) {
+    return ((uint64_t)held(kept) + 1) * pages > heap->kept_budget_pages;
 }
 
 /* Until PAGES more may be kept; each length is asked twice at most. */
 static bool find_room(struct heap *heap, const struct kept_spans *asking, uint32_t pages) {
     for (unsigned asked = 0; !has_room(heap, pages); asked++) {
-        if (asked == 2 * KEPT_SIZES || is_full(heap, asking, pages)) return false;
+        if (asked == 2 * KEPT_SIZES) return false;
         const unsigned which = heap->kept_hand++ % KEPT_SIZES;
         if (&heap->kept[which] == asking) continue;
         if (!heap->kept[which].taken) halve(heap, which, ACE_REASON_ANOTHER);
@@ -100,7 +106,7 @@ static void give_idle(struct heap *heap) {
 
 void span_cache_settle(struct heap *heap) {
     static const struct kept_spans nobody;
-    if (counter_read(&heap->kept_spans) == 0) return;
+    if (HAK_LIKELY(heap->kept_budget_pages == 0)) return; /* it never kept any */
     give_idle(heap);
     heap->kept_budget_pages = budget_pages();
     if (HAK_UNLIKELY(counter_read(&heap->kept_pages) > heap->kept_budget_pages)) find_room(heap, &nobody, 0);
@@ -143,7 +149,7 @@ bool span_cache_put(struct heap *heap, uint32_t first) {
     struct kept_spans *kept = &heap->kept[pages - 1];
     if (held(kept) >= kept->limit) adapt(heap, kept, pages);
     if (held(kept) >= kept->limit) return false;
-    if (!has_room(heap, pages)) heap->kept_budget_pages = budget_pages();
+    if (HAK_UNLIKELY(heap->kept_budget_pages == 0)) heap->kept_budget_pages = budget_pages(); /* later span_cache_settle does it */
     if (is_full(heap, kept, pages)) return false;
     os_lock_take(&heap->lock);
     const bool keeps = find_room(heap, kept, pages);

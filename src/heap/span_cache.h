@@ -18,4 +18,7 @@ void span_cache_settle(struct heap *heap);
 void span_cache_empty(struct heap *heap);
 void span_cache_reclaim(struct heap *heap);
 
+/* The same, and forgets what was learned: of a heap that nobody owns. Its lock is held. */
+void span_cache_forget(struct heap *heap);
+
 #endif

@@ -63,7 +63,7 @@ static void park(struct heap *heap) {
 /* What HEAP holds goes where others find it. Its lock is taken. */
 static void hand_over(struct heap *heap) {
     stack_reset_all(heap);
-    span_cache_empty(heap);
+    span_cache_forget(heap);
     bin_hand_over(heap);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
@@ -81,9 +81,20 @@ void thread_retire_parked(struct heap *heap) {
     os_lock_drop(&heap->lock);
 }
 
+static uint64_t given_spans(void) {
+    struct span_counts counts;
+    span_counts_read(&counts);
+    return counts.given;
+}
+
+bool thread_reveal_large(void) {
+    const uint64_t before = given_spans();
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) span_cache_reclaim(heap);
+    return given_spans() > before;
+}
+
 bool thread_reveal(void) {
-    struct span_counts before, after;
-    span_counts_read(&before);
+    const uint64_t before = given_spans();
     struct heap *own = thread_heap();
     if (own != NULL) {
         os_lock_take(&own->lock);
@@ -96,8 +107,7 @@ bool thread_reveal(void) {
         span_cache_reclaim(heap);
     }
     remote_settle();
-    span_counts_read(&after);
-    return after.given > before.given;
+    return given_spans() > before;
 }
 
 bool thread_salvage(unsigned class) {

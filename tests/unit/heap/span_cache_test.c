@@ -4,6 +4,7 @@
  *   a block of another length is taken           a_length_that_comes_and_goes_is_kept
  *   the bound is not looked at                   all_keep_to_the_bound
  *   a length that is idle makes no room          a_length_that_comes_and_goes_is_kept, others_make_room
+ *   a limit counts what threads keep             no_limit_is_in_the_way
  *   what is idle is kept                         what_is_idle_goes_back
  *   a thread that ends keeps what it has         a_thread_that_ends_gives_all_back
  *   a sleeper keeps what it has                  what_comes_by_once_is_not, a_sleeper_gives_all_back
@@ -21,7 +22,9 @@
 #include "span/span.h"
 #include "watch/stats.h"
 
+#include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 
 static const struct heap *own(void) { return thread_heap(); }
 
@@ -207,6 +210,29 @@ static void revealed(void) {
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 TEST(where_memory_is_short_it_is_found) { IN_CHILD(revealed); }
+
+/* A hard limit is not in the way of what only kept blocks are in the way of: of a new block, however large, and of one that grows. */
+static void below_a_hard_limit(void) {
+    char limit[32];
+    settle(KIB(512), 2);
+    void *hole = hak_malloc(MIB(2)); /* for what else needs a page meanwhile */
+    void *grown = hak_malloc(MIB(40)); /* behind it nothing is in use */
+    hak_free(hole);
+    settle(KIB(512), 2);
+    const uint64_t kept = counter_read(&own()->kept_pages);
+    CHECK(kept >= 8);
+    snprintf(limit, sizeof limit, "%" PRIu64, (used_pages() + SPAN_RESERVE_PAGES + 1604) * PAGE_BYTES);
+    CHECK_EQ(hak_option_set("hard_limit", limit), 0);
+    void *block = hak_malloc((1600 + kept) * PAGE_BYTES);
+    CHECK(block != NULL);
+    hak_free(block);
+    settle(KIB(512), 2);
+    CHECK_EQ(counter_read(&own()->kept_pages), kept);
+    CHECK(hak_try_expand(grown, MIB(40) + (1600 + kept) * PAGE_BYTES) != 0);
+    CHECK(hak_malloc(MIB(100)) == NULL);
+    CHECK_EQ(hak_option_set("hard_limit", "none"), 0);
+}
+TEST(no_limit_is_in_the_way) { IN_CHILD(below_a_hard_limit); }
 
 /* In the child of a fork what the others kept is nobody's, and goes back. */
 static void in_grandchild(void) {
