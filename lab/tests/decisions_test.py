@@ -127,8 +127,8 @@ def test_the_kinds_and_reasons_are_the_librarys() -> None:
 
 
 def decided(kind: str, reason: str, before: int, after: int, **inputs: int) -> Decision:
-    of_bin = kind == "depth"
-    return Decision(1, 5, kind, reason, 12 if of_bin else 0, 64 if of_bin else None, before, after, inputs)
+    thread = 12 if kind in ("depth", "spans") else 0
+    return Decision(1, 5, kind, reason, thread, 64 if kind == "depth" else None, before, after, inputs)
 
 
 @pytest.mark.parametrize(
