@@ -246,7 +246,7 @@ void stack_pool_lock(void);
 void stack_pool_unlock(void);
 void stack_pool_lock_reset(void);
 
-/* ---- decided.c (heap's lock held, or by the owner) ------------------------------------------------------------------ */
+/* ---- decided.c (heap's lock held, or by the owner) ----------------------------------------------------- */
 
 /* Tells that the depth of a bin was FROM and is another now, or, where it is the same, that a greater one was refused: once,
  * until the depth changes. */
@@ -295,7 +295,8 @@ void thread_reap_forsaken(void);
 /* All that HEAP holds goes to the commons if it is parked. No lock held; call remote_settle afterwards. */
 void thread_retire_parked(struct heap *heap);
 
-/* What this thread's stacks, all parked heaps, and the span caches of all hide goes back to slabs; false when no page became free by it. No lock held. */
+/* What this thread's stacks, all parked heaps, and the span caches of all hide goes back; false when no page became free by it. No
+ * lock held. */
 bool thread_reveal(void);
 
 /* What the span caches of all threads hide goes back; false when that was nothing. No lock held. */

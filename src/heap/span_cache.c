@@ -1,9 +1,10 @@
 /* span_cache.c - keeps freed large blocks for the thread that freed them, where it takes and frees them in turn.
  *
- * Of each length the newest is used first. A length that is only taken, as by a producer, or only freed, or of which few come by, is
- * not kept, and no longer where it is not taken for a while. All lengths of a thread together have a bound; who needs room takes it from
- * others that were not taken lately, one after the other. What to keep only the owner decides, without the heap's lock, which he takes for what is kept alone;
- * others do no more than to take all of it. What is kept counts as free: a heap whose owner sleeps, or ends, gives it back. */
+ * Of each length the newest is used first. A length that is only taken, as by a producer, or only freed, or of which few come by,
+ * is not kept, and no longer where it is not taken for a while. All lengths of a thread together have a bound; who needs room takes
+ * it from others that were not taken lately, one after the other. What to keep only the owner decides, without the heap's lock, which
+ * he takes for what is kept alone; others do no more than to take all of it. What is kept counts as free: a heap whose owner sleeps,
+ * or ends, gives it back. */
 #include "heap/span_cache.h"
 
 #include "ace/span_cache.h"
@@ -109,7 +110,11 @@ void span_cache_settle(struct heap *heap) {
     if (HAK_LIKELY(heap->kept_budget_pages == 0)) return; /* it never kept any */
     give_idle(heap);
     heap->kept_budget_pages = budget_pages();
-    if (HAK_UNLIKELY(counter_read(&heap->kept_pages) > heap->kept_budget_pages)) find_room(heap, &nobody, 0);
+    if (HAK_LIKELY(has_room(heap, 0))) return;
+    if (heap->kept_budget_pages == 0)
+        span_cache_empty(heap);
+    else
+        find_room(heap, &nobody, 0);
 }
 
 /* ---- without the lock ------------------------------------------------------------------------------------- */
@@ -149,7 +154,7 @@ bool span_cache_put(struct heap *heap, uint32_t first) {
     struct kept_spans *kept = &heap->kept[pages - 1];
     if (held(kept) >= kept->limit) adapt(heap, kept, pages);
     if (held(kept) >= kept->limit) return false;
-    if (HAK_UNLIKELY(heap->kept_budget_pages == 0)) heap->kept_budget_pages = budget_pages(); /* later span_cache_settle does it */
+    if (HAK_UNLIKELY(heap->kept_budget_pages == 0)) heap->kept_budget_pages = budget_pages(); /* later span_cache_settle sees to it */
     if (is_full(heap, kept, pages)) return false;
     os_lock_take(&heap->lock);
     const bool keeps = find_room(heap, kept, pages);

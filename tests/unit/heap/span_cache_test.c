@@ -131,8 +131,11 @@ static void bound(void) {
     heap_configure(&(struct heap_options){.thread_cache_bytes = MIB(1), .decay = ACE_NEVER});
     settle(KIB(500), 1);
     CHECK(kept_bytes() <= KIB(512));
+    heap_configure(&(struct heap_options){.thread_cache_bytes = MIB(8), .decay = ACE_NEVER});
+    settle(KIB(128), 8);
+    CHECK_EQ(kept_spans(), 8);
     heap_configure(&(struct heap_options){.thread_cache_bytes = 0, .decay = ACE_NEVER});
-    settle(KIB(500), 1);
+    take_and_give(MIB(2), 4);
     CHECK_EQ(kept_spans(), 0);
 }
 TEST(all_keep_to_the_bound) { IN_CHILD(bound); }
