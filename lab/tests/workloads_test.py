@@ -301,8 +301,8 @@ def test_every_cell_runs_as_it_is_written(build: Path, cell: Cell) -> None:
 
 def test_every_workload_has_a_cell_and_every_group_is_quickly_seen() -> None:
     assert len({cell.name for cell in CELLS}) == len(CELLS)
-    # Those of `scaling` are made for each point: studies/scaling.py. `line_turns` is of the machine, not of an allocator.
-    assert {cell.program for cell in CELLS} == {*SMALL, "larson", "start_loop"} - {"scaling", "line_turns"}
+    # `line_turns` is of the machine, not of an allocator.
+    assert {cell.program for cell in CELLS} == {*SMALL, "larson", "start_loop"} - {"line_turns"}
     quick = suite_cells(Suite.QUICK)
     assert {cell.group for cell in quick} == set(Group)
     assert len(quick) <= 32
