@@ -2,7 +2,7 @@
 #ifndef HAK_ACE_SPAN_CACHE_H
 #define HAK_ACE_SPAN_CACHE_H
 
-#include "ace/objective.h"
+#include "ace/budget.h"
 
 #include <stdint.h>
 
@@ -24,14 +24,7 @@ struct ace_span_cache_decision {
 
 struct ace_span_cache_decision ace_span_cache_next(struct ace_span_cache_input input);
 
-struct ace_span_cache_budget_input {
-    uint64_t in_use_bytes; /* by the process */
-    uint64_t most_bytes;   /* that the thread's stacks may have: the option thread_cache */
-    uint32_t threads;
-    enum ace_objective objective;
-};
-
 /* What one thread may keep of all sizes: its share of a part of what is in use, and at most half of what its stacks may have. */
-uint64_t ace_span_cache_budget(struct ace_span_cache_budget_input input);
+uint64_t ace_span_cache_budget(struct ace_budget_input input);
 
 #endif

@@ -12,6 +12,7 @@
 #define HAK_HEAP_HEAP_H
 
 #include "ace/batch.h"
+#include "ace/budget.h"
 #include "ace/decision.h"
 #include "ace/objective.h"
 #include "base/counter.h"
@@ -229,6 +230,9 @@ void stack_empty_all(struct heap *heap);
 
 /* Adapts the depth of a bin that may get deeper, after a miss. */
 void stack_adapt(struct heap *heap, unsigned class);
+
+/* What the budgets of a thread's stacks and of its span cache go by. Any thread, any locks. */
+struct ace_budget_input stack_budget_input(void);
 
 /* Makes bins shallower while the heap's stacks are deeper than its share allows. */
 void stack_fit_budget(struct heap *heap);

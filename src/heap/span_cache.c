@@ -8,8 +8,6 @@
 #include "heap/span_cache.h"
 
 #include "ace/span_cache.h"
-#include "heap/footprint.h"
-#include "heap/registry.h"
 #include "span/span.h"
 
 /* relaxed, both: whoever needs to be sure holds the lock. */
@@ -87,14 +85,7 @@ static bool find_room(struct heap *heap, const struct kept_spans *asking, uint32
     return true;
 }
 
-static uint64_t budget_pages(void) {
-    return ace_span_cache_budget((struct ace_span_cache_budget_input){
-               .in_use_bytes = footprint_in_use(),
-               .most_bytes = counter_read(&heap_settings.thread_cache_bytes),
-               .threads = registry_live(),
-               .objective = heap_settings.objective,
-           }) / PAGE_BYTES;
-}
+static uint64_t budget_pages(void) { return ace_span_cache_budget(stack_budget_input()) / PAGE_BYTES; }
 
 /* One length after the other is looked at, at every so many looks of the heap. */
 static void give_idle(struct heap *heap) {
@@ -106,7 +97,6 @@ static void give_idle(struct heap *heap) {
 }
 
 void span_cache_settle(struct heap *heap) {
-    static const struct kept_spans nobody;
     if (HAK_LIKELY(heap->kept_budget_pages == 0)) return; /* it never kept any */
     give_idle(heap);
     heap->kept_budget_pages = budget_pages();
@@ -114,13 +104,12 @@ void span_cache_settle(struct heap *heap) {
     if (heap->kept_budget_pages == 0)
         span_cache_empty(heap);
     else
-        find_room(heap, &nobody, 0);
+        find_room(heap, NULL, 0);
 }
 
 /* ---- without the lock ------------------------------------------------------------------------------------- */
 
 uint32_t span_cache_take(struct heap *heap, size_t pages) {
-    if (pages > KEPT_SIZES) return 0;
     struct kept_spans *kept = &heap->kept[pages - 1];
     kept->taken = true;
     uint32_t first = 0;

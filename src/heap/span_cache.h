@@ -5,7 +5,7 @@
 
 #include "heap/heap.h"
 
-/* The first page of a span of PAGES pages that HEAP, whose owner calls, kept; 0 when it has none. */
+/* The first page of a span of PAGES pages, at most KEPT_SIZES, that HEAP, whose owner calls, kept; 0 when it has none. */
 uint32_t span_cache_take(struct heap *heap, size_t pages);
 
 /* Keeps the used span at FIRST, which nobody knows any more; false when HEAP, whose owner calls, wants no more of its length. */

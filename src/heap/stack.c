@@ -13,7 +13,6 @@
  * the slow path, which waits for the lock and lowers lo; only an operation that had read the old bound before
  * may still be about to take one block, the uppermost. So all below that one can be taken. */
 #include "ace/batch.h"
-#include "ace/budget.h"
 #include "ace/depth.h"
 #include "base/bits.h"
 #include "heap/footprint.h"
@@ -180,15 +179,17 @@ static bool deepen(struct heap *heap, unsigned class, uint32_t depth) {
     return true;
 }
 
-/* What the stacks of one thread may be sized for. */
-static size_t budget_bytes(void) {
-    return ace_budget((struct ace_budget_input){
+struct ace_budget_input stack_budget_input(void) {
+    return (struct ace_budget_input){
         .in_use_bytes = footprint_in_use(),
         .most_bytes = counter_read(&heap_settings.thread_cache_bytes),
         .threads = registry_live(),
         .objective = heap_settings.objective,
-    }).bytes;
+    };
 }
+
+/* What the stacks of one thread may be sized for. */
+static size_t budget_bytes(void) { return ace_budget(stack_budget_input()).bytes; }
 
 /* Halves the depth of bins that did not miss for a while, until WANTED bytes are found. Each is asked once. */
 static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {

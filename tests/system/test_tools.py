@@ -78,9 +78,8 @@ def test_gdb(build: Build, tmp_path: Path) -> None:
     assert re.search(r"malloc in section .* of .*libhakmem\.so", output)
     assert re.search(r"#0 .*malloc.*libhakmem\.so", output)
     assert re.search(r"#[12] .*(worker\.c|main)", output)
-    assert (
-        "worked" in output
-    )  # its last word: whether gdb tells that it exited depends on which thread is seen to end last
+    # Its last word: whether gdb tells that it exited depends on which thread is seen to end last.
+    assert "worked" in output
     assert "signal" not in output
 
 

@@ -53,7 +53,7 @@ static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objecti
         ace_pressure(pressure) == ACE_PRESSURE_NONE,
         ace_budget(budget).bytes,
         ace_thread_cache_bytes(most_bytes / 2, objective),
-        ace_span_cache_budget((struct ace_span_cache_budget_input){budget.in_use_bytes, most_bytes, budget.threads, objective}),
+        ace_span_cache_budget(budget),
         ace_supply(supply).populate_pages,
         ace_supply(supply).reason == ACE_SUPPLY_DENSE,
         UINT64_MAX - ace_huge_from_bytes(objective),

@@ -41,7 +41,7 @@ TEST(it_ends) {
 
 TEST(the_budget_by_the_table) {
     static const struct {
-        struct ace_span_cache_budget_input input;
+        struct ace_budget_input input;
         uint64_t bytes;
     } table[] = {
 #define ROW(in_use, most, threads, objective, bytes) {{in_use, most, threads, ACE_##objective}, bytes}

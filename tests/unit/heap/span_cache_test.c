@@ -50,6 +50,12 @@ static uint64_t taken_spans(void) {
     return counts.taken;
 }
 
+static uint64_t given_spans(void) {
+    struct span_counts counts;
+    span_counts_read(&counts);
+    return counts.given;
+}
+
 static void comes_and_goes(void) {
     for (size_t bytes = KIB(65); bytes <= MIB(1); bytes += KIB(61)) {
         settle(bytes, 1);
@@ -121,7 +127,9 @@ static void bound(void) {
     static void *blocks[64];
     for (size_t i = 0; i < check_count(40000); i++) {
         const size_t at = rng_below(&rng, 64);
+        const uint64_t given = given_spans();
         heap_free(blocks[at], NULL);
+        CHECK_AT(given_spans() - given <= MIB(8) / KIB(128), i); /* one operation: no more than the bound holds */
         CHECK((blocks[at] = heap_alloc(KIB(65) + rng_below(&rng, KIB(900)))) != NULL);
         CHECK_AT(kept_bytes() <= MIB(8), i);
     }
