@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.measure.stage import Stage
+from hakmem_lab.measure.task import CellTask
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.ab import Answer
-from hakmem_lab.studies.opinion import Opinion
+from hakmem_lab.studies.opinion import Opinion, opinion_possible
+from hakmem_lab.workloads.cells import CELLS, PROCESS_START
 
 
 def answer(verdict: Verdict) -> Answer:
@@ -30,3 +36,13 @@ def test_where_clock_and_count_differ_both_are_shown() -> None:
 def test_without_a_verdict_there_is_nothing_to_disagree_with(verdict: Verdict) -> None:
     line = Opinion(100.0, 80.0).line(answer(verdict), 0.03)
     assert line.endswith("; by them better (1.25)")
+
+
+def test_of_a_tool_that_starts_other_processes_nothing_is_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    stage = Stage(tmp_path, Checkout(tmp_path, tmp_path))
+    tiny = next(cell for cell in CELLS if cell.name.startswith("tiny and hot"))
+    assert opinion_possible(CellTask(stage, tiny, 1))
+    assert not opinion_possible(CellTask(stage, PROCESS_START, 1))

@@ -285,6 +285,7 @@ def test_a_command_of_ones_own(build: Path, library: Path, tmp_path: Path) -> No
     [
         (["--confirm"], "--confirm compares two: say with --diff OLD"),
         (["--bench", "lua"], "lua is a program file"),
+        (["--bench", "start of"], "start of `true` starts other processes"),
         (["--bench", "64 of 64", "--", "true"], "give either --bench or a command"),
         (["--", "nosuch"], "nosuch: there is no such command"),
         (["--diff", "/nowhere/old.json", "--bench", "64 of 64"], "/nowhere/old.json cannot be read"),

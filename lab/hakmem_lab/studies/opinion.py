@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 
+from hakmem_lab.measure.observe import can_observe
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.prepare import arm_prepared
 from hakmem_lab.measure.runner import Arm
@@ -49,8 +50,8 @@ class Opinion:
 
 
 def opinion_possible(task: CellTask) -> bool:
-    """Not of what runs by the clock."""
-    return shutil.which("valgrind") is not None and task.cell.count_min == 1
+    """Not of what runs by the clock, nor of a tool that starts other processes."""
+    return shutil.which("valgrind") is not None and task.cell.count_min == 1 and can_observe(task)
 
 
 def opinion_ask(task: CellTask, base: Arm, other: Arm) -> Opinion:
