@@ -82,7 +82,7 @@ target_link_options(hakmem PRIVATE
     -Wl,-z,nodelete  # threads and exit handlers point into it
     -Wl,-z,initfirst # its fork handlers are prepared last: other libraries register theirs later
     -Wl,-z,now -Wl,-z,relro
-    -Wl,-z,noseparate-code) # one mapping fewer to set up and to fault in, three system calls at each start
+    -Wl,-z,noseparate-code) # headers, code and constants in one mapping: decision 0037
 if(NOT HAK_SANITIZE) # clang leaves a sanitizer's own names to the program
     target_link_options(hakmem PRIVATE -Wl,--no-undefined)
 endif()
