@@ -19,12 +19,6 @@ foreach(floor IN LISTS hak_floors)
     list(APPEND hak_sources ${floor_sources})
 endforeach()
 
-# Large arrays that no start of a process writes to come last: what it writes then lies on few pages.
-foreach(source heap/registry.c watch/failures.c watch/decisions.c)
-    list(REMOVE_ITEM hak_sources "${PROJECT_SOURCE_DIR}/src/${source}")
-    list(APPEND hak_sources "${PROJECT_SOURCE_DIR}/src/${source}")
-endforeach()
-
 # ---- headers ----------------------------------------------------------------------------------------
 
 add_library(hakmem_headers INTERFACE)

@@ -19,8 +19,8 @@ from hakmem_lab.commands.asking import DEFAULT_BENCH, BenchOption, CommandArgume
 from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure import provenance
+from hakmem_lab.measure.observe import can_observe
 from hakmem_lab.measure.provenance import commit_read
-from hakmem_lab.measure.runner import PRELOAD_PLACE
 from hakmem_lab.measure.stage import Stage, staged
 from hakmem_lab.reports.report import Grid, report_write, target_check, text_write
 from hakmem_lab.reports.where import (
@@ -144,7 +144,7 @@ def work_choose(stage: Stage, bench: str, command: Sequence[str] | None) -> Work
     found = workload_find(bench or DEFAULT_BENCH, CELLS)
     if not isinstance(found, Cell):
         raise LabError(f"{found.name} is a program file: give its command after -- instead")
-    if PRELOAD_PLACE in found.arguments:
+    if not can_observe(found):
         raise LabError(
             f"{found.name} starts other processes, which are not looked at: give a command after -- instead"
         )

@@ -36,6 +36,7 @@ from hakmem_lab.measure.runner import (
     service_check,
 )
 from hakmem_lab.measure.task import CellTask
+from hakmem_lab.workloads.cell import Cell
 
 LATENCY_VARIABLE = "WORKLOAD_LATENCY"
 RSS_EVERY_SECONDS = 0.002
@@ -55,9 +56,9 @@ class Observed:
     """The one that the workload is about, where that is none of every program's."""
 
 
-def can_observe(task: CellTask) -> bool:
+def can_observe(cell: Cell) -> bool:
     """A tool that starts other processes would be looked at in their place."""
-    return PRELOAD_PLACE not in task.cell.arguments
+    return PRELOAD_PLACE not in cell.arguments
 
 
 def observed_run(task: CellTask, arm: Arm, conditions: Conditions) -> Observed | Failure:

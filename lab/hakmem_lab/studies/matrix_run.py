@@ -97,7 +97,7 @@ def observe(row: Row, task: Task, arm: Arm, conditions: Conditions, count: int) 
     """None where there is nothing to look at."""
     origin = Origin(OBSERVED, row.name, 0, 0, 0, 1, arm, conditions, count)
     if isinstance(task, CellTask):
-        if not can_observe(task):
+        if not can_observe(task.cell):
             return None
         return _observed_sample(origin, observed_run(task, arm, conditions))
     return origin.sample(program_observe(task, arm, conditions))

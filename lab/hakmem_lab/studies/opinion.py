@@ -51,7 +51,7 @@ class Opinion:
 
 def opinion_possible(task: CellTask) -> bool:
     """Not of what runs by the clock, nor of a tool that starts other processes."""
-    return shutil.which("valgrind") is not None and task.cell.count_min == 1 and can_observe(task)
+    return shutil.which("valgrind") is not None and task.cell.count_min == 1 and can_observe(task.cell)
 
 
 def opinion_ask(task: CellTask, base: Arm, other: Arm) -> Opinion:
