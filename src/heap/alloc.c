@@ -41,6 +41,7 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
             .slabs = (uint32_t)counter_read(&heap->bins[class].slab_count),
             .objective = heap_settings.objective,
         });
+        if (heap != &commons) stack_give_idle(heap); /* what they hold may be slabs */
         os_lock_drop(&heap->lock);
         thread_reap_forsaken();
         remote_settle();

@@ -38,6 +38,7 @@ struct bin {
     uint32_t stream_left; /* of other heaps' blocks that are freed, before streams changes. The owner's own, like the next */
     bool streams;         /* so many come that they are kept: see free.c */
     bool counted; /* its depth is part of the heap's depth_bytes */
+    void **seen_top; /* by stack_give_idle, when it looked last */
     uint8_t asked; /* for depth, by others, since it last missed */
     bool refused; /* a greater depth was, and that was told, since the depth last changed */
     /* Of its slabs, and of them the blocks that are out: in use, in a stack or in a buffer. */
@@ -84,6 +85,7 @@ struct heap {
     uint64_t first_mask;      /* signals that the owner had blocked at first; purger.c's, like the next two */
     uint64_t last_mask;       /* and later */
     uint64_t last_mask_ms;    /* since when */
+    uint32_t idle_hand;       /* next bin that is looked at */
     uint32_t budget_hand;     /* next bin to be asked for depth */
     counter depth_bytes;      /* of all bins that were used */
     counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
@@ -236,6 +238,9 @@ struct ace_budget_input stack_budget_input(void);
 
 /* Makes bins shallower while the heap's stacks are deeper than its share allows. */
 void stack_fit_budget(struct heap *heap);
+
+/* Looks at some stacks, one after the other at each call. One whose top lies where it lay is taken for idle, and gives blocks back. */
+void stack_give_idle(struct heap *heap);
 
 /* Sends a heap's owner to its slow paths for whatever he holds; stack_take then gives back to their slabs what his stacks
  * hold but for the newest block of each, after os_barrier_others. Others than the owner; each takes the heap's lock. */

@@ -258,6 +258,20 @@ void stack_adapt(struct heap *heap, unsigned class) {
         decided_depth(heap, class, ACE_REASON_BATCH, input.depth, input.refills, input.spills, 0);
 }
 
+/* ---- idle stacks ---------------------------------------------------------------------------------- */
+
+/* One that is popped as often as pushed looks idle, too: it pays for that with a refill, no more often than the heap lacks memory. */
+void stack_give_idle(struct heap *heap) {
+    enum { LOOKED_AT = 4, GIVEN_MOST = 1024 };
+    for (unsigned i = 0; i < LOOKED_AT; i++) {
+        const unsigned class = heap->idle_hand++ % SIZE_CLASSES;
+        const size_t held = stack_held(heap, class);
+        if (held != 0 && stack_top(heap, class) == heap->bins[class].seen_top)
+            give_oldest(heap, class, min_size(held, GIVEN_MOST));
+        heap->bins[class].seen_top = stack_top(heap, class);
+    }
+}
+
 /* ---- taking from sleepers ------------------------------------------------------------------------- */
 
 void stack_raise(struct heap *heap) {

@@ -7,10 +7,13 @@
  *   the budget is not looked at                  a_thread_keeps_to_its_budget
  *   a bin that shrinks keeps its blocks          a_thread_keeps_to_its_budget
  *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
+ *   idle stacks keep what they have              what_is_idle_is_given_back, idle_stacks_make_room_for_others
+ *   a stack in use is taken for idle             what_is_idle_is_given_back
  */
 #include "ace/depth.h"
 #include "child.h"
 #include "faults/fail_calls.h"
+#include "heap/thread.h"
 #include "own_heap.h"
 
 static size_t bytes_of(unsigned class) { return slab_classes[class].block_bytes; }
@@ -258,3 +261,58 @@ TEST(depths_of_some_sizes_are_fixed) {
     stack_set_depths(NULL, false);
     heap_settings.thread_cache_bytes = MIB(2);
 }
+
+/* ---- idle stacks ---------------------------------------------------------------------------------------- */
+
+enum { LOOKS = 17 }; /* so many look at each stack once */
+
+static void look_at_all(struct heap *heap) {
+    for (int i = 0; i < LOOKS; i++) {
+        const uint64_t before = blocks_out(heap, 0);
+        stack_give_idle(heap);
+        CHECK(before - blocks_out(heap, 0) <= 1024);
+    }
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) check_stack(heap, class);
+}
+
+TEST(what_is_idle_is_given_back) {
+    enum { IDLE = 7, USED = 9, EMPTY = 11 };
+    struct heap *heap = make_heap(HEAP_DEAD);
+    heap_settings.thread_cache_bytes = GIB(1);
+    for (int i = 0; i < 12; i++) adapt(heap, 0, SWING, SWING);
+    push(heap, 0, 5000);
+    push(heap, IDLE, 20);
+    push(heap, USED, 20);
+    look_at_all(heap);
+    CHECK_EQ(stack_held(heap, IDLE), 20); /* it may have come only now */
+    void *newest = stack_pop(heap, USED);
+    bin_put(heap, &newest, 1);
+    look_at_all(heap);
+    CHECK_EQ(stack_held(heap, IDLE), 0);
+    CHECK_EQ(blocks_out(heap, IDLE), 0);
+    CHECK_EQ(heap->bins[IDLE].slab_count, 0);
+    CHECK_EQ(stack_held(heap, USED), 19);
+    CHECK_EQ(stack_held(heap, EMPTY), 0);
+    CHECK_EQ(stack_held(heap, 0), 5000 - 1024);
+    for (int i = 0; i < 4; i++) look_at_all(heap);
+    CHECK_EQ(stack_held(heap, 0) + stack_held(heap, USED), 0);
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+/* One size after the other: what the thread does not need it does not keep. */
+static void use_one_after_the_other(void) {
+    enum { BLOCKS = 512 };
+    static void *blocks[BLOCKS];
+    uint64_t most = 0;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        for (size_t i = 0; i < BLOCKS; i++) CHECK((blocks[i] = heap_alloc(bytes_of(class))) != NULL);
+        for (size_t i = 0; i < BLOCKS; i++) heap_free(blocks[i], NULL);
+        size_t held = 0;
+        for (unsigned earlier = 0; earlier + 24 < class; earlier++)
+            held += stack_held(thread_heap(), earlier) * bytes_of(earlier);
+        if (held > most) most = held;
+    }
+    CHECK_AT(most < KIB(64), most);
+}
+
+TEST(idle_stacks_make_room_for_others) { IN_CHILD(use_one_after_the_other); }
