@@ -108,7 +108,8 @@ def view_make(pages: int, **changes: object) -> View:
     """Of a window of which nothing is used; whatever is resident there is given by CHANGES."""
     chunks = pages // 32
     records = {
-        name: np.zeros(pages, np.uint64) for name in ("pages", "head", "carved", "age", "bits", "block_pages")
+        name: np.zeros(pages, np.uint64)
+        for name in ("pages", "head", "carved", "age", "bits", "block_pages", "kept")
     }
     values: dict[str, object] = {
         "page": KERNEL_PAGE,
@@ -118,7 +119,6 @@ def view_make(pages: int, **changes: object) -> View:
         "chunks": {name: np.zeros(chunks, np.uint32) for name in ("used", "touched", "refused")},
         "huge": np.zeros(chunks, np.bool_),
         "limits": LIMITS,
-        "kept_bytes": 0,
         "cached": {},
         "base": BASE,
         "decay_is_never": False,

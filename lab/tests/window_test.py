@@ -149,11 +149,16 @@ def test_what_is_being_taken_is_no_ones_yet() -> None:
 
 
 def test_large_blocks_that_threads_keep() -> None:
-    view = view_make(PAGES, kept_bytes=2 * 65536)
-    view.chunks["used"][1] = 0b111
-    view.resident[32:35] = True
+    view = view_make(PAGES)
+    view.words[32] = view.words[34] = 127
+    view.records["pages"][[32, 34]] = view.records["block_pages"][[32, 34]] = 2
+    view.records["kept"][32] = 1
+    view.chunks["used"][1] = 0b1111
+    view.resident[32:36] = True
+    view.resident[32, :8] = False
     found = account(view)
-    assert (found.kept, found.changing, found.total) == (2 * 65536, 65536, 3 * 65536)
+    assert (found.kept, found.large) == (2 * 65536 - 8 * KERNEL_PAGE, 2 * 65536)
+    assert (found.changing, found.total) == (0, 4 * 65536 - 8 * KERNEL_PAGE)
 
 
 def test_a_record_that_was_left_behind_is_no_slab() -> None:

@@ -52,6 +52,7 @@ static const struct hak_page_field record_fields[] = {
     FIELD(GAUGE, "dirty", struct slab, span.dirty), FIELD(GAUGE, "free", struct slab, free),
     FIELD(GAUGE, "carved", struct slab, carved),    FIELD(GAUGE, "age", struct slab, age),
     FIELD(ADDRESS, "bits", struct slab, bits),      FIELD(GAUGE, "block_pages", struct large, pages),
+    FIELD(GAUGE, "kept", struct large, kept),
 };
 static const struct hak_page_field chunk_fields[] = {
     FIELD(GAUGE, "used", struct chunk, used),         FIELD(GAUGE, "touched", struct chunk, touched),

@@ -118,22 +118,22 @@ static void *alloc_once(size_t bytes, size_t alignment, bool *zero) {
 /* Whether some memory was found that threads hide. */
 static bool reveal_for(size_t bytes) { return bytes <= HIDDEN_MOST_BYTES ? thread_reveal() : thread_reveal_large(); }
 
-/* The slow path of every allocation. */
-static void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
-    *zero = false;
+static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zero) {
     os_refusal_forget();
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
-    void *block = bytes > SMALL_MAX_BYTES ? large_take_kept(bytes, alignment) : NULL;
-    if (block != NULL) { /* whoever frees it looks after memory that goes back */
-        slow_leave();
-        return block;
-    }
-    block = alloc_once(bytes, alignment, zero);
+    void *block = alloc_once(bytes, alignment, zero);
     if (HAK_UNLIKELY(block == NULL) && bytes <= PTRDIFF_MAX && reveal_for(bytes)) block = alloc_once(bytes, alignment, zero);
     slow_leave();
     purger_tick(NULL, false);
     return block;
+}
+
+/* The slow path of every allocation. */
+HAK_INLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
+    *zero = false;
+    void *block = bytes > SMALL_MAX_BYTES ? large_take_kept(bytes, alignment) : NULL; /* whoever frees it looks after memory */
+    return block != NULL ? block : alloc_slowly(bytes, alignment, zero);
 }
 
 HAK_NOINLINE void *heap_alloc(size_t bytes) {

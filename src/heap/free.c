@@ -101,10 +101,10 @@ static void free_quietly(void *block, size_t page, uint32_t word) {
 }
 
 /* The word of the page that BLOCK starts in; WORD_NONE unless a block of the window may start there. */
-static uint32_t word_of(const void *block, size_t page) {
+HAK_INLINE uint32_t word_of(const void *block, size_t page) {
     if (!page_is_inside(page)) return WORD_NONE;
     uint32_t word = page_word(page);
-    return word == WORD_LARGE && block != page_address(page) ? WORD_NONE : word;
+    return word == WORD_LARGE && (block != page_address(page) || large_is_kept(page)) ? WORD_NONE : word;
 }
 
 static HAK_NOINLINE void free_elsewhere(void *block) {
@@ -144,6 +144,15 @@ static HAK_NOINLINE void free_otherwise(void *block, const void *caller) {
     purger_tick(caller, heavy);
 }
 
+/* Without an atomic operation, which would wait for what the program wrote to its blocks. */
+static HAK_NOINLINE void free_large(void *block, const void *caller) {
+    const size_t page = page_index(block);
+    if (HAK_LIKELY(word_of(block, page) == WORD_LARGE && large_keep(page)))
+        purger_turn(caller);
+    else
+        free_otherwise(block, caller);
+}
+
 /* The most frequent of the slow ways, both of another heap's block, are short: what else there is to do ends them by a call, so
  * that they save no registers. A front without a heap keeps nothing, and has no room in its buffer. */
 HAK_NOINLINE void heap_free(void *block, const void *caller) {
@@ -153,10 +162,14 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
         return;
     }
     const uint32_t word = page_word(page);
+    if (HAK_UNLIKELY(word == WORD_LARGE)) {
+        free_large(block, caller);
+        return;
+    }
     struct front *front = thread_front();
     const unsigned class = word & WORD_CLASS_MASK;
     const bool is_own = (word ^ class) == (uint32_t)(uintptr_t)front;
-    if (HAK_UNLIKELY(word <= WORD_LARGE || is_own || thread_state.busy)) {
+    if (HAK_UNLIKELY(word == WORD_NONE || is_own || thread_state.busy)) {
         free_otherwise(block, caller);
         return;
     }

@@ -2,7 +2,7 @@
  * threads. Internal to the heap floor and to the statistics; callers use alloc.h.
  *
  * Slow paths hold their heap's lock: one uncontended atomic a batch. Frees of others' blocks do without, mostly: see free.c.
- * It is not held across a system call, but where stacks get memory. Under it the locks of the commons, of spans and of bitmaps
+ * It is not held across a system call, but where stacks get memory, and where what a thread keeps is taken away. Under it the locks of the commons, of spans and of bitmaps
  * may be taken, in that order, and those of the pool of stacks and of the books; two threads' heaps are never locked together.
  *
  * A heap is live while its thread is. Then it is parked as it is until the next thread begins with it. Slabs that others lack
@@ -48,9 +48,8 @@ struct bin {
 
 /* Freed large blocks of one length that are kept for their thread: see span_cache.c. */
 struct kept_spans {
-    uint32_t first;         /* page of the newest; linked by the next of their spans. Guarded by the heap's lock */
-    _Atomic uint32_t held;  /* written under the lock */
-    uint32_t limit;         /* the owner's own, like the others */
+    uint32_t first;         /* page of the newest; linked by the next of their spans */
+    uint32_t held, limit;
     uint32_t missed, given; /* since the limit last changed */
     bool taken;             /* since it was last looked at */
 };
@@ -94,11 +93,15 @@ struct heap {
     struct heap *next_idle;   /* like the next one */
     uint32_t given_on;        /* the processor where its last thread ended */
     struct bin bins[SIZE_CLASSES];
-    struct kept_spans kept[KEPT_SIZES];
-    uint32_t kept_hand;         /* the next length that is looked at. The owner's own, like the next two */
+    struct kept_spans kept[KEPT_SIZES]; /* like all to kept_turns, guarded as span_cache.c says */
+    uint32_t kept_hand;                 /* the next length that is looked at */
     uint32_t kept_looks;
-    uint64_t kept_budget_pages; /* that all may have together */
-    counter kept_pages, kept_spans; /* written under the lock */
+    uint64_t kept_budget_pages;         /* that all may have together */
+    int64_t kept_told_pages;            /* of those that are kept, told to in_use_change as no longer in use */
+    counter kept_pages, kept_spans;
+    counter kept_turns;                 /* large blocks that were kept so far */
+    _Atomic bool keeping;               /* the owner is at them */
+    _Atomic bool kept_closed;           /* someone else is. Under the lock */
 
     /* Written by other threads, on lines of their own. */
     HAK_ALIGNED(128) _Atomic uint32_t inbox; /* first page of a slab with remote bits; linked by inbox_next */

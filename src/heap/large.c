@@ -52,13 +52,20 @@ static size_t pages_for(size_t bytes) { return (max_size(bytes, 1) + PAGE_BYTES 
 /* Whether little of the last page is left over: a huge page would bring that in, too. */
 static bool fills(size_t pages, size_t bytes) { return pages * PAGE_BYTES - bytes <= bytes / 8; }
 
+bool large_keep(size_t page) {
+    struct heap *heap = thread_heap();
+    const struct large *large = large_at(page);
+    /* A block with a reserve is of another length than its span; and what a growing buffer leaves behind is no use to it. */
+    if (HAK_UNLIKELY(heap == NULL || large->pages != large->span.pages || large->outgrown)) return false;
+    return span_cache_put(heap, (uint32_t)page);
+}
+
 void *large_take_kept(size_t bytes, size_t alignment) {
     struct heap *heap = thread_heap();
-    if (bytes > KEPT_SIZES * PAGE_BYTES || alignment > PAGE_BYTES || heap == NULL) return NULL;
+    if (HAK_UNLIKELY(bytes > KEPT_SIZES * PAGE_BYTES || alignment > PAGE_BYTES || heap == NULL)) return NULL;
     const uint32_t first = span_cache_take(heap, pages_for(bytes));
     if (first == 0) return NULL;
-    large_at(first)->moved = large_at(first)->outgrown = false;
-    page_word_set(first, WORD_LARGE);
+    large_at(first)->moved = false;
     return page_address(first);
 }
 
@@ -73,6 +80,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     if (first != 0) {
         large_at(first)->pages = (uint32_t)pages;
         large_at(first)->moved = large_at(first)->outgrown = false;
+        large_set_kept(first, false);
         footprint_add((int64_t)(pages * PAGE_BYTES));
         *zero = span_at(first)->zero;
         page_word_set(first, WORD_LARGE);
@@ -94,10 +102,6 @@ size_t large_good_bytes(size_t bytes) { return pages_for(bytes) * PAGE_BYTES; }
 
 void large_free(size_t page) {
     large_settle();
-    struct heap *heap = thread_heap();
-    /* A block with a reserve is of another length than its span; and what a growing buffer leaves behind is no use to it. */
-    const bool may_be_kept = large_at(page)->pages == span_at(page)->pages && !large_at(page)->outgrown;
-    if (heap != NULL && may_be_kept && span_cache_put(heap, (uint32_t)page)) return;
     int64_t bytes = (int64_t)large_usable_bytes(page);
     span_give((uint32_t)page);
     footprint_add(-bytes); /* whoever sees it finds the pages */

@@ -12,10 +12,20 @@ struct large {
     uint32_t pages; /* of the block; those of the span beyond are its reserve */
     bool moved;     /* it had to move before in order to grow: it will grow on */
     bool outgrown;  /* it is being copied into a larger one */
+    _Atomic bool kept; /* it is free, and a thread keeps it: see span_cache.c. The word of its page stays, since its line is many
+                        * pages' */
 };
 
+/* relaxed, both: whoever may ask of a block that is being freed is a program's error. */
+HAK_INLINE bool large_is_kept(size_t page) {
+    return atomic_load_explicit(&((const struct large *)page_span(page))->kept, memory_order_relaxed);
+}
+HAK_INLINE void large_set_kept(size_t page, bool kept) {
+    atomic_store_explicit(&((struct large *)page_span(page))->kept, kept, memory_order_relaxed);
+}
+
 /* A block that this thread kept when it was freed: of BYTES bytes at least, more than SMALL_MAX_BYTES, aligned to ALIGNMENT (a power of
- * two), of unknown contents. NULL: it has none. */
+ * two), of unknown contents. NULL: it has none. At any time. */
 void *large_take_kept(size_t bytes, size_t alignment);
 
 /* A new one; NULL when there is no memory. *ZERO: it reads as zero. */
@@ -23,6 +33,10 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero);
 
 /* The same outside the window: with as many usable bytes as a block of heap_alloc's would have, or more. At any time. */
 void *large_map_outside(size_t bytes, size_t alignment, bool *zero);
+
+/* Frees the block that starts at PAGE by keeping it for this thread; false when it is not kept, and is as it was. That another thread
+ * frees it in the same moment it does not see. At any time. */
+bool large_keep(size_t page);
 
 /* Of several threads that free the block at PAGE one is told true: it may call one of the next two. At any time. */
 bool large_claim(size_t page);

@@ -48,7 +48,7 @@ static void **look_at(const front_slot *slot) { return atomic_load_explicit(slot
 /* A heap that nobody works in, by slow paths or by fast ones. */
 static bool sleeps(struct heap *heap) {
     uint32_t ticks = atomic_load_explicit(&heap->ticks, memory_order_relaxed); /* a hint */
-    uintptr_t tops = (uintptr_t)look_at(&heap->front.buffer_top);
+    uintptr_t tops = (uintptr_t)look_at(&heap->front.buffer_top) + (uintptr_t)counter_read(&heap->kept_turns);
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         tops = tops * 31 + (uintptr_t)look_at(&heap->front.top[class]);
     bool sleeps = ticks == heap->ticks_seen && tops == heap->tops_seen;

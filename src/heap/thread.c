@@ -197,6 +197,7 @@ HAK_ENTRY void heap_fork_prepare(void) {
     thread_state.busy = true;
     span_purging_lock();
     registry_lock_all();
+    span_cache_close_others();
     bitmaps_lock();
     stack_pool_lock();
     books_lock();
@@ -211,6 +212,7 @@ HAK_ENTRY void heap_fork_parent(void) {
     books_unlock();
     stack_pool_unlock();
     bitmaps_unlock();
+    span_cache_reopen();
     registry_unlock_all();
     span_purging_unlock();
     thread_state.busy = false;

@@ -24,7 +24,7 @@ static size_t large_over(size_t page) {
     for (size_t first = page; first > 0; first--) {
         uint32_t word = page_word(first);
         if (word == WORD_NONE) continue;
-        return word == WORD_LARGE && page < first + large_usable_bytes(first) / PAGE_BYTES ? first : 0;
+        return word == WORD_LARGE && !large_is_kept(first) && page < first + large_usable_bytes(first) / PAGE_BYTES ? first : 0;
     }
     return 0;
 }

@@ -116,8 +116,6 @@ class View:
     base: int
     """Address of the first page."""
     limits: Mapping[str, int]
-    kept_bytes: int
-    """Of large blocks that threads keep: their pages are used, and no word says whose."""
     decay_is_never: bool
     purging: bool
     """A thread of hakmem's gives back what is due."""
@@ -145,7 +143,6 @@ def view_read(memory: Memory, books: Books, residency: Residency) -> View:
         cached=cached_read(page),
         base=base,
         limits=limits,
-        kept_bytes=sum(heap.kept_pages for heap in books.heaps) * size,
         decay_is_never=books.half_life_ms == NEVER,
         purging=books.purge_running,
     )
@@ -177,9 +174,7 @@ def window_pages(view: View, classes: Sequence[ClassBooks], memory: Memory) -> W
             left[heads[:, None] + np.arange(shape.pages)] = False
     _large_account(view, found, left)
     _free_account(view, found, left)
-    others = int(left.sum()) * view.page
-    found.kept = min(others, view.kept_bytes)
-    found.changing = others - found.kept
+    found.changing = int(left.sum()) * view.page
     return found
 
 
@@ -298,9 +293,12 @@ def _large_account(view: View, found: WindowPages, left: Flags) -> None:
     heads = np.flatnonzero(view.words == view.limits["word_large"])
     held = view.records["block_pages"][heads].astype(np.intp)
     spans = np.maximum(view.records["pages"][heads].astype(np.intp), held)
+    kept = view.records["kept"][heads] != 0
     block = _covered(heads, held, len(view.words))
+    kept_block = _covered(heads[kept], held[kept], len(view.words))
     reserve = _covered(heads + held, spans - held, len(view.words)) & ~block
-    found.large = int(left[block].sum()) * view.page
+    found.large = int(left[block & ~kept_block].sum()) * view.page
+    found.kept = int(left[kept_block].sum()) * view.page
     found.reserve = int(left[reserve].sum()) * view.page
     left[block | reserve] = False
 

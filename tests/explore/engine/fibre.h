@@ -68,6 +68,10 @@ void write_pending(void);
 /* Before each step: whether the kernel interrupts this thread here. */
 void barrier_poll(void);
 
+/* Whether the word at ADDRESS, which a thread waits for, is a barrier's, and who is to pass it waits as well. The kernel interrupts
+ * whoever waits all the same: that is the execution in which he passes the barrier before he begins to. */
+bool barrier_awaits_waiting(uintptr_t address);
+
 /* Once, before any execution; and when the thread has ended. */
 void barrier_begin(void);
 void barrier_end(void);

@@ -139,7 +139,7 @@ static void look_at_waiting(void) {
         if (!(now.test->may_wait >> t & 1)) waiting = true;
         const struct event *read = awaited_read(t);
         const struct location *at = &graph.location[read->location];
-        if (satisfies(read, value_of(at, latest_write(at)))) now.cut = true;
+        if (satisfies(read, value_of(at, latest_write(at))) || barrier_awaits_waiting(at->address)) now.cut = true;
     }
     if (!waiting || now.cut) return;
     snprintf(now.message, sizeof now.message, "the threads wait for each other, or for what nobody does");

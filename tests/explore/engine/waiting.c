@@ -56,4 +56,9 @@ void explore_barrier_others(void) {
     self->in_barrier = false;
 }
 
+bool barrier_awaits_waiting(uintptr_t address) {
+    const unsigned other = (unsigned)((address - (uintptr_t)barrier.passed) / sizeof barrier.passed[0]);
+    return other < now.threads && fibres[other].state == WAITS && !fibres[other].in_barrier;
+}
+
 void barrier_begin(void) { explore_memory(&barrier, sizeof barrier); }

@@ -194,4 +194,8 @@ DO(barrier_b, W(y, 1, RLX); R(1, x, RLX))
 EXPLORE(sb_kernel_barrier, .threads = {barrier_a, barrier_b}, .check = say_2, .outcomes = "01 10 11");
 DO(barrier_mp_a, W(x, 1, RLX); explore_barrier_others(); W(y, 1, RLX))
 DO(barrier_mp_b, R(0, y, RLX); R(1, x, RLX))
+/* Whoever waits for a lock is interrupted as well. */
+DO(barrier_locked_a, explore_lock_take(&lock_a); W(x, 1, RLX); explore_barrier_others(); R(0, y, RLX); explore_lock_drop(&lock_a))
+DO(barrier_locked_b, W(y, 1, RLX); R(1, x, RLX); explore_lock_take(&lock_a); explore_lock_drop(&lock_a))
+EXPLORE(sb_kernel_barrier_locked, .threads = {barrier_locked_a, barrier_locked_b}, .check = say_2, .outcomes = "01 10 11");
 EXPLORE(mp_kernel_barrier, .threads = {barrier_mp_a, barrier_mp_b}, .check = say_2, .outcomes = "00 01 11");

@@ -38,9 +38,9 @@ static void make_garbage(size_t bytes, const void *caller) {
     heap_free(block, caller);
 }
 
-/* As many slow paths as a look takes, which hardly use memory. */
+/* As many slow paths as a look takes, of blocks that are kept, which hardly use memory. */
 static void look(const void *caller) {
-    for (int i = 0; i < 2 * TICKS_PER_LOOK; i++) {
+    for (int i = 0; i < 2 * TURNS_PER_LOOK; i++) {
         void *block = heap_alloc(KIB(70));
         CHECK(block != NULL);
         heap_free(block, caller);
@@ -183,7 +183,7 @@ static void free_by_libc(void) {
     for (int i = 0; i < 63; i++) heap_free(blocks[i], libc);
     CHECK(footprint_returnable() >= MIB(200));
     CHECK_EQ(purger_starts(), 0);
-    look(&blocks);
+    look(thread_heap());
     CHECK_EQ(purger_starts(), 1);
     CHECK(ends_soon());
 }

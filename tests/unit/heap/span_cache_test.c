@@ -10,9 +10,15 @@
  *   a sleeper keeps what it has                  what_comes_by_once_is_not, a_sleeper_gives_all_back
  *   what a buffer outgrew is kept                a_growing_buffer_leaves_nothing
  *   the books call what is kept in use           the_books_know
+ *   a block that is kept is freed again          twice_freed_is_told
+ *   what was given back passes for a block       twice_freed_is_told
+ *   a fork does not close what others keep       a_child_gives_back_what_the_others_kept
+ *   it stays closed                              a_child_gives_back_what_the_others_kept
+ *   a torn list is believed                      what_a_thread_was_just_at_is_lost_to_a_child
  */
 #include "blocks.h"
 #include "child.h"
+#include "faults/fail_calls.h"
 
 #include "heap/alloc.h"
 #include "heap/purge.h"
@@ -119,6 +125,11 @@ static void twice(void) {
     heap_free(block, NULL);
     CHECK_EQ(atomic_load(&foreign), 1);
     CHECK_EQ(kept_spans(), 1);
+    span_cache_reclaim(thread_heap());
+    CHECK_EQ(kept_spans(), 0);
+    CHECK(!heap_owns(block));
+    heap_free(block, NULL);
+    CHECK_EQ(atomic_load(&foreign), 2);
 }
 TEST(twice_freed_is_told) { IN_CHILD(twice); }
 
@@ -183,6 +194,9 @@ static void *keep_some(void *sleeps) {
     CHECK(kept_spans() != 0);
     atomic_store(&worker_heap, thread_heap());
     while (sleeps != NULL && !atomic_load(&worker_ends)) usleep(1000);
+    const uint64_t turns = counter_read(&own()->kept_turns);
+    settle(KIB(256), 2);
+    CHECK(counter_read(&own()->kept_turns) > turns); /* whatever others did meanwhile */
     return NULL;
 }
 
@@ -248,9 +262,11 @@ TEST(no_limit_is_in_the_way) { IN_CHILD(below_a_hard_limit); }
 /* In the child of a fork what the others kept is nobody's, and goes back. */
 static void in_grandchild(void) {
     struct heap *theirs = atomic_load(&worker_heap);
-    CHECK(counter_read(&theirs->kept_spans) != 0 && theirs->forsaken);
+    const uint64_t given = given_spans(), kept = counter_read(&theirs->kept_spans);
+    CHECK(kept != 0 && theirs->forsaken);
     thread_reap_forsaken();
     CHECK_EQ(counter_read(&theirs->kept_spans), 0);
+    CHECK(given_spans() >= given + kept);
     settle(KIB(256), 2);
 }
 static void forked(void) {
@@ -262,6 +278,55 @@ static void forked(void) {
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 TEST(a_child_gives_back_what_the_others_kept) { IN_CHILD(forked); }
+
+/* What a thread is at in the moment of a fork, a child cannot know: it leaves that alone. */
+static void in_torn_grandchild(void) {
+    struct heap *theirs = atomic_load(&worker_heap);
+    const uint64_t given = given_spans();
+    const uint32_t listed = theirs->kept[KIB(256) / PAGE_BYTES - 1].first;
+    CHECK(listed != 0 && theirs->forsaken);
+    thread_reap_forsaken();
+    CHECK_EQ(counter_read(&theirs->kept_spans), 0);
+    CHECK_EQ(given_spans(), given);
+    CHECK(large_is_kept(listed)); /* nobody's */
+    settle(KIB(256), 2);
+    CHECK(own()->kept[KIB(256) / PAGE_BYTES - 1].first != listed);
+}
+static void torn(void) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, keep_some, (void *)1), 0);
+    while (atomic_load(&worker_heap) == NULL) sched_yield();
+    atomic_store(&atomic_load(&worker_heap)->keeping, true);
+    const uint64_t kept = counter_read(&atomic_load(&worker_heap)->kept_spans);
+    span_cache_reclaim(atomic_load(&worker_heap));
+    CHECK_EQ(counter_read(&atomic_load(&worker_heap)->kept_spans), kept);
+    IN_CHILD(in_torn_grandchild);
+    atomic_store(&atomic_load(&worker_heap)->keeping, false);
+    atomic_store(&worker_ends, true);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+TEST(what_a_thread_was_just_at_is_lost_to_a_child) { IN_CHILD(torn); }
+
+/* Where the kernel has no barrier, nobody is sure of another thread; of itself it is. */
+static void without_barrier(void) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, keep_some, (void *)1), 0);
+    while (atomic_load(&worker_heap) == NULL) sched_yield();
+    struct heap *theirs = atomic_load(&worker_heap);
+    settle(KIB(192), 2);
+    fail_arm(FAIL_MEMBARRIER, 1, true, ENOSYS);
+    const uint64_t kept = counter_read(&theirs->kept_spans);
+    CHECK(kept != 0 && kept_spans() != 0);
+    CHECK(thread_reveal_large());
+    CHECK_EQ(kept_spans(), 0);
+    CHECK_EQ(counter_read(&theirs->kept_spans), kept);
+    fail_disarm();
+    thread_reveal_large();
+    CHECK_EQ(counter_read(&theirs->kept_spans), 0);
+    atomic_store(&worker_ends, true);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+TEST(without_a_barrier_others_are_left_alone) { IN_CHILD(without_barrier); }
 
 /* Eight buffers that grow in turn, again and again. */
 static void grow(void) {
