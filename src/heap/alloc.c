@@ -136,10 +136,13 @@ HAK_INLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     return block != NULL ? block : alloc_slowly(bytes, alignment, zero);
 }
 
-HAK_NOINLINE void *heap_alloc(size_t bytes) {
+/* Not inlined: the fast path of its callers saves no registers for it. */
+static HAK_NOINLINE void *alloc_of_any_contents(size_t bytes, size_t alignment) {
     bool zero;
-    return alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero);
+    return alloc_any(bytes, alignment, &zero);
 }
+
+HAK_NOINLINE void *heap_alloc(size_t bytes) { return alloc_of_any_contents(bytes, SMALLEST_BLOCK_BYTES); }
 
 void *heap_alloc_zero(size_t bytes) {
     void *block;
@@ -162,6 +165,5 @@ void *heap_alloc_aligned(size_t bytes, size_t alignment) {
     size_t rounded = bytes == 0 ? alignment : ((alignment - 1) | (bytes - 1)) + 1;
     void *block;
     if (alignment <= PAGE_BYTES && front_pop(rounded, &block)) return block;
-    bool zero;
-    return alloc_any(rounded <= SMALL_MAX_BYTES ? rounded : bytes, alignment, &zero);
+    return alloc_of_any_contents(rounded <= SMALL_MAX_BYTES ? rounded : bytes, alignment);
 }
