@@ -145,7 +145,7 @@ static HAK_NOINLINE void free_otherwise(void *block, const void *caller) {
 }
 
 /* Without an atomic operation, which would wait for what the program wrote to its blocks. */
-static HAK_NOINLINE void free_large(void *block, const void *caller) {
+static HAK_NOINLINE void free_large_or_otherwise(void *block, const void *caller) {
     const size_t page = page_index(block);
     if (HAK_LIKELY(word_of(block, page) == WORD_LARGE && large_keep(page)))
         purger_turn(caller);
@@ -162,15 +162,11 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
         return;
     }
     const uint32_t word = page_word(page);
-    if (HAK_UNLIKELY(word == WORD_LARGE)) {
-        free_large(block, caller);
-        return;
-    }
     struct front *front = thread_front();
     const unsigned class = word & WORD_CLASS_MASK;
     const bool is_own = (word ^ class) == (uint32_t)(uintptr_t)front;
-    if (HAK_UNLIKELY(word == WORD_NONE || is_own || thread_state.busy)) {
-        free_otherwise(block, caller);
+    if (HAK_UNLIKELY(word <= WORD_LARGE || is_own || thread_state.busy)) {
+        free_large_or_otherwise(block, caller);
         return;
     }
     if (keep_foreign(front, block, class)) return;

@@ -35,10 +35,10 @@ struct bin {
     uint32_t recent_spills;
     uint32_t recent_refilled_blocks;
     uint32_t recent_spilled_blocks;
+    uint32_t seen_top;    /* where stack_give_idle found the top at its last look, in slots of the stack */
     uint32_t stream_left; /* of other heaps' blocks that are freed, before streams changes. The owner's own, like the next */
     bool streams;         /* so many come that they are kept: see free.c */
     bool counted; /* its depth is part of the heap's depth_bytes */
-    void **seen_top; /* by stack_give_idle, when it looked last */
     uint8_t asked; /* for depth, by others, since it last missed */
     bool refused; /* a greater depth was, and that was told, since the depth last changed */
     /* Of its slabs, and of them the blocks that are out: in use, in a stack or in a buffer. */
