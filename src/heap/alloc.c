@@ -8,6 +8,7 @@
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/purger.h"
+#include "heap/span_cache.h"
 #include "heap/thread.h"
 
 #include <string.h>
@@ -41,7 +42,7 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
             .slabs = (uint32_t)counter_read(&heap->bins[class].slab_count),
             .objective = heap_settings.objective,
         });
-        if (heap != &commons) stack_give_idle(heap); /* what they hold may be slabs */
+        if (heap != &commons) stack_give_idle(heap, class); /* what they hold may be slabs */
         os_lock_drop(&heap->lock);
         thread_reap_forsaken();
         remote_settle();
@@ -129,10 +130,17 @@ static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zer
     return block;
 }
 
+/* Whoever frees it looks after memory that goes back. */
+HAK_INLINE void *take_kept(size_t bytes, size_t alignment) {
+    struct heap *heap = thread_heap();
+    if (HAK_UNLIKELY(bytes <= SMALL_MAX_BYTES || alignment > PAGE_BYTES || heap == NULL)) return NULL;
+    return span_cache_take(heap, bytes);
+}
+
 /* The slow path of every allocation. */
-HAK_INLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
+static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
-    void *block = bytes > SMALL_MAX_BYTES ? large_take_kept(bytes, alignment) : NULL; /* whoever frees it looks after memory */
+    void *block = take_kept(bytes, alignment);
     return block != NULL ? block : alloc_slowly(bytes, alignment, zero);
 }
 
@@ -142,7 +150,15 @@ static HAK_NOINLINE void *alloc_of_any_contents(size_t bytes, size_t alignment) 
     return alloc_any(bytes, alignment, &zero);
 }
 
-HAK_NOINLINE void *heap_alloc(size_t bytes) { return alloc_of_any_contents(bytes, SMALLEST_BLOCK_BYTES); }
+static HAK_NOINLINE void *alloc_slowly_of_any_contents(size_t bytes) {
+    bool zero = false;
+    return alloc_slowly(bytes, SMALLEST_BLOCK_BYTES, &zero);
+}
+
+HAK_NOINLINE void *heap_alloc(size_t bytes) {
+    void *block = take_kept(bytes, SMALLEST_BLOCK_BYTES);
+    return block != NULL ? block : alloc_slowly_of_any_contents(bytes);
+}
 
 void *heap_alloc_zero(size_t bytes) {
     void *block;

@@ -7,6 +7,7 @@
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/purger.h"
+#include "heap/span_cache.h"
 #include "heap/thread.h"
 #include "region/outside.h"
 
@@ -144,13 +145,21 @@ static HAK_NOINLINE void free_otherwise(void *block, const void *caller) {
     purger_tick(caller, heavy);
 }
 
-/* Without an atomic operation, which would wait for what the program wrote to its blocks. */
-static HAK_NOINLINE void free_large_or_otherwise(void *block, const void *caller) {
-    const size_t page = page_index(block);
-    if (HAK_LIKELY(word_of(block, page) == WORD_LARGE && large_keep(page)))
-        purger_turn(caller);
+static HAK_NOINLINE void free_large_slowly(void *block, size_t page, const void *caller) {
+    struct heap *heap = thread_heap();
+    if (heap != NULL && block == page_address(page) && span_cache_suits(page) && span_cache_put_beyond(heap, page))
+        purger_turn(heap, caller);
     else
         free_otherwise(block, caller);
+}
+
+/* Without an atomic operation, which would wait for what the program wrote to its blocks. */
+static HAK_NOINLINE void free_large(void *block, size_t page, const void *caller) {
+    struct heap *heap = thread_heap();
+    if (HAK_LIKELY(heap != NULL && block == page_address(page) && span_cache_suits(page) && span_cache_put(heap, page)))
+        purger_turn(heap, caller);
+    else
+        free_large_slowly(block, page, caller);
 }
 
 /* The most frequent of the slow ways, both of another heap's block, are short: what else there is to do ends them by a call, so
@@ -166,7 +175,10 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
     const unsigned class = word & WORD_CLASS_MASK;
     const bool is_own = (word ^ class) == (uint32_t)(uintptr_t)front;
     if (HAK_UNLIKELY(word <= WORD_LARGE || is_own || thread_state.busy)) {
-        free_large_or_otherwise(block, caller);
+        if (word == WORD_LARGE)
+            free_large(block, page, caller);
+        else
+            free_otherwise(block, caller);
         return;
     }
     if (keep_foreign(front, block, class)) return;

@@ -2,7 +2,7 @@
  * threads. Internal to the heap floor and to the statistics; callers use alloc.h.
  *
  * Slow paths hold their heap's lock: one uncontended atomic a batch. Frees of others' blocks do without, mostly: see free.c.
- * It is not held across a system call, but where stacks get memory, and where what a thread keeps is taken away. Under it the locks of the commons, of spans and of bitmaps
+ * It is not held across a system call, but where stacks get memory. Under it the locks of the commons, of spans and of bitmaps
  * may be taken, in that order, and those of the pool of stacks and of the books; two threads' heaps are never locked together.
  *
  * A heap is live while its thread is. Then it is parked as it is until the next thread begins with it. Slabs that others lack
@@ -101,7 +101,7 @@ struct heap {
     counter kept_pages, kept_spans;
     counter kept_turns;                 /* large blocks that were kept so far */
     _Atomic bool keeping;               /* the owner is at them */
-    _Atomic bool kept_closed;           /* someone else is. Under the lock */
+    _Atomic bool kept_shut;             /* someone else is, or is about to be */
 
     /* Written by other threads, on lines of their own. */
     HAK_ALIGNED(128) _Atomic uint32_t inbox; /* first page of a slab with remote bits; linked by inbox_next */
@@ -242,8 +242,9 @@ struct ace_budget_input stack_budget_input(void);
 /* Makes bins shallower while the heap's stacks are deeper than its share allows. */
 void stack_fit_budget(struct heap *heap);
 
-/* Looks at some stacks, one after the other at each call. One whose top lies where it lay is taken for idle, and gives blocks back. */
-void stack_give_idle(struct heap *heap);
+/* Looks at some stacks but that of CLASS, one after the other at each call. One whose top lies where it lay is taken for idle, and gives
+ * blocks back. */
+void stack_give_idle(struct heap *heap, unsigned class);
 
 /* Sends a heap's owner to its slow paths for whatever he holds; stack_take then gives back to their slabs what his stacks
  * hold but for the newest block of each, after os_barrier_others. Others than the owner; each takes the heap's lock. */

@@ -6,7 +6,6 @@
 #include "base/bits.h"
 #include "heap/alloc.h"
 #include "heap/footprint.h"
-#include "heap/span_cache.h"
 #include "heap/thread.h"
 #include "region/outside.h"
 #include "slab/slab.h"
@@ -51,23 +50,6 @@ static size_t pages_for(size_t bytes) { return (max_size(bytes, 1) + PAGE_BYTES 
 
 /* Whether little of the last page is left over: a huge page would bring that in, too. */
 static bool fills(size_t pages, size_t bytes) { return pages * PAGE_BYTES - bytes <= bytes / 8; }
-
-bool large_keep(size_t page) {
-    struct heap *heap = thread_heap();
-    const struct large *large = large_at(page);
-    /* A block with a reserve is of another length than its span; and what a growing buffer leaves behind is no use to it. */
-    if (HAK_UNLIKELY(heap == NULL || large->pages != large->span.pages || large->outgrown)) return false;
-    return span_cache_put(heap, (uint32_t)page);
-}
-
-void *large_take_kept(size_t bytes, size_t alignment) {
-    struct heap *heap = thread_heap();
-    if (HAK_UNLIKELY(bytes > KEPT_SIZES * PAGE_BYTES || alignment > PAGE_BYTES || heap == NULL)) return NULL;
-    const uint32_t first = span_cache_take(heap, pages_for(bytes));
-    if (first == 0) return NULL;
-    large_at(first)->moved = false;
-    return page_address(first);
-}
 
 void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;

@@ -24,19 +24,11 @@ HAK_INLINE void large_set_kept(size_t page, bool kept) {
     atomic_store_explicit(&((struct large *)page_span(page))->kept, kept, memory_order_relaxed);
 }
 
-/* A block that this thread kept when it was freed: of BYTES bytes at least, more than SMALL_MAX_BYTES, aligned to ALIGNMENT (a power of
- * two), of unknown contents. NULL: it has none. At any time. */
-void *large_take_kept(size_t bytes, size_t alignment);
-
 /* A new one; NULL when there is no memory. *ZERO: it reads as zero. */
 void *large_alloc(size_t bytes, size_t alignment, bool *zero);
 
 /* The same outside the window: with as many usable bytes as a block of heap_alloc's would have, or more. At any time. */
 void *large_map_outside(size_t bytes, size_t alignment, bool *zero);
-
-/* Frees the block that starts at PAGE by keeping it for this thread; false when it is not kept, and is as it was. That another thread
- * frees it in the same moment it does not see. At any time. */
-bool large_keep(size_t page);
 
 /* Of several threads that free the block at PAGE one is told true: it may call one of the next two. At any time. */
 bool large_claim(size_t page);

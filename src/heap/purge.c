@@ -80,6 +80,8 @@ static void drain(struct heap *heap) {
     state.left = true;
 }
 
+static bool is_visited(const struct heap *heap) { return heap->visited; }
+
 /* Does what sleeping owners would do at their next slow path; with ALL for every owner. */
 static void visit_heaps(bool all) {
     bool wanted = false, saw_work = false;
@@ -93,20 +95,19 @@ static void visit_heaps(bool all) {
             if (heap->visited) thread_retire_parked(heap);
             state.left |= !heap->visited;
         }
-        if (heap->visited) {
-            give_buffer(heap);
-            span_cache_reclaim(heap);
-        }
-        state.kept_bytes += counter_read(&heap->kept_pages) * PAGE_BYTES;
+        if (heap->visited) give_buffer(heap);
         heap->robbed = heap->visited && holds_blocks(heap);
         if (!heap->robbed) continue;
         stack_raise(heap);
         wanted = true;
     }
     atomic_store_explicit(&state.saw_work, saw_work, memory_order_relaxed); /* a hint */
+    span_cache_reclaim(is_visited);
     bool barrier_passed = wanted && os_barrier_others();
-    for (struct heap *heap = first; heap != NULL; heap = heap->next)
+    for (struct heap *heap = first; heap != NULL; heap = heap->next) {
+        state.kept_bytes += counter_read(&heap->kept_pages) * PAGE_BYTES;
         if (heap->robbed) stack_take(heap, barrier_passed);
+    }
     state.left |= barrier_passed;
     /* Of everybody: who is awake looks there only when a bin is used up. */
     for (struct heap *heap = first; heap != NULL; heap = heap->next) drain(heap);

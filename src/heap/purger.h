@@ -50,9 +50,8 @@ void purger_look(struct heap *heap, const void *caller);
 /* Large blocks that a thread keeps between two looks: no memory comes or goes by them. */
 enum { TURNS_PER_LOOK = 64 };
 
-/* After each of them, outside the slow paths. */
-HAK_INLINE void purger_turn(const void *caller) {
-    struct heap *heap = thread_heap();
+/* After each of them, by the owner of HEAP, outside the slow paths. */
+HAK_INLINE void purger_turn(struct heap *heap, const void *caller) {
     if (HAK_UNLIKELY(counter_read(&heap->kept_turns) % TURNS_PER_LOOK == 0)) purger_look(heap, caller);
 }
 

@@ -6,9 +6,9 @@
  * gives it back.
  *
  * The owner comes without the heap's lock and without an atomic operation, which would wait for what the program wrote to its
- * blocks: he says that he is there, and looks whether it is closed. Others do no more than to take all of it: under the lock they
- * close it, have all running threads pass a barrier, and look whether he is there. So one of the two sees the other, and whoever
- * does goes without. The owner who holds the lock is alone, too, and so is whoever holds that of a heap without an owner. */
+ * blocks: he says that he is there, and looks whether it is shut. Others do no more than to take all of it: they shut it, have all
+ * running threads pass a barrier, and look, under the lock, whether he is there. So one of the two sees the other, and whoever does
+ * goes without. The owner who holds the lock is alone, too, and so is whoever holds that of a heap without an owner. */
 #include "heap/span_cache.h"
 
 #include "ace/span_cache.h"
@@ -56,7 +56,11 @@ static void adapt(struct heap *heap, struct kept_spans *kept, uint32_t pages) {
 
 /* ---- room ------------------------------------------------------------------------------------------- */
 
-static uint64_t budget_pages(void) { return ace_span_cache_budget(stack_budget_input()) / PAGE_BYTES; }
+/* Nothing where the kernel has no barrier: nobody could take it away. relaxed: a hint. */
+static uint64_t budget_pages(void) {
+    if (atomic_load_explicit(&os_counters.refusals[OS_CALL_MEMBARRIER], memory_order_relaxed) != 0) return 0;
+    return ace_span_cache_budget(stack_budget_input()) / PAGE_BYTES;
+}
 
 /* Whatever the other lengths give, KEPT's cannot have one of PAGES pages more. */
 static bool is_full(const struct heap *heap, const struct kept_spans *kept, uint32_t pages) {
@@ -83,9 +87,12 @@ static bool make_room(struct heap *heap, struct kept_spans *kept, uint32_t pages
     return !is_full(heap, kept, pages) && find_room(heap, kept, pages);
 }
 
-bool span_cache_put_beyond(struct heap *heap, struct kept_spans *kept, uint32_t first) {
-    const bool keeps = make_room(heap, kept, span_at(first)->pages);
-    if (keeps) span_cache_push(heap, kept, first);
+bool span_cache_put_beyond(struct heap *heap, size_t page) {
+    const uint32_t pages = span_at(page)->pages;
+    struct kept_spans *kept = &heap->kept[pages - 1];
+    if (!span_cache_enter(heap)) return false;
+    const bool keeps = make_room(heap, kept, pages);
+    if (keeps) span_cache_push(heap, kept, (uint32_t)page);
     span_cache_leave(heap);
     return keeps;
 }
@@ -125,49 +132,92 @@ void span_cache_settle(struct heap *heap) {
     tell(heap);
 }
 
-/* ---- by others -------------------------------------------------------------------------------------- */
-
-/* relaxed: whoever closes is sure of it after a barrier. */
-static void close(struct heap *heap) { atomic_store_explicit(&heap->kept_closed, true, memory_order_relaxed); }
-static void reopen(struct heap *heap) {
-    atomic_store_explicit(&heap->kept_closed, false, memory_order_release); /* pairs with span_cache_enter */
-}
-
-/* Once it was closed, and the barrier passed. acquire: pairs with span_cache_leave. */
-static bool is_left(struct heap *heap) { return !atomic_load_explicit(&heap->keeping, memory_order_acquire); }
-
-void span_cache_reclaim(struct heap *heap) {
-    if (counter_read(&heap->kept_spans) == 0) return; /* a hint */
-    os_lock_take(&heap->lock);
-    close(heap);
-    const bool nobody_comes = heap->parked || heap == thread_heap() || os_barrier_others();
-    if (nobody_comes && is_left(heap)) span_cache_empty(heap);
-    reopen(heap);
-    os_lock_drop(&heap->lock);
-}
-
-void span_cache_reopen(void) {
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
-        if (atomic_load_explicit(&heap->kept_closed, memory_order_relaxed)) reopen(heap); /* relaxed: under the lock */
-}
-
-void span_cache_close_others(void) {
-    bool closed = false;
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
-        if (heap == thread_heap() || counter_read(&heap->kept_spans) == 0) continue;
-        close(heap);
-        closed = true;
-    }
-    if (closed && !os_barrier_others()) span_cache_reopen();
-}
-
-void span_cache_forget(struct heap *heap) {
-    /* Only one that its thread left to a fork has any. relaxed: under the lock. */
-    if (atomic_load_explicit(&heap->kept_closed, memory_order_relaxed) && is_left(heap)) span_cache_empty(heap);
+/* Without what was learned. */
+static void forget(struct heap *heap) {
     for (unsigned i = 0; i < KEPT_SIZES; i++) heap->kept[i] = (struct kept_spans){0};
     counter_set(&heap->kept_spans, 0);
     counter_set(&heap->kept_pages, 0);
     tell(heap);
-    atomic_store_explicit(&heap->keeping, false, memory_order_relaxed); /* under the lock */
-    reopen(heap);
+}
+
+void span_cache_forget(struct heap *heap) {
+    span_cache_empty(heap);
+    forget(heap);
+}
+
+/* ---- by others -------------------------------------------------------------------------------------- */
+
+static struct os_lock shutting;
+
+/* relaxed: whoever shuts is sure of it after a barrier. */
+static void shut(struct heap *heap) { atomic_store_explicit(&heap->kept_shut, true, memory_order_relaxed); }
+static void reopen(struct heap *heap) {
+    atomic_store_explicit(&heap->kept_shut, false, memory_order_release); /* pairs with span_cache_enter */
+}
+static bool is_shut(const struct heap *heap) {
+    return atomic_load_explicit(&heap->kept_shut, memory_order_relaxed); /* written under the lock above */
+}
+
+/* Once it was shut, and the barrier passed. acquire: pairs with span_cache_leave. */
+static bool is_left(struct heap *heap) { return !atomic_load_explicit(&heap->keeping, memory_order_acquire); }
+
+/* False when there is nothing in those heaps. */
+static bool shut_all(bool (*of)(const struct heap *heap)) {
+    bool some = false;
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
+        if (counter_read(&heap->kept_spans) == 0 || !of(heap)) continue; /* a hint */
+        shut(heap);
+        some = true;
+    }
+    return some;
+}
+
+static void reopen_all(void) {
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
+        if (is_shut(heap)) reopen(heap);
+}
+
+void span_cache_reclaim(bool (*of)(const struct heap *heap)) {
+    os_lock_take(&shutting);
+    if (shut_all(of)) {
+        const bool barrier_passed = os_barrier_others();
+        for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
+            if (!is_shut(heap) || !(barrier_passed || heap == thread_heap())) continue;
+            os_lock_take(&heap->lock);
+            if (is_left(heap)) span_cache_empty(heap);
+            os_lock_drop(&heap->lock);
+        }
+        reopen_all();
+    }
+    os_lock_drop(&shutting);
+}
+
+/* ---- fork ------------------------------------------------------------------------------------------- */
+
+static bool is_others(const struct heap *heap) { return heap != thread_heap(); }
+
+void span_cache_fork_prepare(void) {
+    os_lock_take(&shutting);
+    if (shut_all(is_others) && !os_barrier_others()) reopen_all();
+}
+
+void span_cache_fork_parent(void) {
+    reopen_all();
+    os_lock_drop(&shutting);
+}
+
+static bool is_blank(const struct heap *heap) {
+    for (unsigned i = 0; i < KEPT_SIZES; i++)
+        if (heap->kept[i].first != 0 || heap->kept[i].held != 0) return false;
+    return counter_read(&heap->kept_pages) == 0 && is_left((struct heap *)(uintptr_t)heap);
+}
+
+void span_cache_fork_child(void) {
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
+        if (!is_others(heap) || is_blank(heap)) continue;
+        if (!is_shut(heap) || !is_left(heap)) forget(heap);
+        atomic_store_explicit(&heap->keeping, false, memory_order_relaxed); /* the only thread there is */
+    }
+    reopen_all();
+    os_lock_reset(&shutting);
 }

@@ -17,10 +17,10 @@ HAK_INLINE void span_cache_leave(struct heap *heap) {
 /* False when someone else is, or the owner himself, whom a signal handler interrupted. By the owner. */
 HAK_INLINE bool span_cache_enter(struct heap *heap) {
     if (HAK_UNLIKELY(!slow_enter())) return false;
-    atomic_store_explicit(&heap->keeping, true, memory_order_relaxed); /* whoever closes has the barrier */
+    atomic_store_explicit(&heap->keeping, true, memory_order_relaxed); /* whoever shuts it has the barrier */
     atomic_signal_fence(memory_order_seq_cst);
     /* acquire: pairs with reopen. */
-    if (HAK_LIKELY(!atomic_load_explicit(&heap->kept_closed, memory_order_acquire))) return true;
+    if (HAK_LIKELY(!atomic_load_explicit(&heap->kept_shut, memory_order_acquire))) return true;
     span_cache_leave(heap);
     return false;
 }
@@ -47,20 +47,22 @@ HAK_INLINE uint32_t span_cache_pop(struct heap *heap, struct kept_spans *kept) {
     return first;
 }
 
-/* Both at any time. */
-
-/* The first page of a span of PAGES pages, at most KEPT_SIZES, that HEAP kept; 0 when it has none. */
-HAK_INLINE uint32_t span_cache_take(struct heap *heap, size_t pages) {
-    struct kept_spans *kept = &heap->kept[pages - 1];
-    uint32_t first = 0;
-    if (HAK_UNLIKELY(!span_cache_enter(heap))) return 0;
+/* A block that HEAP kept, of BYTES bytes at least, more than SMALL_MAX_BYTES, and of unknown contents; aligned to a page. NULL: it has
+ * none. At any time. */
+HAK_INLINE void *span_cache_take(struct heap *heap, size_t bytes) {
+    if (HAK_UNLIKELY(bytes > KEPT_SIZES * PAGE_BYTES || !span_cache_enter(heap))) return NULL;
+    struct kept_spans *kept = &heap->kept[(bytes - 1) / PAGE_BYTES];
+    void *block = NULL;
     kept->taken = true;
-    if (HAK_LIKELY(kept->held != 0))
-        first = span_cache_pop(heap, kept);
-    else
+    if (HAK_LIKELY(kept->held != 0)) {
+        const uint32_t first = span_cache_pop(heap, kept);
+        ((struct large *)page_span(first))->moved = false;
+        block = page_address(first);
+    } else {
         kept->missed++;
+    }
     span_cache_leave(heap);
-    return first;
+    return block;
 }
 
 HAK_INLINE void span_cache_push(struct heap *heap, struct kept_spans *kept, uint32_t first) {
@@ -72,20 +74,27 @@ HAK_INLINE void span_cache_push(struct heap *heap, struct kept_spans *kept, uint
     counter_add(&heap->kept_turns, 1);
 }
 
-/* The same as the next, between enter and its leave, where there is no room. */
-bool span_cache_put_beyond(struct heap *heap, struct kept_spans *kept, uint32_t first);
-
-/* Keeps the used span at FIRST, which nobody knows any more; false when HEAP wants no more of its length. */
-HAK_INLINE bool span_cache_put(struct heap *heap, uint32_t first) {
-    const uint32_t pages = span_at(first)->pages;
-    if (HAK_UNLIKELY(pages > KEPT_SIZES || !span_cache_enter(heap))) return false;
-    struct kept_spans *kept = &heap->kept[pages - 1];
-    if (HAK_UNLIKELY(kept->held >= kept->limit || !span_cache_has_room(heap, pages)))
-        return span_cache_put_beyond(heap, kept, first);
-    span_cache_push(heap, kept, first);
-    span_cache_leave(heap);
-    return true;
+/* Whether the large block that starts at PAGE is of a length that may be kept: it has no reserve, and no growing buffer, to which
+ * it would be no use, left it behind. And it is none that is kept already. */
+HAK_INLINE bool span_cache_suits(size_t page) {
+    const struct large *large = page_span(page);
+    return HAK_LIKELY(large->pages == large->span.pages && large->pages <= KEPT_SIZES && !large->outgrown && !large_is_kept(page));
 }
+
+/* Frees the block that starts at PAGE, and suits, by keeping it; false when there is no room for it, and it is as it was. That another
+ * thread frees it in the same moment it does not see. At any time. */
+HAK_INLINE bool span_cache_put(struct heap *heap, size_t page) {
+    const uint32_t pages = span_at(page)->pages;
+    struct kept_spans *kept = &heap->kept[pages - 1];
+    if (HAK_UNLIKELY(!span_cache_enter(heap))) return false;
+    const bool has_room = kept->held < kept->limit && span_cache_has_room(heap, pages);
+    if (HAK_LIKELY(has_room)) span_cache_push(heap, kept, (uint32_t)page);
+    span_cache_leave(heap);
+    return has_room;
+}
+
+/* The same where there was no room: makes some, if the length is worth it. */
+bool span_cache_put_beyond(struct heap *heap, size_t page);
 
 /* ---- under the lock ------------------------------------------------------------------------------------ */
 
@@ -95,15 +104,19 @@ void span_cache_settle(struct heap *heap);
 /* Gives all back that HEAP keeps. Its lock is held, by its owner or because it has none. */
 void span_cache_empty(struct heap *heap);
 
-/* The same of any heap, whose lock is taken; but for what its owner is just at. Cheap when there is nothing; else a system call. */
-void span_cache_reclaim(struct heap *heap);
-
-/* Around a fork, all heaps' locks held: what other threads keep stays as it is until it is reopened. */
-void span_cache_close_others(void);
-void span_cache_reopen(void);
-
-/* Gives all back, and forgets what was learned: of a heap that nobody owns. In the child of a fork what its thread was just at is
- * lost. Its lock is held. */
+/* The same, and forgets what was learned. Of a heap that nobody owns. */
 void span_cache_forget(struct heap *heap);
+
+/* ---- by anyone, no heap's lock held --------------------------------------------------------------------- */
+
+/* Gives all back that the heaps keep of which OF says so, but for what an owner is just at. Cheap when there is nothing; else two system
+ * calls, however many heaps there are. */
+void span_cache_reclaim(bool (*of)(const struct heap *heap));
+
+/* Around a fork: what other threads keep stays as it is meanwhile. What one of them was just at, or began to keep since, is lost to the
+ * child, and all where the kernel has no barrier. Before the heaps' locks are taken, and after they were dropped or reset. */
+void span_cache_fork_prepare(void);
+void span_cache_fork_parent(void);
+void span_cache_fork_child(void);
 
 #endif

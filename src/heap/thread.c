@@ -87,9 +87,11 @@ static uint64_t given_spans(void) {
     return counts.given;
 }
 
+static bool is_any(const struct heap *heap) { return heap != NULL; }
+
 bool thread_reveal_large(void) {
     const uint64_t before = given_spans();
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) span_cache_reclaim(heap);
+    span_cache_reclaim(is_any);
     return given_spans() > before;
 }
 
@@ -102,10 +104,9 @@ bool thread_reveal(void) {
         remote_drain(own);
         os_lock_drop(&own->lock);
     }
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
         if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) thread_retire_parked(heap); /* a hint */
-        span_cache_reclaim(heap);
-    }
+    span_cache_reclaim(is_any);
     remote_settle();
     return given_spans() > before;
 }
@@ -196,8 +197,8 @@ HAK_ENTRY void heap_fork_prepare(void) {
     if (thread_state.fork_inside) return;
     thread_state.busy = true;
     span_purging_lock();
+    span_cache_fork_prepare();
     registry_lock_all();
-    span_cache_close_others();
     bitmaps_lock();
     stack_pool_lock();
     books_lock();
@@ -212,8 +213,8 @@ HAK_ENTRY void heap_fork_parent(void) {
     books_unlock();
     stack_pool_unlock();
     bitmaps_unlock();
-    span_cache_reopen();
     registry_unlock_all();
+    span_cache_fork_parent();
     span_purging_unlock();
     thread_state.busy = false;
 }
@@ -233,6 +234,7 @@ void heap_fork_child(void) {
     span_decay_forget(); /* another life, perhaps */
     footprint_settled(footprint_in_use());
     registry_forsake_others(thread_front());
+    span_cache_fork_child();
     if (thread_heap() != NULL) counter_set(&thread_heap()->thread_id, os_thread_id());
     thread_state.busy = false;
 }

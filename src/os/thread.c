@@ -198,7 +198,8 @@ void os_stay_loaded(void) {
 
 bool os_barrier_others(void) {
     int saved = errno;
-    /* Each process registers once; to do so again costs nothing. The child of a fork is registered already. */
+    /* Each process registers once, for which the kernel may take some milliseconds; to do so again costs nothing. The child of a fork
+     * is registered already. */
     bool done = syscall(SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE, 0, 0) == 0 &&
                 syscall(SYS_membarrier, MEMBARRIER_PRIVATE, 0, 0) == 0;
     return os_counted(OS_CALL_MEMBARRIER, done, saved);

@@ -49,7 +49,7 @@ CASES = (
     Case("free of NULL", 2000),
     Case("16384 blocks of 64 B allocated, then freed: refills and spills", 3),
     Case("1024 blocks of 8 KiB allocated, then freed: slabs made and released", 3),
-    Case("malloc of 1 MiB and free: a span taken and given", 300),
+    Case("malloc of 1 MiB and free, which the thread keeps", 300),
     Case("aligned_alloc of 1 MiB and free", 300),
     Case("calloc of 256 KiB and free", 100),
     Case("growth from 128 KiB to 2 MiB by realloc, in steps of 64 KiB", 30),

@@ -55,6 +55,10 @@ void locks_blame(uint64_t others) {
     if (keep(common) || keep(either) || locks_keep_all()) run_cut();
 }
 
+void locks_keep_held(void) {
+    if (keep(held_all[explore_self()])) run_cut();
+}
+
 void locks_forget(void) {
     memset(held, 0, sizeof held);
     memset(held_all, 0, sizeof held_all);

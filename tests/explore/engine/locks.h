@@ -18,6 +18,9 @@ void locks_blame(uint64_t held);
 /* Makes all locks steps that several threads took; true if that is new. */
 bool locks_keep_all(void);
 
+/* The running thread lets others run: what it holds must keep them out, so these locks become steps. */
+void locks_keep_held(void);
+
 /* Another execution begins. */
 void locks_forget(void);
 

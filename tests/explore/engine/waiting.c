@@ -1,6 +1,7 @@
 /* waiting.c - threads that wait for a value, and the kernel's barrier: the one who asks for it waits until every other thread was
  * interrupted between two of its steps, or has ended. */
 #include "fibre.h"
+#include "locks.h"
 
 #define CODE ((uintptr_t)__builtin_return_address(0))
 
@@ -46,6 +47,7 @@ void explore_barrier_others(void) {
         now.barriers_used = now.anew = true;
         run_cut();
     }
+    locks_keep_held();
     self->in_barrier = true;
     run_fence(memory_order_seq_cst, CODE);
     uint32_t number = self->acknowledged = ++now.barriers;

@@ -1,6 +1,6 @@
 /* span_cache.c - large blocks that a thread keeps are taken away by others, while it takes and keeps some.
  *
- * Invariant: of the owner, who holds no lock, and one who closes what is kept to him, waits for a barrier and looks whether he is at
+ * Invariant: of the owner, who holds no lock, and one who shuts what is kept, waits for a barrier and looks whether he is at
  * it, at most one is: each block is kept once, or in hand, or given back. What the one did the other sees. */
 #include "../model/model.h"
 
@@ -25,7 +25,7 @@ static void keep_some(void) {
     owner = thread_heap();
     EXPLORE_CHECK(owner->kept[PAGES - 1].held == KEPT && owner->kept[PAGES - 1].limit > KEPT);
     explore_name(&owner->keeping, "keeping");
-    explore_name(&owner->kept_closed, "closed");
+    explore_name(&owner->kept_shut, "shut");
     explore_name(&owner->kept_pages, "kept pages");
     explore_name(&owner->kept_spans, "kept spans");
     model_name_heap(owner);
@@ -51,7 +51,8 @@ static void give_and_take(void) {
     give();
     take();
 }
-static void take_away(void) { span_cache_reclaim(owner); }
+static bool is_owners(const struct heap *heap) { return heap == owner; }
+static void take_away(void) { span_cache_reclaim(is_owners); }
 static void purge(void) {
     span_purging_lock();
     purge_step(PURGE_ALL);
@@ -71,7 +72,7 @@ static void check(void) {
     EXPLORE_CHECK(taken[0] == NULL || taken[0] != taken[1]);
     span_counts_read(&counts);
     EXPLORE_CHECK(counts.used_pages == (kept + in_hand) * PAGES);
-    EXPLORE_CHECK(!atomic_load(&owner->keeping) && !atomic_load(&owner->kept_closed));
+    EXPLORE_CHECK(!atomic_load(&owner->keeping) && !atomic_load(&owner->kept_shut));
     model_check_spans();
 }
 
