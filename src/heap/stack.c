@@ -267,10 +267,10 @@ static uint32_t top_slot(const struct heap *heap, unsigned class) {
 /* One that is popped as often as pushed looks idle, too: it pays for that with a refill, no more often than the heap lacks memory. */
 void stack_give_idle(struct heap *heap, unsigned for_class) {
     enum { LOOKED_AT = 4, GIVEN_MOST = 1024 };
+    heap->bins[for_class].seen_top = UINT32_MAX; /* it is in use */
     for (unsigned i = 0; i < LOOKED_AT; i++) {
         const unsigned class = heap->idle_hand++ % SIZE_CLASSES;
         const size_t held = stack_held(heap, class);
-        if (class == for_class) continue;
         if (held != 0 && top_slot(heap, class) == heap->bins[class].seen_top)
             give_oldest(heap, class, min_size(held, GIVEN_MOST));
         heap->bins[class].seen_top = top_slot(heap, class);
