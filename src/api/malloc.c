@@ -25,13 +25,13 @@ static HAK_NOINLINE void free_slow(void *block, const void *caller) {
     heap_free(block, caller);
 }
 
-/* Both fast paths begin a line of code, and so lie on as few as they can: decision 0040. */
-HAK_EXPORT HAK_ALIGNED(HAK_CACHE_LINE) void *hak_malloc(size_t bytes) {
+HAK_EXPORT void *hak_malloc(size_t bytes) {
     void *block;
     if (HAK_LIKELY(front_pop(bytes, &block))) return block;
     return malloc_slow(bytes);
 }
 
+/* Its fast path begins a line of code, and lies on two instead of three: decision 0040. */
 HAK_EXPORT HAK_ALIGNED(HAK_CACHE_LINE) void hak_free(void *block) {
     if (HAK_LIKELY(front_push(block))) return;
     free_slow(block, __builtin_return_address(0));
