@@ -31,7 +31,7 @@ HAK_EXPORT void *hak_malloc(size_t bytes) {
     return malloc_slow(bytes);
 }
 
-/* Its fast path begins a line of code, and lies on two instead of three: decision 0040. */
+/* Where in a line of code it begins matters by a tenth: decision 0040. */
 HAK_EXPORT HAK_ALIGNED(HAK_CACHE_LINE) void hak_free(void *block) {
     if (HAK_LIKELY(front_push(block))) return;
     free_slow(block, __builtin_return_address(0));
