@@ -47,7 +47,7 @@ void purger_look(struct heap *heap, const void *caller);
 /* A block of so many bytes is worth a look by itself: perhaps nothing follows. */
 #define PURGER_HEAVY_BYTES HAK_MIB(1)
 
-/* Large blocks that a thread keeps between two looks: no memory comes or goes by them. */
+/* Large blocks that a thread keeps between two looks: no pages come or go by them. */
 enum { TURNS_PER_LOOK = 64 };
 
 /* After each of them, by the owner of HEAP, outside the slow paths. */

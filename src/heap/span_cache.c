@@ -159,7 +159,7 @@ static bool is_shut(const struct heap *heap) {
 }
 
 /* Once it was shut, and the barrier passed. acquire: pairs with span_cache_leave. */
-static bool is_left(struct heap *heap) { return !atomic_load_explicit(&heap->keeping, memory_order_acquire); }
+static bool is_left(const struct heap *heap) { return !atomic_load_explicit(&heap->keeping, memory_order_acquire); }
 
 /* False when there is nothing in those heaps. */
 static bool shut_all(bool (*of)(const struct heap *heap)) {
@@ -209,7 +209,7 @@ void span_cache_fork_parent(void) {
 static bool is_blank(const struct heap *heap) {
     for (unsigned i = 0; i < KEPT_SIZES; i++)
         if (heap->kept[i].first != 0 || heap->kept[i].held != 0) return false;
-    return counter_read(&heap->kept_pages) == 0 && is_left((struct heap *)(uintptr_t)heap);
+    return counter_read(&heap->kept_pages) == 0 && is_left(heap);
 }
 
 void span_cache_fork_child(void) {
