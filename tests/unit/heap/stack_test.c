@@ -9,6 +9,7 @@
  *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
  *   idle stacks keep what they have              what_is_idle_is_given_back, idle_stacks_make_room_for_others
  *   a stack in use is taken for idle             what_is_idle_is_given_back
+ *   so is that which a slab is wanted for        what_is_idle_is_given_back
  */
 #include "ace/depth.h"
 #include "child.h"
@@ -264,12 +265,12 @@ TEST(depths_of_some_sizes_are_fixed) {
 
 /* ---- idle stacks ---------------------------------------------------------------------------------------- */
 
-enum { LOOKS = 17, NONE = SIZE_CLASSES }; /* so many look at each stack once */
+enum { LOOKS = 17, WANTED = 13 }; /* so many look at each stack once */
 
 static void look_at_all(struct heap *heap) {
     for (int i = 0; i < LOOKS; i++) {
         const uint64_t before = blocks_out(heap, 0);
-        stack_give_idle(heap, NONE);
+        stack_give_idle(heap, WANTED);
         CHECK(before - blocks_out(heap, 0) <= 1024);
     }
     for (unsigned class = 0; class < SIZE_CLASSES; class++) check_stack(heap, class);
@@ -283,6 +284,7 @@ TEST(what_is_idle_is_given_back) {
     push(heap, 0, 5000);
     push(heap, IDLE, 20);
     push(heap, USED, 20);
+    push(heap, WANTED, 20);
     look_at_all(heap);
     CHECK_EQ(stack_held(heap, IDLE), 20); /* it may have come only now */
     void *newest = stack_pop(heap, USED);
@@ -294,9 +296,9 @@ TEST(what_is_idle_is_given_back) {
     CHECK_EQ(stack_held(heap, USED), 19);
     CHECK_EQ(stack_held(heap, EMPTY), 0);
     CHECK_EQ(stack_held(heap, 0), 5000 - 1024);
-    stack_give_idle(heap, heap->idle_hand % SIZE_CLASSES); /* that of the size that is wanted is left alone */
     for (int i = 0; i < 5; i++) look_at_all(heap);
     CHECK_EQ(stack_held(heap, 0) + stack_held(heap, USED), 0);
+    CHECK_EQ(stack_held(heap, WANTED), 20);
     heap_settings.thread_cache_bytes = MIB(2);
 }
 
