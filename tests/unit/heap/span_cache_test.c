@@ -200,6 +200,18 @@ static void *keep_some(void *sleeps) {
     return NULL;
 }
 
+/* Starts a thread that keeps some blocks and sleeps; returns its heap. */
+static struct heap *start_sleeper(pthread_t *thread) {
+    struct heap *heap;
+    CHECK_EQ(pthread_create(thread, NULL, keep_some, (void *)1), 0);
+    while ((heap = atomic_load(&worker_heap)) == NULL) sched_yield();
+    return heap;
+}
+static void end_sleeper(pthread_t thread) {
+    atomic_store(&worker_ends, true);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
 static void ends(void) {
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, keep_some, NULL), 0);
@@ -211,28 +223,23 @@ TEST(a_thread_that_ends_gives_all_back) { IN_CHILD(ends); }
 /* By whoever gives back what sleepers hold, and where memory is short. */
 static void sleeper(void) {
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, keep_some, (void *)1), 0);
-    struct heap *heap;
-    while ((heap = atomic_load(&worker_heap)) == NULL) sched_yield();
+    struct heap *heap = start_sleeper(&thread);
     const uint64_t held = counter_read(&heap->kept_pages), used = used_pages();
     CHECK(held != 0);
     purge_steps(PURGE_ALL);
     CHECK_EQ(counter_read(&heap->kept_spans), 0);
     CHECK_EQ(counter_read(&heap->kept_pages), 0);
     CHECK(used_pages() <= used - held);
-    atomic_store(&worker_ends, true);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    end_sleeper(thread);
 }
 TEST(a_sleeper_gives_all_back) { IN_CHILD(sleeper); }
 
 static void revealed(void) {
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, keep_some, (void *)1), 0);
-    while (atomic_load(&worker_heap) == NULL) sched_yield();
+    start_sleeper(&thread);
     CHECK(thread_reveal());
     CHECK_EQ(counter_read(&atomic_load(&worker_heap)->kept_spans), 0);
-    atomic_store(&worker_ends, true);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    end_sleeper(thread);
 }
 TEST(where_memory_is_short_it_is_found) { IN_CHILD(revealed); }
 
@@ -273,11 +280,9 @@ static void in_grandchild(void) {
 }
 static void forked(void) {
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, keep_some, (void *)1), 0);
-    while (atomic_load(&worker_heap) == NULL) sched_yield();
+    start_sleeper(&thread);
     IN_CHILD(in_grandchild);
-    atomic_store(&worker_ends, true);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    end_sleeper(thread);
 }
 TEST(a_child_gives_back_what_the_others_kept) { IN_CHILD(forked); }
 
@@ -298,26 +303,22 @@ static void in_torn_grandchild(void) {
 }
 static void torn(void) {
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, keep_some, (void *)1), 0);
-    while (atomic_load(&worker_heap) == NULL) sched_yield();
-    atomic_store(&atomic_load(&worker_heap)->keeping, true);
-    const uint64_t kept = counter_read(&atomic_load(&worker_heap)->kept_spans);
+    struct heap *theirs = start_sleeper(&thread);
+    atomic_store(&theirs->keeping, true);
+    const uint64_t kept = counter_read(&theirs->kept_spans);
     thread_reveal_large();
-    CHECK_EQ(counter_read(&atomic_load(&worker_heap)->kept_spans), kept);
-    listed = atomic_load(&worker_heap)->kept[KIB(256) / PAGE_BYTES - 1].first;
+    CHECK_EQ(counter_read(&theirs->kept_spans), kept);
+    listed = theirs->kept[KIB(256) / PAGE_BYTES - 1].first;
     IN_CHILD(in_torn_grandchild);
-    atomic_store(&atomic_load(&worker_heap)->keeping, false);
-    atomic_store(&worker_ends, true);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
+    atomic_store(&theirs->keeping, false);
+    end_sleeper(thread);
 }
 TEST(what_a_thread_was_just_at_is_lost_to_a_child) { IN_CHILD(torn); }
 
 /* Where the kernel has no barrier, nobody is sure of another thread; of itself it is. From then on nothing is kept. */
 static void without_barrier(void) {
     pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, keep_some, (void *)1), 0);
-    while (atomic_load(&worker_heap) == NULL) sched_yield();
-    struct heap *theirs = atomic_load(&worker_heap);
+    struct heap *theirs = start_sleeper(&thread);
     settle(KIB(192), 2);
     fail_arm(FAIL_MEMBARRIER, 1, true, ENOSYS);
     const uint64_t kept = counter_read(&theirs->kept_spans);
