@@ -30,7 +30,6 @@
     X(ACE_REASON_NO_MEMORY, DEPTH, "no_memory", "wanted_bytes", "", "")                                       \
     X(ACE_REASON_TURNS, SPANS, "turns", "length_pages", "missed", "given")                                     \
     X(ACE_REASON_IDLE, SPANS, "idle", "length_pages", "kept_bytes", "budget_bytes")                            \
-    X(ACE_REASON_ANOTHER, SPANS, "another", "length_pages", "kept_bytes", "budget_bytes")                      \
     X(ACE_REASON_RETAKEN, HALF_LIFE, "retaken", "returned_pages", "retaken_pages", "")                        \
     X(ACE_REASON_QUIET, HALF_LIFE, "quiet", "quiet_ms", "", "")                                               \
     X(ACE_REASON_FORGOTTEN, HALF_LIFE, "forgotten", "", "", "")                                               \

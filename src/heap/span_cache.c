@@ -1,9 +1,8 @@
 /* span_cache.c - keeps freed large blocks for the thread that freed them, where it takes and frees them in turn.
  *
  * Of each length the newest is used first. A length that is only taken, as by a producer, or only freed, or of which few come by,
- * is not kept, and no longer where it is not taken for a while. All lengths of a thread together have a bound; who needs room takes
- * it from others that were not taken lately, one after the other. What is kept counts as free: a heap whose owner sleeps, or ends,
- * gives it back.
+ * is not kept, and no longer where it is not taken for a while. All lengths of a thread together have a bound; where it is reached,
+ * the length of which there are most makes room. What is kept counts as free: a heap whose owner sleeps, or ends, gives it back.
  *
  * The owner comes without the heap's lock and without an atomic operation, which would wait for what the program wrote to its
  * blocks: he says that he is there, and looks whether it is shut. Others do no more than to take all of it: they shut it, have all
@@ -28,13 +27,13 @@ static void keep_at_most(struct heap *heap, struct kept_spans *kept, uint32_t li
     }
 }
 
-static void halve(struct heap *heap, unsigned which, enum ace_reason reason) {
+static void halve(struct heap *heap, unsigned which) {
     struct kept_spans *kept = &heap->kept[which];
     const uint32_t before = kept->limit;
     if (before == 0) return;
     kept->limit = before / 2;
     kept->missed = kept->given = 0;
-    decided_spans(heap, reason, which + 1, before, kept->limit, counter_read(&heap->kept_pages) * PAGE_BYTES,
+    decided_spans(heap, ACE_REASON_IDLE, which + 1, before, kept->limit, counter_read(&heap->kept_pages) * PAGE_BYTES,
                   heap->kept_budget_pages * PAGE_BYTES);
     keep_at_most(heap, kept, kept->limit);
 }
@@ -67,14 +66,15 @@ static bool is_full(const struct heap *heap, const struct kept_spans *kept, uint
     return ((uint64_t)kept->held + 1) * pages > heap->kept_budget_pages;
 }
 
-/* Until PAGES more may be kept; each length is asked twice at most. */
+/* Until PAGES more may be kept: the length of which there are most gives, so that of each some are there. Where that is the one
+ * that asks, it has enough. */
 static bool find_room(struct heap *heap, const struct kept_spans *asking, uint32_t pages) {
-    for (unsigned asked = 0; !span_cache_has_room(heap, pages); asked++) {
-        if (asked == 2 * KEPT_SIZES) return false;
-        const unsigned which = heap->kept_hand++ % KEPT_SIZES;
-        if (&heap->kept[which] == asking) continue;
-        if (!heap->kept[which].taken) halve(heap, which, ACE_REASON_ANOTHER);
-        heap->kept[which].taken = false;
+    while (!span_cache_has_room(heap, pages)) {
+        struct kept_spans *most = heap->kept;
+        for (unsigned i = 1; i < KEPT_SIZES; i++)
+            if (heap->kept[i].held > most->held) most = &heap->kept[i];
+        if (most == asking) return false;
+        keep_at_most(heap, most, most->held - 1);
     }
     return true;
 }
@@ -117,7 +117,7 @@ static void give_idle(struct heap *heap) {
     enum { LOOKS = 16 };
     if (heap->kept_looks++ % LOOKS != 0) return;
     const unsigned which = heap->kept_hand++ % KEPT_SIZES;
-    if (!heap->kept[which].taken) halve(heap, which, ACE_REASON_IDLE);
+    if (!heap->kept[which].taken) halve(heap, which);
     heap->kept[which].taken = false;
 }
 

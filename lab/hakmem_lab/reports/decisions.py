@@ -57,7 +57,6 @@ WHY: Mapping[str, Callable[[Mapping[str, int]], str]] = {
         f"none was at hand {times_text(one['missed'])}, and {one['given']} more were given back"
     ),
     "idle": lambda one: f"none was taken for a while; {_kept(one)}",
-    "another": lambda one: f"none was taken lately when another length wanted room; {_kept(one)}",
     "retaken": lambda one: (
         f"of {_pages(one['returned_pages'])} given back lately {_pages(one['retaken_pages'])} were used again"
     ),

@@ -302,6 +302,7 @@ CELLS = (
     _mid_large_mt(32, FULL),
     _spans_mt(2, 256 << 10, QUICK),
     _spans_mt(8, 128 << 10, FULL),
+    _spans_mt(2, 1 << 20, FULL),
     _larson(1, FULL),
     _larson(2, QUICK),
     _larson(8, QUICK),

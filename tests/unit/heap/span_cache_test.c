@@ -3,7 +3,8 @@
  * Planted defects it was seen to catch:
  *   a block of another length is taken           a_length_that_comes_and_goes_is_kept
  *   the bound is not looked at                   all_keep_to_the_bound
- *   a length that is idle makes no room          a_length_that_comes_and_goes_is_kept, others_make_room
+ *   no length makes room                         a_length_that_comes_and_goes_is_kept, others_make_room
+ *   who makes room is kept less of from then on  lengths_that_share_the_bound_do_not_swing
  *   a limit counts what threads keep             no_limit_is_in_the_way
  *   what is idle is kept                         what_is_idle_goes_back
  *   a thread that ends keeps what it has         a_thread_that_ends_gives_all_back
@@ -151,7 +152,7 @@ static void bound(void) {
     settle(KIB(500), 1);
     CHECK(kept_bytes() <= KIB(512));
     heap_configure(&(struct heap_options){.thread_cache_bytes = MIB(8), .decay = ACE_NEVER});
-    settle(KIB(128), 8);
+    for (int i = 0; i < 100; i++) settle(KIB(128), 8); /* those of 500 KiB are idle */
     CHECK_EQ(kept_spans(), 8);
     heap_configure(&(struct heap_options){.thread_cache_bytes = 0, .decay = ACE_NEVER});
     take_and_give(MIB(2), 4);
@@ -170,6 +171,26 @@ static void room(void) {
     CHECK(kept_bytes() <= MIB(1));
 }
 TEST(others_make_room) { IN_CHILD(room); }
+
+/* Five lengths that come and go in any order, for which the bound is too small. */
+static void too_many_lengths(void) {
+    enum { FIRST = 12, END = 17 };
+    struct rng rng = {check_now.seed};
+    static void *blocks[64];
+    uint32_t limits[END] = {0};
+    for (size_t i = 0; i < check_count(20000); i++) {
+        void **block = &blocks[rng_below(&rng, 64)];
+        heap_free(*block, NULL);
+        CHECK((*block = heap_alloc((FIRST + rng_below(&rng, END - FIRST)) * PAGE_BYTES)) != NULL);
+        for (size_t pages = FIRST; pages < END; pages++) {
+            const uint32_t limit = own()->kept[pages - 1].limit;
+            CHECK_AT(limit >= limits[pages], i);
+            limits[pages] = limit;
+        }
+    }
+    CHECK(kept_spans() != 0);
+}
+TEST(lengths_that_share_the_bound_do_not_swing) { IN_CHILD(too_many_lengths); }
 
 /* While the thread does something else. */
 static void idle(void) {
