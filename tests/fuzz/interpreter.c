@@ -150,9 +150,15 @@ static void fork_child(void) {
     SPEC(child, status == 0, "it ended with status %#x", (unsigned)status);
 }
 
-/* What a signal handler does in the middle of an operation. It knows nothing of what that is about. */
+/* What a signal handler does in the middle of an operation. It knows nothing of what that is about: of a block that is being
+ * resized a part, or all of where it was, may be free already. */
 static void handle_signal(void) {
     unsigned busy = spec_busy_slot;
+    struct model_block resized = {0};
+    if (busy != MODEL_SLOTS) {
+        resized = model.blocks[busy];
+        model.blocks[busy].start = NULL;
+    }
     bool may_refuse = model.may_refuse;
     model.may_refuse = true; /* what it gets is of another kind */
     for (unsigned i = 0; i < 3; i++) {
@@ -163,6 +169,7 @@ static void handle_signal(void) {
         spec_free(&model, slot, FREE_PLAIN);
         if (i < 2) allocate(slot, request);
     }
+    if (busy != MODEL_SLOTS) model.blocks[busy] = resized;
     model.may_refuse = may_refuse;
     spec_busy_slot = busy;
 }
