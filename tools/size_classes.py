@@ -8,6 +8,9 @@ A slab is the shortest run of at most MAX_SLAB_PAGES pages of 64 KiB that wastes
 MAX_TAIL_WASTE at its end and holds WANTED_BLOCKS blocks, or FEWEST_BLOCKS where that many do not fit. Blocks of at
 most MANY_UP_TO bytes come in slabs of MANY_BLOCKS: making and releasing a slab costs as much as passing hundreds of
 blocks.
+
+Beyond LARGEST the medium blocks, to MEDIUM_PAGES pages: each is a slab by itself. Four sizes a doubling, as before, but no
+part of a page.
 """
 
 import sys
@@ -25,6 +28,7 @@ WANTED_BLOCKS = 16
 FEWEST_BLOCKS = 8
 MAX_TAIL_WASTE = 0.016
 MAX_SLAB_PAGES = 8
+MEDIUM_PAGES = 16
 
 HEADER = Path(__file__).resolve().parent.parent / "src/base/size_classes.h"
 
@@ -37,6 +41,17 @@ def block_sizes() -> list[int]:
         sizes += [base + base * step // steps for step in range(1, steps + 1)]
         base *= 2
     return sizes
+
+
+def medium_pages() -> list[int]:
+    """Lengths of the medium blocks, in pages."""
+    lengths: list[int] = []
+    base = LARGEST // PAGE_BYTES
+    while base < MEDIUM_PAGES:
+        steps = min(base, WIDE_STEPS)
+        lengths += [base + base * step // steps for step in range(1, steps + 1)]
+        base *= 2
+    return lengths
 
 
 def slab_pages(size: int) -> int:
@@ -63,21 +78,25 @@ def inverse(size: int) -> tuple[int, int]:
 
 
 def header() -> str:
-    sizes = block_sizes()
-    check_natural_alignment(sizes)
-    rows, lookup, words = [], ["    [0] = 0,"], 0
+    small = block_sizes()
+    check_natural_alignment(small)
+    sizes = small + [pages * PAGE_BYTES for pages in medium_pages()]
+    rows, lookup, medium_lookup, words = [], ["    [0] = 0,"], [], 0
     previous = 0
     for index, size in enumerate(sizes):
-        pages = slab_pages(size)
+        is_medium = index >= len(small)
+        pages = size // PAGE_BYTES if is_medium else slab_pages(size)
         blocks, tail = divmod(pages * PAGE_BYTES, size)
         multiplier, shift = inverse(size)
         inside = (size - previous - 1) / size if size > QUANTUM else (QUANTUM - 1) / QUANTUM
         rows.append(
-            f"    X({index:2}, {size:5}, {pages}, {blocks:4}, 0x{multiplier:016x}u, {shift:2})"
+            f"    X({index:2}, {size:7}, {pages:2}, {blocks:4}, 0x{multiplier:016x}u, {shift:2})"
             f" /* {100 * inside:4.1f} % {100 * tail / (pages * PAGE_BYTES):4.2f} % */ \\"
         )
-        first, last = previous // QUANTUM + 1, size // QUANTUM
-        lookup.append(f"    [{first} ... {last}] = {index}," if first < last else f"    [{first}] = {index},")
+        quantum = PAGE_BYTES if is_medium else QUANTUM
+        first, last = previous // quantum + 1, size // quantum
+        line = f"    [{first} ... {last}] = {index}," if first < last else f"    [{first}] = {index},"
+        (medium_lookup if is_medium else lookup).append(line)
         words = max(words, (blocks + 63) // 64)
         previous = size
     rows[-1] = rows[-1].rstrip(" \\")
@@ -91,11 +110,13 @@ def header() -> str:
             "#define HAK_BASE_SIZE_CLASSES_H",
             "",
             f"#define SIZE_CLASSES {len(sizes)}",
+            f"#define SMALL_CLASSES {len(small)} /* the first of them; the others are the medium ones, whose slabs have one block */",
             f"#define SMALL_MAX_BYTES {LARGEST}",
+            f"#define MEDIUM_MAX_BYTES {MEDIUM_PAGES * PAGE_BYTES}",
             f"#define SMALLEST_BLOCK_BYTES {QUANTUM}",
-            f"#define SLAB_MAX_PAGES {max(slab_pages(s) for s in sizes)}",
+            f"#define SLAB_MAX_PAGES {max(slab_pages(s) for s in small)} /* of small blocks */",
             f"#define SLAB_MAX_WORDS {words} /* words of a slab's bitmap */",
-            f"#define SLABS_OF_ALL_CLASSES_PAGES {sum(slab_pages(size) for size in sizes)}",
+            f"#define SLABS_OF_SMALL_CLASSES_PAGES {sum(slab_pages(size) for size in small)}",
             "",
             "/* class, block bytes, pages of a slab, blocks in it, and for exact division of an offset in a",
             " * slab by the block size: multiplier modulo 2^64, then rotation to the right.",
@@ -103,10 +124,15 @@ def header() -> str:
             "#define SIZE_CLASS_TABLE(X) \\",
             *rows,
             "",
-            f"/* Class of a request of n bytes, by (n + {QUANTUM - 1}) / {QUANTUM}. */",
+            f"/* Class of a request of n bytes, at most SMALL_MAX_BYTES, by (n + {QUANTUM - 1}) / {QUANTUM}. */",
             "#define SIZE_CLASS_LOOKUP \\",
             *[line + " \\" for line in lookup[:-1]],
             lookup[-1],
+            "",
+            "/* And of one of more, at most MEDIUM_MAX_BYTES, by its pages. */",
+            "#define MEDIUM_CLASS_LOOKUP \\",
+            *[line + " \\" for line in medium_lookup[:-1]],
+            medium_lookup[-1],
             "",
             "#endif",
             "",

@@ -27,7 +27,7 @@ struct ace_budget_decision {
     enum ace_budget_reason reason;
 };
 
-/* Inline: every fourth slow path asks. */
+/* Of the small blocks. Inline, both: every fourth slow path asks. */
 HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) {
     const enum ace_objective objective = input.objective;
     const uint64_t least_of_all = ace_choose(objective, HAK_MIB(4), HAK_MIB(32), HAK_MIB(64));
@@ -39,6 +39,16 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
     if (budget.bytes < least) budget = (struct ace_budget_decision){least, ACE_BUDGET_LEAST};
     if (budget.bytes > input.most_bytes) budget = (struct ace_budget_decision){input.most_bytes, ACE_BUDGET_MOST};
     return budget;
+}
+
+/* Of the medium blocks: these lie between the free runs of pages that would merge, so of few of them less is kept. At most half of what
+ * the small ones may have, and nothing is promised. */
+HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input input) {
+    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(1), HAK_MIB(4));
+    const uint64_t in_use_share = input.in_use_bytes / ace_choose(input.objective, 16, 8, 4);
+    const uint64_t all = in_use_share > least_of_all ? in_use_share : least_of_all;
+    const uint64_t share = all / (input.threads > 1 ? input.threads : 1), most = input.most_bytes / 2;
+    return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};
 }
 
 /* Whether a bin gives depth to others that has not missed while they asked so often. Bins in use miss in turns: if a few misses

@@ -12,7 +12,6 @@
  * so. */
 #define ACE_KINDS(X)                                                                                          \
     X(ACE_KIND_DEPTH, "depth", "blocks")         /* that a thread keeps of one size at most */                \
-    X(ACE_KIND_SPANS, "spans", "blocks")         /* large ones of one length that a thread keeps at most */   \
     X(ACE_KIND_HALF_LIFE, "half_life", "ms")     /* of free memory */                                         \
     X(ACE_KIND_PACE, "pace", "")                 /* 1: the program sleeps, and all that is free decays */     \
     X(ACE_KIND_PRESSURE, "pressure", "")         /* an enum ace_pressure_reason */                            \
@@ -28,8 +27,6 @@
     X(ACE_REASON_OVER_BUDGET, DEPTH, "over_budget", "sized_bytes", "budget_bytes", "")                        \
     X(ACE_REASON_NO_BUDGET, DEPTH, "no_budget", "sized_bytes", "budget_bytes", "wanted_bytes")                \
     X(ACE_REASON_NO_MEMORY, DEPTH, "no_memory", "wanted_bytes", "", "")                                       \
-    X(ACE_REASON_TURNS, SPANS, "turns", "length_pages", "missed", "given")                                     \
-    X(ACE_REASON_IDLE, SPANS, "idle", "length_pages", "kept_bytes", "budget_bytes")                            \
     X(ACE_REASON_RETAKEN, HALF_LIFE, "retaken", "returned_pages", "retaken_pages", "")                        \
     X(ACE_REASON_QUIET, HALF_LIFE, "quiet", "quiet_ms", "", "")                                               \
     X(ACE_REASON_FORGOTTEN, HALF_LIFE, "forgotten", "", "", "")                                               \

@@ -4,10 +4,13 @@
  * kind are reason enough to go to BATCH_DEPTH; beyond it a deeper bin only pays when the program's
  * swing between running empty and running full would fit. A pure producer or consumer never swings, and of one that
  * now and then takes some of its blocks back, most would only lie longer: so it must take and give about as many. Those are
- * counted in blocks, since a refill from a new slab may bring fewer than a spill takes away. */
+ * counted in blocks, since a refill from a new slab may bring fewer than a spill takes away.
+ *
+ * Medium blocks, each of which weighs as much as a whole stack of others, are not kept before they are seen to swing, and their batches
+ * are of one. */
 #include "ace/depth.h"
 
-#include <stdbool.h>
+#include "base/size_classes.h"
 
 enum {
     FIRST_BYTES = 16 * 1024,
@@ -16,7 +19,9 @@ enum {
     BATCH_DEPTH = 128,
     MISSES_FOR_BATCH = 3,
     MISSES_FOR_SWING = 8,
+    MISSES_FOR_SWING_ONE_BY_ONE = 4,
     MOST_BYTES = 2 * 1024 * 1024,
+    MEDIUM_MOST_BYTES = 4 * MOST_BYTES,
     MOST = 8192,
 };
 
@@ -24,9 +29,12 @@ static uint32_t clamp(size_t value, uint32_t least, uint32_t most) {
     return value < least ? least : value > most ? most : (uint32_t)value;
 }
 
+static bool is_medium(size_t block_bytes) { return block_bytes > SMALL_MAX_BYTES; }
+
 static uint32_t least(enum ace_objective objective) { return (uint32_t)ace_choose(objective, LEAST / 2, LEAST, LEAST); }
 
 uint32_t ace_depth_first(size_t block_bytes, enum ace_objective objective) {
+    if (is_medium(block_bytes)) return 0;
     const size_t bytes = ace_choose(objective, FIRST_BYTES / 2, FIRST_BYTES, FIRST_BYTES * 2);
     return clamp(bytes / block_bytes, least(objective),
                  (uint32_t)ace_choose(objective, FIRST_MOST / 2, FIRST_MOST, FIRST_MOST * 2));
@@ -34,23 +42,24 @@ uint32_t ace_depth_first(size_t block_bytes, enum ace_objective objective) {
 
 /* No stack is longer than MOST, whatever the objective: heap/stack.c's pool has none. */
 uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective) {
-    const size_t bytes = ace_choose(objective, MOST_BYTES / 8, MOST_BYTES, MOST_BYTES * 2);
-    return clamp(bytes / block_bytes, least(objective), (uint32_t)ace_choose(objective, MOST / 2, MOST, MOST));
+    const bool medium = is_medium(block_bytes);
+    const size_t balanced = medium ? MEDIUM_MOST_BYTES : MOST_BYTES, bytes = ace_choose(objective, balanced / 8, balanced, balanced * 2);
+    return clamp(bytes / block_bytes, medium ? 0 : least(objective), (uint32_t)ace_choose(objective, MOST / 2, MOST, MOST));
 }
 
 static bool swings(const struct ace_depth_input *input) {
     const uint64_t taken = input->refilled_blocks, given = input->spilled_blocks, fewer = taken < given ? taken : given;
-    return (uint64_t)input->refills + input->spills >= MISSES_FOR_SWING &&
+    return (uint64_t)input->refills + input->spills >= (input->one_by_one ? MISSES_FOR_SWING_ONE_BY_ONE : MISSES_FOR_SWING) &&
            fewer * 7 >= (taken + given) * 3; /* three of one to four of the other */
 }
 
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {
     struct ace_depth_decision keep = {input.depth, ACE_DEPTH_KEEP};
     if (input.depth >= input.most) return keep;
-    uint32_t doubled = input.depth * 2 < input.most ? input.depth * 2 : input.most;
+    const uint32_t doubled = input.depth == 0 ? 1 : input.depth * 2 < input.most ? input.depth * 2 : input.most;
     if (swings(&input)) return (struct ace_depth_decision){doubled, ACE_DEPTH_SWING};
     const uint64_t batch_depth = ace_choose(input.objective, BATCH_DEPTH / 2, BATCH_DEPTH, BATCH_DEPTH * 2);
-    if (input.depth < batch_depth && input.refills + input.spills >= MISSES_FOR_BATCH)
+    if (!input.one_by_one && input.depth < batch_depth && input.refills + input.spills >= MISSES_FOR_BATCH)
         return (struct ace_depth_decision){doubled, ACE_DEPTH_BATCH};
     return keep;
 }

@@ -4,6 +4,7 @@
 
 #include "ace/objective.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,7 @@ struct ace_depth_input {
     uint32_t spills;
     uint32_t refilled_blocks; /* by those that are done */
     uint32_t spilled_blocks;
+    bool one_by_one; /* a miss moves one block, whatever the depth: medium blocks */
     enum ace_objective objective;
 };
 

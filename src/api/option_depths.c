@@ -8,7 +8,7 @@
 static const uint32_t block_bytes[SIZE_CLASSES] = {SIZE_CLASS_TABLE(BLOCK_BYTES)};
 
 /* A size class is named by the size of its blocks, and by nothing else: two names of one class would disagree. */
-static const struct option_info block_size = {.type = OPTION_TYPE_BYTES, .minimum = 1, .maximum = SMALL_MAX_BYTES};
+static const struct option_info block_size = {.type = OPTION_TYPE_BYTES, .minimum = 1, .maximum = MEDIUM_MAX_BYTES};
 
 static unsigned class_of_block(uint64_t bytes) {
     unsigned class = 0;

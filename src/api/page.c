@@ -52,7 +52,6 @@ static const struct hak_page_field record_fields[] = {
     FIELD(GAUGE, "dirty", struct slab, span.dirty), FIELD(GAUGE, "free", struct slab, free),
     FIELD(GAUGE, "carved", struct slab, carved),    FIELD(GAUGE, "age", struct slab, age),
     FIELD(ADDRESS, "bits", struct slab, bits),      FIELD(GAUGE, "block_pages", struct large, pages),
-    FIELD(GAUGE, "kept", struct large, kept),
 };
 static const struct hak_page_field chunk_fields[] = {
     FIELD(GAUGE, "used", struct chunk, used),         FIELD(GAUGE, "touched", struct chunk, touched),
@@ -92,9 +91,8 @@ static const struct hak_page_field heap_fields[] = {
     FIELD(GAUGE, "live", struct heap, state),
     FIELD(GAUGE, "thread_id", struct heap, thread_id),
     FIELD(GAUGE, "slabs", struct heap, slab_total),
-    FIELD(GAUGE, "depth_bytes", struct heap, depth_bytes),
-    FIELD(GAUGE, "kept_pages", struct heap, kept_pages),
-    FIELD(GAUGE, "kept_spans", struct heap, kept_spans),
+    FIELD(GAUGE, "small_depth_bytes", struct heap, small_depth.bytes),
+    FIELD(GAUGE, "medium_depth_bytes", struct heap, medium_depth.bytes),
     FIELD(ADDRESS, "buffer_bottom", struct heap, buffer_bottom),
     FIELD(ADDRESS, "buffer_top", struct heap, front.buffer_top),
     FIELD(GAUGE, "buffer_bytes", struct heap, front.buffer_bytes),

@@ -5,10 +5,10 @@
 #include "ace/supply.h"
 #include "base/bits.h"
 #include "heap/enter.h"
+#include "heap/footprint.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/purger.h"
-#include "heap/span_cache.h"
 #include "heap/thread.h"
 
 #include <string.h>
@@ -60,10 +60,7 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
 /* Fills half of an empty stack and takes one block. Lock held; dropped meanwhile. */
 static void *refill(struct heap *heap, unsigned class, bool *zero) {
     struct bin *bin = &heap->bins[class];
-    bin->recent_refills++;
-    counter_add(&bin->refills, 1);
-    bin->asked = 0;
-    if (bin->depth != bin->most) stack_adapt(heap, class);
+    stack_note_refill(heap, class);
     uint32_t want = ace_refill(bin->depth);
     void **end = bin->stack + want, **top = stack_top(heap, class);
     /* A signal handler must not push meanwhile: what it freed would be written over. */
@@ -80,11 +77,18 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
     return end[-1];
 }
 
+/* The commons have no owner whose looks would tell it. Their lock is held. */
+static void tell_of_commons(void) {
+    footprint_add(commons.in_use_change);
+    commons.in_use_change = 0;
+}
+
 /* One block for a thread that has no heap. */
 static void *alloc_from_commons(unsigned class, bool *zero) {
     void *block = NULL;
     os_lock_take(&commons.lock);
     if (gather_or_create(&commons, class, &block + 1, 1, zero) == 0) block = NULL;
+    tell_of_commons();
     os_lock_drop(&commons.lock);
     return block;
 }
@@ -100,6 +104,56 @@ static void *alloc_small(unsigned class, bool *zero) {
     return block;
 }
 
+/* ---- medium blocks --------------------------------------------------------------------------------------- */
+
+/* Whether little of the last page is left over: a huge page would bring that in, too. */
+static bool fills(unsigned class, size_t bytes) { return slab_classes[class].block_bytes - bytes <= bytes / 8; }
+
+/* What a heap does when it runs out of medium blocks, which come one by one: what others gave back, and what lies in idle stacks,
+ * becomes free for whoever asks next. */
+static void note_medium_refill(struct heap *heap, unsigned class) {
+    struct bin *bin = &heap->bins[class];
+    stack_note_refill(heap, class);
+    bin->recent_refilled_blocks++;
+    counter_add(&bin->refilled_blocks, 1);
+    stack_give_idle(heap, class);
+    if (remote_has_some(heap)) remote_drain_some(heap, DRAIN_SLABS);
+}
+
+/* The block of a new slab; NULL when there is no memory. No lock held. */
+static void *alloc_medium(size_t bytes, bool *zero) {
+    const unsigned class = size_class_of(bytes);
+    struct heap *own = thread_heap(), *heap = own != NULL ? own : &commons;
+    void *block = NULL;
+    thread_reap_forsaken();
+    remote_settle();
+    const uint32_t first = slab_create(class, fills(class, bytes));
+    if (first != 0) {
+        *zero = slab_next_is_zero(first);
+        slab_take(first, &block + 1, 1);
+    }
+    os_lock_take(&heap->lock);
+    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
+    if (own != NULL) note_medium_refill(heap, class);
+    if (first != 0) {
+        slab_set_owner(first, heap, heap_word(heap, class));
+        bin_place(heap, first);
+        heap->in_use_change += slab_classes[class].block_bytes;
+    }
+    if (own == NULL) tell_of_commons();
+    os_lock_drop(&heap->lock);
+    return block;
+}
+
+/* At any time. NULL: there is none at hand. */
+HAK_INLINE void *pop_medium(size_t bytes, size_t alignment) {
+    struct heap *heap = thread_heap();
+    if (HAK_UNLIKELY(bytes <= SMALL_MAX_BYTES || bytes > MEDIUM_MAX_BYTES || alignment > PAGE_BYTES || heap == NULL)) return NULL;
+    return front_pop_medium(&heap->front, front_constants.medium_classes[(bytes + PAGE_BYTES - 1) / PAGE_BYTES]);
+}
+
+/* ---- all sizes ------------------------------------------------------------------------------------------- */
+
 /* A signal handler that interrupted a slow path: no lock may be taken. */
 static HAK_COLD void *alloc_quietly(size_t bytes, size_t alignment, bool *zero) {
     return large_map_outside(bytes, alignment, zero);
@@ -107,40 +161,27 @@ static HAK_COLD void *alloc_quietly(size_t bytes, size_t alignment, bool *zero) 
 
 static void *alloc_once(size_t bytes, size_t alignment, bool *zero) {
     void *block = NULL;
-    if (bytes <= SMALL_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
-        block = alloc_small(size_class_of(bytes), zero);
+    if (bytes <= MEDIUM_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
+        block = bytes <= SMALL_MAX_BYTES ? alloc_small(size_class_of(bytes), zero) : alloc_medium(bytes, zero);
     /* Where there is no room for a slab there may be some for a block. */
     return block != NULL ? block : large_alloc(bytes, alignment, zero);
 }
-
-/* For more, no stack needs to be emptied: it would not be enough. */
-#define HIDDEN_MOST_BYTES HAK_MIB(64)
-
-/* Whether some memory was found that threads hide. */
-static bool reveal_for(size_t bytes) { return bytes <= HIDDEN_MOST_BYTES ? thread_reveal() : thread_reveal_large(); }
 
 static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zero) {
     os_refusal_forget();
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
     void *block = alloc_once(bytes, alignment, zero);
-    if (HAK_UNLIKELY(block == NULL) && bytes <= PTRDIFF_MAX && reveal_for(bytes)) block = alloc_once(bytes, alignment, zero);
+    if (HAK_UNLIKELY(block == NULL) && bytes <= PTRDIFF_MAX && thread_reveal()) block = alloc_once(bytes, alignment, zero);
     slow_leave();
     purger_tick(NULL, false);
     return block;
 }
 
-/* Whoever frees it looks after memory that goes back. */
-HAK_INLINE void *take_kept(size_t bytes, size_t alignment) {
-    struct heap *heap = thread_heap();
-    if (HAK_UNLIKELY(bytes <= SMALL_MAX_BYTES || alignment > PAGE_BYTES || heap == NULL)) return NULL;
-    return span_cache_take(heap, bytes);
-}
-
 /* The slow path of every allocation. */
 static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
-    void *block = take_kept(bytes, alignment);
+    void *block = pop_medium(bytes, alignment);
     return block != NULL ? block : alloc_slowly(bytes, alignment, zero);
 }
 
@@ -156,7 +197,7 @@ static HAK_NOINLINE void *alloc_slowly_of_any_contents(size_t bytes) {
 }
 
 HAK_NOINLINE void *heap_alloc(size_t bytes) {
-    void *block = take_kept(bytes, SMALLEST_BLOCK_BYTES);
+    void *block = pop_medium(bytes, SMALLEST_BLOCK_BYTES);
     return block != NULL ? block : alloc_slowly_of_any_contents(bytes);
 }
 

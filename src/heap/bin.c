@@ -28,6 +28,17 @@ static void unlink_from(struct bin *bin, uint32_t first) {
         bin->slabs[slab->bucket] = slab->span.next;
 }
 
+struct heap *bin_lock_owner(uint32_t first) {
+    for (;;) {
+        /* acquire: pairs with slab_set_owner. */
+        struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
+        if (owner == NULL) return NULL;
+        os_lock_take(&owner->lock);
+        if (atomic_load_explicit(&slab_at(first)->owner, memory_order_relaxed) == owner) return owner; /* locked */
+        os_lock_drop(&owner->lock);
+    }
+}
+
 void bin_place(struct heap *heap, uint32_t first) {
     const struct slab *slab = slab_at(first);
     struct bin *bin = &heap->bins[slab->span.class];
@@ -112,6 +123,16 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count) {
         blocks += put;
         count -= put;
     }
+}
+
+void bin_take_out(void *block, uint32_t first) {
+    struct heap *owner = bin_lock_owner(first);
+    if (HAK_UNLIKELY(owner == NULL)) report_freed_twice(block);
+    slab_put(first, &block, 1); /* which looks whether it is in use */
+    bin_unlink(owner, first);
+    counter_sub(&owner->bins[slab_at(first)->span.class].taken_blocks, 1);
+    slab_disown(first);
+    os_lock_drop(&owner->lock);
 }
 
 /* The commons' lock is taken. */

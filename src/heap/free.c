@@ -7,7 +7,6 @@
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/purger.h"
-#include "heap/span_cache.h"
 #include "heap/thread.h"
 #include "region/outside.h"
 
@@ -15,14 +14,10 @@
 static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class) {
     os_lock_take(&heap->lock);
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
-    if (!stack_has_room(heap, class)) {
-        struct bin *bin = &heap->bins[class];
-        bin->recent_spills++;
-        bin->asked = 0;
-        if (bin->depth != bin->most) stack_adapt(heap, class);
-        if (!stack_has_room(heap, class)) stack_spill(heap, class);
-    }
-    stack_push(heap, class, block);
+    if (HAK_UNLIKELY(stack_has_room(heap, class)))
+        stack_push(heap, class, block);
+    else
+        stack_push_beyond(heap, class, block);
     os_lock_drop(&heap->lock);
     remote_settle();
 }
@@ -74,6 +69,36 @@ static void send_home(struct heap *heap, void *block, unsigned class, const void
     purger_tick(caller, false);
 }
 
+/* A medium block of another heap is worth more than a bit in its slab: that is given back at once, or HEAP's from now on, which has
+ * room for it. HEAP: NULL where the thread has none. */
+static void free_medium_of_another(struct heap *heap, void *block, unsigned class) {
+    bool has_room = false;
+    if (heap != NULL) {
+        os_lock_take(&heap->lock);
+        if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
+        if (!stack_has_room(heap, class)) stack_note_spill(heap, class);
+        has_room = stack_has_room(heap, class);
+        if (!has_room) heap->bins[class].recent_spilled_blocks++;
+        os_lock_drop(&heap->lock);
+    }
+    const uint32_t first = (uint32_t)page_index(block);
+    bin_take_out(block, first);
+    if (!has_room) {
+        slab_release(first);
+        footprint_add(-(int64_t)slab_classes[class].block_bytes);
+        return;
+    }
+    slab_take(first, &block + 1, 1);
+    os_lock_take(&heap->lock);
+    slab_set_owner(first, heap, heap_word(heap, class));
+    bin_place(heap, first);
+    if (HAK_LIKELY(stack_has_room(heap, class)))
+        stack_push(heap, class, block);
+    else /* a signal handler was faster */
+        stack_push_beyond(heap, class, block);
+    os_lock_drop(&heap->lock);
+}
+
 /* ---- the slow side of free ------------------------------------------------------------------------------ */
 
 /* At any time. */
@@ -105,7 +130,7 @@ static void free_quietly(void *block, size_t page, uint32_t word) {
 HAK_INLINE uint32_t word_of(const void *block, size_t page) {
     if (!page_is_inside(page)) return WORD_NONE;
     uint32_t word = page_word(page);
-    return word == WORD_LARGE && (block != page_address(page) || large_is_kept(page)) ? WORD_NONE : word;
+    return word == WORD_LARGE && block != page_address(page) ? WORD_NONE : word;
 }
 
 static HAK_NOINLINE void free_elsewhere(void *block) {
@@ -133,33 +158,20 @@ static HAK_NOINLINE void free_otherwise(void *block, const void *caller) {
         large_free(page);
     } else if (word == WORD_LARGE) {
         heap_foreign(block, HEAP_FOREIGN_FREE); /* another thread freed it at the same time */
+    } else if (heap != NULL && (word ^ class) == heap_word(heap, 0)) {
+        heavy = slab_classes[class].block_bytes >= PURGER_HEAVY_BYTES;
+        push_own(heap, block, class);
+    } else if (class_is_medium(class)) {
+        heavy = slab_classes[class].block_bytes >= PURGER_HEAVY_BYTES;
+        free_medium_of_another(heap, block, class);
     } else if (heap == NULL) {
         free_without_heap(block);
-    } else if ((word ^ class) == heap_word(heap, 0)) {
-        push_own(heap, block, class);
     } else {
         send_home(heap, block, class, caller);
         return;
     }
     slow_leave();
     purger_tick(caller, heavy);
-}
-
-static HAK_NOINLINE void free_large_slowly(void *block, size_t page, const void *caller) {
-    struct heap *heap = thread_heap();
-    if (heap != NULL && block == page_address(page) && span_cache_suits(page) && span_cache_put_beyond(heap, page))
-        purger_turn(heap, caller);
-    else
-        free_otherwise(block, caller);
-}
-
-/* Without an atomic operation, which would wait for what the program wrote to its blocks. */
-static HAK_NOINLINE void free_large(void *block, size_t page, const void *caller) {
-    struct heap *heap = thread_heap();
-    if (HAK_LIKELY(heap != NULL && block == page_address(page) && span_cache_suits(page) && span_cache_put(heap, page)))
-        purger_turn(heap, caller);
-    else
-        free_large_slowly(block, page, caller);
 }
 
 /* The most frequent of the slow ways, both of another heap's block, are short: what else there is to do ends them by a call, so
@@ -174,11 +186,8 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
     struct front *front = thread_front();
     const unsigned class = word & WORD_CLASS_MASK;
     const bool is_own = (word ^ class) == (uint32_t)(uintptr_t)front;
-    if (HAK_UNLIKELY(word <= WORD_LARGE || is_own || thread_state.busy)) {
-        if (word == WORD_LARGE)
-            free_large(block, page, caller);
-        else
-            free_otherwise(block, caller);
+    if (HAK_UNLIKELY(word <= WORD_LARGE || is_own || class_is_medium(class) || thread_state.busy)) {
+        free_otherwise(block, caller);
         return;
     }
     if (keep_foreign(front, block, class)) return;
@@ -202,34 +211,46 @@ size_t heap_usable_bytes(const void *block) {
     return bytes != 0 ? bytes : heap_foreign((void *)(uintptr_t)block, HEAP_FOREIGN_SIZE);
 }
 
+/* Of a small block. Less than half of it in use: a smaller one is worth the copy. */
+static bool suits(size_t usable, size_t bytes) {
+    return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES);
+}
+
+/* Whether BLOCK, of whose page the word is WORD, is or now becomes a large one, whose length can be changed. Between slow_enter and
+ * slow_leave. */
+static bool become_large(void *block, uint32_t word) {
+    if (word == WORD_LARGE) return true;
+    if (word == WORD_NONE || !class_is_medium(word & WORD_CLASS_MASK)) return false;
+    large_make_of_medium(block);
+    return true;
+}
+
 void *heap_resize(void *block, size_t bytes) {
-    size_t page = page_index(block);
-    uint32_t word = word_of(block, page);
-    if (word == WORD_LARGE) {
-        if (!slow_enter()) return bytes <= large_usable_bytes(page) ? block : NULL;
-        bool heavy = large_usable_bytes(page) >= PURGER_HEAVY_BYTES;
-        block = large_resize(page, bytes);
-        slow_leave();
-        purger_tick(NULL, heavy);
-        return block;
-    }
-    /* Less than half of it in use: a smaller block is worth the copy. */
-    size_t usable = heap_usable_bytes(block);
-    return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES) ? block : NULL;
+    const size_t page = page_index(block), usable = heap_usable_bytes(block);
+    const uint32_t word = word_of(block, page);
+    if (usable <= SMALL_MAX_BYTES || word == WORD_NONE) return suits(usable, bytes) ? block : NULL;
+    if (bytes <= SMALL_MAX_BYTES) return NULL; /* a small block holds it in less */
+    if (bytes <= usable && heap_good_bytes(bytes) == usable) return block;
+    if (!slow_enter()) return bytes <= usable ? block : NULL;
+    void *resized = become_large(block, word) ? large_resize(page, bytes) : NULL;
+    slow_leave();
+    purger_tick(NULL, usable >= PURGER_HEAVY_BYTES);
+    return resized;
 }
 
 size_t heap_extend(void *block, size_t bytes) {
-    size_t page = page_index(block), usable = heap_usable_bytes(block);
+    const size_t page = page_index(block), usable = heap_usable_bytes(block);
     if (bytes <= usable) return usable;
-    if (word_of(block, page) != WORD_LARGE || !slow_enter()) return 0;
-    bool extended = large_extend(page, bytes);
+    const uint32_t word = word_of(block, page);
+    if (!slow_enter()) return 0;
+    const bool extended = become_large(block, word) && large_extend(page, bytes);
     slow_leave();
     return extended ? large_usable_bytes(page) : 0;
 }
 
 size_t heap_good_bytes(size_t bytes) {
     if (bytes > PTRDIFF_MAX) return 0;
-    if (bytes <= SMALL_MAX_BYTES) return slab_classes[size_class_of(bytes)].block_bytes;
+    if (bytes <= MEDIUM_MAX_BYTES) return slab_classes[size_class_of(bytes)].block_bytes;
     size_t good = large_good_bytes(bytes);
     return good <= PTRDIFF_MAX ? good : 0; /* for so much no block was ever made */
 }

@@ -24,12 +24,15 @@ struct front {
     _Atomic(void **) buffer_top; /* those on their way home: see buffer.c */
     void **buffer_end;
     _Atomic uint32_t buffer_bytes; /* that were pushed since it was begun */
+    _Atomic bool popping;          /* the owner is about to pop a medium block */
+    bool wanted[SIZE_CLASSES - SMALL_CLASSES]; /* medium blocks, since stack_give_idle last looked. The owner's own */
 };
 
 extern HAK_HIDDEN const struct front_constants {
     struct front none; /* of a thread that has no heap yet: without bounds nothing is ever stored in it */
     unsigned char classes[SMALL_MAX_BYTES / SMALLEST_BLOCK_BYTES + 1]; /* by size, in smallest blocks */
     struct front gone; /* of a thread after its last operation, without bounds as well */
+    unsigned char medium_classes[MEDIUM_MAX_BYTES / PAGE_BYTES + 1]; /* by size, in pages */
 } front_constants;
 
 /* What a thread knows of the allocator: 24 bytes of static TLS. All zero before libc has set the first thread's
@@ -55,10 +58,14 @@ HAK_INLINE struct front *thread_front(void) {
 #define WORD_CLASS_MASK 127u
 _Static_assert(SIZE_CLASSES <= WORD_LARGE, "classes fit below the mark of large blocks");
 
-/* Class of a request of N bytes, at most SMALL_MAX_BYTES. */
+/* Class of a request of N bytes, at most MEDIUM_MAX_BYTES. */
 HAK_INLINE unsigned size_class_of(size_t n) {
-    return front_constants.classes[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES];
+    return n <= SMALL_MAX_BYTES ? front_constants.classes[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES]
+                                : front_constants.medium_classes[(n + PAGE_BYTES - 1) / PAGE_BYTES];
 }
+
+/* Medium blocks, which are slabs by themselves. */
+HAK_INLINE bool class_is_medium(unsigned class) { return class >= SMALL_CLASSES; }
 
 typedef _Atomic(void **) front_slot;
 
@@ -88,6 +95,25 @@ HAK_INLINE bool front_pop(size_t n, void **block) {
     atomic_store_explicit(slot, top - 1, memory_order_relaxed); /* nothing is given away */
     *block = front_block(top - 1);
     return true;
+}
+
+/* A medium block of CLASS; NULL when there is none, or a signal handler interrupted this. By FRONT's owner, which it has.
+ *
+ * Medium blocks are worth taking from a sleeper to the last, so whoever does is told that one may be about to be popped. */
+HAK_INLINE void *front_pop_medium(struct front *front, unsigned class) {
+    void *block = NULL;
+    /* relaxed, but for the last: the owner's own, and whoever raises lo has the barrier. */
+    if (HAK_UNLIKELY(atomic_load_explicit(&front->popping, memory_order_relaxed))) return NULL;
+    atomic_store_explicit(&front->popping, true, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    void **top = atomic_load_explicit(&front->top[class], memory_order_relaxed);
+    if (HAK_LIKELY(top > atomic_load_explicit(&front->lo[class], memory_order_relaxed))) {
+        atomic_store_explicit(&front->top[class], top - 1, memory_order_relaxed);
+        block = front_block(top - 1);
+        front->wanted[class - SMALL_CLASSES] = true;
+    }
+    atomic_store_explicit(&front->popping, false, memory_order_release); /* pairs with stack_take */
+    return block;
 }
 
 /* True when BLOCK was this thread's and is now in its stack. False: take the slow path. */

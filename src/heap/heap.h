@@ -46,14 +46,12 @@ struct bin {
     counter refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs;
 };
 
-/* Freed large blocks of one length that are kept for their thread: see span_cache.c. */
-struct kept_spans {
-    uint32_t first;         /* page of the newest; linked by the next of their spans */
-    uint32_t held, limit;
-    uint32_t missed, given; /* since the limit last changed */
-    bool taken;             /* since it was last looked at */
+/* The depths of a heap's bins together, of small blocks or of medium ones: each has a budget. Guarded by the heap's lock. */
+struct depth_sum {
+    counter bytes;      /* of all bins that were used */
+    size_t extra_bytes; /* of these, beyond the first depths: what could be had back */
+    uint32_t hand;      /* next bin to be asked for depth */
 };
-enum { KEPT_SIZES = 16 }; /* lengths of 1 to so many pages */
 
 enum heap_state { HEAP_DEAD, HEAP_LIVE };
 
@@ -74,9 +72,10 @@ struct heap {
     bool forsaken;            /* its thread did not survive a fork: slabs wait for the commons */
     bool parked;              /* its thread has ended: what it holds waits for the next one. Guarded by the lock */
     _Atomic uint32_t ticks;   /* slow paths taken: only the owner writes it */
-    uint32_t ticks_seen;      /* this and the next three: purge.c's, guarded by the purging lock */
+    uint32_t ticks_seen;      /* this and the next two: purge.c's, guarded by the purging lock */
     uintptr_t tops_seen;
-    bool visited, robbed;
+    bool visited;
+    bool robbed;              /* stack_reclaim's */
     _Atomic uint32_t undrained_slabs; /* the first of those that hung in the inbox when it was taken, and were not drained;
                                        * written under the lock */
     bool raised;              /* the bounds of its stacks are: by stack_raise */
@@ -85,23 +84,13 @@ struct heap {
     uint64_t last_mask;       /* and later */
     uint64_t last_mask_ms;    /* since when */
     uint32_t idle_hand;       /* next bin that is looked at */
-    uint32_t budget_hand;     /* next bin to be asked for depth */
-    counter depth_bytes;      /* of all bins that were used */
+    uint32_t medium_idle_hand; /* and next medium one */
+    struct depth_sum small_depth, medium_depth;
     counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
-    size_t extra_bytes;       /* of these, beyond the first depths: what could be had back */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
     struct heap *next_idle;   /* like the next one */
     uint32_t given_on;        /* the processor where its last thread ended */
     struct bin bins[SIZE_CLASSES];
-    struct kept_spans kept[KEPT_SIZES]; /* like all to kept_turns, guarded as span_cache.c says */
-    uint32_t kept_hand;                 /* the next length that is looked at */
-    uint32_t kept_looks;
-    uint64_t kept_budget_pages;         /* that all may have together */
-    int64_t kept_told_pages;            /* of those that are kept, told to in_use_change as no longer in use */
-    counter kept_pages, kept_spans;
-    counter kept_turns;                 /* large blocks that were kept so far */
-    _Atomic bool keeping;               /* the owner is at them */
-    _Atomic bool kept_shut;             /* someone else is, or is about to be */
 
     /* Written by other threads, on lines of their own. */
     HAK_ALIGNED(128) _Atomic uint32_t inbox; /* first page of a slab with remote bits; linked by inbox_next */
@@ -125,7 +114,7 @@ HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
 }
 
 struct heap_settings {
-    counter thread_cache_bytes; /* bound of depth_bytes */
+    counter thread_cache_bytes; /* bound of small_depth */
     counter populate;           /* 1: bring in the pages of hot classes before they are touched */
     ace_keeper *keeper;         /* of decisions; NULL before the start */
     enum ace_objective objective; /* set at start, like the others */
@@ -142,6 +131,9 @@ HAK_INLINE void heap_tell(const struct ace_decision *decision) {
 
 /* ---- bin.c: slabs of a heap (its lock held) ----------------------------------------------------- */
 
+/* Locks the heap that owns the slab at FIRST; NULL when none does. No heap's lock held. */
+struct heap *bin_lock_owner(uint32_t first);
+
 /* Hangs a slab that the heap owns in the right list. */
 void bin_place(struct heap *heap, uint32_t first);
 
@@ -157,6 +149,10 @@ uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, 
 
 /* Puts blocks of the heap's own slabs back. */
 void bin_put(struct heap *heap, void *const *blocks, size_t count);
+
+/* Takes the slab at FIRST, of the medium block BLOCK alone, from the heap that owns it, whichever that is: nobody does from now on. Ends the
+ * process where BLOCK is not in use. No heap's lock held. */
+void bin_take_out(void *block, uint32_t first);
 
 /* Hands every slab of HEAP to the commons, whose lock is taken; or the fullest of CLASS that has a free block, false when
  * none has. */
@@ -226,35 +222,41 @@ void stack_reset_all(struct heap *heap);
 /* Slots that first_stacks must have. */
 size_t stack_first_slots(void);
 
-/* Makes room by giving the older half of the stack back. */
-void stack_spill(struct heap *heap, unsigned class);
+/* Frees BLOCK, of the heap's own, into a stack that has no room: it gets deeper, or gives its older half back, or of medium
+ * blocks the oldest; one that may hold none passes BLOCK on. */
+void stack_push_beyond(struct heap *heap, unsigned class, void *block);
 
 /* Gives everything back. */
 void stack_empty(struct heap *heap, unsigned class);
 void stack_empty_all(struct heap *heap);
 
-/* Adapts the depth of a bin that may get deeper, after a miss. */
-void stack_adapt(struct heap *heap, unsigned class);
-
-/* What the budgets of a thread's stacks and of its span cache go by. Any thread, any locks. */
-struct ace_budget_input stack_budget_input(void);
+/* A stack that ran empty is about to be refilled; there is no room for another block: adapts its depth. */
+void stack_note_refill(struct heap *heap, unsigned class);
+void stack_note_spill(struct heap *heap, unsigned class);
 
 /* Makes bins shallower while the heap's stacks are deeper than its share allows. */
 void stack_fit_budget(struct heap *heap);
 
-/* Looks at some stacks but that of CLASS, one after the other at each call. One whose top lies where it lay is taken for idle, and gives
- * blocks back. */
+/* Looks at some stacks but that of CLASS, one after the other at each call. One whose top lies where it lay, or from which no medium
+ * block was taken, is taken for idle, and gives blocks back. */
 void stack_give_idle(struct heap *heap, unsigned class);
 
 /* Sends a heap's owner to its slow paths for whatever he holds; stack_take then gives back to their slabs what his stacks
- * hold but for the newest block of each, after os_barrier_others. Others than the owner; each takes the heap's lock. */
+ * hold but for the newest small block of each, after os_barrier_others. Others than the owner; each takes the heap's lock. */
 void stack_raise(struct heap *heap);
 void stack_take(struct heap *heap, bool barrier_passed);
+
+/* Both, for all heaps of which OF says so. Two system calls, however many there are; none where they hold nothing. False when nothing
+ * was taken. No heap's lock held. */
+bool stack_reclaim(bool (*of)(const struct heap *heap));
 
 /* In the owner's slow paths: all he holds is his again. */
 void stack_lower(struct heap *heap);
 
-/* For fork. */
+/* For fork; the first three before the heaps' locks are taken, and after they were dropped or reset. */
+void stack_reclaim_lock(void);
+void stack_reclaim_unlock(void);
+void stack_reclaim_lock_reset(void);
 void stack_pool_lock(void);
 void stack_pool_unlock(void);
 void stack_pool_lock_reset(void);
@@ -265,10 +267,6 @@ void stack_pool_lock_reset(void);
  * until the depth changes. */
 void decided_depth(struct heap *heap, unsigned class, enum ace_reason reason, uint32_t from, uint64_t input0,
                    uint64_t input1, uint64_t input2);
-
-/* Tells that of large blocks of PAGES pages FROM might be kept, and TO may now. */
-void decided_spans(struct heap *heap, enum ace_reason reason, uint32_t pages, uint32_t from, uint32_t to, uint64_t input1,
-                   uint64_t input2);
 
 /* ---- remote.c: blocks that cross threads -------------------------------------------------------- */
 
@@ -308,12 +306,8 @@ void thread_reap_forsaken(void);
 /* All that HEAP holds goes to the commons if it is parked. No lock held; call remote_settle afterwards. */
 void thread_retire_parked(struct heap *heap);
 
-/* What this thread's stacks, all parked heaps, and the span caches of all hide goes back; false when no page became free by it. No
- * lock held. */
+/* What the stacks of all threads and all parked heaps hide goes back; false when no page became free by it. No lock held. */
 bool thread_reveal(void);
-
-/* What the span caches of all threads hide goes back; false when that was nothing. No lock held. */
-bool thread_reveal_large(void);
 
 /* A slab of CLASS that a heap which was parked lately holds goes to the commons; false when none was found. No lock held. */
 bool thread_salvage(unsigned class);

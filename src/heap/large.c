@@ -1,11 +1,12 @@
-/* large.c - requests above SMALL_MAX_BYTES, or aligned to more. A large block is a whole span; the word
- * of its first page says so, those of the others are 0. A block that had to move in order to grow has pages in reserve
- * behind it: they are touched only when it grows into them. */
+/* large.c - requests above MEDIUM_MAX_BYTES, or aligned to more than a page, and medium blocks whose length was changed. A large block is a
+ * whole span; the word of its first page says so, those of the others are 0. A block that had to move in order to grow has pages in
+ * reserve behind it: they are touched only when it grows into them. */
 #include "heap/large.h"
 
 #include "base/bits.h"
 #include "heap/alloc.h"
 #include "heap/footprint.h"
+#include "heap/heap.h"
 #include "heap/thread.h"
 #include "region/outside.h"
 #include "slab/slab.h"
@@ -51,6 +52,19 @@ static size_t pages_for(size_t bytes) { return (max_size(bytes, 1) + PAGE_BYTES 
 /* Whether little of the last page is left over: a huge page would bring that in, too. */
 static bool fills(size_t pages, size_t bytes) { return pages * PAGE_BYTES - bytes <= bytes / 8; }
 
+/* The used span at FIRST is a block of all its PAGES pages. */
+static void begin(uint32_t first, size_t pages) {
+    large_at(first)->pages = (uint32_t)pages;
+    large_at(first)->moved = false;
+    page_word_set(first, WORD_LARGE);
+}
+
+void large_make_of_medium(void *block) {
+    const uint32_t first = (uint32_t)page_index(block);
+    bin_take_out(block, first);
+    begin(first, span_at(first)->pages);
+}
+
 void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
     if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return NULL;
@@ -60,12 +74,9 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     bool fits = pages < window.pages && align_pages < window.pages && pages + align_pages < window.pages;
     if (fits) first = span_take(pages, align_pages, fills(pages, bytes));
     if (first != 0) {
-        large_at(first)->pages = (uint32_t)pages;
-        large_at(first)->moved = large_at(first)->outgrown = false;
-        large_set_kept(first, false);
         footprint_add((int64_t)(pages * PAGE_BYTES));
         *zero = span_at(first)->zero;
-        page_word_set(first, WORD_LARGE);
+        begin(first, pages);
         return page_address(first);
     }
     if (!span_is_allowed(pages)) return NULL;
@@ -116,7 +127,7 @@ static void set_pages(uint32_t at, size_t pages) {
 /* Where only the hard limit is in the way, what threads keep goes first. */
 static bool extend(uint32_t page, size_t pages) {
     if (span_extend(page, pages)) return true;
-    return !span_is_allowed(pages - span_at(page)->pages) && thread_reveal_large() && span_extend(page, pages);
+    return !span_is_allowed(pages - span_at(page)->pages) && thread_reveal() && span_extend(page, pages);
 }
 
 static bool lengthen(uint32_t page, size_t pages) {
@@ -130,10 +141,7 @@ static void *grow(uint32_t page, size_t pages) {
     if (lengthen(page, pages)) return page_address(page);
     size_t held = large_at(page)->pages;
     uint32_t to = pages < window.pages && held >= MOVE_LEAST_PAGES ? move(page, pages) : 0;
-    if (to == 0) {
-        large_at(page)->outgrown = true;
-        return NULL;
-    }
+    if (to == 0) return NULL;
     *large_at(to) = (struct large){.span = *span_at(to), .pages = (uint32_t)held, .moved = true};
     set_pages(to, pages);
     return page_address(to);
@@ -153,7 +161,7 @@ bool large_extend(size_t page, size_t bytes) {
 }
 
 void *large_resize(size_t page, size_t bytes) {
-    if (bytes > PTRDIFF_MAX || bytes <= SMALL_MAX_BYTES) return NULL; /* a small block holds it in less */
+    if (bytes > PTRDIFF_MAX) return NULL;
     size_t pages = pages_for(bytes);
     return pages > large_at(page)->pages ? grow((uint32_t)page, pages) : shrink((uint32_t)page, pages);
 }

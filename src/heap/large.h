@@ -1,4 +1,5 @@
-/* large.h - blocks that are spans of their own, and blocks outside the window. Between slow_enter and
+/* large.h - blocks above MEDIUM_MAX_BYTES, or aligned to more than a page, which are spans of their own, and blocks outside the
+ * window. Between slow_enter and
  * slow_leave, unless said otherwise. No heap's lock is held. */
 #ifndef HAK_HEAP_LARGE_H
 #define HAK_HEAP_LARGE_H
@@ -11,24 +12,16 @@ struct large {
     struct span span;
     uint32_t pages; /* of the block; those of the span beyond are its reserve */
     bool moved;     /* it had to move before in order to grow: it will grow on */
-    bool outgrown;  /* it is being copied into a larger one */
-    _Atomic bool kept; /* it is free, and a thread keeps it: see span_cache.c. The word of its page stays, since its line is many
-                        * pages' */
 };
-
-/* relaxed, both: whoever may ask of a block that is being freed is a program's error. */
-HAK_INLINE bool large_is_kept(size_t page) {
-    return atomic_load_explicit(&((const struct large *)page_span(page))->kept, memory_order_relaxed);
-}
-HAK_INLINE void large_set_kept(size_t page, bool kept) {
-    atomic_store_explicit(&((struct large *)page_span(page))->kept, kept, memory_order_relaxed);
-}
 
 /* A new one; NULL when there is no memory. *ZERO: it reads as zero. */
 void *large_alloc(size_t bytes, size_t alignment, bool *zero);
 
 /* The same outside the window: with as many usable bytes as a block of heap_alloc's would have, or more. At any time. */
 void *large_map_outside(size_t bytes, size_t alignment, bool *zero);
+
+/* Makes one of BLOCK, a medium block in use, whoever owns its slab. */
+void large_make_of_medium(void *block);
 
 /* Of several threads that free the block at PAGE one is told true: it may call one of the next two. At any time. */
 bool large_claim(size_t page);

@@ -15,7 +15,6 @@
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/registry.h"
-#include "heap/span_cache.h"
 #include "heap/thread.h"
 
 enum { VISIT_MS = 400 };
@@ -34,7 +33,6 @@ static struct {
     bool left;               /* it found something that is not due, or holes, which may be more next time */
     size_t next_page;
     uint64_t in_use_bytes;   /* when it began */
-    uint64_t kept_bytes;     /* by span caches of heaps that were not visited: free, and not given back */
     uint64_t returned_bytes; /* by this step */
 } state;
 
@@ -48,20 +46,13 @@ static void **look_at(const front_slot *slot) { return atomic_load_explicit(slot
 /* A heap that nobody works in, by slow paths or by fast ones. */
 static bool sleeps(struct heap *heap) {
     uint32_t ticks = atomic_load_explicit(&heap->ticks, memory_order_relaxed); /* a hint */
-    uintptr_t tops = (uintptr_t)look_at(&heap->front.buffer_top) + (uintptr_t)counter_read(&heap->kept_turns);
+    uintptr_t tops = (uintptr_t)look_at(&heap->front.buffer_top);
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         tops = tops * 31 + (uintptr_t)look_at(&heap->front.top[class]);
     bool sleeps = ticks == heap->ticks_seen && tops == heap->tops_seen;
     heap->ticks_seen = ticks;
     heap->tops_seen = tops;
     return sleeps;
-}
-
-/* Whether there is something in its stacks that can be taken. */
-static bool holds_blocks(struct heap *heap) {
-    for (unsigned class = 0; class < SIZE_CLASSES; class++)
-        if (look_at(&heap->front.top[class]) - look_at(&heap->front.lo[class]) > 1) return true;
-    return false;
 }
 
 static void give_buffer(struct heap *heap) {
@@ -84,8 +75,7 @@ static bool is_visited(const struct heap *heap) { return heap->visited; }
 
 /* Does what sleeping owners would do at their next slow path; with ALL for every owner. */
 static void visit_heaps(bool all) {
-    bool wanted = false, saw_work = false;
-    state.kept_bytes = 0;
+    bool saw_work = false;
     struct heap *const first = registry_first();
     for (struct heap *heap = first; heap != NULL; heap = heap->next) {
         bool asleep = sleeps(heap);
@@ -96,19 +86,9 @@ static void visit_heaps(bool all) {
             state.left |= !heap->visited;
         }
         if (heap->visited) give_buffer(heap);
-        heap->robbed = heap->visited && holds_blocks(heap);
-        if (!heap->robbed) continue;
-        stack_raise(heap);
-        wanted = true;
     }
     atomic_store_explicit(&state.saw_work, saw_work, memory_order_relaxed); /* a hint */
-    span_cache_reclaim(is_visited);
-    bool barrier_passed = wanted && os_barrier_others();
-    for (struct heap *heap = first; heap != NULL; heap = heap->next) {
-        state.kept_bytes += counter_read(&heap->kept_pages) * PAGE_BYTES;
-        if (heap->robbed) stack_take(heap, barrier_passed);
-    }
-    state.left |= barrier_passed;
+    state.left |= stack_reclaim(is_visited);
     /* Of everybody: who is awake looks there only when a bin is used up. */
     for (struct heap *heap = first; heap != NULL; heap = heap->next) drain(heap);
     drain(&commons);
@@ -118,24 +98,12 @@ static void visit_heaps(bool all) {
 
 /* ---- holes ------------------------------------------------------------------------------------------- */
 
-/* Locks the heap that owns the slab at FIRST; NULL when none does. */
-static struct heap *lock_owner(uint32_t first) {
-    for (;;) {
-        /* acquire: pairs with slab_set_owner. */
-        struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
-        if (owner == NULL) return NULL;
-        os_lock_take(&owner->lock);
-        if (atomic_load_explicit(&slab_at(first)->owner, memory_order_relaxed) == owner) return owner; /* locked */
-        os_lock_drop(&owner->lock);
-    }
-}
-
 /* Gives every hole of a slab back; returns how many. While the kernel works on one its blocks are taken, so the slab
  * stays. */
 static unsigned give_holes(uint32_t first) {
     unsigned holes = 0;
     struct slab_hole hole;
-    struct heap *owner = lock_owner(first);
+    struct heap *owner = bin_lock_owner(first);
     for (uint32_t from = 0; owner != NULL && slab_hole_take(first, &from, &hole);) {
         const unsigned class = slab_at(first)->span.class;
         counter_add(&owner->bins[class].taken_blocks, hole.held);
@@ -144,7 +112,7 @@ static unsigned give_holes(uint32_t first) {
         bool zeroed = span_purge_part(hole.start, hole.bytes);
         if (zeroed) state.returned_bytes += hole.bytes;
         holes++;
-        owner = lock_owner(first); /* some of its blocks are ours, so there is one */
+        owner = bin_lock_owner(first); /* some of its blocks are ours, so there is one */
         slab_hole_give(first, &hole, zeroed);
         counter_sub(&owner->bins[class].taken_blocks, hole.held);
         uint32_t free = slab_at(first)->free, blocks = slab_classes[class].blocks;
@@ -239,7 +207,7 @@ enum purge_result purge_step(enum purge_pace pace) {
     if (ended) state.searching = false;
     if (more || more_spans) return PURGE_MORE;
     if (state.left || span_dirty_left() != 0) return PURGE_LATER;
-    if (ended) footprint_settled(state.in_use_bytes + state.kept_bytes);
+    if (ended) footprint_settled(state.in_use_bytes);
     return PURGE_DONE;
 }
 

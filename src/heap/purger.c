@@ -7,7 +7,6 @@
 #include "heap/footprint.h"
 #include "heap/purge.h"
 #include "heap/registry.h"
-#include "heap/span_cache.h"
 
 #define NAME "hakmem-purge"
 
@@ -254,7 +253,6 @@ static void settle_heap(struct heap *heap) {
     if (heap->in_use_change != 0) footprint_add(heap->in_use_change);
     heap->in_use_change = 0;
     stack_fit_budget(heap);
-    span_cache_settle(heap);
     os_lock_drop(&heap->lock);
 }
 

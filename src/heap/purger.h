@@ -47,14 +47,6 @@ void purger_look(struct heap *heap, const void *caller);
 /* A block of so many bytes is worth a look by itself: perhaps nothing follows. */
 #define PURGER_HEAVY_BYTES HAK_MIB(1)
 
-/* Large blocks that a thread keeps between two looks: no pages come or go by them. */
-enum { TURNS_PER_LOOK = 64 };
-
-/* After each of them, by the owner of HEAP, outside the slow paths. */
-HAK_INLINE void purger_turn(struct heap *heap, const void *caller) {
-    if (HAK_UNLIKELY(counter_read(&heap->kept_turns) % TURNS_PER_LOOK == 0)) purger_look(heap, caller);
-}
-
 /* After each slow path, outside it. HEAVY: look now. CALLER: the code that called free, NULL where libc does not call:
  * libc frees what a dead thread left behind while it holds the lock that starting a thread needs. */
 HAK_INLINE void purger_tick(const void *caller, bool heavy) {

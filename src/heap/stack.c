@@ -11,7 +11,8 @@
  * Blocks of a thread that sleeps are taken from below. Whoever wants them raises lo to the top, lets every running
  * thread pass a barrier, and then looks at the top again. From the barrier on the owner finds his stack empty, and comes by
  * the slow path, which waits for the lock and lowers lo; only an operation that had read the old bound before
- * may still be about to take one block, the uppermost. So all below that one can be taken. */
+ * may still be about to take one block, the uppermost. So all below that one can be taken; and that one, too, where it is a medium
+ * block and the owner does not say that he is popping one. */
 #include "ace/batch.h"
 #include "ace/depth.h"
 #include "base/bits.h"
@@ -95,8 +96,7 @@ static void forget_misses(struct bin *bin) {
 void stack_reset_all(struct heap *heap) {
     void **stack = heap->first_stacks;
     stack_forget_streams(heap);
-    counter_set(&heap->depth_bytes, 0);
-    heap->extra_bytes = 0;
+    heap->small_depth = heap->medium_depth = (struct depth_sum){0};
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
         uint32_t slots = first_depth(class);
@@ -145,11 +145,12 @@ static void give_oldest(struct heap *heap, unsigned class, size_t count) {
     stack_set(heap, class, bin->stack, bin->stack + left);
 }
 
-void stack_spill(struct heap *heap, unsigned class) {
-    const size_t given = ace_spill(stack_held(heap, class));
-    counter_add(&heap->bins[class].spills, 1);
-    heap->bins[class].recent_spilled_blocks += (uint32_t)given;
+/* Makes room for one more, but in a stack that may hold none. */
+static void spill(struct heap *heap, unsigned class) {
+    const size_t held = stack_held(heap, class), given = class_is_medium(class) ? min_size(held, 1) : ace_spill(held);
     give_oldest(heap, class, given);
+    heap->bins[class].recent_spilled_blocks += (uint32_t)given;
+    counter_add(&heap->bins[class].spills, 1);
 }
 
 void stack_empty(struct heap *heap, unsigned class) {
@@ -179,25 +180,31 @@ static bool deepen(struct heap *heap, unsigned class, uint32_t depth) {
     return true;
 }
 
-struct ace_budget_input stack_budget_input(void) {
-    return (struct ace_budget_input){
+static struct depth_sum *depth_sum_of(struct heap *heap, bool medium) {
+    return medium ? &heap->medium_depth : &heap->small_depth;
+}
+
+/* What the stacks of one thread may be sized for. */
+static size_t budget_bytes(bool medium) {
+    const struct ace_budget_input input = {
         .in_use_bytes = footprint_in_use(),
         .most_bytes = counter_read(&heap_settings.thread_cache_bytes),
         .threads = registry_live(),
         .objective = heap_settings.objective,
     };
+    return medium ? ace_medium_budget(input).bytes : ace_budget(input).bytes;
 }
 
-/* What the stacks of one thread may be sized for. */
-static size_t budget_bytes(void) { return ace_budget(stack_budget_input()).bytes; }
-
-/* Halves the depth of bins that did not miss for a while, until WANTED bytes are found. Each is asked once. */
-static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
-    const size_t budget = budget_bytes(), needed = counter_read(&heap->depth_bytes) + wanted;
-    if (needed > budget && needed - budget > heap->extra_bytes) return false;
-    for (unsigned asked = 0; asked < SIZE_CLASSES; asked++) {
-        if (counter_read(&heap->depth_bytes) + wanted <= budget) return true;
-        unsigned class = heap->budget_hand++ % SIZE_CLASSES;
+/* Halves the depth of small bins, or of medium ones, that did not miss for a while, until WANTED bytes are found. Each is asked
+ * once. FOR_CLASS gives nothing. */
+static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size_t wanted) {
+    struct depth_sum *sum = depth_sum_of(heap, medium);
+    const size_t budget = budget_bytes(medium), needed = counter_read(&sum->bytes) + wanted;
+    if (needed > budget && needed - budget > sum->extra_bytes) return false;
+    const unsigned first_class = medium ? SMALL_CLASSES : 0, classes = medium ? SIZE_CLASSES - SMALL_CLASSES : SMALL_CLASSES;
+    for (unsigned asked = 0; asked < classes; asked++) {
+        if (counter_read(&sum->bytes) + wanted <= budget) return true;
+        unsigned class = first_class + sum->hand++ % classes;
         struct bin *bin = &heap->bins[class];
         if (class == for_class || !bin->counted || bin->depth <= first_depth(class)) continue;
         if (!ace_budget_may_take(bin->asked)) {
@@ -207,26 +214,35 @@ static bool find_budget(struct heap *heap, unsigned for_class, size_t wanted) {
         const uint32_t before = bin->depth, depth = max_u32(before / 2, first_depth(class));
         size_t held = stack_held(heap, class);
         size_t less = (bin->depth - depth) * (size_t)slab_classes[class].block_bytes;
-        counter_sub(&heap->depth_bytes, less);
-        heap->extra_bytes -= less;
+        counter_sub(&sum->bytes, less);
+        sum->extra_bytes -= less;
         bin->depth = depth;
         decided_depth(heap, class, wanted != 0 ? ACE_REASON_MADE_ROOM : ACE_REASON_OVER_BUDGET, before,
-                      counter_read(&heap->depth_bytes) + less, budget, wanted);
+                      counter_read(&sum->bytes) + less, budget, wanted);
         give_oldest(heap, class, held > depth ? held - depth : 0);
     }
     return false;
 }
 
-void stack_fit_budget(struct heap *heap) {
-    if (HAK_UNLIKELY(counter_read(&heap->depth_bytes) > budget_bytes())) find_budget(heap, SIZE_CLASSES, 0);
+static void fit_budget(struct heap *heap, bool medium) {
+    if (HAK_UNLIKELY(counter_read(&depth_sum_of(heap, medium)->bytes) > budget_bytes(medium)))
+        find_budget(heap, medium, SIZE_CLASSES, 0);
 }
 
-void stack_adapt(struct heap *heap, unsigned class) {
+void stack_fit_budget(struct heap *heap) {
+    fit_budget(heap, false);
+    if (counter_read(&heap->medium_depth.bytes) != 0) fit_budget(heap, true);
+}
+
+/* Adapts the depth of a bin that may get deeper, after a miss. */
+static void adapt(struct heap *heap, unsigned class) {
     struct bin *bin = &heap->bins[class];
-    size_t block_bytes = slab_classes[class].block_bytes;
+    const size_t block_bytes = slab_classes[class].block_bytes;
+    const bool medium = class_is_medium(class);
+    struct depth_sum *sum = depth_sum_of(heap, medium);
     if (!bin->counted) {
         bin->counted = true;
-        counter_add(&heap->depth_bytes, bin->depth * block_bytes);
+        counter_add(&sum->bytes, bin->depth * block_bytes);
     }
     const struct ace_depth_input input = {
         .depth = bin->depth,
@@ -235,27 +251,55 @@ void stack_adapt(struct heap *heap, unsigned class) {
         .spills = bin->recent_spills,
         .refilled_blocks = bin->recent_refilled_blocks,
         .spilled_blocks = bin->recent_spilled_blocks,
+        .one_by_one = medium,
         .objective = heap_settings.objective,
     };
     struct ace_depth_decision next = ace_depth_next(input);
     if (next.depth == input.depth) return;
     size_t wanted = (next.depth - input.depth) * block_bytes;
     forget_misses(bin); /* a refusal, too, stands for a while */
-    if (!find_budget(heap, class, wanted)) {
-        decided_depth(heap, class, ACE_REASON_NO_BUDGET, input.depth, counter_read(&heap->depth_bytes), budget_bytes(),
-                      wanted);
+    if (!find_budget(heap, medium, class, wanted)) {
+        decided_depth(heap, class, ACE_REASON_NO_BUDGET, input.depth, counter_read(&sum->bytes), budget_bytes(medium), wanted);
         return;
     }
     if (!deepen(heap, class, next.depth)) {
         decided_depth(heap, class, ACE_REASON_NO_MEMORY, input.depth, wanted, 0, 0);
         return;
     }
-    counter_add(&heap->depth_bytes, wanted);
-    heap->extra_bytes += wanted;
+    counter_add(&sum->bytes, wanted);
+    sum->extra_bytes += wanted;
     if (next.reason == ACE_DEPTH_SWING)
         decided_depth(heap, class, ACE_REASON_SWING, input.depth, input.refilled_blocks, input.spilled_blocks, 0);
     else
         decided_depth(heap, class, ACE_REASON_BATCH, input.depth, input.refills, input.spills, 0);
+}
+
+/* Of the misses since the depth last changed: told apart by what COUNT of them counts. */
+static void note_miss(struct heap *heap, unsigned class, uint32_t *count) {
+    struct bin *bin = &heap->bins[class];
+    (*count)++;
+    bin->asked = 0;
+    if (bin->depth != bin->most) adapt(heap, class);
+}
+
+void stack_note_refill(struct heap *heap, unsigned class) {
+    struct bin *bin = &heap->bins[class];
+    counter_add(&bin->refills, 1);
+    note_miss(heap, class, &bin->recent_refills);
+}
+
+void stack_note_spill(struct heap *heap, unsigned class) { note_miss(heap, class, &heap->bins[class].recent_spills); }
+
+void stack_push_beyond(struct heap *heap, unsigned class, void *block) {
+    struct bin *bin = &heap->bins[class];
+    stack_note_spill(heap, class);
+    if (!stack_has_room(heap, class)) spill(heap, class);
+    if (!stack_has_room(heap, class)) {
+        bin->recent_spilled_blocks++;
+        bin_put(heap, &block, 1);
+    } else {
+        stack_push(heap, class, block);
+    }
 }
 
 /* ---- idle stacks ---------------------------------------------------------------------------------- */
@@ -264,17 +308,37 @@ static uint32_t top_slot(const struct heap *heap, unsigned class) {
     return (uint32_t)(stack_top(heap, class) - heap->bins[class].stack);
 }
 
-/* One that is popped as often as pushed looks idle, too: it pays for that with a refill, no more often than the heap lacks memory. */
+static void mark_in_use(struct heap *heap, unsigned class) {
+    if (class_is_medium(class))
+        heap->front.wanted[class - SMALL_CLASSES] = true;
+    else
+        heap->bins[class].seen_top = UINT32_MAX;
+}
+
+/* A stack of small blocks that is popped as often as pushed looks idle, too: it pays for that with a refill, no more often than the
+ * heap lacks memory. */
+static bool is_idle(struct heap *heap, unsigned class) {
+    if (!class_is_medium(class)) return top_slot(heap, class) == heap->bins[class].seen_top;
+    const bool wanted = heap->front.wanted[class - SMALL_CLASSES];
+    heap->front.wanted[class - SMALL_CLASSES] = false;
+    return !wanted;
+}
+
+static void look_for_idle(struct heap *heap, unsigned class) {
+    enum { GIVEN_MOST = 1024 };
+    const size_t held = stack_held(heap, class);
+    if (held != 0 && is_idle(heap, class)) give_oldest(heap, class, min_size(held, GIVEN_MOST));
+    heap->bins[class].seen_top = top_slot(heap, class);
+}
+
+/* A slab for one medium block is no reason to look at small ones. */
 void stack_give_idle(struct heap *heap, unsigned for_class) {
-    enum { LOOKED_AT = 4, GIVEN_MOST = 1024 };
-    heap->bins[for_class].seen_top = UINT32_MAX; /* it is in use */
-    for (unsigned i = 0; i < LOOKED_AT; i++) {
-        const unsigned class = heap->idle_hand++ % SIZE_CLASSES;
-        const size_t held = stack_held(heap, class);
-        if (held != 0 && top_slot(heap, class) == heap->bins[class].seen_top)
-            give_oldest(heap, class, min_size(held, GIVEN_MOST));
-        heap->bins[class].seen_top = top_slot(heap, class);
-    }
+    enum { LOOKED_AT = 4 };
+    mark_in_use(heap, for_class);
+    if (class_is_medium(for_class))
+        look_for_idle(heap, SMALL_CLASSES + heap->medium_idle_hand++ % (SIZE_CLASSES - SMALL_CLASSES));
+    else
+        for (unsigned i = 0; i < LOOKED_AT; i++) look_for_idle(heap, heap->idle_hand++ % SIZE_CLASSES);
 }
 
 /* ---- taking from sleepers ------------------------------------------------------------------------- */
@@ -308,12 +372,48 @@ static void take_below(struct heap *heap, unsigned class, void **end) {
 
 void stack_take(struct heap *heap, bool barrier_passed) {
     os_lock_take(&heap->lock);
+    /* acquire: pairs with front_pop_medium. */
+    const bool popping = atomic_load_explicit(&heap->front.popping, memory_order_acquire);
     for (unsigned class = 0; heap->raised && barrier_passed && class < SIZE_CLASSES; class++) {
         /* relaxed: the lock is held. acquire: pairs with front_push. */
         void **raised_to = atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
         void **top = atomic_load_explicit(&heap->front.top[class], memory_order_acquire);
-        if (top > heap->bins[class].bottom) take_below(heap, class, top - 1 < raised_to ? top - 1 : raised_to);
+        void **end = class_is_medium(class) && !popping ? top : top - 1;
+        if (top > heap->bins[class].bottom) take_below(heap, class, end < raised_to ? end : raised_to);
     }
     if (heap->raised) stack_lower(heap);
     os_lock_drop(&heap->lock);
+}
+
+/* Whether there is something in its stacks that can be taken. relaxed: a hint. */
+static bool holds_blocks(const struct heap *heap) {
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+        const ptrdiff_t held = stack_top(heap, class) - atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
+        if (held > !class_is_medium(class)) return true;
+    }
+    return false;
+}
+
+/* From a raise to the take: who raises again meanwhile would have to pass the barrier again. */
+static struct os_lock reclaiming;
+
+void stack_reclaim_lock(void) { os_lock_take(&reclaiming); }
+void stack_reclaim_unlock(void) { os_lock_drop(&reclaiming); }
+void stack_reclaim_lock_reset(void) { os_lock_reset(&reclaiming); }
+
+bool stack_reclaim(bool (*of)(const struct heap *heap)) {
+    bool some = false;
+    stack_reclaim_lock();
+    struct heap *const first = registry_first();
+    for (struct heap *heap = first; heap != NULL; heap = heap->next) {
+        heap->robbed = of(heap) && holds_blocks(heap);
+        if (!heap->robbed) continue;
+        stack_raise(heap);
+        some = true;
+    }
+    const bool taken = some && os_barrier_others();
+    for (struct heap *heap = first; heap != NULL; heap = heap->next)
+        if (heap->robbed) stack_take(heap, taken);
+    stack_reclaim_unlock();
+    return taken;
 }

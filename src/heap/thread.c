@@ -6,7 +6,6 @@
 #include "heap/footprint.h"
 #include "heap/purger.h"
 #include "heap/registry.h"
-#include "heap/span_cache.h"
 #include "region/books.h"
 #include "slab/bitmaps.h"
 
@@ -49,7 +48,6 @@ static void park(struct heap *heap) {
     stack_forget_streams(heap);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
-    span_cache_empty(heap);
     int64_t held_bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         held_bytes += (int64_t)(stack_held(heap, class) * slab_classes[class].block_bytes);
@@ -63,7 +61,6 @@ static void park(struct heap *heap) {
 /* What HEAP holds goes where others find it. Its lock is taken. */
 static void hand_over(struct heap *heap) {
     stack_reset_all(heap);
-    span_cache_forget(heap);
     bin_hand_over(heap);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
@@ -89,24 +86,23 @@ static uint64_t given_spans(void) {
 
 static bool is_any(const struct heap *heap) { return heap != NULL; }
 
-bool thread_reveal_large(void) {
-    const uint64_t before = given_spans();
-    span_cache_reclaim(is_any);
-    return given_spans() > before;
-}
-
 bool thread_reveal(void) {
     const uint64_t before = given_spans();
     struct heap *own = thread_heap();
     if (own != NULL) {
         os_lock_take(&own->lock);
         stack_empty_all(own);
-        remote_drain(own);
         os_lock_drop(&own->lock);
     }
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
         if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) thread_retire_parked(heap); /* a hint */
-    span_cache_reclaim(is_any);
+    stack_reclaim(is_any);
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
+        if (!remote_has_some(heap)) continue;
+        os_lock_take(&heap->lock);
+        remote_drain(heap);
+        os_lock_drop(&heap->lock);
+    }
     remote_settle();
     return given_spans() > before;
 }
@@ -197,7 +193,7 @@ HAK_ENTRY void heap_fork_prepare(void) {
     if (thread_state.fork_inside) return;
     thread_state.busy = true;
     span_purging_lock();
-    span_cache_fork_prepare();
+    stack_reclaim_lock();
     registry_lock_all();
     bitmaps_lock();
     stack_pool_lock();
@@ -214,7 +210,7 @@ HAK_ENTRY void heap_fork_parent(void) {
     stack_pool_unlock();
     bitmaps_unlock();
     registry_unlock_all();
-    span_cache_fork_parent();
+    stack_reclaim_unlock();
     span_purging_unlock();
     thread_state.busy = false;
 }
@@ -234,7 +230,7 @@ void heap_fork_child(void) {
     span_decay_forget(); /* another life, perhaps */
     footprint_settled(footprint_in_use());
     registry_forsake_others(thread_front());
-    span_cache_fork_child();
+    stack_reclaim_lock_reset();
     if (thread_heap() != NULL) counter_set(&thread_heap()->thread_id, os_thread_id());
     thread_state.busy = false;
 }

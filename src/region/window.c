@@ -192,7 +192,7 @@ static bool reserve_region(size_t pages) {
 static void populate_first_records(void) {
     if (grow.next_page != CHUNK_PAGES) return;
     uintptr_t from = (uintptr_t)window.spans + CHUNK_PAGES * SPAN_RECORD_BYTES;
-    uintptr_t to = min_size(from + SLABS_OF_ALL_CLASSES_PAGES * SPAN_RECORD_BYTES, grow.spans_end);
+    uintptr_t to = min_size(from + SLABS_OF_SMALL_CLASSES_PAGES * SPAN_RECORD_BYTES, grow.spans_end);
     os_populate((void *)from, to - from);
 }
 

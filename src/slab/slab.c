@@ -29,6 +29,9 @@ static HAK_COLD _Noreturn void report_double_free(const void *block, uint32_t bl
 
 static unsigned words_of(const struct slab_class *class) { return (class->blocks + 63u) / 64; }
 
+/* Pages of a slab in which blocks may start: their words and records say where they belong. */
+static uint32_t named_pages(const struct slab_class *class) { return class->blocks == 1 ? 1 : class->pages; }
+
 /* relaxed: whoever looks for holes looks again. */
 HAK_INLINE void mark_changed(struct slab *slab) {
     atomic_store_explicit(&slab->age, SLAB_CHANGED, memory_order_relaxed);
@@ -56,7 +59,7 @@ uint32_t slab_create(unsigned class, bool dense) {
     mark_changed(slab);
     slab->inline_bits = 0;
     slab->bits = bits != NULL ? bits : &slab->inline_bits;
-    for (uint32_t page = first; page < first + shape->pages; page++) span_at(page)->head = first;
+    for (uint32_t page = first; page < first + named_pages(shape); page++) span_at(page)->head = first;
     return first;
 }
 
@@ -64,17 +67,22 @@ void slab_set_owner(uint32_t first, struct heap *owner, uint32_t word) {
     struct slab *slab = slab_at(first);
     /* release: a freer that reads the new owner, and queues the slab there, sees it whole. */
     atomic_store_explicit(&slab->owner, owner, memory_order_release);
-    for (uint32_t page = first; page < first + slab_classes[slab->span.class].pages; page++)
+    for (uint32_t page = first; page < first + named_pages(&slab_classes[slab->span.class]); page++)
         page_word_set(page, word);
+}
+
+void slab_disown(uint32_t first) {
+    struct slab *slab = slab_at(first);
+    /* relaxed: only the holder of the owner's lock tells its own slabs by this. */
+    atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
+    for (uint32_t page = first; page < first + named_pages(&slab_classes[slab->span.class]); page++) page_word_set(page, 0);
 }
 
 void slab_release(uint32_t first) {
     struct slab *slab = slab_at(first);
     const struct slab_class *shape = &slab_classes[slab->span.class];
     HAK_ASSERT(slab->free == shape->blocks);
-    /* relaxed: only the holder of the owner's lock tells its own slabs by this. */
-    atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    for (uint32_t page = first; page < first + shape->pages; page++) page_word_set(page, 0);
+    slab_disown(first);
     if (slab->bits != &slab->inline_bits) bitmap_give(slab->bits, words_of(shape));
     span_give(first);
 }

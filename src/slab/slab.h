@@ -72,7 +72,10 @@ uint32_t slab_create(unsigned class, bool dense);
 /* Names OWNER and writes WORD to each page. Under the locks of the owner before, if any, and the new one. */
 void slab_set_owner(uint32_t first, struct heap *owner, uint32_t word);
 
-/* Gives the span of a slab back whose blocks are all free. Owner's lock. */
+/* The slab at FIRST is nobody's, and no block starts in it. Owner's lock. */
+void slab_disown(uint32_t first);
+
+/* Gives the span of a slab back whose blocks are all free, and which is nobody's, or its owner's lock is held. */
 void slab_release(uint32_t first);
 
 /* Takes up to WANT free blocks, lowest address first, and stores them downward from END: the lowest

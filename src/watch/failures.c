@@ -89,7 +89,7 @@ void failure_note(size_t bytes, size_t alignment) {
         .limit = limit_of(cause),
         .in_use = footprint_in_use(),
         .cause = cause,
-        .class = bytes <= SMALL_MAX_BYTES ? size_class_of(bytes) : SIZE_CLASSES,
+        .class = bytes <= MEDIUM_MAX_BYTES ? size_class_of(bytes) : SIZE_CLASSES,
         .call = refused ? refusal.call : 0,
         .error = refused ? refusal.error : 0,
         .thread_id = os_thread_id(),

@@ -19,26 +19,28 @@ uint64_t foreign_count(void) { return atomic_load_explicit(&foreign_seen, memory
 
 /* ---- what it looks like ---------------------------------------------------------------------------- */
 
-/* The first page of the large block that reaches over PAGE; 0 when none does. */
-static size_t large_over(size_t page) {
-    for (size_t first = page; first > 0; first--) {
-        uint32_t word = page_word(first);
+/* The block that begins on PAGE or one before and reaches over it, of those that begin with a page: its bytes, 0 when there is none. */
+static size_t block_over(size_t page, size_t *first) {
+    for (*first = page; *first > 0; --*first) {
+        const uint32_t word = page_word(*first);
         if (word == WORD_NONE) continue;
-        return word == WORD_LARGE && !large_is_kept(first) && page < first + large_usable_bytes(first) / PAGE_BYTES ? first : 0;
+        const unsigned class = word & WORD_CLASS_MASK;
+        const size_t bytes = word == WORD_LARGE ? large_usable_bytes(*first) : class_is_medium(class) ? slab_classes[class].block_bytes : 0;
+        return page < *first + bytes / PAGE_BYTES ? bytes : 0;
     }
     return 0;
 }
 
 static void describe_inside(const void *pointer, char *text, size_t bytes) {
-    size_t page = page_index(pointer), block = 0, offset = 0;
+    size_t page = page_index(pointer), first = page, block = 0, offset = 0;
     bool known = page < span_end_page();
     uint32_t word = known ? page_word(page) : WORD_NONE;
-    if (word != WORD_NONE && word != WORD_LARGE) {
+    if (known) block = block_over(page, &first);
+    if (block != 0) {
+        offset = (size_t)((const char *)pointer - (const char *)page_address(first));
+    } else if (word != WORD_NONE && word != WORD_LARGE) {
         block = slab_classes[word & WORD_CLASS_MASK].block_bytes;
         offset = (size_t)((const char *)pointer - (const char *)page_address(slab_head(page))) % block;
-    } else if (known && large_over(page) != 0) {
-        block = large_usable_bytes(large_over(page));
-        offset = (size_t)((const char *)pointer - (const char *)page_address(large_over(page)));
     }
     if (offset != 0)
         snprintf(text, bytes, "it points %zu bytes into a block of %zu bytes", offset, block);

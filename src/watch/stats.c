@@ -49,7 +49,7 @@ void stats_read_class(unsigned class, struct stats_class *sum) {
 }
 
 static uint64_t cached_bytes(const struct heap *heap) {
-    uint64_t bytes = counter_read(&heap->kept_pages) * PAGE_BYTES;
+    uint64_t bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         bytes += held_blocks(heap, class) * slab_classes[class].block_bytes;
     return bytes;
@@ -65,7 +65,7 @@ bool stats_next_heap(const void **at, struct stats_heap *sum) {
         .live = live,
         .slabs = atomic_load_explicit(&heap->slab_total, memory_order_relaxed),
         .cached_bytes = cached_bytes(heap),
-        .depth_bytes = live ? counter_read(&heap->depth_bytes) : 0,
+        .depth_bytes = live ? counter_read(&heap->small_depth.bytes) + counter_read(&heap->medium_depth.bytes) : 0,
         .remote_blocks = buffer_held(heap),
         .remote_bytes = buffer_held_bytes(heap),
     };
@@ -97,25 +97,19 @@ void stats_read_totals(struct stats_totals *totals) {
         uint64_t free_blocks = sum.slabs * slab_classes[class].blocks - sum.taken_blocks;
         slabs += sum.slabs;
         slab_bytes += sum.slab_bytes;
-        totals->live_small_bytes += sum.live_blocks * sum.block_bytes;
+        *(class_is_medium(class) ? &totals->large_bytes : &totals->live_small_bytes) += sum.live_blocks * sum.block_bytes;
+        if (class_is_medium(class)) totals->large_blocks += sum.live_blocks;
         totals->cached_bytes += sum.cached_blocks * sum.block_bytes;
         totals->free_small_blocks += free_blocks;
         totals->free_small_bytes += free_blocks * sum.block_bytes;
     }
-    uint64_t kept_spans = 0, kept_bytes = 0;
-    for (const struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
-        kept_spans += counter_read(&heap->kept_spans);
-        kept_bytes += counter_read(&heap->kept_pages) * PAGE_BYTES;
-    }
     span_counts_read(&counts);
     /* Other threads go on meanwhile: a difference below 0 is 0. */
     uint64_t spans = counts.taken - min_size(counts.taken, counts.given), used_bytes = counts.used_pages * PAGE_BYTES;
-    kept_bytes = min_size(kept_bytes, used_bytes - min_size(used_bytes, slab_bytes));
     totals->held_bytes = used_bytes + counts.dirty_pages * PAGE_BYTES;
     totals->dirty_bytes = counts.dirty_pages * PAGE_BYTES;
-    totals->cached_bytes += kept_bytes;
-    totals->large_blocks = spans > slabs + kept_spans ? spans - slabs - kept_spans : 0;
-    totals->large_bytes = used_bytes - min_size(used_bytes, slab_bytes + kept_bytes);
+    totals->large_blocks += spans - min_size(spans, slabs);
+    totals->large_bytes += used_bytes - min_size(used_bytes, slab_bytes);
     size_t in_use = totals->live_small_bytes + totals->cached_bytes + totals->large_bytes;
     totals->in_use_bytes = min_size(in_use, totals->held_bytes);
 }

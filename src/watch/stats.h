@@ -24,7 +24,7 @@ void stats_read_class(unsigned class, struct stats_class *sum);
 struct stats_heaps {
     uint64_t heaps;            /* that there are, with or without a thread */
     uint64_t live_heaps;       /* of living threads */
-    uint64_t cached_bytes;     /* in stacks, and large blocks that are kept */
+    uint64_t cached_bytes;     /* in stacks */
     uint64_t cached_bytes_most; /* of one thread */
     uint64_t depth_bytes;      /* that stacks are sized for */
     uint64_t remote_blocks;    /* kept for other heaps until there are more of them */
@@ -48,8 +48,8 @@ struct stats_totals {
     size_t dirty_bytes;       /* of it, free runs of pages */
     size_t in_use_bytes;      /* of it, blocks in use or in the caches of threads */
     size_t live_small_bytes;  /* of these, small blocks in use */
-    size_t cached_bytes;      /* and in the caches of threads, large ones too */
-    size_t large_bytes;       /* and large blocks in use */
+    size_t cached_bytes;      /* and in the caches of threads, larger ones too */
+    size_t large_bytes;       /* and medium and large blocks in use */
     size_t large_blocks;
     size_t free_small_bytes;  /* small blocks that are neither */
     size_t free_small_blocks;
