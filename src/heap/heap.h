@@ -122,7 +122,7 @@ struct heap_settings {
     /* Blocks that the bins of each class hold at first, and the most that they may get. */
     uint16_t first_depths[SIZE_CLASSES], most_depths[SIZE_CLASSES];
 };
-extern struct heap_settings heap_settings;
+extern HAK_HIDDEN struct heap_settings heap_settings;
 
 /* Tells what was decided. */
 HAK_INLINE void heap_tell(const struct ace_decision *decision) {

@@ -259,7 +259,7 @@ struct os_counters {
     _Atomic uint64_t unmapped_bytes;  /* address space given back, in all */
 };
 
-extern struct os_counters os_counters;
+extern HAK_HIDDEN struct os_counters os_counters;
 
 /* Counts one call and its refusal, and restores errno: a refusal is reported by the result alone. Returns SUCCEEDED. */
 bool os_counted(enum os_call call, bool succeeded, int saved_errno);

@@ -56,7 +56,7 @@ struct slab_class {
     uint8_t inverse_shift;
 };
 
-extern const struct slab_class slab_classes[SIZE_CLASSES];
+extern HAK_HIDDEN const struct slab_class slab_classes[SIZE_CLASSES];
 
 HAK_INLINE struct slab *slab_at(uint32_t first) { return page_span(first); }
 
