@@ -7,8 +7,8 @@
  *   batches grow without end                     a_producer_settles_at_a_batch
  *   the doubled depth may pass the bound         decisions, never_beyond_the_bound
  *   the first depth is not bounded below         first_and_most
- *   medium blocks are kept from the first        medium_blocks_are_kept_once_they_swing
- *   or as soon as they are only taken or given   medium_blocks_are_kept_once_they_swing, decisions
+ *   medium blocks are kept from the first        first_and_most_of_medium_blocks
+ *   or once they are only taken or only given    decisions, medium_blocks_are_kept_once_they_swing
  */
 #include "ace/depth.h"
 #include "base/size_classes.h"
