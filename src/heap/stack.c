@@ -97,6 +97,8 @@ void stack_reset_all(struct heap *heap) {
     void **stack = heap->first_stacks;
     stack_forget_streams(heap);
     heap->small_depth = heap->medium_depth = (struct depth_sum){0};
+    /* relaxed: nobody has the heap. A thread that did not survive a fork may have left it set. */
+    atomic_store_explicit(&heap->front.popping, false, memory_order_relaxed);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
         uint32_t slots = first_depth(class);

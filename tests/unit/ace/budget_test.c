@@ -2,7 +2,8 @@
  *
  * Planted defects it was seen to catch:
  *   the option does not bound what a thread may have   by_the_table, it_is_bounded_and_monotone
- *   threads are not counted                            by_the_table
+ *   threads are not counted                            by_the_table, of_medium_blocks_by_the_table
+ *   medium blocks may have all that the small ones may  of_medium_blocks_by_the_table
  */
 #include "ace/budget.h"
 #include "blocks.h"
@@ -63,6 +64,57 @@ TEST(it_is_bounded_and_monotone) {
         more = input;
         if (more.threads < UINT32_MAX) more.threads++;
         CHECK_AT(ace_budget(more).bytes <= bytes, i);
+    }
+}
+
+TEST(of_medium_blocks_by_the_table) {
+    static const struct {
+        struct ace_budget_input input;
+        struct ace_budget_decision budget;
+    } rows[] = {
+        /* Of 1 MiB, or an eighth of what is in use; nothing is promised. */
+        ROW(0, MIB(16), 1, BALANCED, MIB(1), SHARE),
+        ROW(0, MIB(16), 0, BALANCED, MIB(1), SHARE),
+        ROW(MIB(64), MIB(16), 1, BALANCED, MIB(8), SHARE),
+        ROW(MIB(64), MIB(16), 8, BALANCED, MIB(1), SHARE),
+        ROW(0, MIB(16), 1000000, BALANCED, 1, SHARE),
+        ROW(0, MIB(16), UINT32_MAX, BALANCED, 0, SHARE),
+        /* At most half of what the option says. */
+        ROW(GIB(1), MIB(16), 1, BALANCED, MIB(8), MOST),
+        ROW(GIB(1), 0, 1, BALANCED, 0, MOST),
+        ROW(0, MIB(1), 1, BALANCED, KIB(512), MOST),
+        ROW(0, MIB(16), 1, SMALL, KIB(256), SHARE),
+        ROW(MIB(64), MIB(16), 1, SMALL, MIB(4), SHARE),
+        ROW(0, MIB(32), 1, SPEED, MIB(4), SHARE),
+        ROW(MIB(40), MIB(32), 1, SPEED, MIB(10), SHARE),
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ace_budget_decision budget = ace_medium_budget(rows[i].input);
+        CHECK_AT(budget.bytes == rows[i].budget.bytes, i);
+        CHECK_AT(budget.reason == rows[i].budget.reason, i);
+    }
+}
+
+TEST(of_medium_blocks_it_is_bounded_and_monotone) {
+    struct rng rng = {check_now.seed};
+    for (size_t i = 0; i < check_count(100000); i++) {
+        struct ace_budget_input input = {
+            .in_use_bytes = rng_next(&rng) >> rng_below(&rng, 64),
+            .most_bytes = rng_next(&rng) >> (30 + rng_below(&rng, 30)),
+            .threads = (uint32_t)(rng_next(&rng) >> (32 + rng_below(&rng, 32))),
+            .objective = (enum ace_objective)((int)rng_below(&rng, 3) - 1),
+        };
+        const uint64_t bytes = ace_medium_budget(input).bytes;
+        CHECK_AT(bytes <= input.most_bytes / 2, i);
+        struct ace_budget_input more = input;
+        more.in_use_bytes |= more.in_use_bytes >> 1; /* no less */
+        CHECK_AT(ace_medium_budget(more).bytes >= bytes, i);
+        more = input;
+        more.most_bytes *= 2;
+        CHECK_AT(ace_medium_budget(more).bytes >= bytes, i);
+        more = input;
+        if (more.threads < UINT32_MAX) more.threads++;
+        CHECK_AT(ace_medium_budget(more).bytes <= bytes, i);
     }
 }
 

@@ -7,6 +7,8 @@
  *   batches grow without end                     a_producer_settles_at_a_batch
  *   the doubled depth may pass the bound         decisions, never_beyond_the_bound
  *   the first depth is not bounded below         first_and_most
+ *   medium blocks are kept from the first        first_and_most_of_medium_blocks
+ *   or once they are only taken or only given    decisions, medium_blocks_are_kept_once_they_swing
  */
 #include "ace/depth.h"
 #include "base/size_classes.h"
@@ -35,6 +37,20 @@ TEST(first_and_most) {
     CHECK_EQ(ace_depth_most(65536, ACE_BALANCED), 32);
 }
 
+TEST(first_and_most_of_medium_blocks) {
+    for (size_t bytes = SMALL_MAX_BYTES + 1; bytes <= MEDIUM_MAX_BYTES; bytes += 4099) {
+        for (int objective = ACE_SMALL; objective <= ACE_SPEED; objective++)
+            CHECK_AT(ace_depth_first(bytes, (enum ace_objective)objective) == 0, bytes);
+        const uint32_t most = ace_depth_most(bytes, ACE_BALANCED);
+        CHECK_AT(most >= 1 && most * bytes <= MIB(8), bytes);
+    }
+    CHECK_EQ(ace_depth_most(KIB(128), ACE_BALANCED), 64);
+    CHECK_EQ(ace_depth_most(KIB(640), ACE_BALANCED), 12);
+    CHECK_EQ(ace_depth_most(MIB(1), ACE_BALANCED), 8);
+    CHECK_EQ(ace_depth_most(MIB(1), ACE_SPEED), 16);
+    CHECK_EQ(ace_depth_most(MIB(1), ACE_SMALL), 1);
+}
+
 TEST(decisions) {
     static const struct {
         struct ace_depth_input in;
@@ -42,7 +58,7 @@ TEST(decisions) {
         enum ace_depth_reason reason;
     } cases[] = {
 #define CASE(depth, most, refills, spills, next, why)                                                         \
-    {{depth, most, refills, spills, refills * 64, spills * 64, ACE_BALANCED}, next, ACE_DEPTH_##why}
+    {{depth, most, refills, spills, refills * 64, spills * 64, false, ACE_BALANCED}, next, ACE_DEPTH_##why}
         CASE(32, 8192, 0, 0, 32, KEEP),       CASE(32, 8192, 1, 0, 32, KEEP),
         CASE(32, 8192, 2, 0, 32, KEEP),       CASE(32, 8192, 0, 2, 32, KEEP),
         CASE(32, 8192, 3, 0, 64, BATCH),      CASE(32, 8192, 0, 3, 64, BATCH),
@@ -56,10 +72,23 @@ TEST(decisions) {
         CASE(8192, 8192, 50, 50, 8192, KEEP), CASE(4, 6, 3, 0, 6, BATCH),
         CASE(4, 4, 9, 9, 4, KEEP),            CASE(9, 4, 9, 9, 9, KEEP),
 #undef CASE
-        {{128, 8192, 3, 0, 3, 0, ACE_SPEED}, 256, ACE_DEPTH_BATCH}, {{256, 8192, 99, 0, 99, 0, ACE_SPEED}, 256, ACE_DEPTH_KEEP},
-        {{63, 8192, 3, 0, 3, 0, ACE_SMALL}, 126, ACE_DEPTH_BATCH},  {{64, 8192, 99, 0, 99, 0, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
-        {{64, 8192, 4, 4, 4, 4, ACE_SMALL}, 128, ACE_DEPTH_SWING},  {{64, 8192, 9, 1, 30, 40, ACE_SMALL}, 128, ACE_DEPTH_SWING},
-        {{64, 8192, 5, 5, 30, 41, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
+        {{128, 8192, 3, 0, 3, 0, false, ACE_SPEED}, 256, ACE_DEPTH_BATCH},
+        {{256, 8192, 99, 0, 99, 0, false, ACE_SPEED}, 256, ACE_DEPTH_KEEP},
+        {{63, 8192, 3, 0, 3, 0, false, ACE_SMALL}, 126, ACE_DEPTH_BATCH},
+        {{64, 8192, 99, 0, 99, 0, false, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
+        {{64, 8192, 4, 4, 4, 4, false, ACE_SMALL}, 128, ACE_DEPTH_SWING},
+        {{64, 8192, 9, 1, 30, 40, false, ACE_SMALL}, 128, ACE_DEPTH_SWING},
+        {{64, 8192, 5, 5, 30, 41, false, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
+        /* One by one. */
+#define CASE(depth, most, refills, spills, next, why) {{depth, most, refills, spills, refills, spills, true, ACE_BALANCED}, next, ACE_DEPTH_##why}
+        CASE(0, 64, 0, 0, 0, KEEP),           CASE(0, 64, 1000, 0, 0, KEEP),
+        CASE(0, 64, 0, 1000, 0, KEEP),        CASE(0, 64, 1, 1000, 0, KEEP),
+        CASE(0, 64, 1000, 1, 0, KEEP),        CASE(0, 64, 1, 2, 0, KEEP),
+        CASE(0, 64, 2, 2, 1, SWING),          CASE(1, 64, 2, 2, 2, SWING),
+        CASE(1, 64, 2, 3, 1, KEEP),           CASE(1, 64, 3, 4, 2, SWING),
+        CASE(12, 64, 9, 9, 24, SWING),        CASE(40, 64, 2, 2, 64, SWING),
+        CASE(64, 64, 9, 9, 64, KEEP),         CASE(0, 0, 9, 9, 0, KEEP),
+#undef CASE
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct ace_depth_decision next = ace_depth_next(cases[i].in);
@@ -77,11 +106,12 @@ TEST(never_beyond_the_bound) {
                                      .refills = (uint32_t)rng_below(&rng, 12),
                                      .spills = (uint32_t)rng_below(&rng, 12),
                                      .refilled_blocks = (uint32_t)rng_below(&rng, 1000),
-                                     .spilled_blocks = (uint32_t)rng_below(&rng, 1000)};
-        in.depth = 1 + (uint32_t)rng_below(&rng, in.most);
+                                     .spilled_blocks = (uint32_t)rng_below(&rng, 1000),
+                                     .one_by_one = rng_below(&rng, 2)};
+        in.depth = !in.one_by_one + (uint32_t)rng_below(&rng, in.most);
         struct ace_depth_decision next = ace_depth_next(in);
         CHECK_AT(next.depth <= in.most, i);
-        CHECK_AT(next.depth >= in.depth && next.depth <= 2 * in.depth, i);
+        CHECK_AT(next.depth >= in.depth && next.depth <= (in.depth == 0 ? 1 : 2 * in.depth), i);
         CHECK_AT((next.depth != in.depth) == (next.reason != ACE_DEPTH_KEEP), i);
         CHECK_AT(in.refills + in.spills != 0 || next.depth == in.depth, i);
         struct ace_depth_input more = in;
@@ -133,4 +163,34 @@ TEST(who_takes_all_back_gets_as_deep_as_may_be) {
 TEST(short_refills_are_no_more_of_them) {
     CHECK_EQ(settled_by_slabs(3, 1, 32), 512); /* there they bring a quarter */
     CHECK_EQ(settled_by_slabs(3, 1, UINT32_MAX), 128);
+}
+
+/* The depth at which a stack of medium blocks ends of which LIVE are taken, and then given back, in turn; TAKEN of them by others. */
+static uint32_t settled_one_by_one(uint32_t live, uint32_t taken) {
+    struct ace_depth_input in = {.most = ace_depth_most(KIB(128), ACE_BALANCED), .one_by_one = true};
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < 100000; i++) {
+        const bool takes = i % (2 * live) < live;
+        if (takes ? held != 0 : held < in.depth) {
+            held = takes ? held - 1 : held + 1;
+            continue;
+        }
+        if (!takes && i % live < taken) continue;
+        if (takes) in.refills++, in.refilled_blocks++;
+        else in.spills++, in.spilled_blocks++;
+        struct ace_depth_decision next = ace_depth_next(in);
+        if (next.depth != in.depth) in.refills = in.spills = in.refilled_blocks = in.spilled_blocks = 0;
+        in.depth = next.depth;
+    }
+    return in.depth;
+}
+
+/* As many as come and go together, and half as many again at most; none where hardly one comes back. */
+TEST(medium_blocks_are_kept_once_they_swing) {
+    for (uint32_t live = 1; live <= 64; live++) {
+        const uint32_t depth = settled_one_by_one(live, 0);
+        CHECK_AT(depth >= live && depth < 2 * live, live);
+    }
+    CHECK_EQ(settled_one_by_one(10, 10), 0);
+    CHECK_EQ(settled_one_by_one(10, 8), 0);
 }

@@ -3,7 +3,7 @@
  * after a few steps.
  *
  * Planted defects it was seen to catch:
- *   speed keeps less than balanced of large blocks   a_greater_objective_keeps_no_less
+ *   speed keeps less than balanced of medium blocks  a_greater_objective_keeps_no_less
  *   small waits longer before memory is short        a_greater_objective_keeps_no_less
  *   a depth beyond its bound comes back              steady_counters_end_in_a_fixed_point
  */
@@ -13,7 +13,6 @@
 #include "ace/huge.h"
 #include "ace/pace.h"
 #include "ace/pressure.h"
-#include "ace/span_cache.h"
 #include "ace/supply.h"
 #include "base/size_classes.h"
 #include "blocks.h"
@@ -25,13 +24,18 @@ static const enum ace_objective objectives[] = {ACE_SMALL, ACE_BALANCED, ACE_SPE
 /* A number of any size. */
 static uint64_t any(struct rng *rng) { return rng_next(rng) >> rng_below(rng, 64); }
 
+/* Bytes of a block, small or medium. */
+static size_t any_block(struct rng *rng) {
+    return 16 + 16 * rng_below(rng, (rng_below(rng, 2) ? SMALL_MAX_BYTES : MEDIUM_MAX_BYTES) / 16);
+}
+
 /* What each decision keeps, in numbers that grow with what is kept. */
 enum { KEPT = 15 };
 static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objective) {
-    const size_t bytes = 16 + 16 * rng_below(&rng, SMALL_MAX_BYTES / 16);
+    const size_t bytes = any_block(&rng);
     const uint64_t half_life_ms = any(&rng) % 3600000, idle_ms = any(&rng), most_bytes = any(&rng);
-    struct ace_depth_input depth = {.most = 8192, .objective = objective};
-    depth.depth = 1 + (uint32_t)rng_below(&rng, 8192);
+    struct ace_depth_input depth = {.most = 8192, .one_by_one = rng_below(&rng, 2), .objective = objective};
+    depth.depth = !depth.one_by_one + (uint32_t)rng_below(&rng, 8192);
     depth.refills = (uint32_t)rng_below(&rng, 6);
     depth.spills = (uint32_t)rng_below(&rng, 6);
     depth.refilled_blocks = (uint32_t)rng_below(&rng, 99);
@@ -53,7 +57,7 @@ static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objecti
         ace_pressure(pressure) == ACE_PRESSURE_NONE,
         ace_budget(budget).bytes,
         ace_thread_cache_bytes(most_bytes / 2, objective),
-        ace_span_cache_budget(budget),
+        ace_medium_budget(budget).bytes,
         ace_supply(supply).populate_pages,
         ace_supply(supply).reason == ACE_SUPPLY_DENSE,
         UINT64_MAX - ace_huge_from_bytes(objective),
@@ -96,6 +100,14 @@ TEST(by_factors_of_two) {
         input.objective = ACE_SMALL;
         CHECK_AT(2 * ace_budget(input).bytes <= balanced, in_use);
     }
+    for (uint64_t in_use = 0; in_use <= GIB(64); in_use = 2 * in_use + MIB(1)) {
+        struct ace_budget_input input = {in_use, UINT64_MAX, 1, ACE_BALANCED};
+        const uint64_t balanced = ace_medium_budget(input).bytes;
+        input.objective = ACE_SPEED;
+        CHECK_AT(ace_medium_budget(input).bytes >= 2 * balanced, in_use);
+        input.objective = ACE_SMALL;
+        CHECK_AT(2 * ace_medium_budget(input).bytes <= balanced, in_use);
+    }
     CHECK(ace_half_life_ms(500, ACE_SPEED) >= 1000 && ace_half_life_ms(500, ACE_SMALL) <= 250);
 }
 
@@ -125,10 +137,10 @@ TEST(steady_counters_end_in_a_fixed_point) {
     struct rng rng = {check_now.seed};
     for (size_t i = 0; i < check_count(200000); i++) {
         const enum ace_objective objective = objectives[i % 3];
-        const size_t bytes = 16 + 16 * rng_below(&rng, SMALL_MAX_BYTES / 16);
+        const size_t bytes = any_block(&rng);
         const uint32_t most = ace_depth_most(bytes, objective);
-        struct ace_depth_input depth = {.most = most, .objective = objective};
-        depth.depth = 1 + (uint32_t)rng_below(&rng, most);
+        struct ace_depth_input depth = {.most = most, .one_by_one = bytes > SMALL_MAX_BYTES, .objective = objective};
+        depth.depth = !depth.one_by_one + (uint32_t)rng_below(&rng, most);
         depth.refills = (uint32_t)any(&rng);
         depth.spills = (uint32_t)any(&rng);
         depth.refilled_blocks = (uint32_t)any(&rng);

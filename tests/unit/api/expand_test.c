@@ -45,11 +45,15 @@ TEST(a_refusal_changes_nothing) {
         CHECK(block_holds(block, usable, i));
         hak_free(block);
     }
-    char *large = hak_malloc(MIB(1));
-    CHECK_EQ(hak_try_expand(large, SIZE_MAX), 0);
-    CHECK_EQ(hak_try_expand(large, PTRDIFF_MAX), 0);
-    CHECK_EQ(hak_usable_size(large), MIB(1));
-    hak_free(large);
+    for (size_t bytes = MIB(1); bytes <= MIB(3); bytes += MIB(2)) { /* a medium block, and a large one */
+        char *block = hak_malloc(bytes);
+        block_fill(block, bytes, bytes);
+        CHECK_EQ(hak_try_expand(block, SIZE_MAX), 0);
+        CHECK_EQ(hak_try_expand(block, PTRDIFF_MAX), 0);
+        CHECK_EQ(hak_usable_size(block), bytes);
+        CHECK(block_holds(block, bytes, bytes));
+        hak_free(block);
+    }
     CHECK_EQ(errno, 4711);
 }
 

@@ -184,7 +184,7 @@ static void *from_before[2];
 static size_t handled;
 
 static void allocate_in_handler(size_t which) {
-    void *block = hak_malloc(3000), *large = hak_malloc(MIB(1));
+    void *block = hak_malloc(3000), *large = hak_malloc(MIB(3));
     CHECK(block != NULL && large != NULL);
     hak_free(from_before[which]);
     from_before[which] = block;

@@ -8,7 +8,7 @@
  *   a wild pointer is ignored                 wild_pointers_*
  *   it ends in SIGSEGV, or without the line   all
  *   the second free is never found            double_free_*
- *   interior pointers are rounded down        *_of_a_small_block, *_of_a_large_block
+ *   interior pointers are rounded down        *_of_a_small_block, *_of_a_medium_block, *_of_a_large_block
  */
 #include "blocks.h"
 
@@ -163,24 +163,34 @@ TEST(wild_pointers_far_from_any_block) {
     }
 }
 
+static size_t size_of_large = MIB(3);
+
 static void free_inside_a_large_block(void) {
-    char *block = hak_malloc(MIB(1));
+    char *block = hak_malloc(size_of_large);
     hak_free(block + argument);
 }
 
 static void realloc_inside_a_large_block(void) {
-    char *block = hak_malloc(MIB(1));
+    char *block = hak_malloc(size_of_large);
     void *volatile moved = hak_realloc(block + argument, 100);
     (void)moved;
 }
 
-TEST(interior_of_a_large_block) {
+static void check_interior_of_a_large_block(void) {
     static const uintptr_t inside[] = {1, 8, 16, 64, 4096, 65536, 131072, 524288, 1048575, 1048560};
     NEEDS_HAKMEM();
     for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++) {
         must_abort(free_inside_a_large_block, inside[i]);
         must_abort(realloc_inside_a_large_block, inside[i]);
     }
+}
+
+TEST(interior_of_a_large_block) { check_interior_of_a_large_block(); }
+
+TEST(interior_of_a_medium_block) {
+    size_of_large = MIB(1);
+    check_interior_of_a_large_block();
+    size_of_large = MIB(3);
 }
 
 /* Many blocks of the class in use; each goes through free, so whatever lies in a cache must come
@@ -279,7 +289,7 @@ static void free_twice_elsewhere(void) {
         NEEDS_HAKMEM();                                                                                      \
         for (size_t i = 0; i < sizeof class_examples / sizeof class_examples[0]; i++)                        \
             must_abort(misuse, class_examples[i]);                                                           \
-        must_abort(misuse, KIB(900));                                                                        \
+        must_abort(misuse, KIB(800));                                                                        \
         must_abort(misuse, KIB(200));                                                                        \
     }
 /* No more: what starts the purge thread then could take the pages. */

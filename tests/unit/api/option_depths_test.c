@@ -35,7 +35,9 @@ TEST(by_the_size_of_blocks) {
     static const char *const same[] = {"64:512", "64B:512", "064:0512"};
     for (size_t i = 0; i < 3; i++) CHECK_AT(parse(same[i]) == OPTION_VALID && is_alone(512), i);
     CHECK_EQ(parse("64:512+1024:128+64K:8"), OPTION_VALID);
-    CHECK(depths[3] == 512 && depths[31] == 128 && depths[SIZE_CLASSES - 1] == 8 && depths[0] == 0);
+    CHECK(depths[3] == 512 && depths[31] == 128 && depths[SMALL_CLASSES - 1] == 8 && depths[0] == 0);
+    CHECK_EQ(parse("1M:3+128K:5"), OPTION_VALID);
+    CHECK(depths[SMALL_CLASSES] == 5 && depths[SIZE_CLASSES - 1] == 3 && depths[SMALL_CLASSES - 1] == 0);
     CHECK_EQ(parse("1K:128+16:1"), OPTION_VALID); /* in any order */
     CHECK(depths[31] == 128 && depths[0] == 1);
 }
@@ -51,7 +53,8 @@ TEST(what_is_wrong_is_refused) {
         {"64:5+64:6", OPTION_MALFORMED},  {"64:5 80:6", OPTION_MALFORMED},   {"64:5;80:6", OPTION_MALFORMED},
         {"x:5", OPTION_MALFORMED},        {"64:x", OPTION_MALFORMED},        {"-64:5", OPTION_MALFORMED},
         {"64:0", OPTION_OUT_OF_RANGE},    {"64:8193", OPTION_OUT_OF_RANGE},  {"0:5", OPTION_OUT_OF_RANGE},
-        {"60:5", OPTION_OUT_OF_RANGE},    {"65552:5", OPTION_OUT_OF_RANGE},  {"1M:5", OPTION_OUT_OF_RANGE},
+        {"60:5", OPTION_OUT_OF_RANGE},    {"65552:5", OPTION_OUT_OF_RANGE},  {"2M:5", OPTION_OUT_OF_RANGE},
+        {"100K:5", OPTION_OUT_OF_RANGE},  {"1048577:5", OPTION_OUT_OF_RANGE},
         {"64:5+60:5", OPTION_OUT_OF_RANGE}, {"0", OPTION_OUT_OF_RANGE},      {"8193", OPTION_OUT_OF_RANGE},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

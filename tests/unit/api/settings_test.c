@@ -179,7 +179,7 @@ static void stay_above_soft_limit(void) {
     hak_on_soft_limit(count_call, &calls);
     CHECK_EQ(hak_option_set("soft_limit", "32MiB"), 0);
     void *block = hak_malloc(MIB(40));
-    for (int i = 0; i < 1000; i++) hak_free(hak_malloc(MIB(1)));
+    for (int i = 0; i < 1000; i++) hak_free(hak_malloc(MIB(2)));
     CHECK_EQ(calls, 1);
     hak_free(block);
 }
@@ -193,15 +193,15 @@ static void keep_to_soft_limit(void) {
         of_callback = hak_malloc(MIB(20));
         CHECK_EQ(calls, round - 1);
         void *block = hak_malloc(MIB(20));
-        for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(1))); /* a look, sooner or later */
+        for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(2))); /* a look, sooner or later */
         CHECK_EQ(calls, round);
         CHECK(block != NULL && of_callback == NULL);
         hak_free(block);
-        for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(1)));
+        for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(2)));
     }
     hak_on_soft_limit(NULL, NULL);
     void *block = hak_malloc(MIB(40));
-    for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(1)));
+    for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(2)));
     CHECK_EQ(calls, 3);
     hak_free(block);
 }

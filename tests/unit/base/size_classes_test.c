@@ -5,6 +5,7 @@
  *   a lookup row that begins one too early       a_request_gets_the_smallest_class_that_holds_it
  *   a class of 176 bytes made 168                blocks_are_naturally_aligned, classes_rise
  *   one block too many in a slab                 slabs_hold_their_blocks
+ *   a medium lookup row that ends one too late   a_request_gets_the_smallest_class_that_holds_it
  */
 #include "base/size_classes.h"
 #include "blocks.h"
@@ -20,7 +21,8 @@ static const struct row rows[] = {SIZE_CLASS_TABLE(ROW)};
 TEST(classes_rise) {
     CHECK_EQ(sizeof rows / sizeof rows[0], SIZE_CLASSES);
     CHECK_EQ(rows[0].bytes, SMALLEST_BLOCK_BYTES);
-    CHECK_EQ(rows[SIZE_CLASSES - 1].bytes, SMALL_MAX_BYTES);
+    CHECK_EQ(rows[SMALL_CLASSES - 1].bytes, SMALL_MAX_BYTES);
+    CHECK_EQ(rows[SIZE_CLASSES - 1].bytes, MEDIUM_MAX_BYTES);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         CHECK_EQ(rows[class].class, class);
         CHECK_EQ(rows[class].bytes % SMALLEST_BLOCK_BYTES, 0);
@@ -30,30 +32,35 @@ TEST(classes_rise) {
 
 TEST(a_request_gets_the_smallest_class_that_holds_it) {
     unsigned class = 0;
-    for (size_t n = 0; n <= SMALL_MAX_BYTES; n++) {
+    for (size_t n = 0; n <= MEDIUM_MAX_BYTES; n++) {
         while (rows[class].bytes < n) class++;
         CHECK_AT(size_class_of(n) == class, n);
     }
 }
 
-/* Aligned requests are rounded up to a multiple of the alignment and then need nothing else. */
+/* Aligned requests are rounded up to a multiple of the alignment and then need nothing else; medium ones, up to a page, not even
+ * that. */
 TEST(blocks_are_naturally_aligned) {
     for (size_t alignment = 1; alignment <= SMALL_MAX_BYTES; alignment *= 2)
         for (size_t n = alignment; n <= SMALL_MAX_BYTES; n += alignment)
             CHECK_AT(rows[size_class_of(n)].bytes % alignment == 0, n);
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) CHECK_EQ(rows[class].bytes % PAGE_BYTES, 0);
 }
 
 TEST(slabs_hold_their_blocks) {
-    size_t most_pages = 0, most_words = 0;
+    size_t most_pages = 0, most_words = 0, pages = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         size_t slab_bytes = rows[class].pages * PAGE_BYTES;
         CHECK_EQ(rows[class].blocks, slab_bytes / rows[class].bytes);
-        CHECK_AT(rows[class].blocks >= 8, class);
+        CHECK_AT(class_is_medium(class) ? rows[class].blocks == 1 : rows[class].blocks >= 8, class);
+        if (class_is_medium(class)) continue;
+        pages += rows[class].pages;
         if (rows[class].pages > most_pages) most_pages = rows[class].pages;
         if ((rows[class].blocks + 63) / 64 > most_words) most_words = (rows[class].blocks + 63) / 64;
     }
     CHECK_EQ(most_pages, SLAB_MAX_PAGES);
     CHECK_EQ(most_words, SLAB_MAX_WORDS);
+    CHECK_EQ(pages, SLABS_OF_SMALL_CLASSES_PAGES);
 }
 
 TEST(little_is_wasted) {
@@ -61,8 +68,8 @@ TEST(little_is_wasted) {
         size_t slab_bytes = rows[class].pages * PAGE_BYTES;
         size_t tail = slab_bytes - rows[class].blocks * rows[class].bytes;
         CHECK_AT(tail * 1000 < slab_bytes * 16, class);
-        /* Inside a block: at most a fifth, an eighth below 4 KiB, beyond the steps of 16 bytes. */
-        if (rows[class].bytes <= 128) continue;
+        /* Inside a block: at most a fifth, an eighth below 4 KiB, beyond the steps of 16 bytes, and of whole pages. */
+        if (rows[class].bytes <= 128 || (class_is_medium(class) && rows[class].bytes <= 8 * PAGE_BYTES)) continue;
         size_t worst = rows[class].bytes - rows[class - 1].bytes - 1;
         size_t share = rows[class].bytes <= 4096 ? 8 : 5;
         CHECK_AT(worst * share < rows[class].bytes, class);

@@ -17,17 +17,17 @@
 #include "region/outside.h"
 
 TEST(every_size_and_alignment) {
-    for (size_t bytes = 0; bytes <= 3 * SMALL_MAX_BYTES; bytes += bytes < 1200 ? 1 : 331) {
+    for (size_t bytes = 0; bytes <= MEDIUM_MAX_BYTES + MIB(1); bytes += bytes < 1200 ? 1 : bytes < KIB(192) ? 331 : 4099) {
         char *block = heap_alloc(bytes);
         CHECK_AT(block != NULL && is_aligned(block, 16), bytes);
         size_t usable = heap_usable_bytes(block);
         CHECK_AT(usable >= bytes && usable <= bytes + bytes / 4 + 64 + (bytes > SMALL_MAX_BYTES) * PAGE_BYTES, bytes);
-        if (bytes <= SMALL_MAX_BYTES) CHECK_EQ(usable, slab_classes[size_class_of(bytes)].block_bytes);
+        if (bytes <= MEDIUM_MAX_BYTES) CHECK_EQ(usable, slab_classes[size_class_of(bytes)].block_bytes);
         memset(block, 'x', usable);
         heap_free(block, NULL);
     }
     for (size_t alignment = 1; alignment <= GIB(1); alignment *= 2) {
-        for (size_t bytes = 0; bytes <= 3 * SMALL_MAX_BYTES; bytes = bytes * 3 / 2 + 1) {
+        for (size_t bytes = 0; bytes <= 2 * MEDIUM_MAX_BYTES; bytes = bytes * 3 / 2 + 1) {
             char *blocks[3];
             for (size_t i = 0; i < 3; i++) {
                 blocks[i] = heap_alloc_aligned(bytes, alignment);
@@ -46,7 +46,7 @@ TEST(every_size_and_alignment) {
 
 /* A thread that has done nothing yet; malloc of other parts of libc may have used any class before. */
 static void *refill_in_a_fresh_heap(void *unused) {
-    for (unsigned class = 3; class < SIZE_CLASSES; class += 4) {
+    for (unsigned class = 3; class < SMALL_CLASSES; class += 4) {
         size_t bytes = slab_classes[class].block_bytes;
         void *block = heap_alloc(bytes);
         struct heap *heap = thread_heap();
@@ -109,7 +109,7 @@ TEST(zero_where_the_kernel_refuses) {
 TEST(a_thread_without_a_heap) {
     struct thread_state state = thread_state;
     thread_forgo_heap();
-    void *blocks[300], *large = heap_alloc(MIB(1));
+    void *blocks[300], *large = heap_alloc(MIB(3));
     for (size_t i = 0; i < 300; i++) {
         blocks[i] = heap_alloc(208);
         CHECK(blocks[i] != NULL);
@@ -134,7 +134,7 @@ static void allocate_in_handler(int number) {
     (void)number;
     of_handler[0] = heap_alloc(3000);
     of_handler[1] = heap_alloc_aligned(100, 4096);
-    of_handler[2] = heap_alloc_zero(MIB(1));
+    of_handler[2] = heap_alloc_zero(MIB(3));
     for (size_t i = 0; i < 3; i++) heap_free(for_handler[i], NULL);
 }
 
@@ -144,7 +144,7 @@ TEST(a_handler_gets_blocks_outside) {
     unsigned class = size_class_of(24000);
     void *stay = heap_alloc(24000); /* so that its slab stays */
     for_handler[0] = heap_alloc(24000);
-    for_handler[1] = heap_alloc(MIB(1));
+    for_handler[1] = heap_alloc(MIB(3));
     for_handler[2] = NULL;
     struct heap *heap = thread_heap();
     CHECK(heap != NULL && stay != NULL && for_handler[0] != NULL && for_handler[1] != NULL);
@@ -166,7 +166,7 @@ TEST(a_handler_gets_blocks_outside) {
         CHECK_AT(of_handler[i] != NULL && !page_is_inside(page_index(of_handler[i])), i);
         CHECK_AT(outside_bytes(of_handler[i]) == heap_usable_bytes(of_handler[i]), i);
     }
-    CHECK(is_aligned(of_handler[1], 4096) && outside_bytes(of_handler[2]) >= MIB(1));
+    CHECK(is_aligned(of_handler[1], 4096) && outside_bytes(of_handler[2]) >= MIB(3));
     for (size_t i = 0; i < 3; i++) heap_free(of_handler[i], NULL);
     CHECK_EQ(outside_bytes(of_handler[0]), 0);
     /* What it freed is taken in by the next slow paths: the large block, and the small one by a drain. */

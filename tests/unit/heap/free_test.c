@@ -174,9 +174,10 @@ TEST(a_full_stack_spills) {
 }
 
 TEST(errno_is_kept) {
-    void *small = heap_alloc(100), *large = heap_alloc(MIB(1)), *outside = outside_map(100, 16);
+    void *small = heap_alloc(100), *medium = heap_alloc(KIB(300)), *large = heap_alloc(MIB(3)), *outside = outside_map(100, 16);
     errno = 4711;
     heap_free(small, NULL);
+    heap_free(medium, NULL);
     heap_free(large, NULL);
     heap_free(outside, NULL);
     heap_free(NULL, NULL);
@@ -234,12 +235,12 @@ static size_t see(void *block, enum heap_foreign_use use) {
 
 static void free_foreign(void) {
     static char of_program[64];
-    char local[64], *large = heap_alloc(MIB(1)), *outside = outside_map(KIB(64), 16);
+    char local[64], *large = heap_alloc(MIB(3)), *outside = outside_map(KIB(64), 16);
     void *const foreign[] = {local,
                              of_program,
                              large + 16,
                              large + PAGE_BYTES,
-                             large + MIB(1) - 16,
+                             large + MIB(3) - 16,
                              outside + 16,
                              outside + 4096,
                              page_address(0),

@@ -151,7 +151,7 @@ static void *free_and_sleep(void *unused) {
     atomic_store(&theirs, thread_heap());
     for (size_t i = 0; i < GIVEN; i++) heap_free(given[i], NULL);
     reach(1);
-    for (int i = 0; i < 3; i++) heap_free(heap_alloc(MIB(1)), NULL); /* some slow paths */
+    for (int i = 0; i < 3; i++) heap_free(heap_alloc(MIB(2)), NULL); /* some slow paths */
     reach(2);
     return unused;
 }

@@ -61,7 +61,7 @@ static void make_garbage(void) {
     for (size_t at = 0; at < MIB(64); at += 4096) block[at] = 'x';
     heap_free(block, NULL);
     for (int i = 0; i < 2 * TICKS_PER_LOOK; i++) {
-        CHECK((block = heap_alloc(KIB(70))) != NULL);
+        CHECK((block = heap_alloc_aligned(1, 2 * PAGE_BYTES)) != NULL);
         heap_free(block, NULL);
     }
 }

@@ -38,10 +38,10 @@ static void make_garbage(size_t bytes, const void *caller) {
     heap_free(block, caller);
 }
 
-/* As many slow paths as a look takes, of blocks that are kept, which hardly use memory. */
+/* As many slow paths as a look takes, of blocks that no thread keeps and that hardly use memory. */
 static void look(const void *caller) {
-    for (int i = 0; i < 2 * TURNS_PER_LOOK; i++) {
-        void *block = heap_alloc(KIB(70));
+    for (int i = 0; i < TICKS_PER_LOOK; i++) {
+        void *block = heap_alloc_aligned(1, 2 * PAGE_BYTES);
         CHECK(block != NULL);
         heap_free(block, caller);
     }

@@ -3,17 +3,23 @@
  *
  * Planted defects it was seen to catch:
  *   a spill gives the newest half                a_spill_gives_the_older_half
+ *   of medium blocks, too, it gives half         of_medium_blocks_a_spill_gives_the_oldest
+ *   a stack that may hold none takes one         of_medium_blocks_a_spill_gives_the_oldest
  *   growing loses the blocks                     swings_deepen_a_stack
  *   the budget is not looked at                  a_thread_keeps_to_its_budget
+ *   medium blocks have none of their own         a_thread_keeps_to_that_of_medium_blocks
  *   a bin that shrinks keeps its blocks          a_thread_keeps_to_its_budget
  *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
  *   idle stacks keep what they have              what_is_idle_is_given_back, idle_stacks_make_room_for_others
  *   a stack in use is taken for idle             what_is_idle_is_given_back
- *   so is that which a slab is wanted for        what_is_idle_is_given_back
+ *   so is that which a slab is wanted for        what_is_idle_is_given_back, idle_medium_stacks_are_emptied
+ *   a medium stack that is only freed to is not  idle_medium_stacks_are_emptied
  */
 #include "ace/depth.h"
+#include "ace/budget.h"
 #include "child.h"
 #include "faults/fail_calls.h"
+#include "heap/footprint.h"
 #include "heap/thread.h"
 #include "own_heap.h"
 
@@ -28,7 +34,7 @@ static void check_stack(const struct heap *heap, unsigned class) {
     void **lo = bin->bottom, **top = stack_top(heap, class), **hi = limit_of(heap, class);
     CHECK_AT(bin->stack <= lo && lo <= top && top <= hi, class);
     CHECK_AT(hi == bin->stack + bin->depth && bin->depth <= bin->capacity, class);
-    CHECK_AT(bin->depth >= 1 && bin->depth <= bin->most, class);
+    CHECK_AT((bin->depth >= 1 || class_is_medium(class)) && bin->depth <= bin->most, class);
     CHECK_EQ(stack_has_room(heap, class), top < hi);
 }
 
@@ -55,13 +61,14 @@ static size_t blocks_out(const struct heap *heap, unsigned class) {
 /* So many refills and spills deepen any stack that may get deeper. */
 enum { SWING = 4 };
 
+/* Of all misses together: the last of them is noted as what runs empty or full would. */
 static void adapt(struct heap *heap, unsigned class, uint32_t refills, uint32_t spills) {
-    heap->bins[class].asked = 0;
-    heap->bins[class].recent_refills += refills;
-    heap->bins[class].recent_spills += spills;
+    heap->bins[class].recent_refills += refills - (spills == 0);
+    heap->bins[class].recent_spills += spills - (spills != 0);
     heap->bins[class].recent_refilled_blocks += refills;
     heap->bins[class].recent_spilled_blocks += spills;
-    if (heap->bins[class].depth != heap->bins[class].most) stack_adapt(heap, class);
+    if (spills == 0) stack_note_refill(heap, class);
+    else stack_note_spill(heap, class);
     check_stack(heap, class);
 }
 
@@ -78,29 +85,58 @@ TEST(a_new_heap_has_empty_stacks) {
     CHECK_EQ(slots, stack_first_slots());
 }
 
+/* A stack of COUNT blocks, the oldest first, is full and stays as deep; one more is freed: of the others the newest KEPT stay. */
+static void check_spill(struct heap *heap, unsigned class, uint32_t count, size_t kept) {
+    struct bin *bin = &heap->bins[class];
+    void *blocks[64], *more;
+    CHECK(count < 64 && count <= bin->capacity);
+    bin->depth = bin->most = count;
+    stack_set(heap, class, bin->stack, bin->stack);
+    push(heap, class, count);
+    memcpy(blocks, bin->bottom, count * sizeof *blocks);
+    bool zero;
+    while (bin_fill(heap, class, &more + 1, 1, &zero) == 0) add_slab(heap, class);
+    blocks[count] = more;
+    stack_push_beyond(heap, class, more);
+    check_stack(heap, class);
+    CHECK_EQ(stack_held(heap, class), kept + 1);
+    CHECK(memcmp(bin->bottom, blocks + count - kept, (kept + 1) * sizeof *blocks) == 0);
+    CHECK(bin->bottom == bin->stack);
+    CHECK_EQ(blocks_out(heap, class), kept + 1);
+    stack_empty(heap, class);
+    CHECK_EQ(stack_held(heap, class), 0);
+    CHECK_EQ(blocks_out(heap, class), 0);
+}
+
 TEST(a_spill_gives_the_older_half) {
     struct heap *heap = make_heap(HEAP_DEAD);
-    for (unsigned class = 0; class < SIZE_CLASSES; class += 3) {
-        for (size_t count = 1; count <= heap->bins[class].depth; count++) {
-            void *blocks[32];
-            push(heap, class, count);
-            memcpy(blocks, heap->bins[class].bottom, count * sizeof *blocks);
-            stack_spill(heap, class);
-            check_stack(heap, class);
-            size_t kept = count / 2;
-            CHECK_EQ(stack_held(heap, class), kept);
-            CHECK(stack_has_room(heap, class));
-            CHECK(memcmp(heap->bins[class].bottom, blocks + count - kept, kept * sizeof *blocks) == 0);
-            CHECK(heap->bins[class].bottom == heap->bins[class].stack);
-            CHECK_EQ(blocks_out(heap, class), kept);
-            stack_empty(heap, class);
-            CHECK_EQ(stack_held(heap, class), 0);
-            CHECK_EQ(blocks_out(heap, class), 0);
-        }
+    for (unsigned class = 0; class < SMALL_CLASSES; class += 3)
+        for (uint32_t count = heap->bins[class].depth; count > 0; count--) check_spill(heap, class, count, count / 2);
+}
+
+TEST(of_medium_blocks_a_spill_gives_the_oldest) {
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) {
+        struct heap *heap = make_heap(HEAP_DEAD);
+        void *block;
+        bool zero;
+        add_slab(heap, class);
+        CHECK_EQ(bin_fill(heap, class, &block + 1, 1, &zero), 1);
+        stack_push_beyond(heap, class, block); /* it may hold none */
+        check_stack(heap, class);
+        CHECK_EQ(stack_held(heap, class), 0);
+        CHECK_EQ(heap->bins[class].slab_count, 0);
+        adapt(heap, class, SWING, SWING);
+        CHECK_AT(heap->bins[class].depth == 1 && heap->bins[class].capacity >= 8, class);
+        for (uint32_t count = 8; count > 0; count--) check_spill(heap, class, count, count - 1);
     }
 }
 
+/* As if a program used so much that medium blocks may be kept without a bound of the test's. */
+static void use_much(void) { footprint_add((int64_t)GIB(4)); }
+static void use_little(void) { footprint_add(-(int64_t)GIB(4)); }
+
 TEST(swings_deepen_a_stack) {
+    use_much();
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct heap *heap = make_heap(HEAP_DEAD); /* of its own: the budget is not for all of them */
         struct bin *bin = &heap->bins[class];
@@ -110,18 +146,19 @@ TEST(swings_deepen_a_stack) {
             CHECK_AT(misses < 20, class);
             uint32_t depth = bin->depth;
             push(heap, class, depth - stack_held(heap, class));
-            void *oldest = *heap->bins[class].bottom, *newest = stack_top(heap, class)[-1];
+            void *oldest = depth != 0 ? *bin->bottom : NULL, *newest = depth != 0 ? stack_top(heap, class)[-1] : NULL;
             adapt(heap, class, 2, 0);
             CHECK_EQ(bin->depth, depth); /* two refills say nothing */
             adapt(heap, class, SWING - 2, SWING);
-            CHECK_EQ(bin->depth, depth * 2 < most ? depth * 2 : most);
+            CHECK_EQ(bin->depth, depth == 0 ? 1 : depth * 2 < most ? depth * 2 : most);
             CHECK_EQ(bin->recent_refills + bin->recent_spills, 0);
             CHECK_EQ(stack_held(heap, class), depth);
-            CHECK(*heap->bins[class].bottom == oldest && stack_top(heap, class)[-1] == newest);
+            CHECK(depth == 0 || (*bin->bottom == oldest && stack_top(heap, class)[-1] == newest));
         }
         stack_empty(heap, class);
         check_stack(heap, class);
     }
+    use_little();
 }
 
 /* A stack that cannot grow stays as it is, with its blocks, and asks again after as many misses. */
@@ -156,40 +193,59 @@ static void grow_without_memory(void) {
 
 TEST(without_memory_a_stack_stays) { IN_CHILD(grow_without_memory); }
 
-static size_t counted_bytes(const struct heap *heap) {
+static size_t counted_bytes(const struct heap *heap, bool medium) {
     size_t sum = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
-        if (heap->bins[class].counted) sum += heap->bins[class].depth * bytes_of(class);
+        if (heap->bins[class].counted && class_is_medium(class) == medium) sum += heap->bins[class].depth * bytes_of(class);
     return sum;
+}
+
+/* Bins of CLASSES classes at a time, PARTS times, the first of them FIRST, want more than BUDGET. */
+static void keep_to(size_t budget, unsigned first, unsigned classes, unsigned parts) {
+    struct heap *heap = make_heap(HEAP_DEAD);
+    const bool medium = class_is_medium(first);
+    const counter *const bytes = medium ? &heap->medium_depth.bytes : &heap->small_depth.bytes;
+    struct rng rng = {check_now.seed + budget};
+    uint32_t grown = 0, shrunk = 0;
+    for (size_t i = 0; i < check_count(20000); i++) {
+        unsigned class = first + (unsigned)rng_below(&rng, classes) + (unsigned)(i / 2000 % parts) * classes;
+        uint32_t depth[SIZE_CLASSES];
+        for (unsigned c = 0; c < SIZE_CLASSES; c++) depth[c] = heap->bins[c].depth;
+        if (stack_has_room(heap, class)) push(heap, class, 1);
+        adapt(heap, class, SWING, SWING);
+        CHECK_EQ(counter_read(&heap->small_depth.bytes), counted_bytes(heap, false));
+        CHECK_EQ(counter_read(&heap->medium_depth.bytes), counted_bytes(heap, true));
+        bool grew = heap->bins[class].depth > depth[class];
+        grown += grew;
+        CHECK(!grew || counter_read(bytes) <= budget);
+        for (unsigned c = 0; c < SIZE_CLASSES; c++) {
+            if (c != class) CHECK_AT(heap->bins[c].depth <= depth[c], c);
+            shrunk += heap->bins[c].depth < depth[c];
+            CHECK_AT(heap->bins[c].depth >= ace_depth_first(bytes_of(c), ACE_BALANCED), c);
+            check_stack(heap, c);
+            if (i % 64 == 0) CHECK_AT(blocks_out(heap, c) == stack_held(heap, c), c);
+        }
+    }
+    CHECK(grown > 20 && shrunk > 10); /* it was the budget that decided */
 }
 
 TEST(a_thread_keeps_to_its_budget) {
     const size_t budgets[] = {KIB(64), KIB(512), MIB(2)};
     for (size_t b = 0; b < 3; b++) {
-        struct heap *heap = make_heap(HEAP_DEAD);
-        struct rng rng = {check_now.seed + b};
         heap_settings.thread_cache_bytes = budgets[b];
-        uint32_t grown = 0, shrunk = 0;
-        for (size_t i = 0; i < check_count(20000); i++) {
-            unsigned class = (unsigned)rng_below(&rng, 12) + (unsigned)(i / 2000 % 5) * 12;
-            uint32_t depth[SIZE_CLASSES];
-            for (unsigned c = 0; c < SIZE_CLASSES; c++) depth[c] = heap->bins[c].depth;
-            if (stack_has_room(heap, class)) push(heap, class, 1);
-            adapt(heap, class, SWING, SWING);
-            CHECK_EQ(heap->depth_bytes, counted_bytes(heap));
-            bool grew = heap->bins[class].depth > depth[class];
-            grown += grew;
-            CHECK(!grew || heap->depth_bytes <= budgets[b]);
-            for (unsigned c = 0; c < SIZE_CLASSES; c++) {
-                if (c != class) CHECK_AT(heap->bins[c].depth <= depth[c], c);
-                shrunk += heap->bins[c].depth < depth[c];
-                CHECK_AT(heap->bins[c].depth >= ace_depth_first(bytes_of(c), ACE_BALANCED), c);
-                check_stack(heap, c);
-                if (i % 64 == 0) CHECK_AT(blocks_out(heap, c) == stack_held(heap, c), c);
-            }
-        }
-        CHECK(grown > 20 && shrunk > 10); /* it was the budget that decided */
+        keep_to(budgets[b], 0, 12, 5);
     }
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+TEST(a_thread_keeps_to_that_of_medium_blocks) {
+    const size_t budgets[] = {KIB(512), MIB(2), MIB(16)};
+    use_much();
+    for (size_t b = 0; b < 3; b++) {
+        heap_settings.thread_cache_bytes = 2 * budgets[b];
+        keep_to(budgets[b], SMALL_CLASSES, 5, 2);
+    }
+    use_little();
     heap_settings.thread_cache_bytes = MIB(2);
 }
 
@@ -209,7 +265,7 @@ TEST(bins_in_use_leave_each_other_alone) {
         adapt(heap, class, !spill, spill);
         for (unsigned c = 0; c < SIZE_CLASSES; c++) changes += i >= SETTLE && heap->bins[c].depth != before[c];
     }
-    CHECK(counter_read(&heap->depth_bytes) > MIB(1) / 2);
+    CHECK(counter_read(&heap->small_depth.bytes) > MIB(1) / 2);
     CHECK_AT(changes < MISSES / 20, changes);
     heap_settings.thread_cache_bytes = MIB(2);
 }
@@ -224,7 +280,7 @@ TEST(outgrown_stacks_are_used_again) {
         stack_reset_all(heap);
         if (round == 0) before = books_bytes();
         CHECK_EQ(books_bytes(), before);
-        CHECK_EQ(heap->depth_bytes, 0);
+        CHECK_EQ(counter_read(&heap->small_depth.bytes) + counter_read(&heap->medium_depth.bytes), 0);
     }
     heap_settings.thread_cache_bytes = MIB(2);
 }
@@ -245,6 +301,7 @@ TEST(a_fixed_depth_is_bounded) {
 
 TEST(depths_of_some_sizes_are_fixed) {
     enum { FIXED = 3 };
+    use_much();
     stack_set_depths((uint16_t[SIZE_CLASSES]){[FIXED] = 500}, false);
     struct heap *heap = make_heap(HEAP_DEAD);
     heap_settings.thread_cache_bytes = GIB(1);
@@ -261,27 +318,32 @@ TEST(depths_of_some_sizes_are_fixed) {
     }
     stack_set_depths(NULL, false);
     heap_settings.thread_cache_bytes = MIB(2);
+    use_little();
 }
 
 /* ---- idle stacks ---------------------------------------------------------------------------------------- */
 
-enum { LOOKS = 17, WANTED = 13 }; /* so many look at each stack once */
+/* So many look at each stack once, and at that of the first class twice. */
+enum { LOOKS = 20, WANTED = 13 };
 
 static void look_at_all(struct heap *heap) {
+    enum { BIG = 1 };
+    heap->idle_hand = 0;
     for (int i = 0; i < LOOKS; i++) {
-        const uint64_t before = blocks_out(heap, 0);
+        const uint64_t before = blocks_out(heap, BIG);
         stack_give_idle(heap, WANTED);
-        CHECK(before - blocks_out(heap, 0) <= 1024);
+        CHECK(before - blocks_out(heap, BIG) <= 1024);
     }
+    CHECK(heap->idle_hand >= SIZE_CLASSES && heap->idle_hand <= SIZE_CLASSES + 1);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) check_stack(heap, class);
 }
 
 TEST(what_is_idle_is_given_back) {
-    enum { IDLE = 7, USED = 9, EMPTY = 11 };
+    enum { BIG = 1, IDLE = 7, USED = 9, EMPTY = 11 };
     struct heap *heap = make_heap(HEAP_DEAD);
     heap_settings.thread_cache_bytes = GIB(1);
-    for (int i = 0; i < 12; i++) adapt(heap, 0, SWING, SWING);
-    push(heap, 0, 5000);
+    for (int i = 0; i < 12; i++) adapt(heap, BIG, SWING, SWING);
+    push(heap, BIG, 5000);
     push(heap, IDLE, 20);
     push(heap, USED, 20);
     push(heap, WANTED, 20);
@@ -295,10 +357,43 @@ TEST(what_is_idle_is_given_back) {
     CHECK_EQ(heap->bins[IDLE].slab_count, 0);
     CHECK_EQ(stack_held(heap, USED), 19);
     CHECK_EQ(stack_held(heap, EMPTY), 0);
-    CHECK_EQ(stack_held(heap, 0), 5000 - 1024);
+    CHECK_EQ(stack_held(heap, BIG), 5000 - 1024);
     for (int i = 0; i < 5; i++) look_at_all(heap);
-    CHECK_EQ(stack_held(heap, 0) + stack_held(heap, USED), 0);
+    CHECK_EQ(stack_held(heap, BIG) + stack_held(heap, USED), 0);
     CHECK_EQ(stack_held(heap, WANTED), 20);
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+/* Of medium blocks one stack at a time, and no small one. */
+static void look_at_all_medium(struct heap *heap, unsigned wanted) {
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) stack_give_idle(heap, wanted);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) check_stack(heap, class);
+}
+
+TEST(idle_medium_stacks_are_emptied) {
+    enum { SMALL = 7, FREED_TO = SMALL_CLASSES, USED, MISSED, KEPT = 4 };
+    struct heap *heap = make_heap(HEAP_DEAD);
+    use_much();
+    heap_settings.thread_cache_bytes = GIB(1);
+    for (unsigned class = FREED_TO; class <= MISSED; class++) {
+        for (int i = 0; i < 4; i++) adapt(heap, class, SWING, SWING);
+        push(heap, class, KEPT);
+        heap->front.wanted[class - SMALL_CLASSES] = true;
+    }
+    push(heap, SMALL, 20);
+    look_at_all_medium(heap, MISSED);
+    CHECK_EQ(stack_held(heap, FREED_TO), KEPT); /* it was wanted before */
+    push(heap, FREED_TO, 1);
+    heap->front.wanted[USED - SMALL_CLASSES] = true;
+    look_at_all_medium(heap, MISSED);
+    CHECK_EQ(stack_held(heap, FREED_TO), 0);
+    CHECK_EQ(heap->bins[FREED_TO].slab_count, 0);
+    CHECK_EQ(stack_held(heap, USED), KEPT);
+    look_at_all_medium(heap, MISSED);
+    CHECK_EQ(stack_held(heap, USED), 0);
+    CHECK_EQ(stack_held(heap, MISSED), KEPT);
+    CHECK_EQ(stack_held(heap, SMALL), 20);
+    use_little();
     heap_settings.thread_cache_bytes = MIB(2);
 }
 
@@ -307,7 +402,7 @@ static void use_one_after_the_other(void) {
     enum { BLOCKS = 512 };
     static void *blocks[BLOCKS];
     uint64_t most = 0;
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+    for (unsigned class = 0; class < SMALL_CLASSES; class++) {
         for (size_t i = 0; i < BLOCKS; i++) CHECK((blocks[i] = heap_alloc(bytes_of(class))) != NULL);
         for (size_t i = 0; i < BLOCKS; i++) heap_free(blocks[i], NULL);
         size_t held = 0;

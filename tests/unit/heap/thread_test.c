@@ -72,7 +72,7 @@ static void *use_many_classes(void *unused) {
 }
 
 TEST(heaps_are_used_again) {
-    run_thread(use_many_classes, NULL);
+    for (int i = 0; i < 100; i++) run_thread(use_many_classes, NULL); /* until its stacks are as deep as they get */
     struct heap *first = heap_of_thread;
     struct sum before = sum_of_heaps();
     uint64_t books = books_bytes();
@@ -291,7 +291,7 @@ static int rounds_of_destructor, rounds_without_heap;
 /* Libc calls it again as long as it sets its value; the heap goes after the first round at the latest. */
 static void use_in_destructor(void *value) {
     heap_free(value, NULL);
-    void *block = heap_alloc(700), *large = heap_alloc(MIB(1));
+    void *block = heap_alloc(700), *large = heap_alloc(MIB(3));
     CHECK(block != NULL && large != NULL);
     heap_free(large, NULL);
     if (thread_heap() == NULL) {

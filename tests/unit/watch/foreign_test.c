@@ -27,14 +27,16 @@ static bool looks_like(const void *pointer, const char *words) {
 
 TEST(the_looks_of_a_pointer) {
     char local[100] = "";
-    char *large = hak_malloc(KIB(300)), *small = hak_malloc(100);
+    char *large = hak_malloc(MIB(3)), *medium = hak_malloc(KIB(300)), *small = hak_malloc(100);
     char *mapped = mmap(NULL, MIB(1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(mapped != MAP_FAILED);
     CHECK(looks_like(local, "it lies on this thread's stack"));
     CHECK(looks_like(of_program + 4000, "foreign_test"));
     CHECK(looks_like((const void *)(uintptr_t)&looks_like, "foreign_test"));
-    CHECK(looks_like(large + 1, "it points 1 bytes into a block of 327680 bytes"));
-    CHECK(looks_like(large + KIB(200), "it points 204800 bytes into a block of 327680 bytes"));
+    CHECK(looks_like(large + 1, "it points 1 bytes into a block of 3145728 bytes"));
+    CHECK(looks_like(large + KIB(200), "it points 204800 bytes into a block of 3145728 bytes"));
+    CHECK(looks_like(medium + 1, "it points 1 bytes into a block of 327680 bytes"));
+    CHECK(looks_like(medium + KIB(200), "it points 204800 bytes into a block of 327680 bytes"));
     CHECK(looks_like(small + 24, "it points 24 bytes into a block of 112 bytes"));
     CHECK(looks_like((void *)8, "nothing is mapped there"));
     CHECK(looks_like((void *)-16, "nothing is mapped there"));
@@ -45,6 +47,8 @@ TEST(the_looks_of_a_pointer) {
     CHECK(looks_like(large, "perhaps it was freed before"));
     CHECK(looks_like(page_address(window.pages - 1), "where no block is"));
     hak_free(small);
+    hak_free(medium);
+    CHECK(looks_like(medium, "perhaps it was freed before"));
     char little[12];
     foreign_describe(local, little, sizeof little);
     CHECK(strlen(little) == sizeof little - 1);
@@ -110,7 +114,7 @@ static void hand_to_libc(void) {
 
 static void hand_ours_to_libc(void) {
     foreign_configure(FOREIGN_LIBC);
-    char *block = hak_calloc(1, MIB(1)); /* where libc would see a block of 0 bytes */
+    char *block = hak_calloc(1, MIB(3)); /* where libc would see a block of 0 bytes */
     CHECK_EQ(hak_usable_size(block + 4096), 0);
 }
 
