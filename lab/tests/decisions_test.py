@@ -159,14 +159,6 @@ def decided(kind: str, reason: str, before: int, after: int, **inputs: int) -> D
             decided("purge_thread", "worth_it", 0, 1, returnable_bytes=4 << 20, mark_bytes=1 << 20),
             "a purge thread started: 4.0 MiB could go back, 1.0 MiB are worth a thread",
         ),
-        (
-            decided("spans", "turns", 1, 2, length_pages=4, missed=2, given=3),
-            "thread 12: large blocks of 256.0 KiB kept 1 -> 2: none was at hand 2 times, and 3 more were given back",
-        ),
-        (
-            decided("spans", "idle", 4, 2, length_pages=4, kept_bytes=2 << 20, budget_bytes=2 << 20),
-            "thread 12: large blocks of 256.0 KiB kept 4 -> 2: none was taken for a while; 2.0 MiB of 2.0 MiB are kept",
-        ),
         (decided("depth", "hunch", 4, 8, stars=3), "thread 12: 64-byte bin 4 -> 8 blocks: hunch (stars 3)"),
     ],
 )

@@ -17,7 +17,8 @@ def shape(block_bytes: int, blocks: int, pages: int) -> ClassBooks:
 
 
 SMALL, MIDDLE, LARGE = shape(48, 1365, 1), shape(2560, 51, 2), shape(65536, 8, 8)
-CLASSES = (SMALL, MIDDLE, LARGE)
+MEDIUM = shape(131072, 1, 2)
+CLASSES = (SMALL, MIDDLE, LARGE, MEDIUM)
 
 
 def slab_put(view: View, head: int, number: int, carved: int, bits_address: int, age: int = 0) -> None:
@@ -148,12 +149,12 @@ def test_what_is_being_taken_is_no_ones_yet() -> None:
     assert account(view).changing == 65536
 
 
-def test_large_blocks_that_threads_keep() -> None:
-    view = view_make(PAGES)
-    view.words[32] = view.words[34] = 127
-    view.records["pages"][[32, 34]] = view.records["block_pages"][[32, 34]] = 2
-    view.records["kept"][32] = 1
-    view.chunks["used"][1] = 0b1111
+def test_medium_blocks_in_use_and_in_the_caches_of_threads() -> None:
+    """Of their pages only the first has a word."""
+    view = view_make(PAGES, cached={3: np.array([BASE + 32 * 65536])})
+    for head in (32, 34):
+        slab_put(view, head, 3, 1, BITS)
+        view.words[head + 1] = 0
     view.resident[32:36] = True
     view.resident[32, :8] = False
     found = account(view)

@@ -51,6 +51,11 @@ class ClassBooks:
     adopted_slabs: int = 0
 
     @property
+    def is_medium(self) -> bool:
+        """Each block is a slab by itself: more than 64 KiB, at most 1 MiB."""
+        return self.blocks == 1
+
+    @property
     def live_blocks(self) -> int:
         return self.taken_blocks - self.cached_blocks
 
@@ -86,10 +91,6 @@ class HeapBooks:
     cached_bytes: int
     depth_bytes: int
     """What its stacks are sized for."""
-    kept_pages: int
-    """Of large blocks that it keeps, part of CACHED_BYTES."""
-    kept_spans: int
-    """How many these are."""
     remote_blocks: int
     """Kept for other heaps, until there are more of them."""
     remote_bytes: int
@@ -192,18 +193,18 @@ class Books:
         slab_bytes = sum(one.slabs * one.pages for one in self.classes) * self.page_bytes
         used = self.spans["used_pages"] * self.page_bytes
         dirty = self.spans["dirty_pages"] * self.page_bytes
-        live = sum(one.live_bytes for one in self.classes)
-        kept = min(sum(heap.kept_pages for heap in self.heaps) * self.page_bytes, max(0, used - slab_bytes))
-        kept_spans = sum(heap.kept_spans for heap in self.heaps)
-        cached = sum(one.cached_bytes for one in self.classes) + kept
-        large = max(0, used - slab_bytes - kept)
+        live = sum(one.live_bytes for one in self.classes if not one.is_medium)
+        medium = [one for one in self.classes if one.is_medium]
+        cached = sum(one.cached_bytes for one in self.classes)
+        large = max(0, used - slab_bytes) + sum(one.live_bytes for one in medium)
         return Totals(
             held=used + dirty,
             in_use=min(live + cached + large, used + dirty),
             live_small=live,
             cached=cached,
             large=large,
-            large_blocks=max(0, self.spans["taken"] - self.spans["given"] - slabs - kept_spans),
+            large_blocks=max(0, self.spans["taken"] - self.spans["given"] - slabs)
+            + sum(one.live_blocks for one in medium),
             free_small=sum(one.free_blocks * one.block_bytes for one in self.classes),
             free_small_blocks=sum(one.free_blocks for one in self.classes),
             dirty=dirty,
@@ -222,7 +223,7 @@ def books_read(page: Page) -> Books:
 def _books_read(page: Page) -> Books:
     shapes = page.array("classes")
     limits = page.one("limits")
-    heaps, classes = _heaps_read(page, shapes, limits["page_bytes"])
+    heaps, classes = _heaps_read(page, shapes)
     spans, window = page.one("spans"), page.one("window")
     calls = _calls_read(page)
     sizes = page.array("span_sizes")
@@ -256,7 +257,7 @@ def _books_read(page: Page) -> Books:
 # ---- classes and heaps -------------------------------------------------------------------------------------
 
 
-def _heaps_read(page: Page, shapes: Columns, page_bytes: int) -> tuple[list[HeapBooks], list[ClassBooks]]:
+def _heaps_read(page: Page, shapes: Columns) -> tuple[list[HeapBooks], list[ClassBooks]]:
     """The heaps of threads; and of each class the sum over them and the commons, the heap of no thread."""
     bins = [page.inside("commons_bins", page.table("commons").address)]
     cached = [0] * len(shapes["block_bytes"])
@@ -272,11 +273,8 @@ def _heaps_read(page: Page, shapes: Columns, page_bytes: int) -> tuple[list[Heap
                 thread_id=heap["thread_id"],
                 live=live,
                 slabs=heap["slabs"],
-                cached_bytes=sum(count * size for count, size in zip(held, sizes, strict=True))
-                + heap["kept_pages"] * page_bytes,
-                depth_bytes=heap["depth_bytes"] if live else 0,
-                kept_pages=heap["kept_pages"],
-                kept_spans=heap["kept_spans"],
+                cached_bytes=sum(count * size for count, size in zip(held, sizes, strict=True)),
+                depth_bytes=heap["small_depth_bytes"] + heap["medium_depth_bytes"] if live else 0,
                 # Its owner moves one end meanwhile, and others the other.
                 remote_blocks=max(0, (heap["buffer_top"] - heap["buffer_bottom"]) // 8),
                 remote_bytes=max(0, heap["buffer_bytes"] - heap["buffer_given_bytes"]),

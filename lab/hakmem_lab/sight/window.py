@@ -72,7 +72,7 @@ class WindowPages:
     free: Counter[Why] = field(default_factory=Counter)
     """Free runs of pages."""
     kept: int = 0
-    """Large blocks that threads keep."""
+    """Medium blocks in the caches of threads."""
     untouched: int = 0
     """Never used, or given back: a huge page brought it in."""
     changing: int = 0
@@ -169,9 +169,13 @@ def window_pages(view: View, classes: Sequence[ClassBooks], memory: Memory) -> W
     for number, shape in enumerate(classes):
         heads = slab_heads(view, number, shape.pages)
         if len(heads):
+            of_slabs = heads[:, None] + np.arange(shape.pages)
             cached = cached_bytes(view, number, shape.block_bytes, before)
-            found.classes.append(_slabs_account(view, found, heads, shape, cached, memory))
-            left[heads[:, None] + np.arange(shape.pages)] = False
+            if shape.is_medium:
+                _medium_account(found, int(left[of_slabs].sum()) * view.page, cached)
+            else:
+                found.classes.append(_slabs_account(view, found, heads, shape, cached, memory))
+            left[of_slabs] = False
     _large_account(view, found, left)
     _free_account(view, found, left)
     found.changing = int(left.sum()) * view.page
@@ -289,16 +293,20 @@ def _covered(starts: npt.NDArray[np.intp], lengths: npt.NDArray[np.intp], size: 
     return np.cumsum(edges[:-1]) > 0
 
 
+def _medium_account(found: WindowPages, resident: int, cached: int) -> None:
+    """Of slabs that are one block each."""
+    kept = min(cached, resident)
+    found.kept += kept
+    found.large += resident - kept
+
+
 def _large_account(view: View, found: WindowPages, left: Flags) -> None:
     heads = np.flatnonzero(view.words == view.limits["word_large"])
     held = view.records["block_pages"][heads].astype(np.intp)
     spans = np.maximum(view.records["pages"][heads].astype(np.intp), held)
-    kept = view.records["kept"][heads] != 0
     block = _covered(heads, held, len(view.words))
-    kept_block = _covered(heads[kept], held[kept], len(view.words))
     reserve = _covered(heads + held, spans - held, len(view.words)) & ~block
-    found.large = int(left[block & ~kept_block].sum()) * view.page
-    found.kept = int(left[kept_block].sum()) * view.page
+    found.large += int(left[block].sum()) * view.page
     found.reserve = int(left[reserve].sum()) * view.page
     left[block | reserve] = False
 
