@@ -1,0 +1,40 @@
+"""What most processes never need lies behind all else of the library's file (cmake/rare.ld), and nothing of it is touched by one that
+only starts, allocates and ends: the kernel brings sixteen pages in for each that is."""
+
+import platform
+import re
+from pathlib import Path
+
+import pytest
+from elftools.elf.elffile import ELFFile
+from toolbox import Build, cannot_run, environment, run, tool
+
+ACCESS = re.compile(r"^ ?[ILSM] +([0-9a-f]+),", re.MULTILINE)
+
+
+def rare_ranges(library: Path) -> list[range]:
+    with library.open("rb") as file:
+        elf = ELFFile(file)
+        sections = [elf.get_section_by_name(name) for name in (".text.rare", ".rodata.rare")]
+        return [range(s["sh_addr"], s["sh_addr"] + s["sh_size"]) for s in sections if s is not None]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the names of cold functions are a compiler's own")
+def test_nothing_that_each_process_needs_lies_among_what_is_rare(build: Build, tmp_path: Path) -> None:
+    ranges = rare_ranges(build.library)
+    if not ranges:
+        cannot_run("this linker does not lay out what is rare")
+    assert sum(len(addresses) for addresses in ranges) > 32 << 10
+    library, log = build.library.resolve(), tmp_path / "accesses"
+    # It prints where the library lies, too.
+    ran = run(
+        *(tool("valgrind"), "--tool=lackey", "--trace-mem=yes", f"--log-file={log}"),
+        *("/bin/cat", "/proc/self/maps"),
+        env=environment(LD_PRELOAD=str(library)),
+    )
+    assert ran.returncode == 0, ran.stderr
+    base = next(int(line.split("-")[0], 16) for line in ran.stdout.splitlines() if library.name in line)
+    touched = {int(address, 16) - base for address in ACCESS.findall(log.read_text(errors="replace"))}
+    assert any(0 <= address < ranges[0].start for address in touched)
+    rare = sorted(hex(address) for address in touched if any(address in addresses for addresses in ranges))
+    assert not rare, f"addresses in {library.name}: {rare[:16]}"
