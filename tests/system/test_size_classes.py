@@ -61,6 +61,7 @@ def defined(text: str, name: str) -> int:
 TEXT = HEADER.read_text()
 ROWS = table(TEXT)
 SIZES = [row.size for row in ROWS]
+SMALL, MEDIUM = ROWS[: defined(TEXT, "SMALL_CLASSES")], ROWS[defined(TEXT, "SMALL_CLASSES") :]
 
 
 def smallest_class(n: int) -> int:
@@ -89,29 +90,45 @@ def test_the_table_is_complete() -> None:
     assert [row.index for row in ROWS] == list(range(len(ROWS)))
     assert sorted(set(SIZES)) == SIZES
     assert SIZES[0] == defined(TEXT, "SMALLEST_BLOCK_BYTES") == QUANTUM
-    assert SIZES[-1] == defined(TEXT, "SMALL_MAX_BYTES")
-    assert max(row.pages for row in ROWS) == defined(TEXT, "SLAB_MAX_PAGES") <= MOST_PAGES
+    assert SMALL[-1].size == defined(TEXT, "SMALL_MAX_BYTES")
+    assert MEDIUM[-1].size == defined(TEXT, "MEDIUM_MAX_BYTES")
+    assert max(row.pages for row in SMALL) == defined(TEXT, "SLAB_MAX_PAGES") <= MOST_PAGES
+    assert sum(row.pages for row in SMALL) == defined(TEXT, "SLABS_OF_SMALL_CLASSES_PAGES")
     assert max(-(-row.blocks // 64) for row in ROWS) == defined(TEXT, "SLAB_MAX_WORDS")
 
 
-def test_the_lookup_gives_the_smallest_class() -> None:
+def lookup(name: str) -> dict[int, int]:
+    start = TEXT.index(f"#define {name}")
     classes: dict[int, int] = {}
-    for found in LOOKUP.finditer(TEXT):
+    for found in LOOKUP.finditer(TEXT, start, TEXT.index("\n\n", start)):
         first = int(found["first"])
         for at in range(first, int(found["last"] or first) + 1):
             assert at not in classes
             classes[at] = int(found["index"])
-    assert classes == {at: smallest_class(at * QUANTUM) for at in range(SIZES[-1] // QUANTUM + 1)}
+    return classes
+
+
+def test_the_lookups_give_the_smallest_class() -> None:
+    small, medium = SMALL[-1].size, MEDIUM[-1].size
+    expected = {at: smallest_class(at * QUANTUM) for at in range(small // QUANTUM + 1)}
+    assert lookup("SIZE_CLASS_LOOKUP") == expected
+    pages = range(small // PAGE_BYTES + 1, medium // PAGE_BYTES + 1)
+    assert lookup("MEDIUM_CLASS_LOOKUP") == {at: smallest_class(at * PAGE_BYTES) for at in pages}
 
 
 def test_blocks_are_naturally_aligned() -> None:
-    """For every power of two a, each multiple of a lands in a class whose size is one too."""
-    for alignment in (1 << log for log in range(SIZES[-1].bit_length())):
+    """For every power of two a up to a page, each multiple of a lands in a class whose size is one too."""
+    for alignment in (1 << log for log in range(PAGE_BYTES.bit_length())):
         for n in range(alignment, SIZES[-1] + 1, max(alignment, QUANTUM)):
             assert SIZES[smallest_class(n)] % alignment == 0, (n, alignment)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.size))
+@pytest.mark.parametrize("row", MEDIUM, ids=lambda row: str(row.size))
+def test_a_medium_block_is_a_slab(row: Row) -> None:
+    assert (row.blocks, row.slab_bytes) == (1, row.size)
+
+
+@pytest.mark.parametrize("row", SMALL, ids=lambda row: str(row.size))
 def test_a_slab(row: Row) -> None:
     assert row.blocks == row.slab_bytes // row.size
     assert row.blocks >= 8
@@ -131,7 +148,8 @@ def test_the_waste_columns(row: Row) -> None:
     tail = row.slab_bytes - row.blocks * row.size
     assert row.tail_percent == pytest.approx(100 * tail / row.slab_bytes, abs=0.006)
     if row.size > 128:
-        assert row.inside_percent <= (12.5 if row.size <= 4096 else 20.0)
+        # Of four pages and less there is no part.
+        assert row.inside_percent <= (12.5 if row.size <= 4096 else max(20.0, 100 / row.pages if row.blocks == 1 else 0))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.size))
