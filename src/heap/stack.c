@@ -326,7 +326,7 @@ static bool is_idle(struct heap *heap, unsigned class) {
     return !wanted;
 }
 
-static void look_for_idle(struct heap *heap, unsigned class) {
+HAK_INLINE void look_for_idle(struct heap *heap, unsigned class) {
     enum { GIVEN_MOST = 1024 };
     const size_t held = stack_held(heap, class);
     if (held != 0 && is_idle(heap, class)) give_oldest(heap, class, min_size(held, GIVEN_MOST));

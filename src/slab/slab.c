@@ -67,22 +67,23 @@ void slab_set_owner(uint32_t first, struct heap *owner, uint32_t word) {
     struct slab *slab = slab_at(first);
     /* release: a freer that reads the new owner, and queues the slab there, sees it whole. */
     atomic_store_explicit(&slab->owner, owner, memory_order_release);
-    for (uint32_t page = first; page < first + named_pages(&slab_classes[slab->span.class]); page++)
-        page_word_set(page, word);
+    const uint32_t end = first + named_pages(&slab_classes[slab->span.class]);
+    for (uint32_t page = first; page < end; page++) page_word_set(page, word);
 }
 
-void slab_disown(uint32_t first) {
-    struct slab *slab = slab_at(first);
+HAK_INLINE void disown(uint32_t first, uint32_t pages) {
     /* relaxed: only the holder of the owner's lock tells its own slabs by this. */
-    atomic_store_explicit(&slab->owner, NULL, memory_order_relaxed);
-    for (uint32_t page = first; page < first + named_pages(&slab_classes[slab->span.class]); page++) page_word_set(page, 0);
+    atomic_store_explicit(&slab_at(first)->owner, NULL, memory_order_relaxed);
+    for (uint32_t page = first; page < first + pages; page++) page_word_set(page, 0);
 }
+
+void slab_disown(uint32_t first) { disown(first, named_pages(&slab_classes[slab_at(first)->span.class])); }
 
 void slab_release(uint32_t first) {
     struct slab *slab = slab_at(first);
     const struct slab_class *shape = &slab_classes[slab->span.class];
     HAK_ASSERT(slab->free == shape->blocks);
-    slab_disown(first);
+    disown(first, named_pages(shape));
     if (slab->bits != &slab->inline_bits) bitmap_give(slab->bits, words_of(shape));
     span_give(first);
 }
