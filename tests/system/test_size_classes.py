@@ -149,7 +149,9 @@ def test_the_waste_columns(row: Row) -> None:
     assert row.tail_percent == pytest.approx(100 * tail / row.slab_bytes, abs=0.006)
     if row.size > 128:
         # Of four pages and less there is no part.
-        assert row.inside_percent <= (12.5 if row.size <= 4096 else max(20.0, 100 / row.pages if row.blocks == 1 else 0))
+        assert row.inside_percent <= (
+            12.5 if row.size <= 4096 else max(20.0, 100 / row.pages if row.blocks == 1 else 0)
+        )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.size))

@@ -43,9 +43,17 @@ def parse_json(text: str) -> dict[str, Any]:
     report: dict[str, Any] = json.loads(text)
     Draft202012Validator(SCHEMA).validate(report)
     memory = report["memory"]
-    live = sum(row["live_blocks"] * row["block_bytes"] for row in report["classes"])
+    live, medium = (
+        sum(
+            row["live_blocks"] * row["block_bytes"]
+            for row in report["classes"]
+            if (row["block_bytes"] > 65536) == large
+        )
+        for large in (False, True)
+    )
     cached = sum(row["cached_blocks"] * row["block_bytes"] for row in report["classes"])
     assert memory["live_small_bytes"] == live
+    assert memory["large_bytes"] >= medium
     assert memory["cached_bytes"] == cached
     assert (
         sum(row["live"] for row in report["span_sizes"])
