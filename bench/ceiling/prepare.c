@@ -32,7 +32,7 @@ struct window window;
 struct plan {
     unsigned threads;
     bool counted;
-    size_t blocks[SIZE_CLASSES];
+    size_t blocks[SMALL_CLASSES];
 };
 
 static struct front *fronts[THREADS_MAX];
@@ -42,7 +42,7 @@ static unsigned front_count;
 
 static struct plan plan_of_trial(void) {
     struct plan plan = {.threads = THREADS_OF_TRIAL};
-    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+    for (unsigned class = 0; class < SMALL_CLASSES; class++)
         plan.blocks[class] = min_size(BLOCKS_OF_TRIAL, BYTES_OF_TRIAL / class_bytes[class]);
     return plan;
 }
@@ -60,7 +60,7 @@ static struct plan plan_read(void) {
     const char *text = getenv(PLAN_VARIABLE);
     if (text == NULL) return plan_of_trial();
     struct plan plan = {.counted = true, .threads = (unsigned)number_next(&text)};
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) plan.blocks[class] = number_next(&text);
+    for (unsigned class = 0; class < SMALL_CLASSES; class++) plan.blocks[class] = number_next(&text);
     if (*text != '\0' || plan.threads == 0 || plan.threads > THREADS_MAX)
         bare_fail(PLAN_VARIABLE " is not what was counted");
     return plan;
@@ -103,14 +103,14 @@ static void **stack_fill(const struct plan *plan, unsigned class, char *start, v
 
 static struct front *front_make(const struct plan *plan, bool first) {
     size_t slots = SINK_SLOTS, bytes = 0;
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+    for (unsigned class = 0; class < SMALL_CLASSES; class++) {
         slots += BELOW_SLOTS + blocks_with_spare(plan, class) + slots_above(plan, class, first);
         bytes += run_bytes(plan, class);
     }
     struct front *front = memory_map(sizeof *front + slots * sizeof(void *));
     void **stack = (void **)(front + 1);
     char *start = memory_map_aligned(bytes);
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+    for (unsigned class = 0; class < SMALL_CLASSES; class++) {
         void **top = stack_fill(plan, class, start, stack + BELOW_SLOTS);
         atomic_store_explicit(&front->top[class], top, memory_order_relaxed); /* its thread is not there yet */
         stack = top + slots_above(plan, class, first);

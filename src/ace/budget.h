@@ -51,6 +51,12 @@ HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input 
     return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};
 }
 
+/* Whether stacks that are sized for SIZED_BYTES must become shallower. A share follows what is in use, which swings by itself: where it was
+ * kept to the byte, so would the depths. */
+HAK_INLINE bool ace_budget_is_exceeded(struct ace_budget_decision budget, uint64_t sized_bytes) {
+    return sized_bytes > budget.bytes + (budget.reason == ACE_BUDGET_SHARE ? budget.bytes / 4 : 0);
+}
+
 /* Whether a bin gives depth to others that has not missed while they asked so often. Bins in use miss in turns: if a few misses
  * of the others were enough, they would take from each other for ever. */
 HAK_INLINE bool ace_budget_may_take(uint32_t asked_since_miss) {

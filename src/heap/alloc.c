@@ -8,6 +8,7 @@
 #include "heap/footprint.h"
 #include "heap/heap.h"
 #include "heap/large.h"
+#include "heap/medium.h"
 #include "heap/purger.h"
 #include "heap/thread.h"
 
@@ -149,7 +150,7 @@ static void *alloc_medium(size_t bytes, bool *zero) {
 HAK_INLINE void *pop_medium(size_t bytes, size_t alignment) {
     struct heap *heap = thread_heap();
     if (HAK_UNLIKELY(bytes <= SMALL_MAX_BYTES || bytes > MEDIUM_MAX_BYTES || alignment > PAGE_BYTES || heap == NULL)) return NULL;
-    return front_pop_medium(&heap->front, front_constants.medium_classes[(bytes + PAGE_BYTES - 1) / PAGE_BYTES]);
+    return medium_pop(&heap->front, front_constants.medium_classes[(bytes + PAGE_BYTES - 1) / PAGE_BYTES]);
 }
 
 /* ---- all sizes ------------------------------------------------------------------------------------------- */

@@ -97,25 +97,6 @@ HAK_INLINE bool front_pop(size_t n, void **block) {
     return true;
 }
 
-/* A medium block of CLASS; NULL when there is none, or a signal handler interrupted this. By FRONT's owner, which it has.
- *
- * Medium blocks are worth taking from a sleeper to the last, so whoever does is told that one may be about to be popped. */
-HAK_INLINE void *front_pop_medium(struct front *front, unsigned class) {
-    void *block = NULL;
-    /* relaxed, but for the last: the owner's own, and whoever raises lo has the barrier. */
-    if (HAK_UNLIKELY(atomic_load_explicit(&front->popping, memory_order_relaxed))) return NULL;
-    atomic_store_explicit(&front->popping, true, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
-    void **top = atomic_load_explicit(&front->top[class], memory_order_relaxed);
-    if (HAK_LIKELY(top > atomic_load_explicit(&front->lo[class], memory_order_relaxed))) {
-        atomic_store_explicit(&front->top[class], top - 1, memory_order_relaxed);
-        block = front_block(top - 1);
-        front->wanted[class - SMALL_CLASSES] = true;
-    }
-    atomic_store_explicit(&front->popping, false, memory_order_release); /* pairs with stack_take */
-    return block;
-}
-
 /* True when BLOCK was this thread's and is now in its stack. False: take the slow path. */
 HAK_INLINE bool front_push(void *block) {
     size_t page = page_index(block);

@@ -241,6 +241,9 @@ void stack_fit_budget(struct heap *heap);
  * block was taken, is taken for idle, and gives blocks back. */
 void stack_give_idle(struct heap *heap, unsigned class);
 
+/* The same of one stack of medium blocks: every now and then, or a thread that needs no slabs any more would keep them. */
+void stack_give_idle_medium(struct heap *heap);
+
 /* Sends a heap's owner to its slow paths for whatever he holds; stack_take then gives back to their slabs what his stacks
  * hold but for the newest small block of each, after os_barrier_others. Others than the owner; each takes the heap's lock. */
 void stack_raise(struct heap *heap);

@@ -19,6 +19,7 @@ enum {
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
     HEAR_MS = 1000,        /* between looks at the machine */
     SOFT_MS = 100,         /* between purges above the soft limit */
+    LOOKS_AT_MEDIUM = 16,  /* one of so many looks of a thread is at a stack of medium blocks, too */
 };
 
 /* How much must be worth giving back before a thread is started. A process of one thread becomes another kind of
@@ -253,6 +254,8 @@ static void settle_heap(struct heap *heap) {
     if (heap->in_use_change != 0) footprint_add(heap->in_use_change);
     heap->in_use_change = 0;
     stack_fit_budget(heap);
+    /* relaxed: the owner's own. */
+    if (atomic_load_explicit(&heap->ticks, memory_order_relaxed) / TICKS_PER_LOOK % LOOKS_AT_MEDIUM == 0) stack_give_idle_medium(heap);
     os_lock_drop(&heap->lock);
 }
 

@@ -187,15 +187,16 @@ static struct depth_sum *depth_sum_of(struct heap *heap, bool medium) {
 }
 
 /* What the stacks of one thread may be sized for. */
-static size_t budget_bytes(bool medium) {
+static struct ace_budget_decision budget_of(bool medium) {
     const struct ace_budget_input input = {
         .in_use_bytes = footprint_in_use(),
         .most_bytes = counter_read(&heap_settings.thread_cache_bytes),
         .threads = registry_live(),
         .objective = heap_settings.objective,
     };
-    return medium ? ace_medium_budget(input).bytes : ace_budget(input).bytes;
+    return medium ? ace_medium_budget(input) : ace_budget(input);
 }
+static size_t budget_bytes(bool medium) { return budget_of(medium).bytes; }
 
 /* Halves the depth of small bins, or of medium ones, that did not miss for a while, until WANTED bytes are found. Each is asked
  * once. FOR_CLASS gives nothing. */
@@ -209,6 +210,7 @@ static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size
         unsigned class = first_class + sum->hand++ % classes;
         struct bin *bin = &heap->bins[class];
         if (class == for_class || !bin->counted || bin->depth <= first_depth(class)) continue;
+        if (medium && wanted != 0 && heap->front.wanted[class - SMALL_CLASSES]) continue; /* those in use would rob each other for ever */
         if (!ace_budget_may_take(bin->asked)) {
             bin->asked++;
             continue;
@@ -227,7 +229,7 @@ static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size
 }
 
 static void fit_budget(struct heap *heap, bool medium) {
-    if (HAK_UNLIKELY(counter_read(&depth_sum_of(heap, medium)->bytes) > budget_bytes(medium)))
+    if (HAK_UNLIKELY(ace_budget_is_exceeded(budget_of(medium), counter_read(&depth_sum_of(heap, medium)->bytes))))
         find_budget(heap, medium, SIZE_CLASSES, 0);
 }
 
@@ -333,12 +335,16 @@ HAK_INLINE void look_for_idle(struct heap *heap, unsigned class) {
     heap->bins[class].seen_top = top_slot(heap, class);
 }
 
+void stack_give_idle_medium(struct heap *heap) {
+    look_for_idle(heap, SMALL_CLASSES + heap->medium_idle_hand++ % (SIZE_CLASSES - SMALL_CLASSES));
+}
+
 /* A slab for one medium block is no reason to look at small ones. */
 void stack_give_idle(struct heap *heap, unsigned for_class) {
     enum { LOOKED_AT = 4 };
     mark_in_use(heap, for_class);
     if (class_is_medium(for_class))
-        look_for_idle(heap, SMALL_CLASSES + heap->medium_idle_hand++ % (SIZE_CLASSES - SMALL_CLASSES));
+        stack_give_idle_medium(heap);
     else
         for (unsigned i = 0; i < LOOKED_AT; i++) look_for_idle(heap, heap->idle_hand++ % SIZE_CLASSES);
 }
@@ -374,7 +380,7 @@ static void take_below(struct heap *heap, unsigned class, void **end) {
 
 void stack_take(struct heap *heap, bool barrier_passed) {
     os_lock_take(&heap->lock);
-    /* acquire: pairs with front_pop_medium. */
+    /* acquire: pairs with medium_pop. */
     const bool popping = atomic_load_explicit(&heap->front.popping, memory_order_acquire);
     for (unsigned class = 0; heap->raised && barrier_passed && class < SIZE_CLASSES; class++) {
         /* relaxed: the lock is held. acquire: pairs with front_push. */

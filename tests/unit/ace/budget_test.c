@@ -4,6 +4,7 @@
  *   the option does not bound what a thread may have   by_the_table, it_is_bounded_and_monotone
  *   threads are not counted                            by_the_table, of_medium_blocks_by_the_table
  *   medium blocks may have all that the small ones may  of_medium_blocks_by_the_table
+ *   a share is kept to by the byte                     a_share_may_be_exceeded_by_a_quarter
  */
 #include "ace/budget.h"
 #include "blocks.h"
@@ -116,6 +117,13 @@ TEST(of_medium_blocks_it_is_bounded_and_monotone) {
         if (more.threads < UINT32_MAX) more.threads++;
         CHECK_AT(ace_medium_budget(more).bytes <= bytes, i);
     }
+}
+
+TEST(a_share_may_be_exceeded_by_a_quarter) {
+    const struct ace_budget_decision share = {MIB(4), ACE_BUDGET_SHARE}, most = {MIB(4), ACE_BUDGET_MOST}, none = {0, ACE_BUDGET_SHARE};
+    CHECK(!ace_budget_is_exceeded(share, MIB(5)) && ace_budget_is_exceeded(share, MIB(5) + 1));
+    CHECK(!ace_budget_is_exceeded(most, MIB(4)) && ace_budget_is_exceeded(most, MIB(4) + 1));
+    CHECK(!ace_budget_is_exceeded(none, 0) && ace_budget_is_exceeded(none, 1));
 }
 
 TEST(where_nobody_set_it) {
