@@ -210,7 +210,6 @@ static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size
         unsigned class = first_class + sum->hand++ % classes;
         struct bin *bin = &heap->bins[class];
         if (class == for_class || !bin->counted || bin->depth <= first_depth(class)) continue;
-        if (medium && wanted != 0 && heap->front.wanted[class - SMALL_CLASSES]) continue; /* those in use would rob each other for ever */
         if (!ace_budget_may_take(bin->asked)) {
             bin->asked++;
             continue;
