@@ -1,5 +1,5 @@
 /* counting.c - serves a workload once, before it is run without checks: how many blocks of each class does a thread hold
- * at once? What the ceiling cannot serve ends here with a line that says why: a size beyond the classes, a block that a
+ * at once? What the ceiling cannot serve ends here with a line that says why: a size beyond the small classes, a block that a
  * living thread allocated and another frees, more threads or memory than can be prepared.
  *
  * When the process ends, the file that CEILING_COUNT names gets a line: how many threads, and for each class the most
@@ -26,7 +26,7 @@ struct pile {
     void **freed; /* linked through their first words */
 };
 
-static struct pile piles[THREADS_MAX][SIZE_CLASSES];
+static struct pile piles[THREADS_MAX][SMALL_CLASSES];
 static _Thread_local unsigned own; /* the thread's number */
 static _Atomic unsigned nulls;
 
@@ -48,7 +48,7 @@ static void *pile_cut(struct pile *pile, unsigned class) {
     if ((pile->cut + 1) * bytes > PILE_BYTES)
         bare_fail("a thread holds more than %zu MiB of blocks of %zu bytes", PILE_BYTES >> 20, bytes);
     void *block = pile->start + pile->cut++ * bytes;
-    page_word_set(page_index(block), own * SIZE_CLASSES + class + 1);
+    page_word_set(page_index(block), own * SMALL_CLASSES + class + 1);
     return block;
 }
 
@@ -77,14 +77,14 @@ void block_give(void *block) {
             bare_fail("frees NULL more than %d times", NULLS_MAX);
         return;
     }
-    unsigned number = pile_of(block), owner = number / SIZE_CLASSES;
+    unsigned number = pile_of(block), owner = number / SMALL_CLASSES;
     if (owner != own && !thread_has_ended(owner)) bare_fail("a thread frees what another allocated");
-    struct pile *pile = &piles[own][number % SIZE_CLASSES];
+    struct pile *pile = &piles[own][number % SMALL_CLASSES];
     *(void **)block = pile->freed;
     pile->freed = block;
 }
 
-size_t block_bytes(const void *block) { return class_bytes[pile_of(block) % SIZE_CLASSES]; }
+size_t block_bytes(const void *block) { return class_bytes[pile_of(block) % SMALL_CLASSES]; }
 
 static size_t most_held(unsigned class) {
     size_t most = 0;
@@ -95,9 +95,9 @@ static size_t most_held(unsigned class) {
 static __attribute__((destructor)) void report(void) {
     const char *path = getenv(COUNT_VARIABLE);
     if (path == NULL) return;
-    char text[(SIZE_CLASSES + 1) * 21];
+    char text[(SMALL_CLASSES + 1) * 21];
     size_t length = (size_t)snprintf(text, sizeof text, "%u", threads_begun());
-    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+    for (unsigned class = 0; class < SMALL_CLASSES; class++)
         length += (size_t)snprintf(text + length, sizeof text - length, " %zu", most_held(class));
     int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file < 0 || write(file, text, length) != (ssize_t)length) bare_fail("cannot write what was counted");

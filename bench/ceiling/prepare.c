@@ -7,8 +7,8 @@
  * that needs more blocks than there are gets NULL from malloc, and says so.
  *
  * The page words cover every address from 0 on and hold nothing but the class, so that the NULLs which libc frees lead
- * somewhere without a comparison: to a stack of their own that nobody takes from. It is the slot behind those of the
- * classes, the first lower bound of a front, which has no other use here. */
+ * somewhere without a comparison: to a stack of their own that nobody takes from. It is that of the first medium class,
+ * which has no other use here. */
 #include "prepare.h"
 
 #include "base/bits.h"
@@ -24,7 +24,6 @@ enum { THREADS_OF_TRIAL = 2, BLOCKS_OF_TRIAL = 8192, BELOW_SLOTS = 8, SINK_SLOTS
 #define ADDRESS_BITS 48
 
 _Static_assert(sizeof(front_slot) == sizeof(void *), "a stack of slots is a stack of pointers");
-_Static_assert(offsetof(struct front, lo) == SIZE_CLASSES * sizeof(front_slot), "the slot behind the classes");
 
 _Thread_local struct thread_state thread_state;
 struct window window;
@@ -32,7 +31,7 @@ struct window window;
 struct plan {
     unsigned threads;
     bool counted;
-    size_t blocks[SIZE_CLASSES];
+    size_t blocks[SMALL_CLASSES];
 };
 
 static struct front *fronts[THREADS_MAX];
@@ -42,7 +41,7 @@ static unsigned front_count;
 
 static struct plan plan_of_trial(void) {
     struct plan plan = {.threads = THREADS_OF_TRIAL};
-    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+    for (unsigned class = 0; class < SMALL_CLASSES; class++)
         plan.blocks[class] = min_size(BLOCKS_OF_TRIAL, BYTES_OF_TRIAL / class_bytes[class]);
     return plan;
 }
@@ -60,7 +59,7 @@ static struct plan plan_read(void) {
     const char *text = getenv(PLAN_VARIABLE);
     if (text == NULL) return plan_of_trial();
     struct plan plan = {.counted = true, .threads = (unsigned)number_next(&text)};
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) plan.blocks[class] = number_next(&text);
+    for (unsigned class = 0; class < SMALL_CLASSES; class++) plan.blocks[class] = number_next(&text);
     if (*text != '\0' || plan.threads == 0 || plan.threads > THREADS_MAX)
         bare_fail(PLAN_VARIABLE " is not what was counted");
     return plan;
@@ -103,20 +102,20 @@ static void **stack_fill(const struct plan *plan, unsigned class, char *start, v
 
 static struct front *front_make(const struct plan *plan, bool first) {
     size_t slots = SINK_SLOTS, bytes = 0;
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+    for (unsigned class = 0; class < SMALL_CLASSES; class++) {
         slots += BELOW_SLOTS + blocks_with_spare(plan, class) + slots_above(plan, class, first);
         bytes += run_bytes(plan, class);
     }
     struct front *front = memory_map(sizeof *front + slots * sizeof(void *));
     void **stack = (void **)(front + 1);
     char *start = memory_map_aligned(bytes);
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+    for (unsigned class = 0; class < SMALL_CLASSES; class++) {
         void **top = stack_fill(plan, class, start, stack + BELOW_SLOTS);
         atomic_store_explicit(&front->top[class], top, memory_order_relaxed); /* its thread is not there yet */
         stack = top + slots_above(plan, class, first);
         start += run_bytes(plan, class);
     }
-    atomic_store_explicit(&front->lo[0], stack, memory_order_relaxed); /* the NULLs' */
+    atomic_store_explicit(&front->top[SMALL_CLASSES], stack, memory_order_relaxed); /* the NULLs' */
     return front;
 }
 
@@ -131,7 +130,7 @@ static __attribute__((constructor)) void prepare(void) {
     size_t words = (size_t)1 << (ADDRESS_BITS - PAGE_SHIFT);
     window.pages = words;
     window.words = memory_map(words * sizeof *window.words);
-    page_word_set(page_index(NULL), SIZE_CLASSES);
+    page_word_set(page_index(NULL), SMALL_CLASSES);
     for (; front_count < plan.threads; front_count++) fronts[front_count] = front_make(&plan, front_count == 0);
     thread_begin(0);
 }
