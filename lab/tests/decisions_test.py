@@ -127,7 +127,7 @@ def test_the_kinds_and_reasons_are_the_librarys() -> None:
 
 
 def decided(kind: str, reason: str, before: int, after: int, **inputs: int) -> Decision:
-    thread = 12 if kind in ("depth", "spans") else 0
+    thread = 12 if kind == "depth" else 0
     return Decision(1, 5, kind, reason, thread, 64 if kind == "depth" else None, before, after, inputs)
 
 
@@ -158,14 +158,6 @@ def decided(kind: str, reason: str, before: int, after: int, **inputs: int) -> D
         (
             decided("purge_thread", "worth_it", 0, 1, returnable_bytes=4 << 20, mark_bytes=1 << 20),
             "a purge thread started: 4.0 MiB could go back, 1.0 MiB are worth a thread",
-        ),
-        (
-            decided("spans", "turns", 1, 2, length_pages=4, missed=2, given=3),
-            "thread 12: large blocks of 256.0 KiB kept 1 -> 2: none was at hand 2 times, and 3 more were given back",
-        ),
-        (
-            decided("spans", "idle", 4, 2, length_pages=4, kept_bytes=2 << 20, budget_bytes=2 << 20),
-            "thread 12: large blocks of 256.0 KiB kept 4 -> 2: none was taken for a while; 2.0 MiB of 2.0 MiB are kept",
         ),
         (decided("depth", "hunch", 4, 8, stars=3), "thread 12: 64-byte bin 4 -> 8 blocks: hunch (stars 3)"),
     ],
@@ -285,7 +277,7 @@ def test_a_profile_says_where_its_lines_came_from() -> None:
         program="serv\u00e9r",
         library="0.1.0",
         decisions=Decisions({("depth", "swing"): 10}, last),
-        depths={64: 512, 80: 32},
+        depths={64: 512, 80: 32, 1 << 20: 0},
         half_life_ms=500,
         options={"thread_cache": ("8MiB", "default"), "huge_pages": ("never", "profile")},
     )
@@ -305,7 +297,7 @@ def test_the_longest_profile_can_be_read() -> None:
         program="p" * 15,
         library="10.10.10",
         decisions=Decisions({}, ()),
-        depths={10000 + number: 8192 for number in range(68)},
+        depths={1000000 + number: 8192 for number in range(79)},
         half_life_ms=None,
         options={},
     )

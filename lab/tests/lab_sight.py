@@ -108,8 +108,7 @@ def view_make(pages: int, **changes: object) -> View:
     """Of a window of which nothing is used; whatever is resident there is given by CHANGES."""
     chunks = pages // 32
     records = {
-        name: np.zeros(pages, np.uint64)
-        for name in ("pages", "head", "carved", "age", "bits", "block_pages", "kept")
+        name: np.zeros(pages, np.uint64) for name in ("pages", "head", "carved", "age", "bits", "block_pages")
     }
     values: dict[str, object] = {
         "page": KERNEL_PAGE,

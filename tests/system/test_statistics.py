@@ -17,6 +17,7 @@ from toolbox import ROOT, Build, only_line, run
 
 SCHEMA = json.loads((ROOT / "docs/statistics.schema.json").read_text())
 MIB = 1 << 20
+SMALL_MAX_BYTES = 1 << 16
 
 WORK = """
 import ctypes, sys
@@ -43,14 +44,20 @@ def parse_json(text: str) -> dict[str, Any]:
     report: dict[str, Any] = json.loads(text)
     Draft202012Validator(SCHEMA).validate(report)
     memory = report["memory"]
-    live = sum(row["live_blocks"] * row["block_bytes"] for row in report["classes"])
+    small, medium = (
+        [row for row in report["classes"] if (row["block_bytes"] <= SMALL_MAX_BYTES) is is_small]
+        for is_small in (True, False)
+    )
+    live = sum(row["live_blocks"] * row["block_bytes"] for row in small)
+    live_medium = sum(row["live_blocks"] * row["block_bytes"] for row in medium)
+    slabs = sum(row["slabs"] for row in report["classes"])
     cached = sum(row["cached_blocks"] * row["block_bytes"] for row in report["classes"])
     assert memory["live_small_bytes"] == live
     assert memory["cached_bytes"] == cached
-    assert (
-        sum(row["live"] for row in report["span_sizes"])
-        == report["spans"]["taken"] - report["spans"]["given"]
-    )
+    spans = report["spans"]["taken"] - report["spans"]["given"]
+    assert memory["large_blocks"] == spans - slabs + sum(row["live_blocks"] for row in medium)
+    assert memory["large_bytes"] >= live_medium
+    assert sum(row["live"] for row in report["span_sizes"]) == spans
     assert sum(thread["cached_bytes"] for thread in report["threads"]) == cached
     decisions = report["decisions"]
     assert decisions["made"] == sum(one["times"] for one in decisions["counts"])

@@ -32,10 +32,6 @@ def _of_budget(inputs: Mapping[str, int]) -> str:
     return f"the thread's bins were sized for {size_text(inputs['sized_bytes'])} of {size_text(inputs['budget_bytes'])}"
 
 
-def _kept(inputs: Mapping[str, int]) -> str:
-    return f"{size_text(inputs['kept_bytes'])} of {size_text(inputs['budget_bytes'])} are kept"
-
-
 def _used(inputs: Mapping[str, int]) -> str:
     return f"{size_text(inputs['used_bytes'])} of {size_text(inputs['limit_bytes'])} in use"
 
@@ -53,10 +49,6 @@ WHY: Mapping[str, Callable[[Mapping[str, int]], str]] = {
     "over_budget": lambda one: f"did not miss, and {_of_budget(one)}",
     "no_budget": lambda one: f"{size_text(one['wanted_bytes'])} more were wanted; {_of_budget(one)}",
     "no_memory": lambda one: f"no memory for a stack of {size_text(one['wanted_bytes'])} more in blocks",
-    "turns": lambda one: (
-        f"none was at hand {times_text(one['missed'])}, and {one['given']} more were given back"
-    ),
-    "idle": lambda one: f"none was taken for a while; {_kept(one)}",
     "retaken": lambda one: (
         f"of {_pages(one['returned_pages'])} given back lately {_pages(one['retaken_pages'])} were used again"
     ),
@@ -90,8 +82,6 @@ def what_text(one: Decision) -> str:
     if one.kind == "depth":
         bin_text = f"thread {one.thread_id}: {one.block_bytes}-byte bin"
         return f"{bin_text} stays at {one.after} blocks" if one.is_refusal else f"{bin_text} {change} blocks"
-    if one.kind == "spans":
-        return f"thread {one.thread_id}: large blocks of {_pages(one.inputs['length_pages'])} kept {change}"
     if one.kind == "half_life":
         return f"half-life {duration_text(one.before)} -> {duration_text(one.after)}"
     if one.kind == "huge_pages" and one.is_refusal:

@@ -20,6 +20,8 @@ NEVER = (1 << 64) - 1
 """A half-life without end."""
 IMPOSSIBLE_DEPTH = 1 << 16
 """Deeper than any stack of blocks: such a difference is of two moments."""
+SMALL_MAX_BYTES = 1 << 16
+"""Larger blocks of a size class are medium ones: slabs by themselves."""
 CAUSES = ("threshold", "exhaustion", "map_failure")
 MAP_FAILURE = 2
 PRESSURES = ("limit", "high", "stalls")
@@ -49,6 +51,10 @@ class ClassBooks:
     spilled_blocks: int = 0
     remote_blocks: int = 0
     adopted_slabs: int = 0
+
+    @property
+    def is_small(self) -> bool:
+        return self.block_bytes <= SMALL_MAX_BYTES
 
     @property
     def live_blocks(self) -> int:
@@ -86,10 +92,6 @@ class HeapBooks:
     cached_bytes: int
     depth_bytes: int
     """What its stacks are sized for."""
-    kept_pages: int
-    """Of large blocks that it keeps, part of CACHED_BYTES."""
-    kept_spans: int
-    """How many these are."""
     remote_blocks: int
     """Kept for other heaps, until there are more of them."""
     remote_bytes: int
@@ -138,6 +140,7 @@ class Totals:
     live_small: int
     cached: int
     large: int
+    """Of a medium class, or larger than any."""
     large_blocks: int
     free_small: int
     free_small_blocks: int
@@ -187,23 +190,31 @@ class Books:
         return next(option for option in self.options if option.name == name)
 
     @property
+    def unclassed_blocks(self) -> int:
+        """Large blocks in use that no size class has."""
+        return max(0, self.spans["taken"] - self.spans["given"] - sum(one.slabs for one in self.classes))
+
+    @property
+    def unclassed_bytes(self) -> int:
+        """Of these, with what lies in reserve behind them."""
+        slab_pages = sum(one.slabs * one.pages for one in self.classes)
+        return max(0, self.spans["used_pages"] - slab_pages) * self.page_bytes
+
+    @property
     def totals(self) -> Totals:
-        slabs = sum(one.slabs for one in self.classes)
-        slab_bytes = sum(one.slabs * one.pages for one in self.classes) * self.page_bytes
         used = self.spans["used_pages"] * self.page_bytes
         dirty = self.spans["dirty_pages"] * self.page_bytes
-        live = sum(one.live_bytes for one in self.classes)
-        kept = min(sum(heap.kept_pages for heap in self.heaps) * self.page_bytes, max(0, used - slab_bytes))
-        kept_spans = sum(heap.kept_spans for heap in self.heaps)
-        cached = sum(one.cached_bytes for one in self.classes) + kept
-        large = max(0, used - slab_bytes - kept)
+        live = sum(one.live_bytes for one in self.classes if one.is_small)
+        medium = [one for one in self.classes if not one.is_small]
+        cached = sum(one.cached_bytes for one in self.classes)
+        large = sum(one.live_bytes for one in medium) + self.unclassed_bytes
         return Totals(
             held=used + dirty,
             in_use=min(live + cached + large, used + dirty),
             live_small=live,
             cached=cached,
             large=large,
-            large_blocks=max(0, self.spans["taken"] - self.spans["given"] - slabs - kept_spans),
+            large_blocks=sum(one.live_blocks for one in medium) + self.unclassed_blocks,
             free_small=sum(one.free_blocks * one.block_bytes for one in self.classes),
             free_small_blocks=sum(one.free_blocks for one in self.classes),
             dirty=dirty,
@@ -222,7 +233,7 @@ def books_read(page: Page) -> Books:
 def _books_read(page: Page) -> Books:
     shapes = page.array("classes")
     limits = page.one("limits")
-    heaps, classes = _heaps_read(page, shapes, limits["page_bytes"])
+    heaps, classes = _heaps_read(page, shapes)
     spans, window = page.one("spans"), page.one("window")
     calls = _calls_read(page)
     sizes = page.array("span_sizes")
@@ -256,7 +267,7 @@ def _books_read(page: Page) -> Books:
 # ---- classes and heaps -------------------------------------------------------------------------------------
 
 
-def _heaps_read(page: Page, shapes: Columns, page_bytes: int) -> tuple[list[HeapBooks], list[ClassBooks]]:
+def _heaps_read(page: Page, shapes: Columns) -> tuple[list[HeapBooks], list[ClassBooks]]:
     """The heaps of threads; and of each class the sum over them and the commons, the heap of no thread."""
     bins = [page.inside("commons_bins", page.table("commons").address)]
     cached = [0] * len(shapes["block_bytes"])
@@ -272,11 +283,8 @@ def _heaps_read(page: Page, shapes: Columns, page_bytes: int) -> tuple[list[Heap
                 thread_id=heap["thread_id"],
                 live=live,
                 slabs=heap["slabs"],
-                cached_bytes=sum(count * size for count, size in zip(held, sizes, strict=True))
-                + heap["kept_pages"] * page_bytes,
-                depth_bytes=heap["depth_bytes"] if live else 0,
-                kept_pages=heap["kept_pages"],
-                kept_spans=heap["kept_spans"],
+                cached_bytes=sum(count * size for count, size in zip(held, sizes, strict=True)),
+                depth_bytes=heap["small_depth_bytes"] + heap["medium_depth_bytes"] if live else 0,
                 # Its owner moves one end meanwhile, and others the other.
                 remote_blocks=max(0, (heap["buffer_top"] - heap["buffer_bottom"]) // 8),
                 remote_bytes=max(0, heap["buffer_bytes"] - heap["buffer_given_bytes"]),
