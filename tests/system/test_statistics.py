@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -102,6 +103,14 @@ def test_text_at_exit(build: Build) -> None:
     assert result.stderr.startswith("hakmem: statistics of python")
     assert "  option          decay 3s (environment)\n" in result.stderr
     assert "  failures        threshold    1\n" in result.stderr
+
+
+def test_text_of_medium_blocks(build: Build) -> None:
+    """They stand with the large ones, and are not small ones, too."""
+    result = python(build, WORK + "medium = [malloc(1000000) for _ in range(100)]", stats="1")
+    (most,) = re.findall(r"  small blocks    live between \d+ KiB and (\d+) KiB", result.stderr)
+    (large,) = re.findall(r"  large blocks    \d+, of (\d+) KiB", result.stderr)
+    assert int(large) >= 105 * 1024 > 50 * 1024 > int(most)
 
 
 SWINGS = (
