@@ -140,6 +140,29 @@ def test_decisions(build: Build) -> None:
     assert "  decisions       depth        swing " in python(build, SWINGS, stats="1").stderr
 
 
+def test_medium_blocks_that_another_thread_frees(build: Build) -> None:
+    """Each is counted, whether its pages are free then or that thread keeps it; and nobody holds one that is not in use."""
+    script = (
+        WORK
+        + """
+import threading
+free = ctypes.CDLL(None).free
+free.argtypes = [ctypes.c_void_p]
+def pass_on(blocks):
+    for block in blocks:
+        free(block)
+for _ in range(20):
+    thread = threading.Thread(target=pass_on, args=([malloc(700000) for _ in range(5)],))
+    thread.start()
+    thread.join()
+"""
+    )
+    report = json.loads(python(build, script, stats="json").stderr)
+    (row,) = (one for one in report["classes"] if one["block_bytes"] == 786432)
+    assert row["remote_blocks"] == 100
+    assert (row["live_blocks"], row["slabs"]) == (0, row["cached_blocks"])
+
+
 def test_json_and_openmetrics_say_the_same(build: Build, tmp_path: Path) -> None:
     script = WORK + (
         "write = ctypes.CDLL(None).hak_stats_write\n"
