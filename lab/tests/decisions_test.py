@@ -17,7 +17,7 @@ from hakmem_lab.sight.decisions import Decision, Decisions, Look, looks_of_proce
 from hakmem_lab.sight.freeze import profile_text
 from hakmem_lab.sight.process import process_open
 from lab_command import lab
-from lab_processes import BUSY, HEAD, on_hakmem
+from lab_processes import BUSY, HEAD, MEDIUM, on_hakmem
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -264,6 +264,23 @@ def test_a_frozen_program_starts_where_it_settled(checkout: Checkout, tmp_path: 
     with on_hakmem(checkout, tmp_path, SWINGS, profile=str(profile), adapt="on") as pid:
         look = look_of(pid)  # what the file names stays, whoever adapts
         assert {size: look.depths[size] for size in frozen} == frozen
+
+
+def test_a_frozen_program_keeps_medium_blocks_from_the_start_on(checkout: Checkout, tmp_path: Path) -> None:
+    """And none of a size of which it kept none: the option takes no 0."""
+    with on_hakmem(checkout, tmp_path, MEDIUM) as pid:
+        look = look_of(pid)
+    cached, once = 128 << 10, 256 << 10
+    mine = [one for one in depths_of(look) if one.block_bytes == cached]
+    assert [(one.before, one.after) for one in mine] == [(0, 1), (1, 2), (2, 4)]
+    assert (look.depths[cached], look.depths[once]) == (4, 0)
+    profile = tmp_path / "frozen.profile"
+    profile.write_text(profile_text(look))
+    assert f"{cached}:4" in settings_of(profile)["bin_depth"].split("+")
+    with on_hakmem(checkout, tmp_path, MEDIUM, profile=str(profile)) as pid:
+        look = look_of(pid)
+    assert (look.depths[cached], look.depths[once]) == (4, 0)
+    assert depths_of(look) == []
 
 
 def test_a_profile_says_where_its_lines_came_from() -> None:
