@@ -1,5 +1,5 @@
 /* counting.c - serves a workload once, before it is run without checks: how many blocks of each class does a thread hold
- * at once? What the ceiling cannot serve ends here with a line that says why: a size beyond the classes, a block that a
+ * at once? What the ceiling cannot serve ends here with a line that says why: a size beyond the small classes, a block that a
  * living thread allocated and another frees, more threads or memory than can be prepared.
  *
  * When the process ends, the file that CEILING_COUNT names gets a line: how many threads, and for each class the most

@@ -7,8 +7,8 @@
  * that needs more blocks than there are gets NULL from malloc, and says so.
  *
  * The page words cover every address from 0 on and hold nothing but the class, so that the NULLs which libc frees lead
- * somewhere without a comparison: to a stack of their own that nobody takes from. It is the slot behind those of the
- * classes, the first lower bound of a front, which has no other use here. */
+ * somewhere without a comparison: to a stack of their own that nobody takes from. It is that of the first medium class,
+ * which has no other use here. */
 #include "prepare.h"
 
 #include "base/bits.h"
@@ -24,7 +24,6 @@ enum { THREADS_OF_TRIAL = 2, BLOCKS_OF_TRIAL = 8192, BELOW_SLOTS = 8, SINK_SLOTS
 #define ADDRESS_BITS 48
 
 _Static_assert(sizeof(front_slot) == sizeof(void *), "a stack of slots is a stack of pointers");
-_Static_assert(offsetof(struct front, lo) == SIZE_CLASSES * sizeof(front_slot), "the slot behind the classes");
 
 _Thread_local struct thread_state thread_state;
 struct window window;
@@ -116,7 +115,7 @@ static struct front *front_make(const struct plan *plan, bool first) {
         stack = top + slots_above(plan, class, first);
         start += run_bytes(plan, class);
     }
-    atomic_store_explicit(&front->lo[0], stack, memory_order_relaxed); /* the NULLs' */
+    atomic_store_explicit(&front->top[SMALL_CLASSES], stack, memory_order_relaxed); /* the NULLs' */
     return front;
 }
 
@@ -131,7 +130,7 @@ static __attribute__((constructor)) void prepare(void) {
     size_t words = (size_t)1 << (ADDRESS_BITS - PAGE_SHIFT);
     window.pages = words;
     window.words = memory_map(words * sizeof *window.words);
-    page_word_set(page_index(NULL), SIZE_CLASSES);
+    page_word_set(page_index(NULL), SMALL_CLASSES);
     for (; front_count < plan.threads; front_count++) fronts[front_count] = front_make(&plan, front_count == 0);
     thread_begin(0);
 }

@@ -4,7 +4,7 @@
 
 #include "common.h"
 
-/* The class of a block; of NULL it is SIZE_CLASSES. */
+/* The class of a block; of NULL it is SMALL_CLASSES. */
 HAK_INLINE uint32_t block_class(const void *block) { return page_word(page_index(block)); }
 
 HAK_INLINE size_t block_bytes(const void *block) { return class_bytes[block_class(block)]; }

@@ -17,7 +17,7 @@ from hakmem_lab.sight.decisions import Decision, Decisions, Look, looks_of_proce
 from hakmem_lab.sight.freeze import profile_text
 from hakmem_lab.sight.process import process_open
 from lab_command import lab
-from lab_processes import BUSY, HEAD, on_hakmem
+from lab_processes import BUSY, HEAD, MEDIUM, on_hakmem
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -127,7 +127,7 @@ def test_the_kinds_and_reasons_are_the_librarys() -> None:
 
 
 def decided(kind: str, reason: str, before: int, after: int, **inputs: int) -> Decision:
-    thread = 12 if kind in ("depth", "spans") else 0
+    thread = 12 if kind == "depth" else 0
     return Decision(1, 5, kind, reason, thread, 64 if kind == "depth" else None, before, after, inputs)
 
 
@@ -266,6 +266,23 @@ def test_a_frozen_program_starts_where_it_settled(checkout: Checkout, tmp_path: 
         assert {size: look.depths[size] for size in frozen} == frozen
 
 
+def test_a_frozen_program_keeps_medium_blocks_from_the_start_on(checkout: Checkout, tmp_path: Path) -> None:
+    """And none of a size of which it kept none: the option takes no 0."""
+    with on_hakmem(checkout, tmp_path, MEDIUM) as pid:
+        look = look_of(pid)
+    cached, once = 128 << 10, 256 << 10
+    mine = [one for one in depths_of(look) if one.block_bytes == cached]
+    assert [(one.before, one.after) for one in mine] == [(0, 1), (1, 2), (2, 4)]
+    assert (look.depths[cached], look.depths[once]) == (4, 0)
+    profile = tmp_path / "frozen.profile"
+    profile.write_text(profile_text(look))
+    assert f"{cached}:4" in settings_of(profile)["bin_depth"].split("+")
+    with on_hakmem(checkout, tmp_path, MEDIUM, profile=str(profile)) as pid:
+        look = look_of(pid)
+    assert (look.depths[cached], look.depths[once]) == (4, 0)
+    assert depths_of(look) == []
+
+
 def test_a_profile_says_where_its_lines_came_from() -> None:
     last = (
         Decision(8, 0, "depth", "swing", 7, 64, 32, 512, {}),
@@ -277,7 +294,7 @@ def test_a_profile_says_where_its_lines_came_from() -> None:
         program="serv\u00e9r",
         library="0.1.0",
         decisions=Decisions({("depth", "swing"): 10}, last),
-        depths={64: 512, 80: 32},
+        depths={64: 512, 80: 32, 1 << 20: 0},
         half_life_ms=500,
         options={"thread_cache": ("8MiB", "default"), "huge_pages": ("never", "profile")},
     )
@@ -297,7 +314,7 @@ def test_the_longest_profile_can_be_read() -> None:
         program="p" * 15,
         library="10.10.10",
         decisions=Decisions({}, ()),
-        depths={10000 + number: 8192 for number in range(68)},
+        depths={1000000 + number: 8192 for number in range(79)},
         half_life_ms=None,
         options={},
     )

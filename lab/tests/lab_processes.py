@@ -68,6 +68,24 @@ int main(void) {
 }
 """
 )
+# Medium blocks: four of 100 KiB that come and go, one of 200 KiB that did once, and eight of 700 KiB that stay.
+MEDIUM = (
+    HEAD
+    + """
+enum { BLOCKS = 4, ROUNDS = 20, KEPT = 8 };
+int main(void) {
+    void *blocks[BLOCKS], *kept[KEPT];
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < BLOCKS; i++) blocks[i] = filled(100 << 10);
+        for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+    }
+    free(filled(200 << 10));
+    for (int i = 0; i < KEPT; i++) kept[i] = filled(700 << 10);
+    wait_for_end();
+    for (int i = 0; i < KEPT; i++) free(kept[i]);
+}
+"""
+)
 THREADS = (
     HEAD
     + """

@@ -67,12 +67,17 @@ def test_inside_and_outside_say_the_same(checkout: Checkout, tmp_path: Path) -> 
     inside, outside = json.loads(file.read_text()), report_content(now)
     Draft202012Validator(json.loads((ROOT / "docs/statistics.schema.json").read_text())).validate(outside)
     assert list(outside) == list(inside)
-    # Two blocks of five pages, which the thread keeps: first one, then both. They are in use by nobody.
+    # Two blocks of five pages, which the thread keeps: none at first, one, then both. They are in use by nobody.
     for name in ("large_bytes", "large_blocks"):
         assert inside["memory"][name] == outside["memory"][name]
     assert all(part["heaps"]["cached_bytes_most"] >= 10 * 65536 for part in (inside, outside))
-    kept = [one for one in inside["decisions"]["last"] if one.get("block_bytes") == 5 * 65536]
-    assert [(one["reason"], one["to"]) for one in kept] == [("swing", 1), ("swing", 2)]
+    medium = [one for one in inside["decisions"]["last"] if one.get("block_bytes") == 5 * 65536]
+    assert [(one["kind"], one["reason"], one["from"], one["to"]) for one in medium] == [
+        ("depth", "swing", 0, 1),
+        ("depth", "swing", 1, 2),
+    ]
+    (row,) = (one for one in inside["classes"] if one["block_bytes"] == 5 * 65536)
+    assert (row["cached_blocks"], row["live_blocks"], row["slabs"]) == (2, 0, 2)
     for name in ("process", "classes", "memory", "heaps", "threads", "system_calls", "kernel"):
         inside_part, outside_part = inside.pop(name), outside.pop(name)
         if name != "process":  # a few small blocks come and go between the report and the stop

@@ -26,6 +26,7 @@ from lab_processes import (
     FREED,
     HEAD,
     LEAK,
+    MEDIUM,
     MIB,
     THREADS,
     account_of,
@@ -47,6 +48,23 @@ def test_a_fragmented_process(checkout: Checkout, tmp_path: Path) -> None:
     texts = [one.text for one in advice_find(account)]
     assert "fragmentation" in texts[0]
     assert re.search(r"10240 blocks of 256 B in use, 2\.5 MiB, keep 37\.[3-6] MiB beside them", texts[0])
+
+
+def test_medium_blocks(checkout: Checkout, tmp_path: Path) -> None:
+    """Of a slab with one block the books name the first page alone. In use they stand with the large ones."""
+    with on_hakmem(checkout, tmp_path, MEDIUM, decay="never", huge_pages="never") as pid:
+        account = account_of(pid)
+    (copy,) = account.copies
+    assert account.is_reconciled
+    sizes = {one.block_bytes: one for one in copy.window.classes}
+    cached, kept = sizes[128 << 10], sizes[768 << 10]
+    assert (cached.slabs, cached.live, cached.cached) == (4, 0, 4 * (100 << 10))
+    assert (kept.slabs, kept.live, kept.cached) == (8, 8 * (700 << 10), 0)
+    assert 256 << 10 not in sizes
+    assert copy.window.large == kept.live
+    assert copy.books.totals.large_blocks == 8
+    assert copy.live < MIB
+    assert copy.window.changing == 0
 
 
 def test_memory_that_is_kept_because_decay_is_never(checkout: Checkout, tmp_path: Path) -> None:

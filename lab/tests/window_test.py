@@ -17,14 +17,16 @@ def shape(block_bytes: int, blocks: int, pages: int) -> ClassBooks:
 
 
 SMALL, MIDDLE, LARGE = shape(48, 1365, 1), shape(2560, 51, 2), shape(65536, 8, 8)
-MEDIUM = shape(131072, 1, 2)
+MEDIUM = shape(262144, 1, 4)
 CLASSES = (SMALL, MIDDLE, LARGE, MEDIUM)
 
 
 def slab_put(view: View, head: int, number: int, carved: int, bits_address: int, age: int = 0) -> None:
-    pages = CLASSES[number].pages
-    view.words[head : head + pages] = HEAP_WORD | number
-    view.records["head"][head : head + pages] = head
+    """As the library does it: of a slab with one block only the first page has a word and names its head."""
+    pages, blocks = CLASSES[number].pages, CLASSES[number].blocks
+    named = 1 if blocks == 1 else pages
+    view.words[head : head + named] = HEAP_WORD | number
+    view.records["head"][head : head + named] = head
     view.records["carved"][head] = carved
     view.records["age"][head] = age
     view.records["bits"][head] = bits_address
@@ -60,7 +62,7 @@ def slowly(number: int, carved: int, free: list[int], resident: np.ndarray) -> d
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
 def test_a_slab_is_accounted_for_byte_by_byte(number: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     one = CLASSES[number]
@@ -149,17 +151,47 @@ def test_what_is_being_taken_is_no_ones_yet() -> None:
     assert account(view).changing == 65536
 
 
-def test_medium_blocks_in_use_and_in_the_caches_of_threads() -> None:
-    """Of their pages only the first has a word."""
-    view = view_make(PAGES, cached={3: np.array([BASE + 32 * 65536])})
-    for head in (32, 34):
+def test_medium_blocks_in_use_and_in_caches() -> None:
+    """They are slabs, of whose pages only the first has a word; in use they count as large ones."""
+    view = view_make(PAGES)
+    for head in (32, 36):
         slab_put(view, head, 3, 1, BITS)
-        view.words[head + 1] = 0
+    view.words[40] = 127
+    view.records["pages"][40] = view.records["block_pages"][40] = 2
+    view.chunks["used"][1] |= np.uint32(0b11 << 8)
+    slab_put(view, 44, 0, 1365, BITS)
+    view.resident[32:42] = view.resident[44] = True
+    view.resident[33, :8] = view.resident[37, :4] = False
+    view = replace(view, cached={3: np.array([BASE + 36 * 65536])})
+    found = account(view, bitmap([], 1365))
+    assert [(one.block_bytes, one.slabs) for one in found.classes] == [(48, 1), (262144, 2)]
+    assert found.live_small == 1365 * 48
+    assert found.cached == 4 * 65536 - 4 * KERNEL_PAGE
+    assert found.unclassed == 2 * 65536
+    assert found.large == found.unclassed + 4 * 65536 - 8 * KERNEL_PAGE
+    assert (found.changing, found.holes.total()) == (0, 0)
+    assert found.total == int(view.resident.sum()) * KERNEL_PAGE
+
+
+def test_a_medium_block_that_came_back() -> None:
+    view = view_make(PAGES)
+    slab_put(view, 32, 3, 1, BITS)
+    view.resident[32:34] = True
+    found = account(view, bitmap([0], 1))
+    assert (found.taken, found.large, found.changing) == (0, 0, 0)
+    assert dict(found.holes) == {Why.CHANGED: 2 * 65536}
+
+
+def test_a_medium_block_that_became_a_large_one() -> None:
+    """Its length was changed; the record still has what the slab's had."""
+    view = view_make(PAGES)
+    slab_put(view, 32, 3, 1, BITS)
+    view.words[32] = 127
+    view.records["pages"][32], view.records["block_pages"][32] = 4, 3
     view.resident[32:36] = True
-    view.resident[32, :8] = False
-    found = account(view)
-    assert (found.kept, found.large) == (2 * 65536 - 8 * KERNEL_PAGE, 2 * 65536)
-    assert (found.changing, found.total) == (0, 4 * 65536 - 8 * KERNEL_PAGE)
+    found = account(view, bitmap([], 1))
+    assert found.classes == []
+    assert (found.large, found.reserve) == (3 * 65536, 65536)
 
 
 def test_a_record_that_was_left_behind_is_no_slab() -> None:

@@ -88,8 +88,8 @@
            "follows the program.")                                                                          \
     NUMBER(thread_cache, ANYTIME, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(16),                     \
            "up to one and a half times this much memory per thread, held free",                                                  \
-           "The most bytes that all bins of a thread together may be sized for; large blocks that it keeps may" \
-           " have half as many.")                                                                            \
+           "The most bytes that all bins of a thread together may be sized for; those of blocks above 64 KiB may have" \
+           " half as many beside that.")                                                                     \
     NUMBER(decay, ANYTIME, MILLISECONDS, 0, 3600000, "never", OPTION_NEVER, 500,                            \
            "longer: more resident memory; shorter: more page faults and system calls",                      \
            "Half-life of free memory before it goes back to the kernel; `never` keeps it.")                 \

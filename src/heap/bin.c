@@ -125,12 +125,14 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count) {
     }
 }
 
-void bin_take_out(void *block, uint32_t first) {
+void bin_take_out(void *block, uint32_t first, bool freed) {
     struct heap *owner = bin_lock_owner(first);
     if (HAK_UNLIKELY(owner == NULL)) report_freed_twice(block);
     slab_put(first, &block, 1); /* which looks whether it is in use */
     bin_unlink(owner, first);
-    counter_sub(&owner->bins[slab_at(first)->span.class].taken_blocks, 1);
+    struct bin *bin = &owner->bins[slab_at(first)->span.class];
+    counter_sub(&bin->taken_blocks, 1);
+    if (freed) counter_add(&bin->remote_blocks, 1);
     slab_disown(first);
     os_lock_drop(&owner->lock);
 }

@@ -82,7 +82,7 @@ static void free_medium_of_another(struct heap *heap, void *block, unsigned clas
         os_lock_drop(&heap->lock);
     }
     const uint32_t first = (uint32_t)page_index(block);
-    bin_take_out(block, first);
+    bin_take_out(block, first, true);
     if (!has_room) {
         slab_release(first);
         footprint_add(-(int64_t)slab_classes[class].block_bytes);

@@ -150,9 +150,9 @@ uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, 
 /* Puts blocks of the heap's own slabs back. */
 void bin_put(struct heap *heap, void *const *blocks, size_t count);
 
-/* Takes the slab at FIRST, of the medium block BLOCK alone, from the heap that owns it, whichever that is: nobody does from now on. Ends the
- * process where BLOCK is not in use. No heap's lock held. */
-void bin_take_out(void *block, uint32_t first);
+/* Takes the slab at FIRST, of the medium block BLOCK alone, from the heap that owns it, whichever that is: nobody does from now on. FREED: another
+ * thread gives it back, which is counted. Ends the process where BLOCK is not in use. No heap's lock held. */
+void bin_take_out(void *block, uint32_t first, bool freed);
 
 /* Hands every slab of HEAP to the commons, whose lock is taken; or the fullest of CLASS that has a free block, false when
  * none has. */

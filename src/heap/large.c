@@ -61,7 +61,7 @@ static void begin(uint32_t first, size_t pages) {
 
 void large_make_of_medium(void *block) {
     const uint32_t first = (uint32_t)page_index(block);
-    bin_take_out(block, first);
+    bin_take_out(block, first, false);
     begin(first, span_at(first)->pages);
 }
 

@@ -101,9 +101,11 @@ static void print_classes(struct out *out) {
         stats_read_class(class, &row);
         if (row.refills == 0 && row.taken_blocks == 0 && row.spilled_blocks == 0) continue;
         uint64_t live_bytes = row.live_blocks * row.block_bytes;
-        least += live_bytes;
-        most += row.taken_blocks * row.block_bytes;
-        slack += row.slack_bytes;
+        if (class < SMALL_CLASSES) { /* the others are told as large blocks */
+            least += live_bytes;
+            most += row.taken_blocks * row.block_bytes;
+            slack += row.slack_bytes;
+        }
         out_print(out, "  %7llu %7llu %10llu %9llu %12llu %9llu %11llu %8llu %11llu %10llu %8llu\n", whole(row.block_bytes),
                   whole(row.slabs), whole(row.taken_blocks), whole(row.cached_blocks), whole(live_bytes),
                   whole(row.refills), whole(row.refilled_blocks), whole(row.spills), whole(row.spilled_blocks),

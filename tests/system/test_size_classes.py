@@ -15,6 +15,7 @@ GENERATOR = ROOT / "tools/size_classes.py"
 PAGE_BYTES = 64 * 1024
 QUANTUM = 16
 MOST_PAGES = 8
+MEDIUM_MOST_PAGES = 16
 
 ROW = re.compile(
     r"X\( *(?P<index>\d+), *(?P<size>\d+), *(?P<pages>\d+), *(?P<blocks>\d+), "
@@ -61,7 +62,7 @@ def defined(text: str, name: str) -> int:
 TEXT = HEADER.read_text()
 ROWS = table(TEXT)
 SIZES = [row.size for row in ROWS]
-SMALL, MEDIUM = ROWS[: defined(TEXT, "SMALL_CLASSES")], ROWS[defined(TEXT, "SMALL_CLASSES") :]
+SMALL, MEDIUM = ([row for row in ROWS if (row.size <= PAGE_BYTES) is is_small] for is_small in (True, False))
 
 
 def smallest_class(n: int) -> int:
@@ -90,17 +91,17 @@ def test_the_table_is_complete() -> None:
     assert [row.index for row in ROWS] == list(range(len(ROWS)))
     assert sorted(set(SIZES)) == SIZES
     assert SIZES[0] == defined(TEXT, "SMALLEST_BLOCK_BYTES") == QUANTUM
-    assert SMALL[-1].size == defined(TEXT, "SMALL_MAX_BYTES")
-    assert MEDIUM[-1].size == defined(TEXT, "MEDIUM_MAX_BYTES")
+    assert [row.index for row in SMALL] == list(range(defined(TEXT, "SMALL_CLASSES")))
+    assert SMALL[-1].size == defined(TEXT, "SMALL_MAX_BYTES") == PAGE_BYTES
+    assert MEDIUM[-1].size == defined(TEXT, "MEDIUM_MAX_BYTES") == MEDIUM_MOST_PAGES * PAGE_BYTES
     assert max(row.pages for row in SMALL) == defined(TEXT, "SLAB_MAX_PAGES") <= MOST_PAGES
     assert sum(row.pages for row in SMALL) == defined(TEXT, "SLABS_OF_SMALL_CLASSES_PAGES")
     assert max(-(-row.blocks // 64) for row in ROWS) == defined(TEXT, "SLAB_MAX_WORDS")
 
 
-def lookup(name: str) -> dict[int, int]:
-    start = TEXT.index(f"#define {name}")
+def lookup(text: str) -> dict[int, int]:
     classes: dict[int, int] = {}
-    for found in LOOKUP.finditer(TEXT, start, TEXT.index("\n\n", start)):
+    for found in LOOKUP.finditer(text):
         first = int(found["first"])
         for at in range(first, int(found["last"] or first) + 1):
             assert at not in classes
@@ -108,12 +109,12 @@ def lookup(name: str) -> dict[int, int]:
     return classes
 
 
-def test_the_lookups_give_the_smallest_class() -> None:
-    small, medium = SMALL[-1].size, MEDIUM[-1].size
-    expected = {at: smallest_class(at * QUANTUM) for at in range(small // QUANTUM + 1)}
-    assert lookup("SIZE_CLASS_LOOKUP") == expected
-    pages = range(small // PAGE_BYTES + 1, medium // PAGE_BYTES + 1)
-    assert lookup("MEDIUM_CLASS_LOOKUP") == {at: smallest_class(at * PAGE_BYTES) for at in pages}
+def test_the_lookup_gives_the_smallest_class() -> None:
+    small, _, medium = TEXT.partition("#define MEDIUM_CLASS_LOOKUP")
+    assert lookup(small) == {at: smallest_class(at * QUANTUM) for at in range(PAGE_BYTES // QUANTUM + 1)}
+    assert lookup(medium) == {
+        pages: smallest_class(pages * PAGE_BYTES) for pages in range(2, MEDIUM_MOST_PAGES + 1)
+    }
 
 
 def test_blocks_are_naturally_aligned() -> None:
@@ -147,11 +148,10 @@ def test_the_waste_columns(row: Row) -> None:
     assert row.inside_percent == pytest.approx(100 * (row.size - smallest) / row.size, abs=0.06)
     tail = row.slab_bytes - row.blocks * row.size
     assert row.tail_percent == pytest.approx(100 * tail / row.slab_bytes, abs=0.006)
-    if row.size > 128:
-        # Of four pages and less there is no part.
-        assert row.inside_percent <= (
-            12.5 if row.size <= 4096 else max(20.0, 100 / row.pages if row.blocks == 1 else 0)
-        )
+    if row in MEDIUM:
+        assert row.size - before == max(PAGE_BYTES, 1 << (before.bit_length() - 3))
+    elif row.size > 128:
+        assert row.inside_percent <= (12.5 if row.size <= 4096 else 20.0)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.size))

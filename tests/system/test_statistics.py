@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from toolbox import ROOT, Build, only_line, run
 
 SCHEMA = json.loads((ROOT / "docs/statistics.schema.json").read_text())
 MIB = 1 << 20
+SMALL_MAX_BYTES = 1 << 16
 
 WORK = """
 import ctypes, sys
@@ -43,22 +45,21 @@ def parse_json(text: str) -> dict[str, Any]:
     report: dict[str, Any] = json.loads(text)
     Draft202012Validator(SCHEMA).validate(report)
     memory = report["memory"]
-    live, medium = (
-        sum(
-            row["live_blocks"] * row["block_bytes"]
-            for row in report["classes"]
-            if (row["block_bytes"] > 65536) == large
-        )
-        for large in (False, True)
+    small, medium = (
+        [row for row in report["classes"] if (row["block_bytes"] <= SMALL_MAX_BYTES) is is_small]
+        for is_small in (True, False)
     )
+    live = sum(row["live_blocks"] * row["block_bytes"] for row in small)
+    live_medium = sum(row["live_blocks"] * row["block_bytes"] for row in medium)
+    slabs = sum(row["slabs"] for row in report["classes"])
     cached = sum(row["cached_blocks"] * row["block_bytes"] for row in report["classes"])
     assert memory["live_small_bytes"] == live
     assert memory["large_bytes"] >= medium
     assert memory["cached_bytes"] == cached
-    assert (
-        sum(row["live"] for row in report["span_sizes"])
-        == report["spans"]["taken"] - report["spans"]["given"]
-    )
+    spans = report["spans"]["taken"] - report["spans"]["given"]
+    assert memory["large_blocks"] == spans - slabs + sum(row["live_blocks"] for row in medium)
+    assert memory["large_bytes"] >= live_medium
+    assert sum(row["live"] for row in report["span_sizes"]) == spans
     assert sum(thread["cached_bytes"] for thread in report["threads"]) == cached
     decisions = report["decisions"]
     assert decisions["made"] == sum(one["times"] for one in decisions["counts"])
@@ -105,6 +106,14 @@ def test_text_at_exit(build: Build) -> None:
     assert "  failures        threshold    1\n" in result.stderr
 
 
+def test_text_of_medium_blocks(build: Build) -> None:
+    """They stand with the large ones, and are not small ones, too."""
+    result = python(build, WORK + "medium = [malloc(1000000) for _ in range(100)]", stats="1")
+    (most,) = re.findall(r"  small blocks    live between \d+ KiB and (\d+) KiB", result.stderr)
+    (large,) = re.findall(r"  large blocks    \d+, of (\d+) KiB", result.stderr)
+    assert int(large) >= 105 * 1024 > 50 * 1024 > int(most)
+
+
 SWINGS = (
     WORK
     + """
@@ -130,6 +139,29 @@ def test_decisions(build: Build) -> None:
     samples = parse_openmetrics(python(build, SWINGS, stats="openmetrics").stderr)
     assert samples["hakmem_decisions_made_total[('kind', 'depth'), ('reason', 'swing')]"] >= 1
     assert "  decisions       depth        swing " in python(build, SWINGS, stats="1").stderr
+
+
+def test_medium_blocks_that_another_thread_frees(build: Build) -> None:
+    """Each is counted, whether its pages are free then or that thread keeps it; and nobody holds one that is not in use."""
+    script = (
+        WORK
+        + """
+import threading
+free = ctypes.CDLL(None).free
+free.argtypes = [ctypes.c_void_p]
+def pass_on(blocks):
+    for block in blocks:
+        free(block)
+for _ in range(20):
+    thread = threading.Thread(target=pass_on, args=([malloc(700000) for _ in range(5)],))
+    thread.start()
+    thread.join()
+"""
+    )
+    report = json.loads(python(build, script, stats="json").stderr)
+    (row,) = (one for one in report["classes"] if one["block_bytes"] == 786432)
+    assert row["remote_blocks"] == 100
+    assert (row["live_blocks"], row["slabs"]) == (0, row["cached_blocks"])
 
 
 def test_json_and_openmetrics_say_the_same(build: Build, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def _copy_rows(copy: CopyAccount, several: bool) -> Iterator[Row]:
 
 def _all_copy_rows(copy: CopyAccount) -> Iterator[Row]:
     window, totals = copy.window, copy.books.totals
-    blocks = sum(one.live_blocks for one in copy.books.classes)
+    blocks = sum(one.live_blocks for one in copy.books.classes if one.is_small)
     slack = f"{count_text(blocks, 'block')}; at most {size_text(copy.slack_most)} beyond what was asked for"
     yield Row("small_blocks", "small blocks in use", copy.live, slack)
     yield Row(
@@ -53,7 +53,7 @@ def _all_copy_rows(copy: CopyAccount) -> Iterator[Row]:
     yield Row(
         "cached",
         "cached by threads",
-        window.cached + window.kept,
+        window.cached,
         f"free, and at hand; threads: {_live_threads(copy)}",
     )
     beside = "fragmentation: only the program can free the blocks in use"
@@ -99,12 +99,11 @@ def classes_grid(account: Account) -> Grid:
         books = {one.block_bytes: one for one in copy.books.classes}
         for one in copy.window.classes:
             mine = books[one.block_bytes]
-            live = one.taken - one.cached
             cells = (
                 f"{one.block_bytes} B",
                 str(mine.live_blocks),
-                mib_text(live),
-                mib_text(min(mine.slack_bytes_most, live)),
+                mib_text(one.live),
+                mib_text(min(mine.slack_bytes_most, one.live)),
                 mib_text(one.cached),
                 mib_text(one.beside),
                 mib_text(one.holes),
@@ -113,7 +112,7 @@ def classes_grid(account: Account) -> Grid:
                 rows.append((one.resident, cells))
     rows.sort(key=lambda row: -row[0])
     return Grid(
-        title="Small blocks by size, MiB resident, the most first",
+        title="Blocks by size, MiB resident, the most first",
         columns=("size", "blocks in use", "in use", "slack at most", "cached", "free beside", "free pages"),
         rows=tuple(cells for _resident, cells in rows[:CLASSES_SHOWN]),
     )

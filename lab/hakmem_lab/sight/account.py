@@ -71,12 +71,12 @@ class CopyAccount:
     @property
     def live(self) -> int:
         """Small blocks in use."""
-        return self.window.taken - self.window.cached
+        return self.window.live_small
 
     @property
     def slack_most(self) -> int:
-        """The most that blocks in use hold beyond what was asked for."""
-        return min(self.live, sum(one.slack_bytes_most for one in self.books.classes))
+        """The most that small blocks in use hold beyond what was asked for."""
+        return min(self.live, sum(one.slack_bytes_most for one in self.books.classes if one.is_small))
 
     @property
     def total(self) -> int:

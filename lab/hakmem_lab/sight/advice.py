@@ -128,7 +128,7 @@ def _of_caches(copy: CopyAccount, threads: int) -> Iterator[Advice]:
     live = [heap for heap in copy.books.heaps if heap.live]
     most = max(live, key=lambda heap: heap.cached_bytes, default=None)
     if most is not None:
-        cached = copy.window.cached + copy.window.kept
+        cached = copy.window.cached
         yield Advice(
             cached,
             f"{size_text(cached)} are cached by {_threads_text(live, most, threads)}:"
@@ -172,8 +172,9 @@ def _of_slabs(copy: CopyAccount) -> Iterator[Advice]:
 
 
 def _pinned_text(copy: CopyAccount, one: ClassPages) -> str:
-    live = one.taken - one.cached
-    return f"{_blocks_text(copy, one)} in use, {size_text(live)}, keep {size_text(one.beside)} beside them"
+    return (
+        f"{_blocks_text(copy, one)} in use, {size_text(one.live)}, keep {size_text(one.beside)} beside them"
+    )
 
 
 def _blocks_text(copy: CopyAccount, one: ClassPages) -> str:
@@ -189,18 +190,14 @@ def use_lines(account: Account) -> Iterator[str]:
         if not copy.books.spans["taken"]:
             yield f"{copy.name} is in this process, and nothing was ever allocated from it: hakmem doctor says why."
             continue
-        largest = sorted(copy.window.classes, key=lambda one: one.cached - one.taken)[:LARGEST_CLASSES]
-        named = [
-            _taken_text(copy, one)
-            for one in largest
-            if one.taken - one.cached >= max(1, WORTH_OF_ALL * in_use)
-        ]
-        if copy.window.large >= WORTH_OF_ALL * in_use:
-            blocks = count_text(copy.books.totals.large_blocks, "large block")
-            named.append(f"{size_text(copy.window.large)} in {blocks}")
+        largest = sorted(copy.window.classes, key=lambda one: -one.live)[:LARGEST_CLASSES]
+        named = [_live_text(copy, one) for one in largest if one.live >= max(1, WORTH_OF_ALL * in_use)]
+        if copy.window.unclassed >= WORTH_OF_ALL * in_use:
+            blocks = count_text(copy.books.unclassed_blocks, "large block")
+            named.append(f"{size_text(copy.window.unclassed)} in {blocks}")
         most = f", most of it {', '.join(named)}" if named else ""
         yield f"The program itself has {size_text(in_use)} in use{most}."
 
 
-def _taken_text(copy: CopyAccount, one: ClassPages) -> str:
-    return f"{size_text(one.taken - one.cached)} in {_blocks_text(copy, one)}"
+def _live_text(copy: CopyAccount, one: ClassPages) -> str:
+    return f"{size_text(one.live)} in {_blocks_text(copy, one)}"

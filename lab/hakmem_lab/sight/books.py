@@ -20,6 +20,8 @@ NEVER = (1 << 64) - 1
 """A half-life without end."""
 IMPOSSIBLE_DEPTH = 1 << 16
 """Deeper than any stack of blocks: such a difference is of two moments."""
+SMALL_MAX_BYTES = 1 << 16
+"""Larger blocks of a size class are medium ones: slabs by themselves."""
 CAUSES = ("threshold", "exhaustion", "map_failure")
 MAP_FAILURE = 2
 PRESSURES = ("limit", "high", "stalls")
@@ -51,9 +53,8 @@ class ClassBooks:
     adopted_slabs: int = 0
 
     @property
-    def is_medium(self) -> bool:
-        """Each block is a slab by itself: more than 64 KiB, at most 1 MiB."""
-        return self.blocks == 1
+    def is_small(self) -> bool:
+        return self.block_bytes <= SMALL_MAX_BYTES
 
     @property
     def live_blocks(self) -> int:
@@ -139,6 +140,7 @@ class Totals:
     live_small: int
     cached: int
     large: int
+    """Of a medium class, or larger than any."""
     large_blocks: int
     free_small: int
     free_small_blocks: int
@@ -188,23 +190,31 @@ class Books:
         return next(option for option in self.options if option.name == name)
 
     @property
+    def unclassed_blocks(self) -> int:
+        """Large blocks in use that no size class has."""
+        return max(0, self.spans["taken"] - self.spans["given"] - sum(one.slabs for one in self.classes))
+
+    @property
+    def unclassed_bytes(self) -> int:
+        """Of these, with what lies in reserve behind them."""
+        slab_pages = sum(one.slabs * one.pages for one in self.classes)
+        return max(0, self.spans["used_pages"] - slab_pages) * self.page_bytes
+
+    @property
     def totals(self) -> Totals:
-        slabs = sum(one.slabs for one in self.classes)
-        slab_bytes = sum(one.slabs * one.pages for one in self.classes) * self.page_bytes
         used = self.spans["used_pages"] * self.page_bytes
         dirty = self.spans["dirty_pages"] * self.page_bytes
-        live = sum(one.live_bytes for one in self.classes if not one.is_medium)
-        medium = [one for one in self.classes if one.is_medium]
+        live = sum(one.live_bytes for one in self.classes if one.is_small)
+        medium = [one for one in self.classes if not one.is_small]
         cached = sum(one.cached_bytes for one in self.classes)
-        large = max(0, used - slab_bytes) + sum(one.live_bytes for one in medium)
+        large = sum(one.live_bytes for one in medium) + self.unclassed_bytes
         return Totals(
             held=used + dirty,
             in_use=min(live + cached + large, used + dirty),
             live_small=live,
             cached=cached,
             large=large,
-            large_blocks=max(0, self.spans["taken"] - self.spans["given"] - slabs)
-            + sum(one.live_blocks for one in medium),
+            large_blocks=sum(one.live_blocks for one in medium) + self.unclassed_blocks,
             free_small=sum(one.free_blocks * one.block_bytes for one in self.classes),
             free_small_blocks=sum(one.free_blocks for one in self.classes),
             dirty=dirty,

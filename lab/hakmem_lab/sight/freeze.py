@@ -44,7 +44,7 @@ def _lines(look: Look) -> Iterator[str]:
 
 
 def _depth_lines(look: Look) -> Iterator[str]:
-    depths = [(one.block_bytes, one.depth) for one in look.settled if one.depth is not None]
+    depths = [(one.block_bytes, one.depth) for one in look.settled if one.depth]  # 0: as without a line
     if not depths:
         return
     about = [one for one in look.decisions.last if one.kind == DEPTH]

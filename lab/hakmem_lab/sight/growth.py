@@ -20,7 +20,7 @@ class Growth:
 
     what: str
     block_bytes: int | None
-    """Of the size class; None: blocks that are larger than any."""
+    """Of the size class; None: larger blocks than any class has."""
     first: int
     """Bytes in use at the first reading."""
     last: int
@@ -75,9 +75,7 @@ def _in_use(account: Account) -> dict[int | None, int]:
     """Bytes in use by the size of a block, over all copies of hakmem."""
     sizes: dict[int | None, int] = {None: 0}
     for copy in account.copies:
-        sizes[None] += copy.books.totals.large - sum(
-            one.live_bytes for one in copy.books.classes if one.is_medium
-        )
+        sizes[None] += copy.books.unclassed_bytes
         for one in copy.books.classes:
             sizes[one.block_bytes] = sizes.get(one.block_bytes, 0) + one.live_bytes
     return sizes

@@ -1,7 +1,7 @@
 """What each resident page of hakmem's window is for.
 
-The window is cut into pages of 64 KiB, each of one span, used or free; a used one is a slab of equal blocks
-or a large block. The kernel's pages are smaller. Of each that is resident the books say whether a block in
+The window is cut into pages of 64 KiB, each of one span, used or free; a used one is a slab of equal blocks,
+perhaps of one alone, or a large block. The kernel's pages are smaller. Of each that is resident the books say whether a block in
 use lies on it, or only free ones, or nothing that was ever used.
 """
 
@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from hakmem_lab.sight.books import IMPOSSIBLE_DEPTH, LIVE, NEVER, Books, ClassBooks
+from hakmem_lab.sight.books import IMPOSSIBLE_DEPTH, LIVE, NEVER, SMALL_MAX_BYTES, Books, ClassBooks
 from hakmem_lab.sight.memory import Flags, Memory, Residency
 from hakmem_lab.sight.page import Columns, Page
 
@@ -53,6 +53,14 @@ class ClassPages:
     """Kernel pages on which no block is in use."""
 
     @property
+    def is_small(self) -> bool:
+        return self.block_bytes <= SMALL_MAX_BYTES
+
+    @property
+    def live(self) -> int:
+        return self.taken - self.cached
+
+    @property
     def resident(self) -> int:
         return self.taken + self.beside + self.holes
 
@@ -64,19 +72,28 @@ class WindowPages:
     classes: list[ClassPages] = field(default_factory=list)
     ends: int = 0
     """Of slabs, where no further block fits."""
-    large: int = 0
+    unclassed: int = 0
+    """Large blocks that no size class has."""
     reserve: int = 0
     """Behind large blocks that had to move in order to grow."""
     holes: Counter[Why] = field(default_factory=Counter)
     """Kernel pages inside slabs on which no block is in use."""
     free: Counter[Why] = field(default_factory=Counter)
     """Free runs of pages."""
-    kept: int = 0
-    """Medium blocks in the caches of threads."""
     untouched: int = 0
     """Never used, or given back: a huge page brought it in."""
     changing: int = 0
     """Just being taken or given back."""
+
+    @property
+    def live_small(self) -> int:
+        """Blocks of 64 KiB or less in use."""
+        return sum(one.live for one in self.classes if one.is_small)
+
+    @property
+    def large(self) -> int:
+        """Larger blocks in use."""
+        return self.unclassed + sum(one.live for one in self.classes if not one.is_small)
 
     @property
     def taken(self) -> int:
@@ -92,9 +109,9 @@ class WindowPages:
 
     @property
     def total(self) -> int:
-        small = self.taken + self.beside + self.ends + sum(self.holes.values())
-        large = self.large + self.reserve + self.kept
-        return small + large + sum(self.free.values()) + self.untouched + self.changing
+        slabs = self.taken + self.beside + self.ends + sum(self.holes.values())
+        large = self.unclassed + self.reserve
+        return slabs + large + sum(self.free.values()) + self.untouched + self.changing
 
 
 @dataclass(frozen=True)
@@ -186,7 +203,7 @@ def window_pages(view: View, classes: Sequence[ClassBooks], memory: Memory) -> W
 
 
 def slab_heads(view: View, number: int, pages: int) -> npt.NDArray[np.intp]:
-    """First pages of the slabs of a class."""
+    """First pages of the slabs of a class. Of a slab with one block no other page has a word."""
     words, heads = view.words, view.records["head"]
     mask, large = view.limits["word_class_mask"], view.limits["word_large"]
     of_class = (words != 0) & (words != large) & ((words & np.uint32(mask)) == number)
@@ -306,7 +323,7 @@ def _large_account(view: View, found: WindowPages, left: Flags) -> None:
     spans = np.maximum(view.records["pages"][heads].astype(np.intp), held)
     block = _covered(heads, held, len(view.words))
     reserve = _covered(heads + held, spans - held, len(view.words)) & ~block
-    found.large += int(left[block].sum()) * view.page
+    found.unclassed = int(left[block].sum()) * view.page
     found.reserve = int(left[reserve].sum()) * view.page
     left[block | reserve] = False
 

@@ -120,7 +120,7 @@ def _mid_large_mt(threads: int, suite: Suite) -> Cell:
 
 
 def _spans_mt(threads: int, size: int, suite: Suite) -> Cell:
-    """Above the largest size class; of a block only its first words are written."""
+    """Of whole pages, above the small size classes; of a block only its first words are written."""
     name = f"{threads} threads, {size * 3 // 4 >> 10}-{size >> 10} KiB"
     command = f"scaling {threads} {64 << 20} {size} {COUNT_PLACE} {SEED_PLACE}"
     return _cell(Group.LARGE, suite, name, command, 20_000, threads)
