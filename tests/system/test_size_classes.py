@@ -118,8 +118,8 @@ def test_the_lookup_gives_the_smallest_class() -> None:
 
 
 def test_blocks_are_naturally_aligned() -> None:
-    """For every power of two a up to a page, each multiple of a lands in a class whose size is one too."""
-    for alignment in (1 << log for log in range(PAGE_BYTES.bit_length())):
+    """For every power of two a, each multiple of a lands in a class whose size is one too."""
+    for alignment in (1 << log for log in range(SIZES[-1].bit_length())):
         for n in range(alignment, SIZES[-1] + 1, max(alignment, QUANTUM)):
             assert SIZES[smallest_class(n)] % alignment == 0, (n, alignment)
 

@@ -186,13 +186,9 @@ def window_pages(view: View, classes: Sequence[ClassBooks], memory: Memory) -> W
     for number, shape in enumerate(classes):
         heads = slab_heads(view, number, shape.pages)
         if len(heads):
-            of_slabs = heads[:, None] + np.arange(shape.pages)
             cached = cached_bytes(view, number, shape.block_bytes, before)
-            if shape.is_medium:
-                _medium_account(found, int(left[of_slabs].sum()) * view.page, cached)
-            else:
-                found.classes.append(_slabs_account(view, found, heads, shape, cached, memory))
-            left[of_slabs] = False
+            found.classes.append(_slabs_account(view, found, heads, shape, cached, memory))
+            left[heads[:, None] + np.arange(shape.pages)] = False
     _large_account(view, found, left)
     _free_account(view, found, left)
     found.changing = int(left.sum()) * view.page
@@ -308,13 +304,6 @@ def _covered(starts: npt.NDArray[np.intp], lengths: npt.NDArray[np.intp], size: 
     np.add.at(edges, np.minimum(starts, size), 1)
     np.add.at(edges, np.minimum(starts + lengths, size), -1)
     return np.cumsum(edges[:-1]) > 0
-
-
-def _medium_account(found: WindowPages, resident: int, cached: int) -> None:
-    """Of slabs that are one block each."""
-    kept = min(cached, resident)
-    found.kept += kept
-    found.large += resident - kept
 
 
 def _large_account(view: View, found: WindowPages, left: Flags) -> None:
