@@ -10,5 +10,5 @@ uint64_t ace_huge_from_bytes(enum ace_objective objective) {
 }
 
 bool ace_huge_is_touched(uint64_t used_bytes, uint64_t touched_bytes, enum ace_objective objective) {
-    return touched_bytes >= ace_choose(objective, used_bytes - used_bytes / 4, used_bytes / 2, used_bytes / 4);
+    return touched_bytes >= ace_choose(objective, used_bytes - used_bytes / 4, used_bytes / 4 + used_bytes / 8, used_bytes / 4);
 }

@@ -1,5 +1,5 @@
-/* option_depths.c - a number of blocks for each size class, from text and back: one for all (`64`), or by the size of blocks
- * (`64:512+1024:128`). Pure functions, as in option_values.c. */
+/* option_depths.c - a number of blocks for each size class, from text and back: one for all of small blocks (`64`), or by the size of
+ * blocks (`64:512+1024:128`). Of medium ones so many might be more than all else, so these are only meant where they are named. Pure functions, as in option_values.c. */
 #include "api/options.h"
 
 #include "base/bits.h"
@@ -43,7 +43,7 @@ static enum option_verdict parse_all(const struct option_info *info, const char 
                                      uint16_t depths[SIZE_CLASSES]) {
     uint64_t depth;
     enum option_verdict verdict = option_parse(info, text, length, &depth);
-    for (unsigned class = 0; verdict == OPTION_VALID && class < SIZE_CLASSES; class++) depths[class] = (uint16_t)depth;
+    for (unsigned class = 0; verdict == OPTION_VALID && class < SMALL_CLASSES; class++) depths[class] = (uint16_t)depth;
     return verdict;
 }
 
@@ -64,9 +64,10 @@ enum option_verdict option_parse_depths(const struct option_info *info, const ch
     return verdict;
 }
 
+/* Of small blocks, and nothing is said of the others. */
 static bool are_equal(const uint16_t depths[SIZE_CLASSES]) {
     for (unsigned class = 1; class < SIZE_CLASSES; class++)
-        if (depths[class] != depths[0]) return false;
+        if (depths[class] != (class < SMALL_CLASSES ? depths[0] : OPTION_AUTO)) return false;
     return true;
 }
 

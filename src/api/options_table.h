@@ -49,7 +49,7 @@
 
 #define OPTION_HUGE_PAGES(X)                                                                                \
     X(HUGE_PAGES_AUTO, "auto",                                                                              \
-      "once 32 MiB are in use, for memory that will be filled, where half of what is in use was touched")   \
+      "once 32 MiB are in use, for memory that will be filled, where three eighths of what is in use were touched")   \
     X(HUGE_PAGES_NEVER, "never", "never asked for")                                                         \
     X(HUGE_PAGES_ALWAYS, "always", "asked for from the first byte")
 
@@ -84,7 +84,7 @@
          "Whether the depth of caches and the half-life of free memory follow the program; off: they stay as they are set.") \
     DEPTHS(bin_depth, START, 8192,                                                                          \
            "deeper: more memory cached per thread; shallower: more refills and spills",                     \
-           "Free blocks kept per size class and thread: of all, or by the size of blocks, the others as with `auto`, which " \
+           "Free blocks kept per size class and thread: of all to 64 KiB, or by the size of blocks, the others as with `auto`, which " \
            "follows the program.")                                                                          \
     NUMBER(thread_cache, ANYTIME, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(16),                     \
            "up to one and a half times this much memory per thread, held free",                                                  \

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from hakmem_lab.sight.memory import ADDRESSES_END, making_sense
-from hakmem_lab.sight.options import SOURCES, Kind, Option, OptionInfo
+from hakmem_lab.sight.options import SMALL_MAX_BYTES, SOURCES, Kind, Option, OptionInfo
 from hakmem_lab.sight.page import Columns, Page, Record, record_at
 
 NEVER = (1 << 64) - 1
 """A half-life without end."""
 IMPOSSIBLE_DEPTH = 1 << 16
 """Deeper than any stack of blocks: such a difference is of two moments."""
-SMALL_MAX_BYTES = 1 << 16
-"""Larger blocks of a size class are medium ones: slabs by themselves."""
 CAUSES = ("threshold", "exhaustion", "map_failure")
 MAP_FAILURE = 2
 PRESSURES = ("limit", "high", "stalls")

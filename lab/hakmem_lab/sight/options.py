@@ -14,6 +14,8 @@ from enum import IntEnum
 PREFIX = "HAKMEM_"
 LIST = "conf"
 """HAKMEM_CONF: settings of several options."""
+SMALL_MAX_BYTES = 1 << 16
+"""Larger blocks of a size class are medium ones: slabs by themselves."""
 NAME_BYTES_MAX = 32
 """Of a wrong name so much is compared."""
 
@@ -75,9 +77,10 @@ class OptionInfo:
         return f"{value // factor}{suffix}"
 
     def format_depths(self, depths: Mapping[int, int]) -> str:
-        """By the size of blocks, of every class: one number where all are the same, 0 where it is not set."""
-        if len({*depths.values()}) == 1:
-            return self.format(next(iter(depths.values())))
+        """By the size of blocks, of every class: one number where all small ones have it and no other has any, 0 where it is not set."""
+        small = {depth for size, depth in depths.items() if size <= SMALL_MAX_BYTES}
+        if len(small) == 1 and not any(depth for size, depth in depths.items() if size > SMALL_MAX_BYTES):
+            return self.format(small.pop())
         return "+".join(f"{size}:{depth}" for size, depth in depths.items() if depth)
 
     def describe(self) -> str:

@@ -15,8 +15,9 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from hakmem_lab.sight.books import IMPOSSIBLE_DEPTH, LIVE, NEVER, SMALL_MAX_BYTES, Books, ClassBooks
+from hakmem_lab.sight.books import IMPOSSIBLE_DEPTH, LIVE, NEVER, Books, ClassBooks
 from hakmem_lab.sight.memory import Flags, Memory, Residency
+from hakmem_lab.sight.options import SMALL_MAX_BYTES
 from hakmem_lab.sight.page import Columns, Page
 
 Addresses = npt.NDArray[np.int64]

@@ -24,7 +24,7 @@ TEST(admission) {
 }
 
 TEST(what_is_touched) {
-    CHECK(ace_huge_is_touched(100, 50, ACE_BALANCED) && !ace_huge_is_touched(100, 49, ACE_BALANCED));
+    CHECK(ace_huge_is_touched(800, 300, ACE_BALANCED) && !ace_huge_is_touched(800, 299, ACE_BALANCED));
     CHECK(ace_huge_is_touched(100, 75, ACE_SMALL) && !ace_huge_is_touched(100, 74, ACE_SMALL));
     CHECK(ace_huge_is_touched(100, 25, ACE_SPEED) && !ace_huge_is_touched(100, 24, ACE_SPEED));
     CHECK(ace_huge_is_touched(0, 0, ACE_SMALL) && ace_huge_is_touched(0, 0, ACE_SPEED));

@@ -26,7 +26,8 @@ static bool is_alone(uint16_t depth) {
 
 TEST(one_for_all) {
     CHECK_EQ(parse("64"), OPTION_VALID);
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) CHECK_AT(depths[class] == 64, class);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+        CHECK_AT(depths[class] == (class < SMALL_CLASSES ? 64 : OPTION_AUTO), class);
     CHECK_EQ(parse("auto"), OPTION_VALID);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) CHECK_AT(depths[class] == OPTION_AUTO, class);
 }

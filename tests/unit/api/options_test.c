@@ -83,7 +83,7 @@ TEST(every_option_by_its_variable) {
         READ("HAKMEM_STATS=1", "HAKMEM_QUIET=yes", "HAKMEM_BIN_DEPTH=64", "HAKMEM_THREAD_CACHE=128K",
              "HAKMEM_DECAY=2s", "HAKMEM_HUGE_PAGES=never", "HAKMEM_WINDOW=1T", "HAKMEM_FOREIGN_FREE=count");
     CHECK(options.stats == STATS_TEXT && options.quiet);
-    CHECK(options.bin_depth[0] == 64 && options.bin_depth[SIZE_CLASSES - 1] == 64);
+    CHECK(options.bin_depth[0] == 64 && options.bin_depth[SMALL_CLASSES - 1] == 64);
     CHECK_EQ(options.thread_cache, 128 << 10);
     CHECK_EQ(options.decay, 2000);
     CHECK_EQ(options.huge_pages, HUGE_PAGES_NEVER);
