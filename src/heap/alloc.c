@@ -164,8 +164,8 @@ static void *alloc_once(size_t bytes, size_t alignment, bool *zero) {
     void *block = NULL;
     if (bytes <= MEDIUM_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
         block = bytes <= SMALL_MAX_BYTES ? alloc_small(size_class_of(bytes), zero) : alloc_medium(bytes, zero);
-    /* Where there is no room for a slab there may be some for a block. */
-    return block != NULL ? block : large_alloc(bytes, alignment, zero);
+    /* Where there is no room for a slab there may be some for a block; with all that heap_good_bytes says of it. */
+    return block != NULL ? block : large_alloc(alignment <= PAGE_BYTES ? max_size(bytes, heap_good_bytes(bytes)) : bytes, alignment, zero);
 }
 
 static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zero) {

@@ -76,8 +76,7 @@ static void free_medium_of_another(struct heap *heap, void *block, unsigned clas
     if (heap != NULL) {
         os_lock_take(&heap->lock);
         if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
-        if (!stack_has_room(heap, class)) stack_note_spill(heap, class);
-        has_room = stack_has_room(heap, class);
+        has_room = stack_has_room(heap, class) || stack_make_room(heap, class);
         if (!has_room) heap->bins[class].recent_spilled_blocks++;
         os_lock_drop(&heap->lock);
     }
@@ -229,8 +228,8 @@ void *heap_resize(void *block, size_t bytes) {
     const size_t page = page_index(block), usable = heap_usable_bytes(block);
     const uint32_t word = word_of(block, page);
     if (usable <= SMALL_MAX_BYTES || word == WORD_NONE) return suits(usable, bytes) ? block : NULL;
-    if (bytes <= SMALL_MAX_BYTES) return NULL; /* a small block holds it in less */
-    if (bytes <= usable && heap_good_bytes(bytes) == usable) return block;
+    if (bytes <= SMALL_MAX_BYTES || bytes > PTRDIFF_MAX) return NULL; /* a small block holds it in less */
+    if (bytes <= usable && (heap_good_bytes(bytes) == usable || usable - bytes < usable / 8)) return block;
     if (!slow_enter()) return bytes <= usable ? block : NULL;
     void *resized = become_large(block, word) ? large_resize(page, bytes) : NULL;
     slow_leave();

@@ -234,6 +234,9 @@ void stack_empty_all(struct heap *heap);
 void stack_note_refill(struct heap *heap, unsigned class);
 void stack_note_spill(struct heap *heap, unsigned class);
 
+/* Without giving blocks back; false where that does not do. */
+bool stack_make_room(struct heap *heap, unsigned class);
+
 /* Makes bins shallower while the heap's stacks are deeper than its share allows. */
 void stack_fit_budget(struct heap *heap);
 

@@ -15,8 +15,9 @@ HAK_INLINE void *medium_pop(struct front *front, unsigned class) {
     atomic_signal_fence(memory_order_seq_cst);
     void **top = atomic_load_explicit(&front->top[class], memory_order_relaxed);
     if (HAK_LIKELY(top > atomic_load_explicit(&front->lo[class], memory_order_relaxed))) {
-        atomic_store_explicit(&front->top[class], top - 1, memory_order_relaxed);
         block = front_block(top - 1);
+        atomic_signal_fence(memory_order_seq_cst); /* a handler that frees meanwhile writes over it once top is lower */
+        atomic_store_explicit(&front->top[class], top - 1, memory_order_relaxed);
         front->wanted[class - SMALL_CLASSES] = true;
     }
     atomic_store_explicit(&front->popping, false, memory_order_release); /* pairs with stack_take */

@@ -11,8 +11,8 @@
  * Blocks of a thread that sleeps are taken from below. Whoever wants them raises lo to the top, lets every running
  * thread pass a barrier, and then looks at the top again. From the barrier on the owner finds his stack empty, and comes by
  * the slow path, which waits for the lock and lowers lo; only an operation that had read the old bound before
- * may still be about to take one block, the uppermost. So all below that one can be taken; and that one, too, where it is a medium
- * block and the owner does not say that he is popping one. */
+ * may still be about to take one block, the uppermost. So all below that one can be taken; and that one, too, of medium blocks, which
+ * are taken where the owner does not say that he is popping one. */
 #include "ace/batch.h"
 #include "ace/depth.h"
 #include "base/bits.h"
@@ -194,6 +194,8 @@ static struct ace_budget_decision budget_of(bool medium) {
         .threads = registry_live(),
         .objective = heap_settings.objective,
     };
+    if (medium && atomic_load_explicit(&os_counters.refusals[OS_CALL_MEMBARRIER], memory_order_relaxed) != 0) /* a hint */
+        return (struct ace_budget_decision){0, ACE_BUDGET_MOST}; /* without the barrier nobody could take them from a sleeper */
     return medium ? ace_medium_budget(input) : ace_budget(input);
 }
 static size_t budget_bytes(bool medium) { return budget_of(medium).bytes; }
@@ -293,10 +295,17 @@ void stack_note_refill(struct heap *heap, unsigned class) {
 
 void stack_note_spill(struct heap *heap, unsigned class) { note_miss(heap, class, &heap->bins[class].recent_spills); }
 
+/* An empty stack lacks room only where it was taken from below: it begins at the start again. */
+bool stack_make_room(struct heap *heap, unsigned class) {
+    struct bin *bin = &heap->bins[class];
+    if (stack_held(heap, class) == 0) stack_set(heap, class, bin->stack, bin->stack);
+    if (!stack_has_room(heap, class)) stack_note_spill(heap, class);
+    return stack_has_room(heap, class);
+}
+
 void stack_push_beyond(struct heap *heap, unsigned class, void *block) {
     struct bin *bin = &heap->bins[class];
-    stack_note_spill(heap, class);
-    if (!stack_has_room(heap, class)) spill(heap, class);
+    if (!stack_make_room(heap, class)) spill(heap, class);
     if (!stack_has_room(heap, class)) {
         bin->recent_spilled_blocks++;
         bin_put(heap, &block, 1);
@@ -385,10 +394,13 @@ void stack_take(struct heap *heap, bool barrier_passed) {
         /* relaxed: the lock is held. acquire: pairs with front_push. */
         void **raised_to = atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
         void **top = atomic_load_explicit(&heap->front.top[class], memory_order_acquire);
-        void **end = class_is_medium(class) && !popping ? top : top - 1;
+        if (class_is_medium(class) && popping) continue; /* the next time; a handler may have pushed above the one that is popped */
+        void **end = class_is_medium(class) ? top : top - 1;
         if (top > heap->bins[class].bottom) take_below(heap, class, end < raised_to ? end : raised_to);
     }
     if (heap->raised) stack_lower(heap);
+    footprint_add(heap->in_use_change); /* a sleeper would not tell it */
+    heap->in_use_change = 0;
     os_lock_drop(&heap->lock);
 }
 
