@@ -77,11 +77,11 @@ target_link_options(hakmem PRIVATE
     -Wl,-z,initfirst # its fork handlers are prepared last: other libraries register theirs later
     -Wl,-z,now -Wl,-z,relro
     -Wl,-z,noseparate-code) # headers, code and constants in one mapping: decision 0037
-# Where the linker can do it: gold and mold have no INSERT.
+# Where the linker can do it: gold and mold have no INSERT. Link-time optimisation joins the objects that the script names.
 set(hak_rare "${PROJECT_SOURCE_DIR}/cmake/rare.ld")
 include(CheckLinkerFlag)
 check_linker_flag(C "-Wl,-T,${hak_rare}" HAK_RARE_APART)
-if(HAK_RARE_APART)
+if(HAK_RARE_APART AND NOT HAK_PGO)
     target_link_options(hakmem PRIVATE "-Wl,-T,${hak_rare}")
     set_target_properties(hakmem PROPERTIES LINK_DEPENDS "${hak_rare}")
 endif()

@@ -107,9 +107,6 @@ static void *alloc_small(unsigned class, bool *zero) {
 
 /* ---- medium blocks --------------------------------------------------------------------------------------- */
 
-/* Whether little of the last page is left over: a huge page would bring that in, too. */
-static bool fills(unsigned class, size_t bytes) { return slab_classes[class].block_bytes - bytes <= bytes / 8; }
-
 /* What a heap does when it runs out of medium blocks, which come one by one: what others gave back, and what lies in idle stacks,
  * becomes free for whoever asks next. */
 static void note_medium_refill(struct heap *heap, unsigned class) {
@@ -128,7 +125,7 @@ static void *alloc_medium(size_t bytes, bool *zero) {
     void *block = NULL;
     thread_reap_forsaken();
     remote_settle();
-    const uint32_t first = slab_create(class, fills(class, bytes));
+    const uint32_t first = slab_create(class, large_fills(slab_classes[class].pages, bytes));
     if (first != 0) {
         *zero = slab_next_is_zero(first);
         slab_take(first, &block + 1, 1);
@@ -150,7 +147,7 @@ static void *alloc_medium(size_t bytes, bool *zero) {
 HAK_INLINE void *pop_medium(size_t bytes, size_t alignment) {
     struct heap *heap = thread_heap();
     if (HAK_UNLIKELY(bytes <= SMALL_MAX_BYTES || bytes > MEDIUM_MAX_BYTES || alignment > PAGE_BYTES || heap == NULL)) return NULL;
-    return medium_pop(&heap->front, front_constants.medium_classes[(bytes + PAGE_BYTES - 1) / PAGE_BYTES]);
+    return medium_pop(&heap->front, size_class_of(bytes));
 }
 
 /* ---- all sizes ------------------------------------------------------------------------------------------- */

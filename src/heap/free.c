@@ -241,7 +241,7 @@ size_t heap_extend(void *block, size_t bytes) {
     const size_t page = page_index(block), usable = heap_usable_bytes(block);
     if (bytes <= usable) return usable;
     const uint32_t word = word_of(block, page);
-    if (!slow_enter()) return 0;
+    if (bytes > PTRDIFF_MAX || !slow_enter()) return 0;
     const bool extended = become_large(block, word) && large_extend(page, bytes);
     slow_leave();
     return extended ? large_usable_bytes(page) : 0;

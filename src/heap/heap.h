@@ -230,11 +230,10 @@ void stack_push_beyond(struct heap *heap, unsigned class, void *block);
 void stack_empty(struct heap *heap, unsigned class);
 void stack_empty_all(struct heap *heap);
 
-/* A stack that ran empty is about to be refilled; there is no room for another block: adapts its depth. */
+/* A stack that ran empty is about to be refilled: adapts its depth. */
 void stack_note_refill(struct heap *heap, unsigned class);
-void stack_note_spill(struct heap *heap, unsigned class);
 
-/* Without giving blocks back; false where that does not do. */
+/* There is no room for another block: adapts the depth, but gives none back. False where that does not do. */
 bool stack_make_room(struct heap *heap, unsigned class);
 
 /* Makes bins shallower while the heap's stacks are deeper than its share allows. */
@@ -293,6 +292,9 @@ uint32_t remote_drain(struct heap *heap);
 
 /* The same of at most so many slabs. The others wait for the next time, so that no operation has to look at more than that. */
 uint32_t remote_drain_some(struct heap *heap, uint32_t most_slabs);
+
+/* Takes in what was given back to HEAP, whoever has it; false when that is nothing. No lock held; call remote_settle afterwards. */
+bool remote_drain_unlocked(struct heap *heap);
 
 /* Drains dead heaps that were given something. No lock held. Cheap when there is nothing to do. */
 void remote_settle(void);

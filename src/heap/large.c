@@ -49,9 +49,6 @@ void large_settle(void) {
 
 static size_t pages_for(size_t bytes) { return (max_size(bytes, 1) + PAGE_BYTES - 1) >> PAGE_SHIFT; }
 
-/* Whether little of the last page is left over: a huge page would bring that in, too. */
-static bool fills(size_t pages, size_t bytes) { return pages * PAGE_BYTES - bytes <= bytes / 8; }
-
 /* The used span at FIRST is a block of all its PAGES pages. */
 static void begin(uint32_t first, size_t pages) {
     large_at(first)->pages = (uint32_t)pages;
@@ -72,7 +69,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     uint32_t first = 0;
     size_t pages = pages_for(bytes), align_pages = pages_for(alignment);
     bool fits = pages < window.pages && align_pages < window.pages && pages + align_pages < window.pages;
-    if (fits) first = span_take(pages, align_pages, fills(pages, bytes));
+    if (fits) first = span_take(pages, align_pages, large_fills(pages, bytes));
     if (first != 0) {
         footprint_add((int64_t)(pages * PAGE_BYTES));
         *zero = span_at(first)->zero;

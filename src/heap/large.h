@@ -14,6 +14,9 @@ struct large {
     bool moved;     /* it had to move before in order to grow: it will grow on */
 };
 
+/* Whether BYTES bytes leave little of their PAGES pages over: a huge page would bring that in, too. Of medium blocks, as well. */
+HAK_INLINE bool large_fills(size_t pages, size_t bytes) { return pages * PAGE_BYTES - bytes <= bytes / 8; }
+
 /* A new one; NULL when there is no memory. *ZERO: it reads as zero. */
 void *large_alloc(size_t bytes, size_t alignment, bool *zero);
 

@@ -63,14 +63,6 @@ static void give_buffer(struct heap *heap) {
     state.left = true;
 }
 
-static void drain(struct heap *heap) {
-    if (!remote_has_some(heap)) return;
-    os_lock_take(&heap->lock);
-    remote_drain(heap);
-    os_lock_drop(&heap->lock);
-    state.left = true;
-}
-
 static bool is_visited(const struct heap *heap) { return heap->visited; }
 
 /* Does what sleeping owners would do at their next slow path; with ALL for every owner. */
@@ -90,8 +82,8 @@ static void visit_heaps(bool all) {
     atomic_store_explicit(&state.saw_work, saw_work, memory_order_relaxed); /* a hint */
     state.left |= stack_reclaim(is_visited);
     /* Of everybody: who is awake looks there only when a bin is used up. */
-    for (struct heap *heap = first; heap != NULL; heap = heap->next) drain(heap);
-    drain(&commons);
+    for (struct heap *heap = first; heap != NULL; heap = heap->next) state.left |= remote_drain_unlocked(heap);
+    state.left |= remote_drain_unlocked(&commons);
     remote_settle();
     large_settle();
 }

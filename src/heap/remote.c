@@ -97,6 +97,14 @@ uint32_t remote_drain(struct heap *heap) {
     return drained + remote_drain_some(heap, UINT32_MAX);
 }
 
+bool remote_drain_unlocked(struct heap *heap) {
+    if (!remote_has_some(heap)) return false;
+    os_lock_take(&heap->lock);
+    remote_drain(heap);
+    os_lock_drop(&heap->lock);
+    return true;
+}
+
 HAK_NOINLINE static void settle_all(void) {
     /* acquire: pairs with every push that the list is made of, since each was an exchange. */
     struct heap *heap = atomic_exchange_explicit(&undrained_heaps, NULL, memory_order_acquire);

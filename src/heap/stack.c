@@ -293,13 +293,11 @@ void stack_note_refill(struct heap *heap, unsigned class) {
     note_miss(heap, class, &bin->recent_refills);
 }
 
-void stack_note_spill(struct heap *heap, unsigned class) { note_miss(heap, class, &heap->bins[class].recent_spills); }
-
 /* An empty stack lacks room only where it was taken from below: it begins at the start again. */
 bool stack_make_room(struct heap *heap, unsigned class) {
     struct bin *bin = &heap->bins[class];
     if (stack_held(heap, class) == 0) stack_set(heap, class, bin->stack, bin->stack);
-    if (!stack_has_room(heap, class)) stack_note_spill(heap, class);
+    if (!stack_has_room(heap, class)) note_miss(heap, class, &bin->recent_spills);
     return stack_has_room(heap, class);
 }
 

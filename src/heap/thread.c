@@ -97,12 +97,7 @@ bool thread_reveal(void) {
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
         if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) thread_retire_parked(heap); /* a hint */
     stack_reclaim(is_any);
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
-        if (!remote_has_some(heap)) continue;
-        os_lock_take(&heap->lock);
-        remote_drain(heap);
-        os_lock_drop(&heap->lock);
-    }
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) remote_drain_unlocked(heap);
     remote_settle();
     return given_spans() > before;
 }

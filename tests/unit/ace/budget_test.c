@@ -45,7 +45,10 @@ TEST(by_the_table) {
     }
 }
 
-TEST(it_is_bounded_and_monotone) {
+typedef struct ace_budget_decision budget_rule(struct ace_budget_input input);
+
+/* At most a SHARE of the option, and at least LEAST where that is. */
+static void check_rule(budget_rule *rule, uint64_t share, uint64_t least) {
     struct rng rng = {check_now.seed};
     for (size_t i = 0; i < check_count(100000); i++) {
         struct ace_budget_input input = {
@@ -54,18 +57,23 @@ TEST(it_is_bounded_and_monotone) {
             .threads = (uint32_t)(rng_next(&rng) >> (32 + rng_below(&rng, 32))),
             .objective = (enum ace_objective)((int)rng_below(&rng, 3) - 1),
         };
-        const uint64_t bytes = ace_budget(input).bytes;
-        CHECK_AT(bytes <= input.most_bytes && bytes >= KIB(32), i);
+        const uint64_t bytes = rule(input).bytes;
+        CHECK_AT(bytes <= input.most_bytes / share && bytes >= least, i);
         struct ace_budget_input more = input;
         more.in_use_bytes |= more.in_use_bytes >> 1; /* no less */
-        CHECK_AT(ace_budget(more).bytes >= bytes, i);
+        CHECK_AT(rule(more).bytes >= bytes, i);
         more = input;
         more.most_bytes *= 2;
-        CHECK_AT(ace_budget(more).bytes >= bytes, i);
+        CHECK_AT(rule(more).bytes >= bytes, i);
         more = input;
         if (more.threads < UINT32_MAX) more.threads++;
-        CHECK_AT(ace_budget(more).bytes <= bytes, i);
+        CHECK_AT(rule(more).bytes <= bytes, i);
     }
+}
+
+TEST(it_is_bounded_and_monotone) {
+    check_rule(ace_budget, 1, KIB(32));
+    check_rule(ace_medium_budget, 2, 0);
 }
 
 TEST(of_medium_blocks_by_the_table) {
@@ -93,29 +101,6 @@ TEST(of_medium_blocks_by_the_table) {
         struct ace_budget_decision budget = ace_medium_budget(rows[i].input);
         CHECK_AT(budget.bytes == rows[i].budget.bytes, i);
         CHECK_AT(budget.reason == rows[i].budget.reason, i);
-    }
-}
-
-TEST(of_medium_blocks_it_is_bounded_and_monotone) {
-    struct rng rng = {check_now.seed};
-    for (size_t i = 0; i < check_count(100000); i++) {
-        struct ace_budget_input input = {
-            .in_use_bytes = rng_next(&rng) >> rng_below(&rng, 64),
-            .most_bytes = rng_next(&rng) >> (30 + rng_below(&rng, 30)),
-            .threads = (uint32_t)(rng_next(&rng) >> (32 + rng_below(&rng, 32))),
-            .objective = (enum ace_objective)((int)rng_below(&rng, 3) - 1),
-        };
-        const uint64_t bytes = ace_medium_budget(input).bytes;
-        CHECK_AT(bytes <= input.most_bytes / 2, i);
-        struct ace_budget_input more = input;
-        more.in_use_bytes |= more.in_use_bytes >> 1; /* no less */
-        CHECK_AT(ace_medium_budget(more).bytes >= bytes, i);
-        more = input;
-        more.most_bytes *= 2;
-        CHECK_AT(ace_medium_budget(more).bytes >= bytes, i);
-        more = input;
-        if (more.threads < UINT32_MAX) more.threads++;
-        CHECK_AT(ace_medium_budget(more).bytes <= bytes, i);
     }
 }
 

@@ -92,22 +92,16 @@ TEST(by_factors_of_two) {
         CHECK_AT(ace_depth_most(bytes, ACE_SPEED) >= 2 * ace_depth_most(bytes, ACE_BALANCED) || bytes < 512, bytes);
         CHECK_AT(2 * ace_depth_most(bytes, ACE_SMALL) <= ace_depth_most(bytes, ACE_BALANCED), bytes);
     }
-    for (uint64_t in_use = 0; in_use <= GIB(64); in_use = 2 * in_use + MIB(1)) {
-        struct ace_budget_input input = {in_use, UINT64_MAX, 1, ACE_BALANCED};
-        const uint64_t balanced = ace_budget(input).bytes;
-        input.objective = ACE_SPEED;
-        CHECK_AT(ace_budget(input).bytes >= 2 * balanced, in_use);
-        input.objective = ACE_SMALL;
-        CHECK_AT(2 * ace_budget(input).bytes <= balanced, in_use);
-    }
-    for (uint64_t in_use = 0; in_use <= GIB(64); in_use = 2 * in_use + MIB(1)) {
-        struct ace_budget_input input = {in_use, UINT64_MAX, 1, ACE_BALANCED};
-        const uint64_t balanced = ace_medium_budget(input).bytes;
-        input.objective = ACE_SPEED;
-        CHECK_AT(ace_medium_budget(input).bytes >= 2 * balanced, in_use);
-        input.objective = ACE_SMALL;
-        CHECK_AT(2 * ace_medium_budget(input).bytes <= balanced, in_use);
-    }
+    struct ace_budget_decision (*const rules[])(struct ace_budget_input) = {ace_budget, ace_medium_budget};
+    for (size_t rule = 0; rule < 2; rule++)
+        for (uint64_t in_use = 0; in_use <= GIB(64); in_use = 2 * in_use + MIB(1)) {
+            struct ace_budget_input input = {in_use, UINT64_MAX, 1, ACE_BALANCED};
+            const uint64_t balanced = rules[rule](input).bytes;
+            input.objective = ACE_SPEED;
+            CHECK_AT(rules[rule](input).bytes >= 2 * balanced, in_use);
+            input.objective = ACE_SMALL;
+            CHECK_AT(2 * rules[rule](input).bytes <= balanced, in_use);
+        }
     CHECK(ace_half_life_ms(500, ACE_SPEED) >= 1000 && ace_half_life_ms(500, ACE_SMALL) <= 250);
 }
 

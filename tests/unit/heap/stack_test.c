@@ -63,12 +63,11 @@ enum { SWING = 4 };
 
 /* Of all misses together: the last of them is noted as what runs empty or full would. */
 static void adapt(struct heap *heap, unsigned class, uint32_t refills, uint32_t spills) {
-    heap->bins[class].recent_refills += refills - (spills == 0);
-    heap->bins[class].recent_spills += spills - (spills != 0);
+    heap->bins[class].recent_refills += refills - 1; /* one is noted below */
+    heap->bins[class].recent_spills += spills;
     heap->bins[class].recent_refilled_blocks += refills;
     heap->bins[class].recent_spilled_blocks += spills;
-    if (spills == 0) stack_note_refill(heap, class);
-    else stack_note_spill(heap, class);
+    stack_note_refill(heap, class);
     check_stack(heap, class);
 }
 

@@ -1,0 +1,55 @@
+/* medium.h - what tests of medium blocks share: how many a thread keeps, and how it comes to keep them. */
+#ifndef HAK_TESTS_MEDIUM_H
+#define HAK_TESTS_MEDIUM_H
+
+#include "blocks.h"
+#include "child.h"
+
+#include "heap/alloc.h"
+#include "heap/heap.h"
+#include "heap/thread.h"
+#include "span/span.h"
+
+CHECK_UNUSED static const struct heap *own(void) { return thread_heap(); }
+
+CHECK_UNUSED static size_t good_bytes(size_t bytes) { return slab_classes[size_class_of(bytes)].block_bytes; }
+
+CHECK_UNUSED static size_t held_of(const struct heap *heap, size_t bytes) { return stack_held(heap, size_class_of(bytes)); }
+CHECK_UNUSED static size_t kept_of(size_t bytes) { return held_of(own(), bytes); }
+
+/* Medium blocks of all sizes together. */
+CHECK_UNUSED static size_t kept_bytes(void) {
+    size_t bytes = 0;
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++)
+        bytes += stack_held(own(), class) * slab_classes[class].block_bytes;
+    return bytes;
+}
+
+CHECK_UNUSED static uint32_t word_of(const void *block) { return page_word(page_index(block)); }
+
+/* COUNT blocks live at once. */
+CHECK_UNUSED static void take_and_give(size_t bytes, size_t count) {
+    void *blocks[64];
+    CHECK(count <= 64);
+    for (size_t i = 0; i < count; i++) CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+    for (size_t i = 0; i < count; i++) heap_free(blocks[i], NULL);
+}
+
+/* Until blocks of BYTES bytes are kept, or not, as they will be. */
+CHECK_UNUSED static void settle(size_t bytes, size_t count) {
+    for (int i = 0; i < 100; i++) take_and_give(bytes, count);
+}
+
+CHECK_UNUSED static struct span_counts counts_now(void) {
+    struct span_counts counts;
+    span_counts_read(&counts);
+    return counts;
+}
+
+CHECK_UNUSED static void run_thread(void *(*body)(void *), void *argument) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, body, argument), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+#endif
