@@ -229,7 +229,7 @@ void *heap_resize(void *block, size_t bytes) {
     const uint32_t word = word_of(block, page);
     if (usable <= SMALL_MAX_BYTES || word == WORD_NONE) return suits(usable, bytes) ? block : NULL;
     if (bytes <= SMALL_MAX_BYTES || bytes > PTRDIFF_MAX) return NULL; /* a small block holds it in less */
-    if (bytes <= usable && (heap_good_bytes(bytes) == usable || usable - bytes < usable / 8)) return block;
+    if (bytes <= usable && heap_good_bytes(bytes) >= usable - usable / 8) return block; /* nothing would be trimmed */
     if (!slow_enter()) return bytes <= usable ? block : NULL;
     void *resized = become_large(block, word) ? large_resize(page, bytes) : NULL;
     slow_leave();

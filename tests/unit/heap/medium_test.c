@@ -217,12 +217,13 @@ static void zeroes(void) {
         memset(block, 0xa5, heap_usable_bytes(block));
         heap_free(block, NULL);
     }
-    /* And in slabs of pages that were. */
-    for (int i = 0; i < 20; i++) {
-        heap_collect();
-        unsigned char *block = heap_alloc_zero(KIB(300));
-        CHECK(block != NULL && block_is_zero(block, KIB(300)));
-        memset(block, 0xa5, heap_usable_bytes(block));
+    /* And in new slabs, of pages that were: none of these is kept. */
+    for (size_t bytes = KIB(500); bytes <= MIB(1); bytes += KIB(128)) {
+        void *before = heap_alloc(MIB(2));
+        memset(before, 0xa5, MIB(2));
+        heap_free(before, NULL);
+        unsigned char *block = heap_alloc_zero(bytes);
+        CHECK_AT(block != NULL && block_is_zero(block, bytes), bytes);
         heap_free(block, NULL);
     }
 }
@@ -401,7 +402,7 @@ TEST(it_becomes_large_where_it_lies) { IN_CHILD(resized); }
 /* What would change nothing does not make a large block of it, which no thread keeps. */
 static void not_resized(void) {
     char *block = heap_alloc(MIB(1));
-    CHECK(heap_resize(block, KIB(900)) == block); /* too little to be worth it */
+    CHECK(heap_resize(block, KIB(896)) == block); /* an eighth is not worth it */
     CHECK(heap_resize(block, SIZE_MAX) == NULL && heap_extend(block, SIZE_MAX) == 0);
     CHECK(word_of(block) == heap_word(own(), SIZE_CLASSES - 1));
     heap_free(block, NULL);
