@@ -174,6 +174,7 @@ static void sleeper(void) {
     pthread_t thread;
     if (!os_barrier_others()) return;
     struct heap *heap = start_sleeper(&thread);
+    heap_free(heap_alloc(100), NULL);
     purger_look(thread_heap(), NULL); /* which tells what it has in use */
     const uint64_t used = counts_now().used_pages, in_use = footprint_in_use() + (uint64_t)heap->in_use_change;
     purge_steps(PURGE_ALL);
