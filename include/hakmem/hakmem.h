@@ -75,7 +75,7 @@ HAK_API void *hak_pvalloc(size_t size);
  * block. 0 for NULL. */
 HAK_API size_t hak_usable_size(const void *block);
 
-/* Bytes that may be used of a block that hak_malloc(SIZE) returns: whoever has a use for more than SIZE can ask for so
+/* Bytes that may at least be used of a block that hak_malloc(SIZE) returns: whoever has a use for more than SIZE can ask for so
  * many at once. 0 when there can be no such block. */
 HAK_API size_t hak_good_size(size_t size);
 
