@@ -1,24 +1,29 @@
-/* vm_mixed OPS SLOTS SEED - one thread replaces the block in a random slot by one of 512 KiB to 2 MiB and
- * touches every 4 KiB of it: what counts is whether large memory is reused or asked for and faulted anew. One
+/* vm_mixed OPS SLOTS SEED [MIN MAX] - one thread replaces the block in a random slot by one of 512 KiB to 2 MiB, unless told
+ * otherwise, and touches every 4 KiB of it: what counts is whether large memory is reused or asked for and faulted anew. One
  * operation is one block replaced. The first half of OPS only warms up: the second is counted, when the slots have
  * long filled if OPS is several times SLOTS. How dear memory is at its first touch is left to other workloads. */
 #include "replace.h"
 
-#define BLOCK_MIN (UINT64_C(512) << 10)
-#define BLOCK_MAX (UINT64_C(2) << 20)
 #define TOUCH_BYTES 4096
 
-enum { OPS, SLOTS, SEED };
+enum { OPS, SLOTS, SEED, MIN, MAX };
 
-static const struct workload_argument arguments[] = {ARGUMENT_OPS, ARGUMENT_SLOTS, ARGUMENT_SEED};
+static const struct workload_argument arguments[] = {
+    ARGUMENT_OPS,
+    ARGUMENT_SLOTS,
+    ARGUMENT_SEED,
+    {"MIN", BLOCK_BYTES_MIN, WORKLOAD_SIZE_MAX, true, UINT64_C(512) << 10},
+    {"MAX", BLOCK_BYTES_MIN, WORKLOAD_SIZE_MAX, true, UINT64_C(2) << 20},
+};
 
 int main(int argc, char **argv) {
     struct workload workload;
     workload_open(&workload, "vm_mixed", arguments, WORKLOAD_COUNT(arguments), argc, argv);
     const uint64_t *value = workload.value;
+    if (value[MIN] > value[MAX]) workload_fail("MIN is larger than MAX");
     uint64_t steady_ops = value[OPS] / 2;
     struct replace replace;
-    replace_open(&replace, value[SLOTS], BLOCK_MIN, BLOCK_MAX, value[SEED], 0, value[OPS] - steady_ops);
+    replace_open(&replace, value[SLOTS], value[MIN], value[MAX], value[SEED], 0, value[OPS] - steady_ops);
 
     replace_run(&replace, TOUCH_BYTES);
     replace.ops = steady_ops;

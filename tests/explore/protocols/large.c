@@ -6,7 +6,7 @@
 #include "heap/large.h"
 #include "span/span.h"
 
-enum { BYTES = 3 * 65536 };
+enum { BYTES = 4 * 65536 };
 
 static void *blocks[2], *taken;
 

@@ -13,6 +13,7 @@
 #include "watch/stats.h"
 
 enum { BYTES = 2 * 65536, PAGES = 2, CLASS = SMALL_CLASSES, DEPTH = 4 };
+enum { LARGER_PAGES = 3, LARGER_BYTES = LARGER_PAGES * 65536, LARGER_CLASS = CLASS + 1 };
 
 static void *blocks[2], *taken[2]; /* thread 0 has the blocks in hand */
 static struct heap *owner, *other;
@@ -31,10 +32,10 @@ static void deepen(void) {
     stack_empty(thread_heap(), CLASS);
     os_lock_drop(&thread_heap()->lock);
 }
-static void name_front(struct front *front) {
-    explore_name(&front->top[CLASS], "top");
-    explore_name(&front->lo[CLASS], "lo");
-    explore_name(&front->hi[CLASS], "hi");
+static void name_front(struct front *front, unsigned class) {
+    explore_name(&front->top[class], "top");
+    explore_name(&front->lo[class], "lo");
+    explore_name(&front->hi[class], "hi");
     explore_name(&front->popping, "popping");
 }
 
@@ -48,17 +49,27 @@ static void begin_owner(unsigned stacked) {
     for (unsigned i = 0; i < stacked; i++) model_give(some[i]);
     owner = thread_heap();
     EXPLORE_CHECK(stack_held(owner, CLASS) == stacked);
-    name_front(&owner->front);
+    name_front(&owner->front, CLASS);
     model_name_heap(owner);
     model_name_slab(blocks[0]);
 }
 static void begin_with_none(void) { begin_owner(0); }
 static void begin_with_two(void) { begin_owner(2); }
 static void begin_with_full(void) { begin_owner(DEPTH); }
+/* Two in hand, and one of the next larger size in the stack. */
+static void begin_with_larger(void) {
+    thread_ensure_heap();
+    for (unsigned i = 0; i < 2; i++) blocks[i] = model_take(BYTES);
+    owner = thread_heap();
+    for (unsigned i = 0; i < 32 && stack_held(owner, LARGER_CLASS) == 0; i++) model_give(model_take(LARGER_BYTES));
+    EXPLORE_CHECK(stack_held(owner, LARGER_CLASS) == 1);
+    name_front(&owner->front, LARGER_CLASS);
+    model_name_heap(owner);
+}
 static void begin_other(void) {
     deepen();
     other = thread_heap();
-    name_front(&other->front);
+    name_front(&other->front, CLASS);
     model_name_heap(other);
 }
 
@@ -97,15 +108,16 @@ static void purge(void) {
 /* What is used are slabs and large blocks. */
 static void check(void *const *in_use, size_t count, size_t large_pages) {
     struct span_counts counts;
-    uint64_t slabs = 0;
+    uint64_t slab_pages = 0;
     model_check_blocks(in_use, count);
     model_check_spans();
     span_counts_read(&counts);
     for (const struct heap *heap = &commons; heap != NULL; heap = registry_next(heap)) {
-        slabs += counter_read(&heap->bins[CLASS].slab_count);
+        slab_pages += counter_read(&heap->bins[CLASS].slab_count) * PAGES;
+        slab_pages += counter_read(&heap->bins[LARGER_CLASS].slab_count) * LARGER_PAGES;
         EXPLORE_CHECK(!atomic_load(&heap->front.popping) && !heap->raised);
     }
-    EXPLORE_CHECK(counts.used_pages == slabs * PAGES + large_pages);
+    EXPLORE_CHECK(counts.used_pages == slab_pages + large_pages);
 }
 static void check_in_hand(void) { check(blocks, 2, 0); }
 static void check_given(void) { check(&blocks[1], 1, 0); }
@@ -128,6 +140,7 @@ static void setup_without_others(void (*begin)(void)) {
 }
 static void setup_none(void) { setup_without_others(begin_with_none); }
 static void setup_two(void) { setup_without_others(begin_with_two); }
+static void setup_larger(void) { setup_without_others(begin_with_larger); }
 static void setup_full(void) { setup_without_others(begin_with_full); }
 static void revoke(void) {
     stack_raise(owner);
@@ -142,6 +155,7 @@ static void reclaim(void) { stack_reclaim(is_owners); }
 static void reveal(void) { thread_reveal(); }
 
 EXPLORE(medium_pop, .setup = setup_two, .threads = {take, revoke}, .check = check_taken);
+EXPLORE(medium_pop_larger, .setup = setup_larger, .threads = {take, revoke}, .check = check_taken);
 EXPLORE(medium_push, .setup = setup_two, .threads = {give, revoke}, .check = check_given);
 EXPLORE(medium_pop_twice, .setup = setup_two, .threads = {take_twice, revoke}, .check = check_taken_twice);
 EXPLORE(medium_pop_and_push, .setup = setup_two, .threads = {take_and_give, revoke}, .check = check_in_hand);

@@ -8,6 +8,8 @@
  *   sizes in use rob each other                  sizes_that_share_the_budget_do_not_swing
  *   what is idle is kept                         what_is_idle_goes_back
  *   nobody looks where no slab is made           what_is_idle_goes_back
+ *   a size does without the next larger one, or gets a larger one still
+ *                                                the_next_larger_one_will_do
  *   one that is kept, or its pages, pass for zero  zeroes_are_zeroes
  *   a pointer into it is rounded down            pointers_into_a_block_are_told
  *   the owner goes on having what became large   it_becomes_large_where_it_lies
@@ -184,6 +186,48 @@ static void idle(void) {
     CHECK_EQ(kept_of(KIB(256)), 0);
 }
 TEST(what_is_idle_goes_back) { IN_CHILD(idle); }
+
+/* A size that the thread has none of gets the next larger one that it has, and no larger one than that. */
+static void next_larger(void) {
+    settle(KIB(300), 2);
+    const uint64_t taken = counts_now().taken;
+    char *block = heap_alloc(KIB(250)), *zeroed = heap_alloc_zero(KIB(250));
+    CHECK_EQ(heap_usable_bytes(block), good_bytes(KIB(300)));
+    CHECK_EQ(heap_usable_bytes(zeroed), good_bytes(KIB(300)));
+    CHECK(block_is_zero(zeroed, KIB(250)));
+    memset(zeroed, 0xa5, heap_usable_bytes(zeroed));
+    CHECK(kept_of(KIB(300)) == 0 && counts_now().taken == taken);
+    heap_free(block, NULL);
+    heap_free(zeroed, NULL);
+    CHECK(kept_of(KIB(250)) == 0 && kept_of(KIB(300)) == 2);
+    block = heap_alloc(KIB(190));
+    CHECK_EQ(heap_usable_bytes(block), good_bytes(KIB(190)));
+    CHECK(kept_of(KIB(300)) == 2 && counts_now().taken == taken + 1);
+    heap_free(block, NULL);
+    /* The largest has no next. */
+    CHECK_EQ(kept_of(MIB(1)), 0);
+    block = heap_alloc(MIB(1));
+    CHECK_EQ(heap_usable_bytes(block), MIB(1));
+    heap_free(block, NULL);
+}
+TEST(the_next_larger_one_will_do) { IN_CHILD(next_larger); }
+
+/* So three sizes that come and go in any order settle on few blocks, which are used again and again. */
+static void neighbours(void) {
+    enum { LIVE = 32, SETTLE = 20000 };
+    struct rng rng = {check_now.seed};
+    static void *blocks[LIVE];
+    uint64_t taken = 0;
+    const size_t turns = check_count(20000);
+    for (size_t i = 0; i < SETTLE + turns; i++) {
+        void **block = &blocks[rng_below(&rng, LIVE)];
+        if (i == SETTLE) taken = counts_now().taken;
+        heap_free(*block, NULL);
+        CHECK((*block = heap_alloc(KIB(769) + rng_below(&rng, KIB(255)))) != NULL);
+    }
+    CHECK_AT(counts_now().taken - taken <= turns / 100, counts_now().taken - taken);
+}
+TEST(neighbours_use_each_others) { IN_CHILD(neighbours); }
 
 /* ---- blocks ----------------------------------------------------------------------------------------------- */
 
