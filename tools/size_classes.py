@@ -28,7 +28,7 @@ WANTED_BLOCKS = 16
 FEWEST_BLOCKS = 8
 MAX_TAIL_WASTE = 0.016
 MAX_SLAB_PAGES = 8
-MEDIUM_PAGES = 32
+MEDIUM_PAGES = 16
 
 HEADER = Path(__file__).resolve().parent.parent / "src/base/size_classes.h"
 

@@ -5,10 +5,10 @@
 #ifndef HAK_BASE_SIZE_CLASSES_H
 #define HAK_BASE_SIZE_CLASSES_H
 
-#define SIZE_CLASSES 83
+#define SIZE_CLASSES 79
 #define SMALL_CLASSES 68 /* the first of them; the others are the medium ones, whose slabs have one block */
 #define SMALL_MAX_BYTES 65536
-#define MEDIUM_MAX_BYTES 2097152
+#define MEDIUM_MAX_BYTES 1048576
 #define SMALLEST_BLOCK_BYTES 16
 #define SLAB_MAX_PAGES 8 /* of small blocks */
 #define SLAB_MAX_WORDS 64 /* words of a slab's bitmap */
@@ -96,11 +96,7 @@
     X(75,  655360, 10,    1, 0xcccccccccccccccdu, 17) /* 20.0 % 0.00 % */ \
     X(76,  786432, 12,    1, 0xaaaaaaaaaaaaaaabu, 18) /* 16.7 % 0.00 % */ \
     X(77,  917504, 14,    1, 0x6db6db6db6db6db7u, 17) /* 14.3 % 0.00 % */ \
-    X(78, 1048576, 16,    1, 0x0000000000000001u, 20) /* 12.5 % 0.00 % */ \
-    X(79, 1310720, 20,    1, 0xcccccccccccccccdu, 18) /* 20.0 % 0.00 % */ \
-    X(80, 1572864, 24,    1, 0xaaaaaaaaaaaaaaabu, 19) /* 16.7 % 0.00 % */ \
-    X(81, 1835008, 28,    1, 0x6db6db6db6db6db7u, 18) /* 14.3 % 0.00 % */ \
-    X(82, 2097152, 32,    1, 0x0000000000000001u, 21) /* 12.5 % 0.00 % */
+    X(78, 1048576, 16,    1, 0x0000000000000001u, 20) /* 12.5 % 0.00 % */
 
 /* Class of a request of n bytes, at most SMALL_MAX_BYTES, by (n + 15) / 16. */
 #define SIZE_CLASS_LOOKUP \
@@ -186,10 +182,6 @@
     [9 ... 10] = 75, \
     [11 ... 12] = 76, \
     [13 ... 14] = 77, \
-    [15 ... 16] = 78, \
-    [17 ... 20] = 79, \
-    [21 ... 24] = 80, \
-    [25 ... 28] = 81, \
-    [29 ... 32] = 82,
+    [15 ... 16] = 78,
 
 #endif
