@@ -215,6 +215,13 @@ static bool suits(size_t usable, size_t bytes) {
     return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES);
 }
 
+/* Of a block that is not small, of whose USABLE bytes BYTES are wanted: hardly any would be trimmed, or malloc itself gives such a medium
+ * block where it has none of the next smaller size. */
+static bool is_as_good(size_t usable, uint32_t word, size_t bytes) {
+    if (word == WORD_LARGE) return heap_good_bytes(bytes) >= usable - usable / 8;
+    return size_class_of(bytes) + 1 >= (word & WORD_CLASS_MASK);
+}
+
 /* Whether BLOCK, of whose page the word is WORD, is or now becomes a large one, whose length can be changed. Between slow_enter and
  * slow_leave. */
 static bool become_large(void *block, uint32_t word) {
@@ -229,7 +236,7 @@ void *heap_resize(void *block, size_t bytes) {
     const uint32_t word = word_of(block, page);
     if (usable <= SMALL_MAX_BYTES || word == WORD_NONE) return suits(usable, bytes) ? block : NULL;
     if (bytes <= SMALL_MAX_BYTES || bytes > PTRDIFF_MAX) return NULL; /* a small block holds it in less */
-    if (bytes <= usable && heap_good_bytes(bytes) >= usable - usable / 8) return block; /* nothing would be trimmed */
+    if (bytes <= usable && is_as_good(usable, word, bytes)) return block;
     if (!slow_enter()) return bytes <= usable ? block : NULL;
     void *resized = become_large(block, word) ? large_resize(page, bytes) : NULL;
     slow_leave();

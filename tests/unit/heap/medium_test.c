@@ -13,7 +13,8 @@
  *   one that is kept, or its pages, pass for zero  zeroes_are_zeroes
  *   a pointer into it is rounded down            pointers_into_a_block_are_told
  *   the owner goes on having what became large   it_becomes_large_where_it_lies
- *   any resize makes a large one of it           what_changes_nothing_leaves_it_a_slab
+ *   any resize makes a large one of it, or one to the size that was asked for
+ *                                                what_changes_nothing_leaves_it_a_slab
  *   without a slab it is as short as may be      they_are_as_long_as_was_said
  *   the commons are not counted                  a_thread_without_a_heap
  *   the books call them small                    the_books_know
@@ -446,9 +447,16 @@ TEST(it_becomes_large_where_it_lies) { IN_CHILD(resized); }
 /* What would change nothing does not make a large block of it, which no thread keeps. */
 static void not_resized(void) {
     char *block = heap_alloc(MIB(1));
-    CHECK(heap_resize(block, KIB(896)) == block); /* an eighth is not worth it */
+    CHECK(heap_resize(block, KIB(896)) == block); /* one size is not worth it */
     CHECK(heap_resize(block, SIZE_MAX) == NULL && heap_extend(block, SIZE_MAX) == 0);
     CHECK(word_of(block) == heap_word(own(), SIZE_CLASSES - 1));
+    heap_free(block, NULL);
+    /* Nor what was served by the next larger one. */
+    settle(KIB(300), 1);
+    block = heap_alloc(KIB(250));
+    CHECK(heap_usable_bytes(block) == good_bytes(KIB(300)) && heap_resize(block, KIB(250)) == block);
+    CHECK_EQ(word_of(block), heap_word(own(), size_class_of(KIB(300))));
+    CHECK(heap_resize(block, KIB(190)) == block && word_of(block) == WORD_LARGE);
     heap_free(block, NULL);
 }
 TEST(what_changes_nothing_leaves_it_a_slab) { IN_CHILD(not_resized); }
