@@ -45,7 +45,6 @@ int main(int argc, char **argv) {
     struct workload workload;
     workload_open(&workload, "random_mixed", arguments, WORKLOAD_COUNT(arguments), argc, argv);
     const uint64_t *value = workload.value;
-    if (value[MIN] > value[MAX]) workload_fail("MIN is larger than MAX");
     struct replace replace;
     replace_open(&replace, value[SLOTS], value[MIN], value[MAX], value[SEED], 0, value[OPS]);
 

@@ -18,6 +18,7 @@ struct replace {
 
 static inline void replace_open(struct replace *replace, uint64_t slot_count, uint64_t size_min, uint64_t size_max,
                                 uint64_t seed, unsigned thread, uint64_t ops) {
+    if (size_min > size_max) workload_fail("MIN is larger than MAX");
     *replace = (struct replace){
         .slots = workload_map(slot_count * sizeof(void *)),
         .slot_count = slot_count,

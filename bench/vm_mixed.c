@@ -20,7 +20,6 @@ int main(int argc, char **argv) {
     struct workload workload;
     workload_open(&workload, "vm_mixed", arguments, WORKLOAD_COUNT(arguments), argc, argv);
     const uint64_t *value = workload.value;
-    if (value[MIN] > value[MAX]) workload_fail("MIN is larger than MAX");
     uint64_t steady_ops = value[OPS] / 2;
     struct replace replace;
     replace_open(&replace, value[SLOTS], value[MIN], value[MAX], value[SEED], 0, value[OPS] - steady_ops);

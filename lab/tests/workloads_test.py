@@ -173,6 +173,14 @@ def test_large_memory_is_counted_in_its_steady_state(build: Path) -> None:
     assert line["ops"] == 30
 
 
+@pytest.mark.parametrize("program", ["random_mixed", "vm_mixed"])
+def test_sizes_are_a_range(build: Path, program: str) -> None:
+    line_of(build / "bench" / program, "20 4 1 4096 4096")
+    refused = run(build / "bench" / program, "20 4 1 4097 4096")
+    assert refused.returncode != 0
+    assert "MIN is larger than MAX" in refused.stderr
+
+
 @pytest.mark.parametrize(("step", "steps"), [(0, 28), (4 << 20, 16)])
 def test_growth_counts_its_steps(build: Path, step: int, steps: int) -> None:
     assert line_of(build / "bench/realloc_growth", f"2 3 {step} 1")["ops"] == 2 * 3 * steps
