@@ -3,35 +3,16 @@ test_bad_circumstances.py and tests/unit/api/limits_test.c, refused calls in tes
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from toolbox import Build, cannot_run, environment, run
+from toolbox import Build, environment, machine_setting, run
 
 OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 NEVER_MORE_THAN_THERE_IS = "2"
 PROGRAMS = ["compat/give_and_take_back", "preload/api/threads_test", "preload/late_end"]
-
-# Sets a value and gives the old one back when its standard input ends, however its parent ended.
-KEEPER = """
-import signal, sys
-for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    signal.signal(number, signal.SIG_IGN)
-path, value = sys.argv[1:]
-with open(path) as file:
-    before = file.read()
-with open(path, "w") as file:
-    file.write(value)
-try:
-    print("set", flush=True)
-    sys.stdin.read()
-finally:
-    with open(path, "w") as file:
-        file.write(before)
-"""
 
 
 def served_by_hakmem(build: Build, program: str, **variables: str) -> None:
@@ -76,31 +57,12 @@ def test_what_is_reserved_is_not_charged(build: Build) -> None:
 
 @pytest.fixture
 def strict_overcommit() -> Iterator[None]:
-    """For as short as can be: it holds for the whole machine."""
-    before = OVERCOMMIT.read_text()
-    keeper = subprocess.Popen(
-        [sys.executable, "-c", KEEPER, str(OVERCOMMIT), NEVER_MORE_THAN_THERE_IS],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        process_group=0,
-    )
-    assert keeper.stdout is not None
-    assert keeper.stdin is not None
-    said = keeper.stdout.readline()
-    try:
-        if said != "set\n":
-            cannot_run(f"{OVERCOMMIT} cannot be written here")
+    with machine_setting(OVERCOMMIT, NEVER_MORE_THAN_THERE_IS):
         yield
-    finally:
-        keeper.stdin.close()
-        keeper.wait()
-        keeper.stdout.close()
-        assert OVERCOMMIT.read_text() == before
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.usefixtures("strict_overcommit")
 def test_memory_is_promised_to_nobody_twice(build: Build) -> None:
     """What hakmem reserves must not count, and a program gets as far as on the malloc it always had."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
-from toolbox import Build, cannot_run, environment, run
+from toolbox import Build, cannot_run, environment, machine_setting, run
 
 pytestmark = pytest.mark.slow
 
@@ -147,25 +147,15 @@ def test_idle_process_gives_back(case: Case, result: Result) -> None:
 
 @pytest.fixture
 def huge_pages_always() -> Iterator[None]:
-    """The machine hands out huge pages unasked, for as long as the test runs."""
-    try:
-        before = HUGE_PAGES.read_text()
-        HUGE_PAGES.write_text("always")
-    except OSError as error:
-        cannot_run(f"transparent huge pages cannot be set to always: {error}")
-        raise AssertionError from error
-    found = re.search(r"\[(\w+)\]", before)
-    assert found is not None
-    try:
+    """The machine hands out huge pages unasked."""
+    with machine_setting(HUGE_PAGES, "always"):
         yield
-    finally:
-        HUGE_PAGES.write_text(found[1])
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("huge_pages_always")
 def test_idle_process_gives_back_among_huge_pages(build: Build) -> None:
-    """Alone, since every other process would have huge pages too. Longer, since khugepaged may fill the holes
-    again: it comes by every ten seconds."""
+    """Longer, since khugepaged may fill the holes again: it comes by every ten seconds."""
     case = Case("always", ("give_back", "512", "7", "--thp", "always", "--idle", "15"))
     verify(case, start(build, case))
 

@@ -5,7 +5,9 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -175,3 +177,50 @@ def system_tests(*files: Path) -> frozenset[str]:
     for path in files or (ROOT / "tests/system").glob("test_*.py"):
         names.update(re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE))
     return frozenset(names)
+
+
+# Sets a value and gives the old one back when its standard input ends, however its parent ended.
+KEEPER = """
+import signal, sys
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_IGN)
+path, value, before = sys.argv[1:]
+with open(path, "w") as file:
+    file.write(value)
+try:
+    print("set", flush=True)
+    sys.stdin.read()
+finally:
+    with open(path, "w") as file:
+        file.write(before)
+"""
+
+
+@contextmanager
+def machine_setting(path: Path, value: str) -> Iterator[None]:
+    """A setting of the whole machine, which is as before afterwards, however this process ends. Only for tests
+    marked `alone`. A choice like that of huge pages shows all its values, the one that holds in brackets."""
+    if not path.is_file():
+        cannot_run(f"{path} is not there")
+    before = path.read_text()
+    chosen = re.search(r"\[(\S+)\]", before)
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", KEEPER, str(path), value, before if chosen is None else chosen[1]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        process_group=0,
+    )
+    assert keeper.stdout is not None
+    assert keeper.stdin is not None
+    said = keeper.stdout.readline()
+    try:
+        if said != "set\n":
+            cannot_run(f"{path} cannot be written here")
+        yield
+    finally:
+        keeper.stdin.close()
+        keeper.wait()
+        keeper.stdout.close()
+        assert path.read_text() == before

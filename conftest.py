@@ -1,0 +1,22 @@
+"""Which tests may run side by side: all, except beside one marked `alone`."""
+
+import fcntl
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+LOCKS = Path(__file__).resolve().parent / ".tools"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Holds the machine, with its fixtures' time too: shared, or for this test alone. Whoever waits for it holds
+    the door, so that tests which share it cannot follow each other for ever past one that wants it alone."""
+    alone = item.get_closest_marker("alone") is not None
+    LOCKS.mkdir(exist_ok=True)
+    with (LOCKS / "tests.door").open("w") as door, (LOCKS / "tests.machine").open("w") as machine:
+        fcntl.flock(door, fcntl.LOCK_EX)
+        fcntl.flock(machine, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        return (yield)
