@@ -5,6 +5,7 @@
 #include "blocks.h"
 #include "child.h"
 
+#include "ace/decay.h"
 #include "heap/alloc.h"
 #include "heap/heap.h"
 #include "heap/thread.h"
@@ -13,6 +14,9 @@
 CHECK_UNUSED static const struct heap *own(void) { return thread_heap(); }
 
 CHECK_UNUSED static size_t good_bytes(size_t bytes) { return slab_classes[size_class_of(bytes)].block_bytes; }
+
+/* Of its pages, wherever in the first of them BLOCK begins. */
+CHECK_UNUSED static size_t page_bytes_of(const void *block) { return heap_usable_bytes(block) + (uintptr_t)block % PAGE_BYTES; }
 
 CHECK_UNUSED static size_t held_of(const struct heap *heap, size_t bytes) { return stack_held(heap, size_class_of(bytes)); }
 CHECK_UNUSED static size_t kept_of(size_t bytes) { return held_of(own(), bytes); }
@@ -50,6 +54,30 @@ CHECK_UNUSED static void run_thread(void *(*body)(void *), void *argument) {
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, body, argument), 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+/* What is said is tested elsewhere. */
+CHECK_UNUSED static void be_quiet(void) {
+    int quiet = open("/dev/null", O_WRONLY);
+    CHECK(quiet >= 0 && dup2(quiet, STDERR_FILENO) >= 0);
+}
+
+#define CHECK_ABORTS(body)                                                                                   \
+    do {                                                                                                     \
+        int check_status = child_status(body, CHILD_SECONDS);                                                \
+        CHECK(WIFSIGNALED(check_status) && WTERMSIG(check_status) == SIGABRT);                               \
+    } while (0)
+
+/* Pointers that were no blocks, from start_counting_foreign on. */
+CHECK_UNUSED static size_t foreign;
+CHECK_UNUSED static size_t count_foreign(void *block, enum heap_foreign_use use) {
+    (void)block;
+    (void)use;
+    foreign++;
+    return 0;
+}
+CHECK_UNUSED static void start_counting_foreign(void) {
+    CHECK(heap_start(&(struct heap_options){.thread_cache_bytes = MIB(16), .decay = ACE_NEVER, .foreign = count_foreign}));
 }
 
 #endif

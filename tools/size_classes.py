@@ -3,11 +3,18 @@
     python3 tools/size_classes.py            print the header
     python3 tools/size_classes.py --check    fail if src/base/size_classes.h differs
 
-The ladder: steps of 16 bytes to 128, then STEPS sizes a doubling, with wider steps from WIDE_FROM up.
-A slab is the shortest run of at most MAX_SLAB_PAGES pages of 64 KiB that wastes less than
-MAX_TAIL_WASTE at its end and holds WANTED_BLOCKS blocks, or FEWEST_BLOCKS where that many do not fit. Blocks of at
-most MANY_UP_TO bytes come in slabs of MANY_BLOCKS: making and releasing a slab costs as much as passing hundreds of
-blocks.
+The ladder: steps of 16 bytes to 128, then FINE_STEPS sizes a doubling, with wider steps from WIDE_FROM up.
+
+Caches are indexed by address. Blocks whose distance is a large power of two begin in the same few sets: what a program looks at first
+in each of a thousand blocks of 4 KiB does not fit into a cache of 2 MiB. So from SPREAD_FROM on no size is a power of two, and beyond
+LINES_FROM each is an odd multiple of a cache line (Afek, Dice, Morrison: Cache Index-Aware Memory Allocation, ISMM 2011).
+
+Requests for an alignment that no size of the ladder has are served by powers of two, which serve nothing else but for the last.
+
+A slab is the shortest run of at most MAX_SLAB_PAGES pages of 64 KiB that wastes less than MAX_TAIL_WASTE at its end, and no page of the
+kernel's, and holds WANTED_BLOCKS blocks, or FEWEST_BLOCKS where that many do not fit. Where there is none, the size grows until there is:
+what lies behind the last block could not be given back while all are in use. Blocks of at most MANY_UP_TO bytes come in slabs of
+MANY_BLOCKS: making and releasing a slab costs as much as passing hundreds of blocks.
 
 Beyond LARGEST the medium blocks, to MEDIUM_PAGES pages: each is a slab by itself. Four sizes a doubling, as before, but no
 part of a page.
@@ -17,13 +24,17 @@ import sys
 from pathlib import Path
 
 QUANTUM = 16
+LINE = 64
 PAGE_BYTES = 64 * 1024
+KERNEL_PAGE_BYTES = 4096
 LARGEST = 64 * 1024
 FINE_STEPS = 8
 WIDE_STEPS = 4
 WIDE_FROM = 8192
+SPREAD_FROM = 512
+LINES_FROM = 1024
 MANY_BLOCKS = 256
-MANY_UP_TO = 1024
+MANY_UP_TO = 1040
 WANTED_BLOCKS = 16
 FEWEST_BLOCKS = 8
 MAX_TAIL_WASTE = 0.016
@@ -33,13 +44,49 @@ MEDIUM_PAGES = 16
 HEADER = Path(__file__).resolve().parent.parent / "src/base/size_classes.h"
 
 
-def block_sizes() -> list[int]:
+def ladder() -> list[int]:
     sizes = list(range(QUANTUM, 128 + 1, QUANTUM))
     base = 128
     while base < LARGEST:
         steps = FINE_STEPS if base < WIDE_FROM else WIDE_STEPS
         sizes += [base + base * step // steps for step in range(1, steps + 1)]
         base *= 2
+    return sizes
+
+
+def fewest_pages(size: int) -> int | None:
+    """Of a slab of so large blocks that is long enough and wastes little, or at least does not waste a kernel page."""
+    for fewest in (MANY_BLOCKS if size <= MANY_UP_TO else WANTED_BLOCKS, FEWEST_BLOCKS):
+        for pages in range(1, MAX_SLAB_PAGES + 1):
+            blocks, tail = divmod(pages * PAGE_BYTES, size)
+            if blocks >= fewest and tail < min(MAX_TAIL_WASTE * pages * PAGE_BYTES, KERNEL_PAGE_BYTES):
+                return pages
+    return None
+
+
+def spread(step: int) -> list[int]:
+    """The block sizes for this step of the ladder."""
+    if step == SPREAD_FROM:
+        return [step + QUANTUM]
+    if step == LINES_FROM:
+        return [step + QUANTUM, step + LINE]
+    if step < LINES_FROM:
+        return [step]
+    size = step + LINE
+    while fewest_pages(size) is None:
+        size += 2 * LINE
+    return [size]
+
+
+def plain_sizes() -> list[int]:
+    return [size for step in ladder()[:-1] for size in spread(step)]
+
+
+def aligned_sizes() -> list[int]:
+    """The last serves plain requests, too."""
+    sizes = [SPREAD_FROM]
+    while sizes[-1] < LARGEST:
+        sizes.append(sizes[-1] * 2)
     return sizes
 
 
@@ -55,20 +102,10 @@ def medium_pages() -> list[int]:
 
 
 def slab_pages(size: int) -> int:
-    for fewest in (MANY_BLOCKS if size <= MANY_UP_TO else WANTED_BLOCKS, FEWEST_BLOCKS):
-        for pages in range(1, MAX_SLAB_PAGES + 1):
-            blocks, tail = divmod(pages * PAGE_BYTES, size)
-            if blocks >= fewest and tail / (pages * PAGE_BYTES) < MAX_TAIL_WASTE:
-                return pages
-    raise SystemExit(f"no slab length serves blocks of {size} bytes")
-
-
-def check_natural_alignment(sizes: list[int]) -> None:
-    """For every power of two a and every n that is a multiple of a, the class of n is one too."""
-    for n in range(QUANTUM, LARGEST + 1, QUANTUM):
-        size = next(s for s in sizes if s >= n)
-        alignment = n & -n
-        assert size % alignment == 0, f"{n} bytes aligned to {alignment} land in {size}"
+    pages = fewest_pages(size)
+    if pages is None:
+        raise SystemExit(f"no slab length serves blocks of {size} bytes")
+    return pages
 
 
 def inverse(size: int) -> tuple[int, int]:
@@ -78,8 +115,8 @@ def inverse(size: int) -> tuple[int, int]:
 
 
 def header() -> str:
-    small = block_sizes()
-    check_natural_alignment(small)
+    plain, aligned = plain_sizes(), aligned_sizes()
+    small = plain + aligned
     sizes = small + [pages * PAGE_BYTES for pages in medium_pages()]
     rows, lookup, medium_lookup, words = [], ["    [0] = 0,"], [], 0
     previous = 0
@@ -88,7 +125,7 @@ def header() -> str:
         pages = size // PAGE_BYTES if is_medium else slab_pages(size)
         blocks, tail = divmod(pages * PAGE_BYTES, size)
         multiplier, shift = inverse(size)
-        inside = (size - previous - 1) / size if size > QUANTUM else (QUANTUM - 1) / QUANTUM
+        inside = (size - (size // 2 if size in aligned else previous) - 1) / size
         rows.append(
             f"    X({index:2}, {size:7}, {pages:2}, {blocks:4}, 0x{multiplier:016x}u, {shift:2})"
             f" /* {100 * inside:4.1f} % {100 * tail / (pages * PAGE_BYTES):4.2f} % */ \\"
@@ -96,27 +133,31 @@ def header() -> str:
         quantum = PAGE_BYTES if is_medium else QUANTUM
         first, last = previous // quantum + 1, size // quantum
         line = f"    [{first} ... {last}] = {index}," if first < last else f"    [{first}] = {index},"
-        (medium_lookup if is_medium else lookup).append(line)
         words = max(words, (blocks + 63) // 64)
+        if size in aligned[:-1]:
+            continue
+        (medium_lookup if is_medium else lookup).append(line)
         previous = size
     rows[-1] = rows[-1].rstrip(" \\")
     return "\n".join(
         [
             "/* size_classes.h - the block sizes, generated by tools/size_classes.py and reviewed as text.",
             " *",
-            " * For every power of two a and every n that is a multiple of a, the class of n is a multiple of a",
-            " * (the generator checks it): aligned requests need no machinery of their own. */",
+            " * Of small blocks first the plain ones, by size; then those for alignments that the size for a request is no multiple",
+            " * of: powers of two, of which the last, SMALL_MAX_BYTES, is a plain one as well. Then the medium ones. */",
             "#ifndef HAK_BASE_SIZE_CLASSES_H",
             "#define HAK_BASE_SIZE_CLASSES_H",
             "",
             f"#define SIZE_CLASSES {len(sizes)}",
             f"#define SMALL_CLASSES {len(small)} /* the first of them; the others are the medium ones, whose slabs have one block */",
+            f"#define ALIGNED_CLASS {len(plain)} /* the first of those for alignments */",
+            f"#define ALIGNED_LEAST_BYTES {aligned[0]} /* of its blocks */",
             f"#define SMALL_MAX_BYTES {LARGEST}",
             f"#define MEDIUM_MAX_BYTES {MEDIUM_PAGES * PAGE_BYTES}",
             f"#define SMALLEST_BLOCK_BYTES {QUANTUM}",
             f"#define SLAB_MAX_PAGES {max(slab_pages(s) for s in small)} /* of small blocks */",
             f"#define SLAB_MAX_WORDS {words} /* words of a slab's bitmap */",
-            f"#define SLABS_OF_SMALL_CLASSES_PAGES {sum(slab_pages(size) for size in small)}",
+            f"#define SLABS_OF_SMALL_CLASSES_PAGES {sum(slab_pages(size) for size in plain)} /* one of each plain class */",
             "",
             "/* class, block bytes, pages of a slab, blocks in it, and for exact division of an offset in a",
             " * slab by the block size: multiplier modulo 2^64, then rotation to the right.",

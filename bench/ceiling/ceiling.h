@@ -5,8 +5,8 @@
 
 #include "prepare.h"
 
-HAK_INLINE void *block_take(size_t bytes) {
-    front_slot *slot = slot_for(bytes);
+HAK_INLINE void *block_take(unsigned class) {
+    front_slot *slot = slot_of(class);
     void **top = atomic_load_explicit(slot, memory_order_relaxed); /* the owner's own, as in front_pop */
     atomic_store_explicit(slot, top - 1, memory_order_relaxed);
     return front_block(top - 1);

@@ -52,11 +52,14 @@ static void *pile_cut(struct pile *pile, unsigned class) {
     return block;
 }
 
-void *block_take(size_t bytes) {
-    words_ensure();
+unsigned block_class_for(size_t bytes) {
     if (bytes > SMALL_MAX_BYTES)
         bare_fail("asks for %zu bytes at once; blocks go up to %d", bytes, SMALL_MAX_BYTES);
-    unsigned class = size_class_of(bytes);
+    return size_class_of(bytes);
+}
+
+void *block_take(unsigned class) {
+    words_ensure();
     struct pile *pile = &piles[own][class];
     void **block = pile->freed;
     if (block == NULL) return pile_cut(pile, class);

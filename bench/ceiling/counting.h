@@ -4,7 +4,8 @@
 
 #include "common.h"
 
-HAK_HIDDEN void *block_take(size_t bytes);
+HAK_HIDDEN unsigned block_class_for(size_t bytes);
+HAK_HIDDEN void *block_take(unsigned class);
 HAK_HIDDEN void block_give(void *block);
 HAK_HIDDEN size_t block_bytes(const void *block);
 

@@ -2,35 +2,34 @@
  * ceiling.h, null.h or counting.h. Nothing is checked that a right program does not need. */
 #include CEILING_BLOCKS
 
-#include "base/bits.h"
-
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
-HAK_EXPORT void *malloc(size_t bytes) { return block_take(bytes); }
+HAK_EXPORT void *malloc(size_t bytes) { return block_take(block_class_for(bytes)); }
 
 HAK_EXPORT void free(void *block) { block_give(block); }
 
 HAK_EXPORT void *calloc(size_t count, size_t bytes) {
-    void *block = block_take(count * bytes);
+    void *block = malloc(count * bytes);
     return block == NULL ? NULL : memset(block, 0, count * bytes);
 }
 
 HAK_EXPORT void *realloc(void *block, size_t bytes) {
-    if (block == NULL) return block_take(bytes);
+    if (block == NULL) return malloc(bytes);
     size_t kept = block_bytes(block);
     if (bytes <= kept) return block;
-    void *moved = block_take(bytes);
+    void *moved = malloc(bytes);
     if (moved == NULL) return NULL;
     memcpy(moved, block, kept);
     block_give(block);
     return moved;
 }
 
-/* As heap_alloc_aligned rounds. */
+/* As heap_alloc_aligned rounds, and finds the class. */
 static void *aligned_take(size_t alignment, size_t bytes) {
-    return block_take(bytes == 0 ? alignment : ((alignment - 1) | (bytes - 1)) + 1);
+    const size_t rounded = bytes == 0 ? alignment : ((alignment - 1) | (bytes - 1)) + 1;
+    return block_take(aligned_class_of(rounded, alignment, class_bytes[block_class_for(rounded)]));
 }
 
 HAK_EXPORT void *aligned_alloc(size_t alignment, size_t bytes) { return aligned_take(alignment, bytes); }

@@ -6,8 +6,8 @@
 
 #include "prepare.h"
 
-HAK_INLINE void *block_take(size_t bytes) {
-    return front_block(atomic_load_explicit(slot_for(bytes), memory_order_relaxed) - 1); /* it never moves */
+HAK_INLINE void *block_take(unsigned class) {
+    return front_block(atomic_load_explicit(slot_of(class), memory_order_relaxed) - 1); /* it never moves */
 }
 
 HAK_INLINE void block_give(void *block) { (void)block; }

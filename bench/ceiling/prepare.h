@@ -9,11 +9,14 @@ HAK_INLINE uint32_t block_class(const void *block) { return page_word(page_index
 
 HAK_INLINE size_t block_bytes(const void *block) { return class_bytes[block_class(block)]; }
 
-/* The top of the stack for requests of BYTES bytes, found as front_pop finds it. */
-HAK_INLINE front_slot *slot_for(size_t bytes) {
-    const struct front_constants *base = &front_constants;
-    unsigned class = base->classes[(bytes + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES];
-    return (front_slot *)((uintptr_t)&base->none.top[class] + thread_state.front_distance);
+/* Class of a request of BYTES bytes, found as front_pop finds it. */
+HAK_INLINE unsigned block_class_for(size_t bytes) {
+    return front_constants.classes[(bytes + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES];
+}
+
+/* The top of a stack, as there. */
+HAK_INLINE front_slot *slot_of(unsigned class) {
+    return (front_slot *)((uintptr_t)&front_constants.none.top[class] + thread_state.front_distance);
 }
 
 #endif

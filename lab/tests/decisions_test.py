@@ -68,7 +68,7 @@ def test_each_change_of_a_depth_is_told(checkout: Checkout, tmp_path: Path) -> N
     with on_hakmem(checkout, tmp_path, SWINGS) as pid:
         look = look_of(pid)
     assert [one.number for one in look.decisions.last] == list(range(1, look.decisions.made + 1))
-    for size, threads in ((1024, 1), (64, 1)):
+    for size, threads in ((1040, 1), (64, 1)):
         mine = [one for one in depths_of(look) if one.block_bytes == size and not one.is_refusal]
         assert len({one.thread_id for one in mine}) == threads
         assert all(before.after == after.before for before, after in pairwise(mine))
@@ -185,7 +185,7 @@ def test_explain_decisions_of_a_process(checkout: Checkout, tmp_path: Path) -> N
     with on_hakmem(checkout, tmp_path, SWINGS) as pid:
         done = lab("explain", "--decisions", str(pid), "--json", str(out))
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(rf"thread {pid}: 1024-byte bin 16 -> 32 blocks: ran ", done.stdout)
+    assert re.search(rf"thread {pid}: 1040-byte bin 15 -> 30 blocks: ran ", done.stdout)
     content = json.loads(out.read_text())
     assert content["made"] == sum(one["times"] for one in content["counts"]) == len(content["last"])
     settled = {one["block_bytes"]: one for one in content["settled"]}

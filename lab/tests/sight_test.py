@@ -58,8 +58,10 @@ def test_medium_blocks(checkout: Checkout, tmp_path: Path) -> None:
     assert account.is_reconciled
     sizes = {one.block_bytes: one for one in copy.window.classes}
     cached, kept = sizes[128 << 10], sizes[768 << 10]
-    assert (cached.slabs, cached.live, cached.cached) == (4, 0, 4 * (100 << 10))
-    assert (kept.slabs, kept.live, kept.cached) == (8, 8 * (700 << 10), 0)
+    # One that begins behind its page may touch a kernel page more.
+    assert (cached.slabs, cached.live, kept.slabs, kept.cached) == (4, 0, 8, 0)
+    assert 4 * (100 << 10) <= cached.cached <= 4 * (104 << 10)
+    assert 8 * (700 << 10) <= kept.live <= 8 * (704 << 10)
     assert 256 << 10 not in sizes
     assert copy.window.large == kept.live
     assert copy.books.totals.large_blocks == 8

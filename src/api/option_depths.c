@@ -1,5 +1,5 @@
 /* option_depths.c - a number of blocks for each size class, from text and back: one for all of small blocks (`64`), or by the size of
- * blocks (`64:512+1024:128`). Of medium ones so many might be more than all else, so these are only meant where they are named. Pure functions, as in option_values.c. */
+ * blocks (`64:512+1040:128`). Of medium ones so many might be more than all else, so these are only meant where they are named. Pure functions, as in option_values.c. */
 #include "api/options.h"
 
 #include "base/bits.h"

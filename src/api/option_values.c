@@ -177,7 +177,7 @@ void option_describe(const struct option_info *info, char *buffer, size_t bytes)
             put_text(&sink, info->type == OPTION_TYPE_DEPTHS ? ", " : ", or ");
             put_text(&sink, info->word);
         }
-        if (info->type == OPTION_TYPE_DEPTHS) put_text(&sink, ", or by the size of blocks: 64:512+1024:128");
+        if (info->type == OPTION_TYPE_DEPTHS) put_text(&sink, ", or by the size of blocks: 64:512+1040:128");
     }
 }
 

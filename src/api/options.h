@@ -80,7 +80,7 @@ int options_change(struct hak_options *options, const char *name, const char *va
 enum option_id option_find(const char *name);
 
 /* Longest value of any option as text, with its 0. */
-#define OPTION_VALUE_BYTES 800
+#define OPTION_VALUE_BYTES 1000
 
 /* The value of option ID as text, as option_format writes it; paths as they are. */
 void options_value(const struct hak_options *options, enum option_id id, char *buffer, size_t bytes);

@@ -119,7 +119,7 @@ static void note_medium_refill(struct heap *heap, unsigned class) {
 }
 
 /* The block of a new slab; NULL when there is no memory. No lock held. */
-static void *alloc_medium(size_t bytes, bool *zero) {
+static void *alloc_medium(size_t bytes, size_t alignment, bool *zero) {
     const unsigned class = size_class_of(bytes);
     struct heap *own = thread_heap(), *heap = own != NULL ? own : &commons;
     void *block = NULL;
@@ -140,14 +140,19 @@ static void *alloc_medium(size_t bytes, bool *zero) {
     }
     if (own == NULL) tell_of_commons();
     os_lock_drop(&heap->lock);
-    return block;
+    return block == NULL ? NULL : medium_place(block, class, bytes, alignment);
 }
 
 /* At any time. NULL: there is none at hand. */
 HAK_INLINE void *pop_medium(size_t bytes, size_t alignment) {
     struct heap *heap = thread_heap();
     if (HAK_UNLIKELY(bytes <= SMALL_MAX_BYTES || bytes > MEDIUM_MAX_BYTES || alignment > PAGE_BYTES || heap == NULL)) return NULL;
-    return medium_pop(&heap->front, size_class_of(bytes));
+    return medium_pop(&heap->front, size_class_of(bytes), bytes, alignment);
+}
+
+/* Of small blocks for BYTES bytes, a multiple of ALIGNMENT. */
+HAK_INLINE unsigned class_for(size_t bytes, size_t alignment) {
+    return aligned_class_of(bytes, alignment, slab_classes[size_class_of(bytes)].block_bytes);
 }
 
 /* ---- all sizes ------------------------------------------------------------------------------------------- */
@@ -160,7 +165,7 @@ static HAK_COLD void *alloc_quietly(size_t bytes, size_t alignment, bool *zero) 
 static void *alloc_once(size_t bytes, size_t alignment, bool *zero) {
     void *block = NULL;
     if (bytes <= MEDIUM_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
-        block = bytes <= SMALL_MAX_BYTES ? alloc_small(size_class_of(bytes), zero) : alloc_medium(bytes, zero);
+        block = bytes <= SMALL_MAX_BYTES ? alloc_small(class_for(bytes, alignment), zero) : alloc_medium(bytes, alignment, zero);
     /* Where there is no room for a slab there may be some for a block; with all that heap_good_bytes says of it. */
     return block != NULL ? block : large_alloc(alignment <= PAGE_BYTES ? max_size(bytes, heap_good_bytes(bytes)) : bytes, alignment, zero);
 }
@@ -199,26 +204,31 @@ HAK_NOINLINE void *heap_alloc(size_t bytes) {
     return block != NULL ? block : alloc_slowly_of_any_contents(bytes);
 }
 
+/* Has the kernel clear all kernel pages of the block; false when it does not. */
+static HAK_NOINLINE bool renew(char *block, size_t bytes) {
+    const size_t page = os_page_bytes();
+    char *const from = (char *)round_up((uintptr_t)block, page), *const to = (char *)round_down((uintptr_t)block + bytes, page);
+    if (!os_purge(from, (size_t)(to - from))) return false;
+    memset(block, 0, (size_t)(from - block));
+    memset(to, 0, (size_t)(block + bytes - to));
+    return true;
+}
+
 void *heap_alloc_zero(size_t bytes) {
     void *block;
     bool zero = false;
     if (!front_pop(bytes, &block)) block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero);
     if (block == NULL || zero) return block;
     /* To clear very much costs more than to have it replaced. */
-    if (bytes >= RENEW_BYTES && os_purge(block, round_down(bytes, os_page_bytes()))) {
-        size_t done = round_down(bytes, os_page_bytes());
-        memset((char *)block + done, 0, bytes - done);
-        return block;
-    }
+    if (bytes >= RENEW_BYTES && renew(block, bytes)) return block;
     return memset(block, 0, bytes);
 }
 
-/* Rounded up to a multiple of the alignment a request falls into a class of aligned blocks: that is what the
- * class table guarantees. No block is larger than its class, so there are no interior pointers. */
+/* Slabs begin with a page, so a block is aligned to what its size is a multiple of: there are no interior pointers. */
 void *heap_alloc_aligned(size_t bytes, size_t alignment) {
     if (bytes > PTRDIFF_MAX) return NULL;
-    size_t rounded = bytes == 0 ? alignment : ((alignment - 1) | (bytes - 1)) + 1;
+    const size_t rounded = bytes == 0 ? alignment : ((alignment - 1) | (bytes - 1)) + 1;
+    if (rounded > SMALL_MAX_BYTES) return alloc_of_any_contents(bytes, alignment);
     void *block;
-    if (alignment <= PAGE_BYTES && front_pop(rounded, &block)) return block;
-    return alloc_of_any_contents(rounded <= SMALL_MAX_BYTES ? rounded : bytes, alignment);
+    return front_pop_of(&front_constants, class_for(rounded, alignment), &block) ? block : alloc_of_any_contents(rounded, alignment);
 }

@@ -129,7 +129,7 @@ static void free_quietly(void *block, size_t page, uint32_t word) {
 HAK_INLINE uint32_t word_of(const void *block, size_t page) {
     if (!page_is_inside(page)) return WORD_NONE;
     uint32_t word = page_word(page);
-    return word == WORD_LARGE && block != page_address(page) ? WORD_NONE : word;
+    return word == WORD_LARGE && block != large_start(page) ? WORD_NONE : word;
 }
 
 static HAK_NOINLINE void free_elsewhere(void *block) {
@@ -205,7 +205,10 @@ size_t heap_usable_bytes(const void *block) {
     size_t page = page_index(block);
     uint32_t word = word_of(block, page);
     if (word == WORD_LARGE) return large_usable_bytes(page);
-    if (word != WORD_NONE) return slab_classes[word & WORD_CLASS_MASK].block_bytes;
+    if (word != WORD_NONE) {
+        const unsigned class = word & WORD_CLASS_MASK;
+        return slab_classes[class].block_bytes - (HAK_UNLIKELY(class_is_medium(class)) ? (uintptr_t)block % PAGE_BYTES : 0);
+    }
     size_t bytes = outside_bytes(block);
     return bytes != 0 ? bytes : heap_foreign((void *)(uintptr_t)block, HEAP_FOREIGN_SIZE);
 }
@@ -256,7 +259,10 @@ size_t heap_extend(void *block, size_t bytes) {
 
 size_t heap_good_bytes(size_t bytes) {
     if (bytes > PTRDIFF_MAX) return 0;
-    if (bytes <= MEDIUM_MAX_BYTES) return slab_classes[size_class_of(bytes)].block_bytes;
+    if (bytes <= MEDIUM_MAX_BYTES) {
+        const size_t held = slab_classes[size_class_of(bytes)].block_bytes;
+        return bytes <= SMALL_MAX_BYTES ? held : colour_least(held, bytes);
+    }
     size_t good = large_good_bytes(bytes);
     return good <= PTRDIFF_MAX ? good : 0; /* for so much no block was ever made */
 }

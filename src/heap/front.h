@@ -11,6 +11,7 @@
 #define HAK_HEAP_FRONT_H
 
 #include "base/attributes.h"
+#include "base/bits.h"
 #include "base/size_classes.h"
 #include "region/window.h"
 
@@ -64,6 +65,14 @@ HAK_INLINE unsigned size_class_of(size_t n) {
                                 : front_constants.medium_classes[(n + PAGE_BYTES - 1) / PAGE_BYTES];
 }
 
+/* The same of N bytes, at most SMALL_MAX_BYTES and a multiple of ALIGNMENT, of whose plain class the blocks have PLAIN_BYTES bytes: that
+ * class, if all its blocks are so aligned. No branch, since none could be foretold. */
+HAK_INLINE unsigned aligned_class_of(size_t n, size_t alignment, size_t plain_bytes) {
+    const unsigned plain = size_class_of(n), power = ALIGNED_CLASS + highest_bit(n - 1) + 1 - highest_bit(ALIGNED_LEAST_BYTES);
+    const unsigned misfit = (plain_bytes & (alignment - 1)) != 0;
+    return plain ^ ((plain ^ power) & -misfit);
+}
+
 /* Medium blocks, which are slabs by themselves. */
 HAK_INLINE bool class_is_medium(unsigned class) { return class >= SMALL_CLASSES; }
 
@@ -83,18 +92,21 @@ HAK_INLINE void front_block_set(void **place, void *block) {
     atomic_store_explicit((_Atomic(void *) *)(void *)place, block, memory_order_relaxed);
 }
 
-/* True when *BLOCK now serves a request of N bytes. False: take the slow path. */
-HAK_INLINE bool front_pop(size_t n, void **block) {
-    if (HAK_UNLIKELY(n > SMALL_MAX_BYTES)) return false;
-    /* The class and the front are both found from one base, which spares an instruction. */
-    const struct front_constants *base = &front_constants;
-    unsigned class = base->classes[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES];
+/* front_pop of a block of CLASS. The class and the front are both found from BASE, &front_constants, which spares an instruction. */
+HAK_INLINE bool front_pop_of(const struct front_constants *base, unsigned class, void **block) {
     front_slot *slot = (front_slot *)((uintptr_t)&base->none.top[class] + thread_state.front_distance);
     void **top = atomic_load_explicit(slot, memory_order_relaxed); /* the owner's own */
     if (HAK_UNLIKELY(top <= front_bound(slot, offsetof(struct front, lo)))) return false;
     atomic_store_explicit(slot, top - 1, memory_order_relaxed); /* nothing is given away */
     *block = front_block(top - 1);
     return true;
+}
+
+/* True when *BLOCK now serves a request of N bytes. False: take the slow path. */
+HAK_INLINE bool front_pop(size_t n, void **block) {
+    if (HAK_UNLIKELY(n > SMALL_MAX_BYTES)) return false;
+    const struct front_constants *base = &front_constants;
+    return front_pop_of(base, base->classes[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES], block);
 }
 
 /* True when BLOCK was this thread's and is now in its stack. False: take the slow path. */

@@ -16,6 +16,9 @@ enum { TRIM_SHARE = 8 };
 
 static struct large *large_at(size_t page) { return page_span(page); }
 
+/* What counts as in use. */
+static int64_t span_bytes(size_t page) { return (int64_t)(large_at(page)->pages * PAGE_BYTES); }
+
 /* Spans that signal handlers freed while their thread was busy: linked by inline_bits. */
 static _Atomic uint32_t later;
 
@@ -40,7 +43,7 @@ void large_settle(void) {
     while (first != 0) {
         uint32_t next =
             (uint32_t)atomic_exchange_explicit(&slab_remote_at(first)->inline_bits, 0, memory_order_relaxed);
-        int64_t bytes = (int64_t)large_usable_bytes(first);
+        int64_t bytes = span_bytes(first);
         span_give(first);
         footprint_add(-bytes); /* whoever sees it finds the pages */
         first = next;
@@ -49,9 +52,10 @@ void large_settle(void) {
 
 static size_t pages_for(size_t bytes) { return (max_size(bytes, 1) + PAGE_BYTES - 1) >> PAGE_SHIFT; }
 
-/* The used span at FIRST is a block of all its PAGES pages. */
-static void begin(uint32_t first, size_t pages) {
+/* The used span at FIRST is a block of all its PAGES pages, from OFFSET on. */
+static void begin(uint32_t first, size_t pages, size_t offset) {
     large_at(first)->pages = (uint32_t)pages;
+    large_at(first)->offset = (uint16_t)offset;
     large_at(first)->moved = false;
     page_word_set(first, WORD_LARGE);
 }
@@ -59,7 +63,7 @@ static void begin(uint32_t first, size_t pages) {
 void large_make_of_medium(void *block) {
     const uint32_t first = (uint32_t)page_index(block);
     bin_take_out(block, first, false);
-    begin(first, span_at(first)->pages);
+    begin(first, span_at(first)->pages, (uintptr_t)block % PAGE_BYTES);
 }
 
 void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
@@ -73,8 +77,8 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     if (first != 0) {
         footprint_add((int64_t)(pages * PAGE_BYTES));
         *zero = span_at(first)->zero;
-        begin(first, pages);
-        return page_address(first);
+        begin(first, pages, colour_suits(alignment) ? colour_offset(first, pages * PAGE_BYTES - bytes) : 0);
+        return large_start(first);
     }
     if (!span_is_allowed(pages)) return NULL;
     /* A kernel that has no memory for the window has none outside; a full window is another matter. */
@@ -88,16 +92,16 @@ void *large_map_outside(size_t bytes, size_t alignment, bool *zero) {
     return block;
 }
 
-size_t large_good_bytes(size_t bytes) { return pages_for(bytes) * PAGE_BYTES; }
+size_t large_good_bytes(size_t bytes) { return colour_least(pages_for(bytes) * PAGE_BYTES, bytes); }
 
 void large_free(size_t page) {
     large_settle();
-    int64_t bytes = (int64_t)large_usable_bytes(page);
+    int64_t bytes = span_bytes(page);
     span_give((uint32_t)page);
     footprint_add(-bytes); /* whoever sees it finds the pages */
 }
 
-size_t large_usable_bytes(size_t page) { return large_at(page)->pages * PAGE_BYTES; }
+size_t large_usable_bytes(size_t page) { return large_at(page)->pages * PAGE_BYTES - large_at(page)->offset; }
 
 /* From so many pages on the contents are moved by span_move, to a place with a reserve: the first time as long as the
  * block, later RESERVE_FACTOR times that, but not endless. So the next growths stay in place, and each mapping stays in few
@@ -135,13 +139,14 @@ static bool lengthen(uint32_t page, size_t pages) {
 
 /* Lengthens the block where it lies, or moves it; NULL when it must be copied. */
 static void *grow(uint32_t page, size_t pages) {
-    if (lengthen(page, pages)) return page_address(page);
-    size_t held = large_at(page)->pages;
+    if (lengthen(page, pages)) return large_start(page);
+    const size_t held = large_at(page)->pages;
+    const uint16_t offset = large_at(page)->offset;
     uint32_t to = pages < window.pages && held >= MOVE_LEAST_PAGES ? move(page, pages) : 0;
     if (to == 0) return NULL;
-    *large_at(to) = (struct large){.span = *span_at(to), .pages = (uint32_t)held, .moved = true};
+    *large_at(to) = (struct large){.span = *span_at(to), .pages = (uint32_t)held, .offset = offset, .moved = true};
     set_pages(to, pages);
-    return page_address(to);
+    return large_start(to);
 }
 
 static void *shrink(uint32_t page, size_t pages) {
@@ -150,15 +155,18 @@ static void *shrink(uint32_t page, size_t pages) {
         span_trim(page, pages);
         set_pages(page, pages);
     }
-    return page_address(page);
+    return large_start(page);
 }
 
+/* Of the block at PAGE, if it had BYTES bytes. */
+static size_t pages_with(size_t page, size_t bytes) { return pages_for(large_at(page)->offset + bytes); }
+
 bool large_extend(size_t page, size_t bytes) {
-    return bytes <= PTRDIFF_MAX && lengthen((uint32_t)page, pages_for(bytes));
+    return bytes <= PTRDIFF_MAX && lengthen((uint32_t)page, pages_with(page, bytes));
 }
 
 void *large_resize(size_t page, size_t bytes) {
     if (bytes > PTRDIFF_MAX) return NULL;
-    size_t pages = pages_for(bytes);
+    size_t pages = pages_with(page, bytes);
     return pages > large_at(page)->pages ? grow((uint32_t)page, pages) : shrink((uint32_t)page, pages);
 }

@@ -5,12 +5,14 @@
 #define HAK_HEAP_LARGE_H
 
 #include "heap/front.h"
+#include "region/colour.h"
 #include "span/span.h"
 
 /* What the record of its first page says beyond its span's. */
 struct large {
     struct span span;
     uint32_t pages; /* of the block; those of the span beyond are its reserve */
+    uint16_t offset; /* of its first byte in the first page */
     bool moved;     /* it had to move before in order to grow: it will grow on */
 };
 
@@ -37,6 +39,9 @@ void large_free_later(size_t page);
 
 /* Frees what waits for it. Cheap when there is nothing. */
 void large_settle(void);
+
+/* Where the block begins whose first page is PAGE. At any time. */
+HAK_INLINE void *large_start(size_t page) { return (char *)page_address(page) + ((const struct large *)page_span(page))->offset; }
 
 /* Usable bytes of the block that starts at PAGE. At any time. */
 size_t large_usable_bytes(size_t page);

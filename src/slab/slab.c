@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "os/assert.h"
 #include "os/os.h"
+#include "region/colour.h"
 #include "slab/bitmaps.h"
 
 _Static_assert(sizeof(struct slab) <= SPAN_RECORD_BYTES, "a slab's record is one line");
@@ -152,8 +153,14 @@ HAK_INLINE uint64_t block_number(uint64_t offset, uint64_t inverse, unsigned shi
     return product >> shift | product << (64 - shift);
 }
 
-HAK_INLINE bool lies_in(const void *block, uintptr_t start, const struct slab_class *shape) {
-    return (uintptr_t)block - start < shape->pages * PAGE_BYTES;
+HAK_INLINE bool lies_in(const void *block, uint32_t first, const struct slab_class *shape) {
+    return (uintptr_t)block - (uintptr_t)page_address(first) < shape->pages * PAGE_BYTES;
+}
+
+/* From where on the slab's blocks are counted if BLOCK is one: a medium one may begin behind its page. */
+HAK_INLINE uintptr_t start_for(uint32_t first, const struct slab_class *shape, const void *block) {
+    const uintptr_t start = (uintptr_t)page_address(first);
+    return shape->blocks == 1 && (uintptr_t)block == start + colour_of(first) ? (uintptr_t)block : start;
 }
 
 /* These read the block anew, so that the loop below need not keep it. */
@@ -162,15 +169,15 @@ static HAK_COLD _Noreturn void report_double_free_at(void *const volatile *block
 }
 
 /* *AT is no block of the slab's: it is the next slab's, or nobody's. */
-static HAK_NOINLINE void check_foreign(void *const volatile *at, uintptr_t start, const struct slab_class *shape) {
+static HAK_NOINLINE void check_foreign(void *const volatile *at, uint32_t first, const struct slab_class *shape) {
     void *block = *at;
-    if (HAK_UNLIKELY(lies_in(block, start, shape))) report_not_a_block(block, shape->block_bytes);
+    if (HAK_UNLIKELY(lies_in(block, first, shape))) report_not_a_block(block, shape->block_bytes);
 }
 
 size_t slab_put(uint32_t first, void *const *blocks, size_t count) {
     struct slab *slab = slab_at(first);
     const struct slab_class *shape = &slab_classes[slab->span.class];
-    const uintptr_t start = (uintptr_t)page_address(first);
+    const uintptr_t start = start_for(first, shape, *blocks);
     const uint64_t inverse = shape->inverse, carved = slab->carved;
     const unsigned shift = shape->inverse_shift; /* held in a register, as is all that the loop needs */
     uint64_t *const words = slab->bits;
@@ -191,7 +198,7 @@ size_t slab_put(uint32_t first, void *const *blocks, size_t count) {
         }
         if (HAK_UNLIKELY(set_bit(&bits, number))) report_double_free_at(at, shape);
     } while (++at != end);
-    if (at != end) check_foreign(at, start, shape);
+    if (at != end) check_foreign(at, first, shape);
     words[word] = bits;
     slab->low_word = low_word;
     slab->free += (uint32_t)(at - blocks);
@@ -237,14 +244,14 @@ HAK_INLINE void rewrite(void *block) {
 size_t slab_put_remote(uint32_t first, void *const *blocks, size_t count) {
     const struct slab_class *shape = &slab_classes[slab_at(first)->span.class];
     _Atomic uint64_t *words = remote_bits(first, shape);
-    const uintptr_t start = (uintptr_t)page_address(first);
+    const uintptr_t start = start_for(first, shape, *blocks);
     const bool rewritten = is_rewritten(shape->block_bytes);
     uint64_t word = 0, bits = 0;
     void *const *at = blocks;
     for (void *const *end = blocks + count; at != end; at++) {
         uint64_t number = block_number((uintptr_t)*at - start, shape->inverse, shape->inverse_shift);
         if (number >= shape->blocks) { /* the next slab's, or nobody's */
-            if (HAK_UNLIKELY(lies_in(*at, start, shape))) report_not_a_block(*at, shape->block_bytes);
+            if (HAK_UNLIKELY(lies_in(*at, first, shape))) report_not_a_block(*at, shape->block_bytes);
             break;
         }
         if (rewritten) rewrite(*at);

@@ -19,31 +19,35 @@ uint64_t foreign_count(void) { return atomic_load_explicit(&foreign_seen, memory
 
 /* ---- what it looks like ---------------------------------------------------------------------------- */
 
-/* The block that begins on PAGE or one before and reaches over it, of those that begin with a page: its bytes, 0 when there is none. */
-static size_t block_over(size_t page, size_t *first) {
-    for (*first = page; *first > 0; --*first) {
-        const uint32_t word = page_word(*first);
-        if (word == WORD_NONE) continue;
-        const unsigned class = word & WORD_CLASS_MASK;
-        const size_t bytes = word == WORD_LARGE ? large_usable_bytes(*first) : class_is_medium(class) ? slab_classes[class].block_bytes : 0;
-        return page < *first + bytes / PAGE_BYTES ? bytes : 0;
-    }
-    return 0;
+struct inside {
+    size_t offset, block; /* bytes; 0, both: no block begins before the pointer and reaches over it */
+};
+
+/* Of small blocks. */
+static struct inside inside_slab(const char *pointer, size_t page, unsigned class) {
+    const size_t block = slab_classes[class].block_bytes;
+    return (struct inside){(size_t)(pointer - (const char *)page_address(slab_head(page))) % block, block};
+}
+
+/* Of a medium block counted from its page, since nothing tells where it begins in that. */
+static struct inside find_inside(const char *pointer, size_t page) {
+    size_t first = page;
+    while (first > 0 && page_word(first) == WORD_NONE) first--;
+    const uint32_t word = page_word(first);
+    const unsigned class = word & WORD_CLASS_MASK;
+    if (word != WORD_NONE && word != WORD_LARGE && !class_is_medium(class))
+        return first == page ? inside_slab(pointer, page, class) : (struct inside){0};
+    const char *start = word == WORD_LARGE ? large_start(first) : page_address(first);
+    const size_t block = word == WORD_LARGE ? large_usable_bytes(first) : word != WORD_NONE ? slab_classes[class].block_bytes : 0;
+    const size_t offset = (size_t)(pointer - start);
+    return offset < block ? (struct inside){offset, block} : (struct inside){0};
 }
 
 static void describe_inside(const void *pointer, char *text, size_t bytes) {
-    size_t page = page_index(pointer), first = page, block = 0, offset = 0;
-    bool known = page < span_end_page();
-    uint32_t word = known ? page_word(page) : WORD_NONE;
-    if (known) block = block_over(page, &first);
-    if (block != 0) {
-        offset = (size_t)((const char *)pointer - (const char *)page_address(first));
-    } else if (word != WORD_NONE && word != WORD_LARGE) {
-        block = slab_classes[word & WORD_CLASS_MASK].block_bytes;
-        offset = (size_t)((const char *)pointer - (const char *)page_address(slab_head(page))) % block;
-    }
-    if (offset != 0)
-        snprintf(text, bytes, "it points %zu bytes into a block of %zu bytes", offset, block);
+    const size_t page = page_index(pointer);
+    const struct inside inside = page < span_end_page() ? find_inside(pointer, page) : (struct inside){0};
+    if (inside.offset != 0)
+        snprintf(text, bytes, "it points %zu bytes into a block of %zu bytes", inside.offset, inside.block);
     else
         snprintf(text, bytes, "it lies in hakmem's memory where no block is: perhaps it was freed before");
 }

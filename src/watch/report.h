@@ -18,7 +18,7 @@ bool report_write(int fd, enum report_form form);
 /* An option as text: its name, its value, and where the value comes from. */
 struct report_setting {
     const char *name, *source;
-    char value[800]; /* OPTION_VALUE_BYTES */
+    char value[1000]; /* OPTION_VALUE_BYTES */
 };
 
 /* READ_SETTING fills in option number INDEX; false beyond the last. Once, at start; the strings stay. */

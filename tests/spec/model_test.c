@@ -82,6 +82,7 @@ TEST(places_and_lengths) {
     CHECK_BREAKS(stable, model_freed(&model, 0, 128));
     CHECK_BREAKS(good, model_good_enough(100, 112, 96));
     CHECK_BREAKS(good, model_good_enough(100, 112, 128));
+    CHECK_BREAKS(good, model_good_enough(100000, 126976, 126912));
     CHECK_BREAKS(good, model_good_size(100, 96, 96));
     CHECK_BREAKS(good, model_good_size(100, 112, 128));
     CHECK_BREAKS(too_large, model_good_size(SIZE_MAX, 16, 16));

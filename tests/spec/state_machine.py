@@ -33,6 +33,7 @@ from model import MUCH_BYTES, Block, BreachError, Model, demand, is_power_of_two
 LANES = 3
 STEPS = 30
 EXAMPLES_AT_ONCE = 20
+SMALL_BYTES = 64 * 1024
 engine.MAX_SHRINKING_SECONDS = 20  # no setting says so; five minutes would be more than a test may take
 
 # What a call gives to the bundle: a block, or none; many at once too.
@@ -79,9 +80,12 @@ class Machine(Model, RuleBasedStateMachine):
         block = self.judge_new(f"malloc({size})", address, error, *self.due(size), size, 16)
         if isinstance(block, Block):
             good, _ = self.library.call("good_size", size)
-            whole_pages = block.usable % mmap.PAGESIZE == 0
-            same = block.usable == good or (block.usable > good and whole_pages)
-            demand(same, "good", f"good_size({size}) is {good}: {block}")
+            of_pages = size > SMALL_BYTES or block.usable % mmap.PAGESIZE == 0
+            demand(
+                block.usable == good or (block.usable > good and of_pages),
+                "good",
+                f"good_size({size}) is {good}: {block}",
+            )
         return self.given(block)
 
     @rule(target=blocks, lane=lanes, count=st.integers(1, 300), size=small_sizes)

@@ -4,6 +4,7 @@ tests/unit/base/size_classes_test.c looks at what the compiler made of it."""
 import re
 import sys
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ HEADER = ROOT / "src/base/size_classes.h"
 GENERATOR = ROOT / "tools/size_classes.py"
 
 PAGE_BYTES = 64 * 1024
+KERNEL_PAGE_BYTES = 4096
 QUANTUM = 16
 MOST_PAGES = 8
 MEDIUM_MOST_PAGES = 16
@@ -61,12 +63,14 @@ def defined(text: str, name: str) -> int:
 
 TEXT = HEADER.read_text()
 ROWS = table(TEXT)
-SIZES = [row.size for row in ROWS]
 SMALL, MEDIUM = ([row for row in ROWS if (row.size <= PAGE_BYTES) is is_small] for is_small in (True, False))
+ALIGNED = ROWS[defined(TEXT, "ALIGNED_CLASS") : len(SMALL)]
+# Those of plain requests, which the last for alignments is as well.
+PLAIN = [row for row in ROWS if row not in ALIGNED[:-1]]
 
 
 def smallest_class(n: int) -> int:
-    return next(index for index, size in enumerate(SIZES) if size >= n)
+    return next(row.index for row in PLAIN if row.size >= n)
 
 
 def test_the_header_is_what_the_generator_prints() -> None:
@@ -89,13 +93,19 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
 def test_the_table_is_complete() -> None:
     assert len(ROWS) == defined(TEXT, "SIZE_CLASSES") == TEXT.count("    X(")
     assert [row.index for row in ROWS] == list(range(len(ROWS)))
-    assert sorted(set(SIZES)) == SIZES
-    assert SIZES[0] == defined(TEXT, "SMALLEST_BLOCK_BYTES") == QUANTUM
+    assert all(before.size < after.size for before, after in pairwise(PLAIN))
+    assert ROWS[0].size == defined(TEXT, "SMALLEST_BLOCK_BYTES") == QUANTUM
     assert [row.index for row in SMALL] == list(range(defined(TEXT, "SMALL_CLASSES")))
     assert SMALL[-1].size == defined(TEXT, "SMALL_MAX_BYTES") == PAGE_BYTES
     assert MEDIUM[-1].size == defined(TEXT, "MEDIUM_MAX_BYTES") == MEDIUM_MOST_PAGES * PAGE_BYTES
     assert max(row.pages for row in SMALL) == defined(TEXT, "SLAB_MAX_PAGES") <= MOST_PAGES
-    assert sum(row.pages for row in SMALL) == defined(TEXT, "SLABS_OF_SMALL_CLASSES_PAGES")
+    assert [row.size for row in ALIGNED] == [
+        1 << log
+        for log in range(defined(TEXT, "ALIGNED_LEAST_BYTES").bit_length() - 1, PAGE_BYTES.bit_length())
+    ]
+    assert sum(row.pages for row in SMALL if row not in ALIGNED) == defined(
+        TEXT, "SLABS_OF_SMALL_CLASSES_PAGES"
+    )
     assert max(-(-row.blocks // 64) for row in ROWS) == defined(TEXT, "SLAB_MAX_WORDS")
 
 
@@ -117,11 +127,14 @@ def test_the_lookup_gives_the_smallest_class() -> None:
     }
 
 
-def test_blocks_are_naturally_aligned() -> None:
-    """For every power of two a, each multiple of a lands in a class whose size is one too."""
-    for alignment in (1 << log for log in range(SIZES[-1].bit_length())):
-        for n in range(alignment, SIZES[-1] + 1, max(alignment, QUANTUM)):
-            assert SIZES[smallest_class(n)] % alignment == 0, (n, alignment)
+@pytest.mark.parametrize(
+    "row", [row for row in PLAIN if row.size < PAGE_BYTES], ids=lambda row: str(row.size)
+)
+def test_blocks_are_spread_over_the_sets_of_a_cache(row: Row) -> None:
+    """Of one that has a set for each line of 4 KiB: those side by side begin in most of them, or in as many as there are blocks."""
+    sets = {block * row.size // 64 % 64 for block in range(row.blocks)}
+    assert len(sets) >= (13 if row.size > 1024 else 4) / 16 * min(row.blocks, 64)
+    assert row.size <= 1040 or row.size % 128 == 64
 
 
 @pytest.mark.parametrize("row", MEDIUM, ids=lambda row: str(row.size))
@@ -133,24 +146,26 @@ def test_a_medium_block_is_a_slab(row: Row) -> None:
 def test_a_slab(row: Row) -> None:
     assert row.blocks == row.slab_bytes // row.size
     assert row.blocks >= 8
-    assert row.slab_bytes - row.blocks * row.size < 0.016 * row.slab_bytes
+    assert row.slab_bytes - row.blocks * row.size < min(0.016 * row.slab_bytes, KERNEL_PAGE_BYTES)
     # No shorter slab would have done as well.
-    wanted = 256 if row.size <= 1024 else 16
+    wanted = 256 if row.size <= 1040 else 16
     for pages in range(1, row.pages):
         blocks, tail = divmod(pages * PAGE_BYTES, row.size)
-        assert blocks < min(row.blocks, wanted) or tail >= 0.016 * pages * PAGE_BYTES, pages
+        assert blocks < min(row.blocks, wanted) or tail >= min(
+            0.016 * pages * PAGE_BYTES, KERNEL_PAGE_BYTES
+        ), pages
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.size))
 def test_the_waste_columns(row: Row) -> None:
-    before = SIZES[row.index - 1] if row.index else 0
+    before = row.size // 2 if row in ALIGNED else ROWS[row.index - 1].size if row.index else 0
     smallest = max(before + 1, 1)
     assert row.inside_percent == pytest.approx(100 * (row.size - smallest) / row.size, abs=0.06)
     tail = row.slab_bytes - row.blocks * row.size
     assert row.tail_percent == pytest.approx(100 * tail / row.slab_bytes, abs=0.006)
     if row in MEDIUM:
         assert row.size - before == max(PAGE_BYTES, 1 << (before.bit_length() - 3))
-    elif row.size > 128:
+    elif row.size > 128 and row not in ALIGNED:
         assert row.inside_percent <= (12.5 if row.size <= 4096 else 20.0)
 
 

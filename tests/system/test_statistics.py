@@ -128,7 +128,7 @@ for _ in range(20):
 def test_decisions(build: Build) -> None:
     """A program whose stack of 2 KiB runs empty and full in turn: each change of its depth, and no other."""
     report = parse_json(python(build, SWINGS, stats="json").stderr)
-    mine = [one for one in report["decisions"]["last"] if one.get("block_bytes") == 2048]
+    mine = [one for one in report["decisions"]["last"] if one.get("block_bytes") == 2112]
     depths = [(one["from"], one["to"]) for one in mine if one["from"] != one["to"]]
     assert len(depths) >= 4
     assert all(before[1] == after[0] for before, after in pairwise(depths))

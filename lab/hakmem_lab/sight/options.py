@@ -93,7 +93,7 @@ class OptionInfo:
             return " or ".join(part for part in (", ".join(self.choices[:-1]), self.choices[-1]) if part)
         text = f"{self.format(self.minimum)} to {self.format(self.maximum)}"
         if self.kind is Kind.DEPTHS:
-            return f"{text}, {self.word}, or by the size of blocks: 64:512+1024:128"
+            return f"{text}, {self.word}, or by the size of blocks: 64:512+1040:128"
         return f"{text}, or {self.word}" if self.word else text
 
 

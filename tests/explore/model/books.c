@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "base/counter.h"
 #include "heap/registry.h"
+#include "region/colour.h"
 #include "span/span.h"
 
 enum { PAGES = 128, BLOCKS = 128, HEAPS = 8 };
@@ -24,6 +25,7 @@ static void count_place(const void *block) {
     uint32_t first = slab_head(page);
     EXPLORE_CHECK(is_slab(first));
     size_t offset = (size_t)((const char *)block - (const char *)page_address(first)), bytes = shape_of(first)->block_bytes;
+    if (shape_of(first)->blocks == 1 && offset == colour_of(first)) offset = 0;
     EXPLORE_CHECK(offset % bytes == 0 && offset / bytes < slab_at(first)->carved);
     places[first][offset / bytes]++;
 }

@@ -35,11 +35,11 @@ TEST(one_for_all) {
 TEST(by_the_size_of_blocks) {
     static const char *const same[] = {"64:512", "64B:512", "064:0512"};
     for (size_t i = 0; i < 3; i++) CHECK_AT(parse(same[i]) == OPTION_VALID && is_alone(512), i);
-    CHECK_EQ(parse("64:512+1024:128+64K:8"), OPTION_VALID);
+    CHECK_EQ(parse("64:512+1040:128+64K:8"), OPTION_VALID);
     CHECK(depths[3] == 512 && depths[31] == 128 && depths[SMALL_CLASSES - 1] == 8 && depths[0] == 0);
     CHECK_EQ(parse("1M:3+128K:5"), OPTION_VALID);
     CHECK(depths[SMALL_CLASSES] == 5 && depths[SIZE_CLASSES - 1] == 3 && depths[SMALL_CLASSES - 1] == 0);
-    CHECK_EQ(parse("1K:128+16:1"), OPTION_VALID); /* in any order */
+    CHECK_EQ(parse("1040:128+16:1"), OPTION_VALID); /* in any order */
     CHECK(depths[31] == 128 && depths[0] == 1);
 }
 
@@ -77,9 +77,9 @@ TEST(what_is_written_is_read_back) {
         CHECK_AT(memcmp(depths, written, sizeof written) == 0, round);
     }
     char text[OPTION_VALUE_BYTES];
-    CHECK_EQ(parse("64:512+1024:128"), OPTION_VALID);
+    CHECK_EQ(parse("64:512+1040:128"), OPTION_VALID);
     option_format_depths(info(), depths, text, sizeof text);
-    CHECK(strcmp(text, "64:512+1024:128") == 0);
+    CHECK(strcmp(text, "64:512+1040:128") == 0);
     CHECK_EQ(parse("77"), OPTION_VALID);
     option_format_depths(info(), depths, text, sizeof text);
     CHECK(strcmp(text, "77") == 0);

@@ -326,7 +326,7 @@ TEST(unknown_names_get_the_nearest) {
     READ("HAKMEM_DEACY=1");
     CHECK(said_once("the nearest is HAKMEM_DECAY (0ms to 60min, or never)\n"));
     READ("HAKMEM_BINDEPTH=1");
-    CHECK(said_once("the nearest is HAKMEM_BIN_DEPTH (1 to 8192, auto, or by the size of blocks: 64:512+1024:128)\n"));
+    CHECK(said_once("the nearest is HAKMEM_BIN_DEPTH (1 to 8192, auto, or by the size of blocks: 64:512+1040:128)\n"));
     READ("HAKMEM_CACHE=1M");
     CHECK(said_once("the nearest is HAKMEM_THREAD_CACHE (64KiB to 1GiB)\n"));
     READ("HAKMEM_THP=always", "HAKMEM_HUGEPAGE=always");
@@ -351,7 +351,7 @@ TEST(malformed_values_say_what_is_accepted) {
     CHECK(said_once("HAKMEM_THREAD_CACHE=2G is out of range and is ignored; it takes 64KiB to 1GiB\n"));
     READ("HAKMEM_CONF=bin_depth:0");
     CHECK(said_once("HAKMEM_CONF: bin_depth:0 is out of range and is ignored; it takes 1 to 8192, auto, or by the size of blocks: "
-                    "64:512+1024:128\n"));
+                    "64:512+1040:128\n"));
     options = READ("HAKMEM_PROFILE=smal");
     CHECK(said_once("HAKMEM_PROFILE=smal is not understood and is ignored; "
                     "it takes balanced, speed, server, cli or small; the nearest is small\n"));

@@ -92,7 +92,7 @@ static void report_failures(void) {
     const char *text = written_by(write_json);
     CHECK(strstr(text, "\"half_life_ms\": null") != NULL);
     CHECK(strstr(text, "\"cause\": \"exhaustion\", \"bytes\": 20971520, \"alignment\": 16, \"limit_bytes\": 16777216") != NULL);
-    CHECK(strstr(text, "\"block_bytes\": 1024}") != NULL || strstr(text, "\"block_bytes\": 1008}") != NULL);
+    CHECK(strstr(text, "\"block_bytes\": 1040}") != NULL || strstr(text, "\"block_bytes\": 1008}") != NULL);
     errno = 0;
     CHECK(hak_stats_write(-1, HAK_STATS_TEXT) == -1 && errno == EBADF);
     CHECK(hak_stats_write(1, (enum hak_stats_form)3) == -1 && errno == EINVAL);

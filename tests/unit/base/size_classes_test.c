@@ -26,25 +26,47 @@ TEST(classes_rise) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         CHECK_EQ(rows[class].class, class);
         CHECK_EQ(rows[class].bytes % SMALLEST_BLOCK_BYTES, 0);
-        if (class != 0) CHECK(rows[class].bytes > rows[class - 1].bytes);
+        if (class != 0 && class != ALIGNED_CLASS) CHECK(rows[class].bytes > rows[class - 1].bytes);
     }
+}
+
+/* The last of those for alignments serves plain requests, too. */
+static bool serves_alignments_only(unsigned class) { return class >= ALIGNED_CLASS && class < SMALL_CLASSES - 1; }
+
+TEST(those_for_alignments_are_powers_of_two) {
+    for (unsigned class = ALIGNED_CLASS; class < SMALL_CLASSES; class++)
+        CHECK_EQ(rows[class].bytes, (size_t)ALIGNED_LEAST_BYTES << (class - ALIGNED_CLASS));
 }
 
 TEST(a_request_gets_the_smallest_class_that_holds_it) {
     unsigned class = 0;
     for (size_t n = 0; n <= MEDIUM_MAX_BYTES; n++) {
-        while (rows[class].bytes < n) class++;
+        while (rows[class].bytes < n || serves_alignments_only(class)) class++;
         CHECK_AT(size_class_of(n) == class, n);
     }
 }
 
-/* Aligned requests are rounded up to a multiple of the alignment and then need nothing else; medium ones, up to a page, not even
- * that. */
+/* Up to where those for alignments begin, requests that are multiples of an alignment are aligned by themselves; and all to 16 bytes,
+ * beyond to a line: that of large structures is not asked for. */
 TEST(blocks_are_naturally_aligned) {
-    for (size_t alignment = 1; alignment <= SMALL_MAX_BYTES; alignment *= 2)
-        for (size_t n = alignment; n <= SMALL_MAX_BYTES; n += alignment)
-            CHECK_AT(rows[size_class_of(n)].bytes % alignment == 0, n);
+    for (size_t alignment = 1; alignment < ALIGNED_LEAST_BYTES; alignment *= 2)
+        for (size_t n = alignment; n <= 480; n += alignment) CHECK_AT(rows[size_class_of(n)].bytes % alignment == 0, n);
+    for (size_t n = 1041; n <= SMALL_MAX_BYTES; n++) CHECK_AT(rows[size_class_of(n)].bytes % 64 == 0, n);
     for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) CHECK_EQ(rows[class].bytes % PAGE_BYTES, 0);
+}
+
+/* Blocks side by side begin in many sets of a cache that has one for each line of 4 KiB. */
+TEST(blocks_are_spread_over_a_caches_sets) {
+    for (unsigned class = 0; class < ALIGNED_CLASS; class++) {
+        enum { SETS = 64 };
+        bool used[SETS] = {false};
+        size_t sets = 0;
+        for (size_t i = 0; i < rows[class].blocks; i++) used[i * rows[class].bytes / 64 % SETS] = true;
+        for (size_t set = 0; set < SETS; set++) sets += used[set];
+        const size_t most = rows[class].blocks < SETS ? rows[class].blocks : SETS;
+        CHECK_AT(sets * 4 >= most, class);
+        if (rows[class].bytes > 1024) CHECK_AT(sets * 16 >= most * 13, class);
+    }
 }
 
 TEST(slabs_hold_their_blocks) {
@@ -54,7 +76,7 @@ TEST(slabs_hold_their_blocks) {
         CHECK_EQ(rows[class].blocks, slab_bytes / rows[class].bytes);
         CHECK_AT(class_is_medium(class) ? rows[class].blocks == 1 : rows[class].blocks >= 8, class);
         if (class_is_medium(class)) continue;
-        pages += rows[class].pages;
+        if (!serves_alignments_only(class) && rows[class].bytes < SMALL_MAX_BYTES) pages += rows[class].pages;
         if (rows[class].pages > most_pages) most_pages = rows[class].pages;
         if ((rows[class].blocks + 63) / 64 > most_words) most_words = (rows[class].blocks + 63) / 64;
     }
@@ -67,9 +89,9 @@ TEST(little_is_wasted) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         size_t slab_bytes = rows[class].pages * PAGE_BYTES;
         size_t tail = slab_bytes - rows[class].blocks * rows[class].bytes;
-        CHECK_AT(tail * 1000 < slab_bytes * 16, class);
+        CHECK_AT(tail * 1000 < slab_bytes * 16 && tail < 4096, class);
         /* Inside a block: at most a fifth, an eighth below 4 KiB, beyond the steps of 16 bytes, and of whole pages. */
-        if (rows[class].bytes <= 128 || (class_is_medium(class) && rows[class].bytes <= 8 * PAGE_BYTES)) continue;
+        if (serves_alignments_only(class) || rows[class].bytes == SMALL_MAX_BYTES || rows[class].bytes <= 128 || (class_is_medium(class) && rows[class].bytes <= 8 * PAGE_BYTES)) continue;
         size_t worst = rows[class].bytes - rows[class - 1].bytes - 1;
         size_t share = rows[class].bytes <= 4096 ? 8 : 5;
         CHECK_AT(worst * share < rows[class].bytes, class);

@@ -42,7 +42,7 @@ static size_t check_lists(const struct heap *heap, unsigned class) {
     return out;
 }
 
-static void *held[MOST_HELD];
+static void *held[5 * MOST_HELD]; /* and what a last filling takes */
 static size_t held_count;
 
 static void fill(struct heap *heap, unsigned class, uint32_t want) {
@@ -99,7 +99,11 @@ TEST(random_filling_and_putting) {
             }
             CHECK_EQ(check_lists(heap, class), held_count);
         }
-        fill(heap, class, 1); /* uses the one that was added, if any */
+        while (held_count > 500) put(heap, &rng, 500);
+        for (size_t had = SIZE_MAX; had != held_count;) { /* uses the one that was added, if any */
+            had = held_count;
+            fill(heap, class, 600);
+        }
         while (held_count != 0) put(heap, &rng, held_count < 500 ? held_count : 500);
         CHECK_EQ(heap->bins[class].slab_count, 0);
     }

@@ -144,8 +144,8 @@ TEST(other_heaps_blocks_go_home_together) {
     CHECK_EQ(drain(other), 3 * REMOTE_BLOCKS);
     CHECK_EQ(other->bins[2].slab_count, 0);
 
-    const unsigned class = 55; /* large ones: by bytes */
-    uint32_t bytes = slab_classes[class].block_bytes, most = REMOTE_BYTES / bytes;
+    const unsigned class = size_class_of(8000); /* large ones: by bytes */
+    uint32_t bytes = slab_classes[class].block_bytes, most = (REMOTE_BYTES + bytes - 1) / bytes;
     take_of(other, class, blocks, 3 * most);
     for (uint32_t i = 0; i < 3 * most; i++) {
         heap_free(blocks[i], NULL);

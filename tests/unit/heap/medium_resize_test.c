@@ -35,14 +35,14 @@ static void check_resizing(char *block) {
     CHECK(heap_resize(block, KIB(193)) == block);       /* as many pages */
     CHECK_EQ(counter_read(&bin->slab_count), slabs);
     CHECK(heap_resize(block, KIB(512)) == block);
-    CHECK_EQ(heap_usable_bytes(block), KIB(512));
+    CHECK_EQ(page_bytes_of(block), KIB(512));
     CHECK_EQ(word_of(block), WORD_LARGE);
     CHECK_EQ(counter_read(&bin->slab_count), slabs - 1);
     CHECK_EQ(counts_now().used_pages, used + 4);
     CHECK_EQ(footprint_in_use(), in_use + 4 * PAGE_BYTES);
     CHECK(block_holds(block, KIB(256), 7));
     CHECK(heap_resize(block, KIB(128)) == block);
-    CHECK_EQ(heap_usable_bytes(block), KIB(128));
+    CHECK_EQ(page_bytes_of(block), KIB(128));
     CHECK(block_holds(block, KIB(128), 7));
     CHECK_EQ(counts_now().used_pages, used - 2);
     CHECK_EQ(heap_extend(block, KIB(128) + 1), KIB(192));
@@ -69,7 +69,7 @@ static void resized(void) {
     /* Shorter at once, and longer without another end. */
     block = heap_alloc(MIB(1));
     CHECK(heap_resize(block, KIB(300)) == block);
-    CHECK(word_of(block) == WORD_LARGE && heap_usable_bytes(block) == KIB(320));
+    CHECK(word_of(block) == WORD_LARGE && page_bytes_of(block) == KIB(320));
     heap_free(block, NULL);
     block = block_before_room();
     heap_free(room, NULL);
@@ -90,7 +90,7 @@ static void not_resized(void) {
     /* Nor what was served by the next larger one. */
     settle(KIB(300), 1);
     block = heap_alloc(KIB(250));
-    CHECK(heap_usable_bytes(block) == good_bytes(KIB(300)) && heap_resize(block, KIB(250)) == block);
+    CHECK(page_bytes_of(block) == good_bytes(KIB(300)) && heap_resize(block, KIB(250)) == block);
     CHECK_EQ(word_of(block), heap_word(own(), size_class_of(KIB(300))));
     CHECK(heap_resize(block, KIB(190)) == block && word_of(block) == WORD_LARGE);
     heap_free(block, NULL);

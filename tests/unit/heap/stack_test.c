@@ -324,7 +324,7 @@ TEST(depths_of_some_sizes_are_fixed) {
 /* ---- idle stacks ---------------------------------------------------------------------------------------- */
 
 /* So many look at each stack once, and at that of the first class twice. */
-enum { LOOKS = 20, WANTED = 13 };
+enum { LOOKS = (SIZE_CLASSES + 3) / 4, WANTED = 13 };
 
 static void look_at_all(struct heap *heap) {
     enum { BIG = 1 };
@@ -402,7 +402,7 @@ static void use_one_after_the_other(void) {
     enum { BLOCKS = 512 };
     static void *blocks[BLOCKS];
     uint64_t most = 0;
-    for (unsigned class = 0; class < SMALL_CLASSES; class++) {
+    for (unsigned class = 0; class < ALIGNED_CLASS; class++) {
         for (size_t i = 0; i < BLOCKS; i++) CHECK((blocks[i] = heap_alloc(bytes_of(class))) != NULL);
         for (size_t i = 0; i < BLOCKS; i++) heap_free(blocks[i], NULL);
         size_t held = 0;

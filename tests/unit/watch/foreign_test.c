@@ -9,6 +9,7 @@
 
 #include "blocks.h"
 #include "child.h"
+#include "heap/alloc.h"
 #include "heap/heap.h"
 
 #include <dlfcn.h>
@@ -35,8 +36,15 @@ TEST(the_looks_of_a_pointer) {
     CHECK(looks_like((const void *)(uintptr_t)&looks_like, "foreign_test"));
     CHECK(looks_like(large + 1, "it points 1 bytes into a block of 3145728 bytes"));
     CHECK(looks_like(large + KIB(200), "it points 204800 bytes into a block of 3145728 bytes"));
-    CHECK(looks_like(medium + 1, "it points 1 bytes into a block of 327680 bytes"));
-    CHECK(looks_like(medium + KIB(200), "it points 204800 bytes into a block of 327680 bytes"));
+    char *pages = page_address(page_index(medium)); /* from which it is counted */
+    CHECK(looks_like(pages + 1, "it points 1 bytes into a block of 327680 bytes"));
+    CHECK(looks_like(pages + KIB(200), "it points 204800 bytes into a block of 327680 bytes"));
+    CHECK(looks_like(pages + KIB(320), "where no block is"));
+    char *coloured = hak_malloc(MIB(3) - KIB(5));
+    char words[100];
+    snprintf(words, sizeof words, "it points 204800 bytes into a block of %zu bytes", heap_usable_bytes(coloured));
+    CHECK(looks_like(coloured + KIB(200), words));
+    hak_free(coloured);
     CHECK(looks_like(small + 24, "it points 24 bytes into a block of 112 bytes"));
     CHECK(looks_like((void *)8, "nothing is mapped there"));
     CHECK(looks_like((void *)-16, "nothing is mapped there"));

@@ -1,4 +1,4 @@
-/* size_classes.h - three small classes instead of 68, so that a slab is filled and emptied by a few operations: one with a
+/* size_classes.h - three small classes instead of 76, so that a slab is filled and emptied by a few operations: one with a
  * bitmap of two words, one of two blocks on a page, one over several pages; and two medium classes. Found before
  * src/base/size_classes.h. */
 #ifndef HAK_BASE_SIZE_CLASSES_H
@@ -6,6 +6,8 @@
 
 #define SIZE_CLASSES 5
 #define SMALL_CLASSES 3
+#define ALIGNED_CLASS 2
+#define ALIGNED_LEAST_BYTES 65536
 #define SMALL_MAX_BYTES 65536
 #define MEDIUM_MAX_BYTES 196608
 #define SMALLEST_BLOCK_BYTES 16

@@ -1,0 +1,27 @@
+/* colour.h - where in its first page a block of whole pages begins. If all began with a page, what lies at the same place of each would
+ * share a 64th of every cache that is indexed by address: programs that go through several large blocks side by side, or touch them
+ * here and there, would find it full. So a block that leaves room begins some lines into its page, as many as its place says: when it
+ * is handed out again, its lines are those that the caches hold. */
+#ifndef HAK_REGION_COLOUR_H
+#define HAK_REGION_COLOUR_H
+
+#include "region/window.h"
+
+/* As many lines as kernel pages have; a block must leave so many bytes of its pages over. */
+#define COLOUR_BYTES ((size_t)4096)
+
+/* The colour of PAGE, in bytes: a multiple of a cache line. Neighbours, and pages some power of two apart, differ (Fibonacci hashing). */
+HAK_INLINE size_t colour_of(size_t page) {
+    return (size_t)(((uint32_t)page >> 4) * UINT32_C(0x9e3779b1) >> 26) * (COLOUR_BYTES / 64);
+}
+
+/* Bytes from the start of PAGE to a block whose pages have SLACK bytes that it does not need. */
+HAK_INLINE size_t colour_offset(size_t page, size_t slack) { return slack >= COLOUR_BYTES ? colour_of(page) : 0; }
+
+/* Usable bytes that a block for BYTES of the HELD bytes of its pages has at least, wherever it begins. */
+HAK_INLINE size_t colour_least(size_t held, size_t bytes) { return held - bytes >= COLOUR_BYTES ? held - COLOUR_BYTES : held; }
+
+/* Of a block that was to be aligned to ALIGNMENT. */
+HAK_INLINE bool colour_suits(size_t alignment) { return alignment <= COLOUR_BYTES / 64; }
+
+#endif
