@@ -44,7 +44,7 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
 /* Of the medium blocks: these lie between the free runs of pages that would merge, so of few of them less is kept. At most half of what
  * the small ones may have, and nothing is promised. */
 HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input input) {
-    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(1), HAK_MIB(4));
+    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(4), HAK_MIB(8));
     const uint64_t in_use_share = input.in_use_bytes / ace_choose(input.objective, 16, 8, 4);
     const uint64_t all = in_use_share > least_of_all ? in_use_share : least_of_all;
     const uint64_t share = all / (input.threads > 1 ? input.threads : 1), most = input.most_bytes / 2;

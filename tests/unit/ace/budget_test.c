@@ -81,12 +81,13 @@ TEST(of_medium_blocks_by_the_table) {
         struct ace_budget_input input;
         struct ace_budget_decision budget;
     } rows[] = {
-        /* Of 1 MiB, or an eighth of what is in use; nothing is promised. */
-        ROW(0, MIB(16), 1, BALANCED, MIB(1), SHARE),
-        ROW(0, MIB(16), 0, BALANCED, MIB(1), SHARE),
+        /* Of 4 MiB, or an eighth of what is in use; nothing is promised. */
+        ROW(0, MIB(16), 1, BALANCED, MIB(4), SHARE),
+        ROW(0, MIB(16), 0, BALANCED, MIB(4), SHARE),
+        ROW(MIB(16), MIB(16), 4, BALANCED, MIB(1), SHARE),
         ROW(MIB(64), MIB(16), 1, BALANCED, MIB(8), SHARE),
         ROW(MIB(64), MIB(16), 8, BALANCED, MIB(1), SHARE),
-        ROW(0, MIB(16), 1000000, BALANCED, 1, SHARE),
+        ROW(0, MIB(16), 1000000, BALANCED, 4, SHARE),
         ROW(0, MIB(16), UINT32_MAX, BALANCED, 0, SHARE),
         /* At most half of what the option says. */
         ROW(GIB(1), MIB(16), 1, BALANCED, MIB(8), MOST),
@@ -94,7 +95,7 @@ TEST(of_medium_blocks_by_the_table) {
         ROW(0, MIB(1), 1, BALANCED, KIB(512), MOST),
         ROW(0, MIB(16), 1, SMALL, KIB(256), SHARE),
         ROW(MIB(64), MIB(16), 1, SMALL, MIB(4), SHARE),
-        ROW(0, MIB(32), 1, SPEED, MIB(4), SHARE),
+        ROW(0, MIB(32), 1, SPEED, MIB(8), SHARE),
         ROW(MIB(40), MIB(32), 1, SPEED, MIB(10), SHARE),
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
