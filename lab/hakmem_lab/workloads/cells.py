@@ -110,6 +110,25 @@ _VM_MIXED = replace(
     ends_slowly=True,
 )
 
+_MEDIUM_TOUCHED = replace(
+    _cell(
+        Group.LARGE,
+        FULL,
+        "64 KiB-1 MiB, 32 slots",
+        f"vm_mixed {COUNT_PLACE} 32 {SEED_PLACE} 65537 1048576",
+        50_000,
+    ),
+    ends_slowly=True,
+)
+
+_MEDIUM = _cell(
+    Group.LARGE,
+    FULL,
+    "64 KiB-1 MiB, 32 slots, hardly touched",
+    f"random_mixed {COUNT_PLACE} 32 {SEED_PLACE} 65537 1048576",
+    100_000,
+)
+
 # ---- threads ------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +300,13 @@ CELLS = (
         f"random_mixed {COUNT_PLACE} 1024 {SEED_PLACE} 16 8192",
         100_000,
     ),
+    _cell(
+        Group.MID,
+        FULL,
+        "1000 blocks of 4 KiB",
+        f"random_mixed {COUNT_PLACE} 1000 {SEED_PLACE} 4096 4096",
+        100_000,
+    ),
     _cell(Group.MID, QUICK, "every class, four patterns", f"comprehensive {COUNT_PLACE} {SEED_PLACE}", 1),
     _cell(
         Group.MID,
@@ -300,6 +326,8 @@ CELLS = (
     _mid_large_mt(2, QUICK),
     _mid_large_mt(8, QUICK),
     _mid_large_mt(32, FULL),
+    _MEDIUM_TOUCHED,
+    _MEDIUM,
     _spans_mt(2, 256 << 10, QUICK),
     _spans_mt(8, 128 << 10, FULL),
     _spans_mt(2, 1 << 20, FULL),
