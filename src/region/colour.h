@@ -7,10 +7,12 @@
 
 #include "region/window.h"
 
-/* As many lines as kernel pages have; a block must leave so many bytes of its pages over. */
+/* Of 64 lines, as many as a kernel page has; a block must leave so many bytes of its pages over. */
 #define COLOUR_BYTES ((size_t)4096)
 
-/* The colour of PAGE, in bytes: a multiple of a cache line. Neighbours, and pages some power of two apart, differ (Fibonacci hashing). */
+/* The colour of PAGE, in bytes: a multiple of a cache line. The pages of 1 MiB have one: spans are cut anew all the time, and what a
+ * program touches of a kernel page should be the same line whichever of them its block began with. Beyond, those some power of two
+ * apart differ (Fibonacci hashing). */
 HAK_INLINE size_t colour_of(size_t page) {
     return (size_t)(((uint32_t)page >> 4) * UINT32_C(0x9e3779b1) >> 26) * (COLOUR_BYTES / 64);
 }
