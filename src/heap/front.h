@@ -68,7 +68,7 @@ HAK_INLINE unsigned size_class_of(size_t n) {
 /* The same of N bytes, at most SMALL_MAX_BYTES and a multiple of ALIGNMENT, of whose plain class the blocks have PLAIN_BYTES bytes: that
  * class, if all its blocks are so aligned. No branch, since none could be foretold. */
 HAK_INLINE unsigned aligned_class_of(size_t n, size_t alignment, size_t plain_bytes) {
-    const unsigned plain = size_class_of(n), power = ALIGNED_CLASS + highest_bit(n - 1) + 1 - highest_bit(ALIGNED_LEAST_BYTES);
+    const unsigned plain = size_class_of(n), power = ALIGNED_CLASS + highest_bit(2 * n - 1) - highest_bit(ALIGNED_LEAST_BYTES);
     const unsigned misfit = (plain_bytes & (alignment - 1)) != 0;
     return plain ^ ((plain ^ power) & -misfit);
 }

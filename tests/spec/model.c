@@ -14,7 +14,8 @@ enum { NATURAL_ALIGNMENT = 16 };
 
 /* So many bytes and such alignments are to be had on any machine that runs the tests. */
 #define MUCH_BYTES ((size_t)256 << 20)
-#define SMALL_BYTES ((size_t)64 << 10)
+#define PAGE_BYTES ((size_t)64 << 10)
+#define KERNEL_PAGE_BYTES ((size_t)4 << 10)
 
 const char *const spec_call_names[SPEC_CALLS] = {
     "malloc",   "calloc",         "realloc", "reallocarray", "aligned_alloc",
@@ -188,9 +189,9 @@ void model_good_size(size_t bytes, size_t good, size_t good_of_good) {
 }
 
 void model_good_enough(size_t bytes, size_t good, size_t usable) {
-    /* More is had by blocks of whole pages, which begin somewhere in the first; a small one may be a mapping of its own, when there
-     * is no room elsewhere. */
-    const bool of_pages = bytes > SMALL_BYTES || usable % (size_t)sysconf(_SC_PAGESIZE) == 0;
+    /* More is had by blocks of whole pages, which begin somewhere in the first; a small one may be such a block, or a mapping of its own,
+     * when there is no room elsewhere. */
+    const bool of_pages = usable > PAGE_BYTES - KERNEL_PAGE_BYTES || usable % (size_t)sysconf(_SC_PAGESIZE) == 0;
     SPEC(good, usable == good || (usable > good && of_pages), "malloc(%zu) has %zu bytes, good_size is %zu", bytes, usable, good);
 }
 

@@ -33,7 +33,8 @@ from model import MUCH_BYTES, Block, BreachError, Model, demand, is_power_of_two
 LANES = 3
 STEPS = 30
 EXAMPLES_AT_ONCE = 20
-SMALL_BYTES = 64 * 1024
+PAGE_BYTES = 64 * 1024
+KERNEL_PAGE_BYTES = 4096
 engine.MAX_SHRINKING_SECONDS = 20  # no setting says so; five minutes would be more than a test may take
 
 # What a call gives to the bundle: a block, or none; many at once too.
@@ -80,7 +81,7 @@ class Machine(Model, RuleBasedStateMachine):
         block = self.judge_new(f"malloc({size})", address, error, *self.due(size), size, 16)
         if isinstance(block, Block):
             good, _ = self.library.call("good_size", size)
-            of_pages = size > SMALL_BYTES or block.usable % mmap.PAGESIZE == 0
+            of_pages = block.usable > PAGE_BYTES - KERNEL_PAGE_BYTES or block.usable % mmap.PAGESIZE == 0
             demand(
                 block.usable == good or (block.usable > good and of_pages),
                 "good",
