@@ -25,14 +25,16 @@ static HAK_NOINLINE void free_slow(void *block, const void *caller) {
     heap_free(block, caller);
 }
 
-HAK_EXPORT void *hak_malloc(size_t bytes) {
+/* The two lie where no other code moves them, which matters by a tenth, and by a third in unlucky programs: decisions 0040 and 0049. */
+#define HAK_PLACED __attribute__((section(".text.hot.entry")))
+
+HAK_EXPORT HAK_PLACED HAK_ALIGNED(256) void *hak_malloc(size_t bytes) {
     void *block;
     if (HAK_LIKELY(front_pop(bytes, &block))) return block;
     return malloc_slow(bytes);
 }
 
-/* Where in a line of code it begins matters by a tenth: decision 0040. */
-HAK_EXPORT HAK_ALIGNED(HAK_CACHE_LINE) void hak_free(void *block) {
+HAK_EXPORT HAK_PLACED HAK_ALIGNED(HAK_CACHE_LINE) void hak_free(void *block) {
     if (HAK_LIKELY(front_push(block))) return;
     free_slow(block, __builtin_return_address(0));
 }
