@@ -7,14 +7,16 @@
 
 #include "region/window.h"
 
-/* Of 64 lines, as many as a kernel page has; a block must leave so many bytes of its pages over. */
-#define COLOUR_BYTES ((size_t)4096)
+/* As many colours as a kernel page has lines; a block must leave the bytes of all of them over. */
+#define COLOURS_LOG 6
+#define COLOUR_BYTES ((size_t)HAK_CACHE_LINE << COLOURS_LOG)
+#define PAGES_OF_ONE_COLOUR 16u /* 1 MiB */
 
-/* The colour of PAGE, in bytes: a multiple of a cache line. The pages of 1 MiB have one: spans are cut anew all the time, and what a
+/* The colour of PAGE, in bytes: a multiple of a cache line. Neighbours have the same: spans are cut anew all the time, and what a
  * program touches of a kernel page should be the same line whichever of them its block began with. Beyond, those some power of two
  * apart differ (Fibonacci hashing). */
 HAK_INLINE size_t colour_of(size_t page) {
-    return (size_t)(((uint32_t)page >> 4) * UINT32_C(0x9e3779b1) >> 26) * (COLOUR_BYTES / 64);
+    return (size_t)((uint32_t)page / PAGES_OF_ONE_COLOUR * UINT32_C(0x9e3779b1) >> (32 - COLOURS_LOG)) * HAK_CACHE_LINE;
 }
 
 /* Bytes from the start of PAGE to a block whose pages have SLACK bytes that it does not need. */
@@ -24,6 +26,6 @@ HAK_INLINE size_t colour_offset(size_t page, size_t slack) { return slack >= COL
 HAK_INLINE size_t colour_least(size_t held, size_t bytes) { return held - bytes >= COLOUR_BYTES ? held - COLOUR_BYTES : held; }
 
 /* Of a block that was to be aligned to ALIGNMENT. */
-HAK_INLINE bool colour_suits(size_t alignment) { return alignment <= COLOUR_BYTES / 64; }
+HAK_INLINE bool colour_suits(size_t alignment) { return alignment <= HAK_CACHE_LINE; }
 
 #endif

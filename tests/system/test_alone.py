@@ -1,10 +1,12 @@
 """Tests marked `alone`, which change the whole machine: conftest.py of the checkout keeps all others away."""
 
 import shutil
+import signal
 import sys
+import time
 from pathlib import Path
 
-from toolbox import ROOT, run
+from toolbox import ROOT, environment, run
 
 SUITE = """
 import time
@@ -68,3 +70,27 @@ def test_nothing_runs_beside_a_test_that_is_alone(tmp_path: Path) -> None:
     assert (len(alone), len(others) >= 41) == (12, True)
     assert not [(one, other) for one in alone for other in others if meet(one, other)]
     assert any(meet(one, other) for place, one in enumerate(others) for other in others[:place])
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from toolbox import machine_setting
+os.setsid()
+with machine_setting(Path(sys.argv[1]), "2"):
+    print(Path(sys.argv[1]).read_text(), flush=True)
+    os.killpg(0, signal.SIGKILL)
+"""
+
+
+def test_a_setting_outlives_no_test(tmp_path: Path) -> None:
+    """Not one whose process is killed, either, with all of its group."""
+    setting = tmp_path / "setting"
+    setting.write_text("0")
+    env = environment(PYTHONPATH=str(ROOT / "tests/system"), PYTHONDONTWRITEBYTECODE="1")
+    killed = run(sys.executable, "-c", KILLED, setting, env=env)
+    assert (killed.stdout, killed.returncode) == ("2\n", -signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while setting.read_text() != "0" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert setting.read_text() == "0"

@@ -19,6 +19,19 @@ def rare_ranges(library: Path) -> list[range]:
         return [range(s["sh_addr"], s["sh_addr"] + s["sh_size"]) for s in sections if s is not None]
 
 
+def test_malloc_and_free_lie_before_all_other_code(build: Build) -> None:
+    """Side by side, at a place that what changes elsewhere does not move (decision 0049)."""
+    with build.library.open("rb") as file:
+        elf = ELFFile(file)
+        places = {
+            s.name: s["st_value"] for s in elf.get_section_by_name(".dynsym").iter_symbols() if s["st_value"]
+        }
+        start = elf.get_section_by_name(".text")["sh_addr"]
+    assert places["malloc"] % 256 == places["free"] % 64 == 0
+    assert 0 < places["free"] - places["malloc"] <= 256
+    assert [name for name, place in places.items() if start <= place < places["malloc"]] == []
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the names of cold functions are a compiler's own")
 def test_nothing_that_each_process_needs_lies_among_what_is_rare(build: Build, tmp_path: Path) -> None:
     ranges = rare_ranges(build.library)
