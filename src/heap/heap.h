@@ -230,6 +230,10 @@ void stack_push_beyond(struct heap *heap, unsigned class, void *block);
 void stack_empty(struct heap *heap, unsigned class);
 void stack_empty_all(struct heap *heap);
 
+/* Before PAGES pages are taken that would have to be brought in: what the stacks of medium blocks hold goes back, if it is enough. By the
+ * owner; no lock held. */
+void stack_spare_growth(struct heap *heap, size_t pages);
+
 /* A stack that ran empty is about to be refilled: adapts its depth. */
 void stack_note_refill(struct heap *heap, unsigned class);
 

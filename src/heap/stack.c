@@ -163,6 +163,21 @@ void stack_empty_all(struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) stack_empty(heap, class);
 }
 
+static size_t medium_held_bytes(const struct heap *heap) {
+    size_t bytes = 0;
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) bytes += stack_held(heap, class) * slab_classes[class].block_bytes;
+    return bytes;
+}
+
+void stack_spare_growth(struct heap *heap, size_t pages) {
+    if (counter_read(&heap->medium_depth.bytes) == 0 || HAK_LIKELY(!span_take_grows(pages))) return;
+    os_lock_take(&heap->lock);
+    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
+    if (medium_held_bytes(heap) >= ace_medium_spared_bytes(heap_settings.objective))
+        for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) stack_empty(heap, class);
+    os_lock_drop(&heap->lock);
+}
+
 /* ---- depth -------------------------------------------------------------------------------------- */
 
 static bool deepen(struct heap *heap, unsigned class, uint32_t depth) {

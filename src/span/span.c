@@ -244,6 +244,14 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
     }
 }
 
+bool span_take_grows(size_t pages) {
+    span_lock();
+    const uint32_t first = pages <= window.pages ? bins_find((uint32_t)pages, ZONE_PLAIN) : 0;
+    const bool grows = first == 0 || pages_count_dirty(first, (uint32_t)pages) < pages;
+    span_unlock();
+    return grows;
+}
+
 /* Lock held. */
 static void give(uint32_t first) {
     uint32_t pages = span_at(first)->pages;

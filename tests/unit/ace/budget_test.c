@@ -4,6 +4,7 @@
  *   the option does not bound what a thread may have   by_the_table, it_is_bounded_and_monotone
  *   threads are not counted                            by_the_table, of_medium_blocks_by_the_table
  *   medium blocks may have all that the small ones may  of_medium_blocks_by_the_table
+ *   several threads keep as many as one alone    of_medium_blocks_by_the_table
  *   a share is kept to by the byte                     a_share_may_be_exceeded_by_a_quarter
  */
 #include "ace/budget.h"
@@ -73,7 +74,7 @@ static void check_rule(budget_rule *rule, uint64_t share, uint64_t least) {
 
 TEST(it_is_bounded_and_monotone) {
     check_rule(ace_budget, 1, KIB(32));
-    check_rule(ace_medium_budget, 2, 0);
+    check_rule(ace_medium_budget, 1, 0);
 }
 
 TEST(of_medium_blocks_by_the_table) {
@@ -81,22 +82,28 @@ TEST(of_medium_blocks_by_the_table) {
         struct ace_budget_input input;
         struct ace_budget_decision budget;
     } rows[] = {
-        /* Of 4 MiB, or an eighth of what is in use; nothing is promised. */
-        ROW(0, MIB(16), 1, BALANCED, MIB(4), SHARE),
-        ROW(0, MIB(16), 0, BALANCED, MIB(4), SHARE),
+        /* One thread: 16 MiB, or an eighth of what is in use, and at most what the option says. */
+        ROW(0, MIB(16), 1, BALANCED, MIB(16), SHARE),
+        ROW(0, MIB(64), 0, BALANCED, MIB(16), SHARE),
+        ROW(MIB(256), MIB(64), 1, BALANCED, MIB(32), SHARE),
+        ROW(MIB(256), MIB(16), 1, BALANCED, MIB(16), MOST),
+        ROW(0, MIB(1), 1, BALANCED, MIB(1), MOST),
+        ROW(GIB(1), 0, 1, BALANCED, 0, MOST),
+        ROW(0, MIB(32), 1, SPEED, MIB(32), SHARE),
+        ROW(0, MIB(16), 1, SMALL, KIB(256), SHARE),
+        ROW(MIB(64), MIB(16), 1, SMALL, MIB(4), SHARE),
+        /* Several: of 4 MiB, or an eighth of what is in use; nothing is promised. */
+        ROW(0, MIB(16), 2, BALANCED, MIB(2), SHARE),
         ROW(MIB(16), MIB(16), 4, BALANCED, MIB(1), SHARE),
-        ROW(MIB(64), MIB(16), 1, BALANCED, MIB(8), SHARE),
         ROW(MIB(64), MIB(16), 8, BALANCED, MIB(1), SHARE),
         ROW(0, MIB(16), 1000000, BALANCED, 4, SHARE),
         ROW(0, MIB(16), UINT32_MAX, BALANCED, 0, SHARE),
+        ROW(0, MIB(32), 2, SPEED, MIB(4), SHARE),
+        ROW(MIB(40), MIB(32), 2, SPEED, MIB(5), SHARE),
+        ROW(0, MIB(16), 2, SMALL, KIB(128), SHARE),
         /* At most half of what the option says. */
-        ROW(GIB(1), MIB(16), 1, BALANCED, MIB(8), MOST),
-        ROW(GIB(1), 0, 1, BALANCED, 0, MOST),
-        ROW(0, MIB(1), 1, BALANCED, KIB(512), MOST),
-        ROW(0, MIB(16), 1, SMALL, KIB(256), SHARE),
-        ROW(MIB(64), MIB(16), 1, SMALL, MIB(4), SHARE),
-        ROW(0, MIB(32), 1, SPEED, MIB(8), SHARE),
-        ROW(MIB(40), MIB(32), 1, SPEED, MIB(10), SHARE),
+        ROW(GIB(1), MIB(16), 2, BALANCED, MIB(8), MOST),
+        ROW(0, MIB(1), 2, BALANCED, KIB(512), MOST),
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ace_budget_decision budget = ace_medium_budget(rows[i].input);

@@ -8,6 +8,7 @@
  *   dirty pages are not counted when taken       random_work_keeps_the_books
  *   every span claims to be zero                 random_work_keeps_the_books
  *   pages of one dirty run are counted twice     random_work_keeps_the_books
+ *   one dirty page passes for all                a_span_that_grows_is_foretold
  */
 #include "child.h"
 #include "clock.h"
@@ -129,6 +130,21 @@ TEST(aligned_spans) {
     CHECK_EQ(span_take(window.pages - CHUNK_PAGES + 1, 1, false), 0);
     CHECK(!span_extend(CHUNK_PAGES, window.pages + 1));
 }
+
+/* A free span of which the kernel brought in three pages, and not those behind. */
+static void take_what_is_dirty(void) {
+    configure(ACE_NEVER, UINT64_MAX);
+    while (!span_take_grows(1)) CHECK(span_take(1, 1, false) != 0); /* of earlier tests */
+    uint32_t first = span_take(3, 1, false);
+    CHECK(span_take_grows(1));
+    span_give(first);
+    CHECK(span_at(first)->pages > 3);
+    CHECK(!span_take_grows(1) && !span_take_grows(3) && span_take_grows(4));
+    CHECK(span_take_grows(span_at(first)->pages + 1) && span_take_grows(window.pages + 1));
+    CHECK_EQ(span_take(3, 1, false), first);
+}
+
+TEST(a_span_that_grows_is_foretold) { IN_CHILD(take_what_is_dirty); }
 
 /* ---- lengthening ------------------------------------------------------------------------------------ */
 
