@@ -42,7 +42,8 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
 }
 
 /* Of the medium blocks. These lie between the free runs of pages that would merge, so of few of them less is kept, and at most half of what
- * the small ones may have; nothing is promised. A thread alone gives what it keeps back before the process grows: it keeps more. */
+ * the small ones may have; nothing is promised. What a thread keeps it gives back before it makes the process grow: where there is no
+ * other that is all, and it may be more. */
 HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input input) {
     const bool alone = input.threads <= 1;
     const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(alone ? 16 : 4), HAK_MIB(alone ? 32 : 8));
@@ -52,7 +53,8 @@ HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input 
     return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};
 }
 
-/* From so many bytes of them on, a thread gives all that it keeps back before the process grows: for less it would do so again and again. */
+/* From so many bytes of them on a thread gives all that it keeps back before the process grows: for less it would do so again and
+ * again. */
 HAK_INLINE uint64_t ace_medium_spared_bytes(enum ace_objective objective) { return ace_choose(objective, 0, HAK_MIB(2), HAK_MIB(4)); }
 
 /* Whether stacks that are sized for SIZED_BYTES must become shallower. A share follows what is in use, which swings by itself: where it was

@@ -48,7 +48,6 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
         thread_reap_forsaken();
         remote_settle();
         bool salvaged = thread_salvage(class);
-        if (heap != &commons && !salvaged) stack_spare_growth(heap, slab_classes[class].pages);
         uint32_t fresh = salvaged ? 0 : slab_create(class, supply.reason == ACE_SUPPLY_DENSE);
         if (fresh != 0 && counter_read(&heap_settings.populate) != 0) populate(fresh, supply.populate_pages);
         os_lock_take(&heap->lock);
@@ -126,7 +125,6 @@ static void *alloc_medium(size_t bytes, size_t alignment, bool *zero) {
     void *block = NULL;
     thread_reap_forsaken();
     remote_settle();
-    if (own != NULL) stack_spare_growth(own, slab_classes[class].pages);
     const uint32_t first = slab_create(class, large_fills(slab_classes[class].pages, bytes));
     if (first != 0) {
         *zero = slab_next_is_zero(first);

@@ -114,7 +114,7 @@ HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
 }
 
 struct heap_settings {
-    counter thread_cache_bytes; /* bound of small_depth */
+    counter thread_cache_bytes; /* bound of small_depth, and of medium_depth */
     counter populate;           /* 1: bring in the pages of hot classes before they are touched */
     ace_keeper *keeper;         /* of decisions; NULL before the start */
     enum ace_objective objective; /* set at start, like the others */
@@ -230,9 +230,9 @@ void stack_push_beyond(struct heap *heap, unsigned class, void *block);
 void stack_empty(struct heap *heap, unsigned class);
 void stack_empty_all(struct heap *heap);
 
-/* Before PAGES pages are taken that would have to be brought in: what the stacks of medium blocks hold goes back, if it is enough. By the
- * owner; no lock held. */
-void stack_spare_growth(struct heap *heap, size_t pages);
+/* Before the process grows: what the stacks of medium blocks hold goes back, if it is ace_medium_spared_bytes or more. No heap's lock
+ * held. */
+void stack_spare_growth(struct heap *heap);
 
 /* A stack that ran empty is about to be refilled: adapts its depth. */
 void stack_note_refill(struct heap *heap, unsigned class);

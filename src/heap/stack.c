@@ -1,5 +1,5 @@
 /* stack.c - the stacks behind a front: their memory, spilling, and how deep they are. The heap's lock is held
- * everywhere.
+ * everywhere, unless said otherwise.
  *
  * A stack of pointers fills part of stack[0 .. capacity]:
  *
@@ -127,6 +127,11 @@ void stack_count_foreign(struct heap *heap, unsigned class, uint32_t count) {
     stack_set_keeping(heap, class, true);
 }
 
+/* Blocks that the owner may pop, to whoever does not hold the lock: relaxed, a hint. */
+static ptrdiff_t seen_held(const struct heap *heap, unsigned class) {
+    return stack_top(heap, class) - atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
+}
+
 /* ---- spilling ----------------------------------------------------------------------------------- */
 
 /* Moves COUNT pointers down, in pieces for which memmove uses vector moves: its string instruction for more starts
@@ -137,10 +142,20 @@ static void move_down(void **to, void **from, size_t count) {
     memmove(to, from, count * sizeof *to);
 }
 
-/* Gives the COUNT oldest blocks back and moves the others to the start. */
+/* Until stack_set a signal handler of the owner's neither pops from the stack, nor pushes what would be written over. Returns its top. */
+static void **close_to_handlers(struct heap *heap, unsigned class) {
+    atomic_store_explicit(&heap->front.hi[class], NULL, memory_order_relaxed); /* from here on the top does not rise */
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&heap->front.lo[class], stack_top(heap, class), memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    return stack_top(heap, class);
+}
+
+/* Gives the COUNT oldest blocks back, or as many as there are, and moves the others to the start. */
 static void give_oldest(struct heap *heap, unsigned class, size_t count) {
     struct bin *bin = &heap->bins[class];
-    void **lo = bin->bottom, **top = stack_top(heap, class);
+    void **top = close_to_handlers(heap, class), **lo = bin->bottom;
+    count = min_size(count, (size_t)(top - lo));
     bin_put(heap, lo, count);
     size_t left = (size_t)(top - lo) - count;
     move_down(bin->stack, lo + count, left);
@@ -165,16 +180,18 @@ void stack_empty_all(struct heap *heap) {
 
 static size_t medium_held_bytes(const struct heap *heap) {
     size_t bytes = 0;
-    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) bytes += stack_held(heap, class) * slab_classes[class].block_bytes;
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) bytes += (size_t)seen_held(heap, class) * slab_classes[class].block_bytes;
     return bytes;
 }
 
-void stack_spare_growth(struct heap *heap, size_t pages) {
-    if (counter_read(&heap->medium_depth.bytes) == 0 || HAK_LIKELY(!span_take_grows(pages))) return;
+void stack_spare_growth(struct heap *heap) {
+    const size_t held = medium_held_bytes(heap);
+    if (HAK_LIKELY(held == 0 || held < ace_medium_spared_bytes(heap_settings.objective))) return;
     os_lock_take(&heap->lock);
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
-    if (medium_held_bytes(heap) >= ace_medium_spared_bytes(heap_settings.objective))
-        for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) stack_empty(heap, class);
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) stack_empty(heap, class);
+    footprint_add(heap->in_use_change); /* or what the caller takes would come on top of it, and be a peak that never was */
+    heap->in_use_change = 0;
     os_lock_drop(&heap->lock);
 }
 
@@ -417,12 +434,10 @@ void stack_take(struct heap *heap, bool barrier_passed) {
     os_lock_drop(&heap->lock);
 }
 
-/* Whether there is something in its stacks that can be taken. relaxed: a hint. */
+/* Whether there is something in its stacks that can be taken: a hint. */
 static bool holds_blocks(const struct heap *heap) {
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
-        const ptrdiff_t held = stack_top(heap, class) - atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
-        if (held > !class_is_medium(class)) return true;
-    }
+    for (unsigned class = 0; class < SIZE_CLASSES; class++)
+        if (seen_held(heap, class) > !class_is_medium(class)) return true;
     return false;
 }
 

@@ -133,6 +133,11 @@ static HAK_ENTRY void end_heap(void *value) {
     errno = saved;
 }
 
+/* Whoever keeps blocks has a heap, and came by here. */
+static void spare_growth(void) {
+    if (thread_heap() != NULL) stack_spare_growth(thread_heap());
+}
+
 HAK_COLD void thread_start_heap(void) {
     if (!have_exit_key || !slow_enter()) return;
     int saved = errno;
@@ -145,6 +150,7 @@ HAK_COLD void thread_start_heap(void) {
         atomic_store_explicit(&heap->state, HEAP_LIVE, memory_order_seq_cst); /* see remote.c */
         os_lock_drop(&heap->lock);
         set_front(&heap->front);
+        span_on_growth(spare_growth);
         counter_set(&heap->thread_id, os_thread_id());
         purger_meet(heap);
     }

@@ -159,19 +159,33 @@ static void note_peak(void) {
     counter_raise(&spans.counts.used_pages_peak, counter_read(&spans.counts.used_pages));
 }
 
-static uint32_t take_free(size_t pages, size_t align_pages, enum span_zone zone) {
-    uint32_t head = is_allowed(pages) ? bins_find((uint32_t)(pages + align_pages - 1), zone) : 0;
-    if (head == 0) return 0;
+/* Where a span could begin: in the free one at HEAD; 0: nowhere. */
+struct place {
+    uint32_t head, first;
+};
+
+static struct place find_place(size_t pages, size_t align_pages, enum span_zone zone) {
+    const uint32_t head = is_allowed(pages) ? bins_find((uint32_t)(pages + align_pages - 1), zone) : 0;
     /* Aligned as an address: the window's base is aligned to 2 MiB only. */
-    uintptr_t address = (uintptr_t)page_address(head);
-    uintptr_t aligned = round_up(address, align_pages * PAGE_BYTES);
-    uint32_t first = head + (uint32_t)((aligned - address) / PAGE_BYTES);
-    span_carve(head, first, (uint32_t)pages);
+    const uintptr_t address = (uintptr_t)page_address(head), aligned = round_up(address, align_pages * PAGE_BYTES);
+    return (struct place){head, head + (uint32_t)((aligned - address) / PAGE_BYTES)};
+}
+
+/* Whether some of the PAGES pages there are not dirty. */
+static bool would_grow(struct place place, size_t pages) {
+    if (place.head == 0) return true;
+    const struct span *span = span_at(place.head);
+    return span->dirty != span->pages && pages_count_dirty(place.first, (uint32_t)pages) < pages;
+}
+
+static uint32_t take_at(struct place place, size_t pages) {
+    if (place.head == 0) return 0;
+    span_carve(place.head, place.first, (uint32_t)pages);
     counter_add(&spans.counts.taken, 1);
     counter_add(&size_counts((uint32_t)pages)->taken, 1);
     counter_add(&size_counts((uint32_t)pages)->live, 1);
     note_peak();
-    return first;
+    return place.first;
 }
 
 /* How many pages from FIRST on are of one zone. */
@@ -221,13 +235,25 @@ static void make_room(size_t pages) {
     span_purging_unlock();
 }
 
+static _Atomic(span_spare *) spare_growth;
+
+/* relaxed, here and below: a function is there from the start. */
+void span_on_growth(span_spare *spare) { atomic_store_explicit(&spare_growth, spare, memory_order_relaxed); }
+
 uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
     if (pages > window.pages || align_pages > window.pages) return 0;
-    for (;;) {
+    for (span_spare *spare = atomic_load_explicit(&spare_growth, memory_order_relaxed);;) {
         span_lock();
         enum span_zone zone = huge_zone_for(dense, (uint32_t)pages);
-        uint32_t first = take_free(pages, align_pages, zone);
+        const struct place place = find_place(pages, align_pages, zone);
+        const bool spared = spare != NULL && would_grow(place, pages);
+        uint32_t first = spared ? 0 : take_at(place, pages);
         span_unlock();
+        if (HAK_UNLIKELY(spared)) {
+            spare();
+            spare = NULL;
+            continue;
+        }
         if (first != 0) {
             if (zone == ZONE_HUGE) huge_mend(first, (uint32_t)pages);
             return first;
@@ -237,19 +263,11 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
         /* Someone else may take what was brought: then bring more. */
         if (add_fresh(pages + align_pages - 1, zone)) continue;
         span_lock();
-        first = take_free(pages, align_pages,
-                          ZONE_HUGE); /* of which a plain request takes clean memory at last */
+        /* Of the huge zone a plain request takes clean memory at last. */
+        first = take_at(find_place(pages, align_pages, ZONE_HUGE), pages);
         span_unlock();
         return first;
     }
-}
-
-bool span_take_grows(size_t pages) {
-    span_lock();
-    const uint32_t first = pages <= window.pages ? bins_find((uint32_t)pages, ZONE_PLAIN) : 0;
-    const bool grows = first == 0 || pages_count_dirty(first, (uint32_t)pages) < pages;
-    span_unlock();
-    return grows;
 }
 
 /* Lock held. */

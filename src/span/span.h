@@ -65,8 +65,10 @@ void span_configure(const struct span_settings *settings);
  * locks. */
 uint32_t span_take(size_t pages, size_t align_pages, bool dense);
 
-/* Whether one of PAGES pages would have some that are not dirty: the kernel would have to bring them in. No lock held; a hint. */
-bool span_take_grows(size_t pages);
+/* What span_take calls before it takes pages that are not dirty, which the kernel would have to bring in: whoever keeps spans may give
+ * some back. No lock held; once for a take. */
+typedef void span_spare(void);
+void span_on_growth(span_spare *spare);
 
 /* Whether PAGES more may be in use. Any locks; a hint. */
 bool span_is_allowed(size_t pages);

@@ -8,7 +8,7 @@
  *   dirty pages are not counted when taken       random_work_keeps_the_books
  *   every span claims to be zero                 random_work_keeps_the_books
  *   pages of one dirty run are counted twice     random_work_keeps_the_books
- *   one dirty page passes for all                a_span_that_grows_is_foretold
+ *   one dirty page passes for all, or none does  what_is_kept_is_asked_for_before_growth
  */
 #include "child.h"
 #include "clock.h"
@@ -131,20 +131,30 @@ TEST(aligned_spans) {
     CHECK(!span_extend(CHUNK_PAGES, window.pages + 1));
 }
 
-/* A free span of which the kernel brought in three pages, and not those behind. */
-static void take_what_is_dirty(void) {
+/* What is kept is asked for once, where some of the pages would have to be brought in, and no sooner. */
+static uint32_t asked, kept;
+static void ask(void) {
+    asked++;
+    if (kept != 0) span_give(kept);
+    kept = 0;
+}
+static void grow_or_not(void) {
     configure(ACE_NEVER, UINT64_MAX);
-    while (!span_take_grows(1)) CHECK(span_take(1, 1, false) != 0); /* of earlier tests */
-    uint32_t first = span_take(3, 1, false);
-    CHECK(span_take_grows(1));
+    span_on_growth(ask);
+    while (asked == 0) CHECK(span_take(1, 1, false) != 0); /* until nothing is dirty */
+    const uint32_t first = span_take(4, 1, false);
+    CHECK_EQ(asked, 2);
     span_give(first);
-    CHECK(span_at(first)->pages > 3);
-    CHECK(!span_take_grows(1) && !span_take_grows(3) && span_take_grows(4));
-    CHECK(span_take_grows(span_at(first)->pages + 1) && span_take_grows(window.pages + 1));
-    CHECK_EQ(span_take(3, 1, false), first);
+    CHECK(span_at(first)->pages > 4);
+    CHECK(span_take(3, 1, false) == first && asked == 2);
+    span_give(first);
+    CHECK(span_take(5, 1, false) == first && asked == 3); /* one of them is not dirty */
+    kept = first;
+    CHECK(span_take(5, 1, false) == first && asked == 4);
+    CHECK(span_take(window.pages + 1, 1, false) == 0 && asked == 4);
 }
 
-TEST(a_span_that_grows_is_foretold) { IN_CHILD(take_what_is_dirty); }
+TEST(what_is_kept_is_asked_for_before_growth) { IN_CHILD(grow_or_not); }
 
 /* ---- lengthening ------------------------------------------------------------------------------------ */
 
