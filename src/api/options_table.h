@@ -87,9 +87,9 @@
            "Free blocks kept per size class and thread: of all to 64 KiB, or by the size of blocks, the others as with `auto`, which " \
            "follows the program.")                                                                          \
     NUMBER(thread_cache, ANYTIME, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(16),                     \
-           "up to twice this much memory in a process of one thread, one and a half times per thread in others, held free",                                                  \
+           "up to twice this much memory in a process of one thread, one and a half times per thread in others, held free", \
            "The most bytes that all bins of a thread together may be sized for; those of blocks above 64 KiB may have" \
-           " half as many beside that, or as many again in a process of one thread.")                                                                     \
+           " half as many beside that, or as many again in a process of one thread.") \
     NUMBER(decay, ANYTIME, MILLISECONDS, 0, 3600000, "never", OPTION_NEVER, 500,                            \
            "longer: more resident memory; shorter: more page faults and system calls",                      \
            "Half-life of free memory before it goes back to the kernel; `never` keeps it.")                 \

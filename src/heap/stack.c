@@ -142,20 +142,10 @@ static void move_down(void **to, void **from, size_t count) {
     memmove(to, from, count * sizeof *to);
 }
 
-/* Until stack_set a signal handler of the owner's neither pops from the stack, nor pushes what would be written over. Returns its top. */
-static void **close_to_handlers(struct heap *heap, unsigned class) {
-    atomic_store_explicit(&heap->front.hi[class], NULL, memory_order_relaxed); /* from here on the top does not rise */
-    atomic_signal_fence(memory_order_seq_cst);
-    atomic_store_explicit(&heap->front.lo[class], stack_top(heap, class), memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
-    return stack_top(heap, class);
-}
-
-/* Gives the COUNT oldest blocks back, or as many as there are, and moves the others to the start. */
+/* Gives the COUNT oldest blocks back and moves the others to the start. */
 static void give_oldest(struct heap *heap, unsigned class, size_t count) {
     struct bin *bin = &heap->bins[class];
-    void **top = close_to_handlers(heap, class), **lo = bin->bottom;
-    count = min_size(count, (size_t)(top - lo));
+    void **lo = bin->bottom, **top = stack_top(heap, class);
     bin_put(heap, lo, count);
     size_t left = (size_t)(top - lo) - count;
     move_down(bin->stack, lo + count, left);

@@ -246,10 +246,10 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
         span_lock();
         enum span_zone zone = huge_zone_for(dense, (uint32_t)pages);
         const struct place place = find_place(pages, align_pages, zone);
-        const bool spared = spare != NULL && would_grow(place, pages);
-        uint32_t first = spared ? 0 : take_at(place, pages);
+        const bool asks = spare != NULL && would_grow(place, pages);
+        uint32_t first = asks ? 0 : take_at(place, pages);
         span_unlock();
-        if (HAK_UNLIKELY(spared)) {
+        if (HAK_UNLIKELY(asks)) {
             spare();
             spare = NULL;
             continue;

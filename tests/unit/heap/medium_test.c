@@ -180,15 +180,19 @@ static void spare(void) {
 TEST(what_is_kept_spares_growth) { IN_CHILD(spare); }
 
 /* Of a size whose depth does not adapt, too. */
+static void *keep_four(void *unused) {
+    take_and_give(MIB(1), 4);
+    CHECK_EQ(kept_of(MIB(1)), 4);
+    heap_free(heap_alloc(MIB(3)), NULL);
+    CHECK_EQ(kept_of(MIB(1)), 0);
+    return unused;
+}
 static void spare_fixed(void) {
     uint16_t depths[SIZE_CLASSES] = {0};
     depths[size_class_of(MIB(1))] = 4;
     CHECK(heap_start(&(struct heap_options){
         .thread_cache_bytes = MIB(16), .decay = ACE_NEVER, .foreign = count_foreign, .bin_depth = depths}));
-    take_and_give(MIB(1), 4);
-    CHECK_EQ(kept_of(MIB(1)), 4);
-    heap_free(heap_alloc(MIB(3)), NULL);
-    CHECK_EQ(kept_of(MIB(1)), 0);
+    run_thread(keep_four, NULL); /* with a heap that begins now */
 }
 TEST(what_a_fixed_depth_keeps_does_too) { IN_CHILD(spare_fixed); }
 
