@@ -46,16 +46,19 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
  * other that is all, and it may be more. */
 HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input input) {
     const bool alone = input.threads <= 1;
-    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(alone ? 16 : 4), HAK_MIB(alone ? 32 : 8));
+    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(alone ? 32 : 4), HAK_MIB(alone ? 64 : 8));
     const uint64_t in_use_share = input.in_use_bytes / ace_choose(input.objective, 16, 8, 4);
     const uint64_t all = in_use_share > least_of_all ? in_use_share : least_of_all;
-    const uint64_t share = all / (alone ? 1 : input.threads), most = input.most_bytes / (alone ? 1 : 2);
+    const uint64_t share = all / (alone ? 1 : input.threads), most = alone ? 2 * input.most_bytes : input.most_bytes / 2;
     return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};
 }
 
-/* From so many bytes of them on a thread gives all that it keeps back before the process grows: for less it would do so again and
- * again. */
+/* From so many bytes of them on that the program touched a thread gives all that it keeps back before the process grows: for less it would do
+ * so again and again, and what was not touched costs no memory. */
 HAK_INLINE uint64_t ace_medium_spared_bytes(enum ace_objective objective) { return ace_choose(objective, 0, HAK_MIB(2), HAK_MIB(4)); }
+
+/* What a look at how much was touched stands for: growth by so many bytes. */
+HAK_INLINE uint64_t ace_medium_looked_bytes(enum ace_objective objective) { return 4 * ace_medium_spared_bytes(objective); }
 
 /* Whether stacks that are sized for SIZED_BYTES must become shallower. A share follows what is in use, which swings by itself: where it was
  * kept to the byte, so would the depths. */

@@ -79,10 +79,7 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
 }
 
 /* The commons have no owner whose looks would tell it. Their lock is held. */
-static void tell_of_commons(void) {
-    footprint_add(commons.in_use_change);
-    commons.in_use_change = 0;
-}
+static void tell_of_commons(void) { footprint_tell(&commons.in_use_change); }
 
 /* One block for a thread that has no heap. */
 static void *alloc_from_commons(unsigned class, bool *zero) {

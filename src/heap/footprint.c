@@ -17,6 +17,11 @@ void footprint_add(int64_t bytes) {
     if (now > get(&peak)) set(&peak, now);
 }
 
+void footprint_tell(int64_t *change) {
+    if (*change != 0) footprint_add(*change);
+    *change = 0;
+}
+
 void footprint_returned(uint64_t bytes) {
     int64_t lower = get(&peak) - (int64_t)bytes, now = get(&in_use);
     set(&peak, lower > now ? lower : now);

@@ -8,6 +8,9 @@
 /* BYTES more are in use, or fewer where it is negative. */
 void footprint_add(int64_t bytes);
 
+/* *CHANGE bytes more, or fewer, that were not yet told: 0 from now on. The owner's own, or under his lock. */
+void footprint_tell(int64_t *change);
+
 /* BYTES were given back to the kernel. */
 void footprint_returned(uint64_t bytes);
 

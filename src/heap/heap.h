@@ -85,6 +85,8 @@ struct heap {
     uint64_t last_mask_ms;    /* since when */
     uint32_t idle_hand;       /* next bin that is looked at */
     uint32_t medium_idle_hand; /* and next medium one */
+    uint32_t unlooked_pages;  /* spare.c's, the owner's own, like the next: so many are asked for before it looks again */
+    bool medium_touched;      /* at its last look */
     struct depth_sum small_depth, medium_depth;
     counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
@@ -173,6 +175,11 @@ HAK_INLINE size_t stack_held(const struct heap *heap, unsigned class) {
     return (size_t)(stack_top(heap, class) - heap->bins[class].bottom);
 }
 
+/* Blocks that the owner may pop, to whoever does not hold the lock: relaxed, a hint. */
+HAK_INLINE ptrdiff_t stack_seen(const struct heap *heap, unsigned class) {
+    return stack_top(heap, class) - atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
+}
+
 /* Whether one more block fits. */
 HAK_INLINE bool stack_has_room(const struct heap *heap, unsigned class) {
     return stack_top(heap, class) < heap->bins[class].stack + heap->bins[class].depth;
@@ -230,10 +237,6 @@ void stack_push_beyond(struct heap *heap, unsigned class, void *block);
 void stack_empty(struct heap *heap, unsigned class);
 void stack_empty_all(struct heap *heap);
 
-/* Before the process grows: what the stacks of medium blocks hold goes back, if it is ace_medium_spared_bytes or more. No heap's lock
- * held. */
-void stack_spare_growth(struct heap *heap);
-
 /* A stack that ran empty is about to be refilled: adapts its depth. */
 void stack_note_refill(struct heap *heap, unsigned class);
 
@@ -269,6 +272,12 @@ void stack_reclaim_lock_reset(void);
 void stack_pool_lock(void);
 void stack_pool_unlock(void);
 void stack_pool_lock_reset(void);
+
+/* ---- spare.c ------------------------------------------------------------------------------------------ */
+
+/* Before the process grows by so many pages: what the calling thread keeps of medium blocks goes back if the program touched
+ * ace_medium_spared_bytes of it, or more. No heap's lock held; a few system calls. */
+void spare_growth(size_t pages);
 
 /* ---- decided.c (heap's lock held, or by the owner) ----------------------------------------------------- */
 

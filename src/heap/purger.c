@@ -251,8 +251,7 @@ static void keep_to_soft_limit(void) {
 /* What this thread has not yet told, and what its stacks hold too much. */
 static void settle_heap(struct heap *heap) {
     os_lock_take(&heap->lock);
-    if (heap->in_use_change != 0) footprint_add(heap->in_use_change);
-    heap->in_use_change = 0;
+    footprint_tell(&heap->in_use_change);
     stack_fit_budget(heap);
     /* relaxed: the owner's own. */
     if (atomic_load_explicit(&heap->ticks, memory_order_relaxed) / TICKS_PER_LOOK % LOOKS_AT_MEDIUM == 0) stack_give_idle_medium(heap);

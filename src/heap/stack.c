@@ -127,11 +127,6 @@ void stack_count_foreign(struct heap *heap, unsigned class, uint32_t count) {
     stack_set_keeping(heap, class, true);
 }
 
-/* Blocks that the owner may pop, to whoever does not hold the lock: relaxed, a hint. */
-static ptrdiff_t seen_held(const struct heap *heap, unsigned class) {
-    return stack_top(heap, class) - atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
-}
-
 /* ---- spilling ----------------------------------------------------------------------------------- */
 
 /* Moves COUNT pointers down, in pieces for which memmove uses vector moves: its string instruction for more starts
@@ -166,23 +161,6 @@ void stack_empty(struct heap *heap, unsigned class) {
 
 void stack_empty_all(struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) stack_empty(heap, class);
-}
-
-static size_t medium_held_bytes(const struct heap *heap) {
-    size_t bytes = 0;
-    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) bytes += (size_t)seen_held(heap, class) * slab_classes[class].block_bytes;
-    return bytes;
-}
-
-void stack_spare_growth(struct heap *heap) {
-    const size_t held = medium_held_bytes(heap);
-    if (HAK_LIKELY(held == 0 || held < ace_medium_spared_bytes(heap_settings.objective))) return;
-    os_lock_take(&heap->lock);
-    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
-    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) stack_empty(heap, class);
-    footprint_add(heap->in_use_change); /* or what the caller takes would come on top of it, and be a peak that never was */
-    heap->in_use_change = 0;
-    os_lock_drop(&heap->lock);
 }
 
 /* ---- depth -------------------------------------------------------------------------------------- */
@@ -419,15 +397,14 @@ void stack_take(struct heap *heap, bool barrier_passed) {
         if (top > heap->bins[class].bottom) take_below(heap, class, end < raised_to ? end : raised_to);
     }
     if (heap->raised) stack_lower(heap);
-    footprint_add(heap->in_use_change); /* a sleeper would not tell it */
-    heap->in_use_change = 0;
+    footprint_tell(&heap->in_use_change); /* a sleeper would not */
     os_lock_drop(&heap->lock);
 }
 
 /* Whether there is something in its stacks that can be taken: a hint. */
 static bool holds_blocks(const struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
-        if (seen_held(heap, class) > !class_is_medium(class)) return true;
+        if (stack_seen(heap, class) > !class_is_medium(class)) return true;
     return false;
 }
 

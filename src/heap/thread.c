@@ -64,8 +64,7 @@ static void hand_over(struct heap *heap) {
     bin_hand_over(heap);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
-    footprint_add(heap->in_use_change);
-    heap->in_use_change = 0;
+    footprint_tell(&heap->in_use_change);
 }
 
 void thread_retire_parked(struct heap *heap) {
@@ -131,11 +130,6 @@ static HAK_ENTRY void end_heap(void *value) {
     slow_leave();
     purger_farewell();
     errno = saved;
-}
-
-/* Whoever keeps blocks has a heap, and came by here. */
-static void spare_growth(void) {
-    if (thread_heap() != NULL) stack_spare_growth(thread_heap());
 }
 
 HAK_COLD void thread_start_heap(void) {

@@ -250,7 +250,7 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
         uint32_t first = asks ? 0 : take_at(place, pages);
         span_unlock();
         if (HAK_UNLIKELY(asks)) {
-            spare();
+            spare(pages);
             spare = NULL;
             continue;
         }

@@ -67,7 +67,7 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense);
 
 /* What span_take calls before it takes pages that are not dirty, which the kernel would have to bring in: whoever keeps spans may give
  * some back. No lock held; once for a take. */
-typedef void span_spare(void);
+typedef void span_spare(size_t pages);
 void span_on_growth(span_spare *spare);
 
 /* Whether PAGES more may be in use. Any locks; a hint. */

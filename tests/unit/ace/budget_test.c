@@ -48,8 +48,8 @@ TEST(by_the_table) {
 
 typedef struct ace_budget_decision budget_rule(struct ace_budget_input input);
 
-/* At most the option, a SHARE of it where there are several threads, and at least LEAST where that is. */
-static void check_rule(budget_rule *rule, uint64_t share, uint64_t least) {
+/* At most the option TIMES, a SHARE of it where there are several threads, and at least LEAST where that is. */
+static void check_rule(budget_rule *rule, uint64_t times, uint64_t share, uint64_t least) {
     struct rng rng = {check_now.seed};
     for (size_t i = 0; i < check_count(100000); i++) {
         struct ace_budget_input input = {
@@ -59,7 +59,7 @@ static void check_rule(budget_rule *rule, uint64_t share, uint64_t least) {
             .objective = (enum ace_objective)((int)rng_below(&rng, 3) - 1),
         };
         const uint64_t bytes = rule(input).bytes;
-        CHECK_AT(bytes <= input.most_bytes / (input.threads > 1 ? share : 1) && bytes >= least, i);
+        CHECK_AT(bytes <= (input.threads > 1 ? input.most_bytes / share : input.most_bytes * times) && bytes >= least, i);
         struct ace_budget_input more = input;
         more.in_use_bytes |= more.in_use_bytes >> 1; /* no less */
         CHECK_AT(rule(more).bytes >= bytes, i);
@@ -73,8 +73,8 @@ static void check_rule(budget_rule *rule, uint64_t share, uint64_t least) {
 }
 
 TEST(it_is_bounded_and_monotone) {
-    check_rule(ace_budget, 1, KIB(32));
-    check_rule(ace_medium_budget, 2, 0);
+    check_rule(ace_budget, 1, 1, KIB(32));
+    check_rule(ace_medium_budget, 2, 2, 0);
 }
 
 TEST(of_medium_blocks_by_the_table) {
@@ -82,14 +82,14 @@ TEST(of_medium_blocks_by_the_table) {
         struct ace_budget_input input;
         struct ace_budget_decision budget;
     } rows[] = {
-        /* One thread: 16 MiB, or an eighth of what is in use, and at most what the option says. */
-        ROW(0, MIB(16), 1, BALANCED, MIB(16), SHARE),
-        ROW(0, MIB(64), 0, BALANCED, MIB(16), SHARE),
-        ROW(MIB(256), MIB(64), 1, BALANCED, MIB(32), SHARE),
-        ROW(MIB(256), MIB(16), 1, BALANCED, MIB(16), MOST),
-        ROW(0, MIB(1), 1, BALANCED, MIB(1), MOST),
+        /* One thread: 32 MiB, or an eighth of what is in use, and at most twice what the option says. */
+        ROW(0, MIB(16), 1, BALANCED, MIB(32), SHARE),
+        ROW(0, MIB(64), 0, BALANCED, MIB(32), SHARE),
+        ROW(MIB(512), MIB(64), 1, BALANCED, MIB(64), SHARE),
+        ROW(MIB(512), MIB(16), 1, BALANCED, MIB(32), MOST),
+        ROW(0, MIB(1), 1, BALANCED, MIB(2), MOST),
         ROW(GIB(1), 0, 1, BALANCED, 0, MOST),
-        ROW(0, MIB(32), 1, SPEED, MIB(32), SHARE),
+        ROW(0, MIB(32), 1, SPEED, MIB(64), SHARE),
         ROW(0, MIB(16), 1, SMALL, KIB(256), SHARE),
         ROW(MIB(64), MIB(16), 1, SMALL, MIB(4), SHARE),
         /* Several: of 4 MiB, or an eighth of what is in use; nothing is promised. */

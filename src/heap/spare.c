@@ -1,0 +1,52 @@
+/* spare.c - what a thread keeps of medium blocks goes back before the process grows. That spares memory where the program touched them: what
+ * it did not costs none, and is worth keeping. */
+#include "ace/budget.h"
+#include "heap/footprint.h"
+#include "heap/heap.h"
+#include "heap/thread.h"
+
+static size_t held_bytes(const struct heap *heap) {
+    size_t bytes = 0;
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) bytes += (size_t)stack_seen(heap, class) * slab_classes[class].block_bytes;
+    return bytes;
+}
+
+/* Of HELD bytes, by a look at the oldest block of each class. */
+static size_t resident_bytes(const struct heap *heap, size_t held) {
+    size_t seen = 0, resident = 0;
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) {
+        if (stack_seen(heap, class) <= 0) continue;
+        /* relaxed: whoever takes it meanwhile does not unmap it. */
+        void *block = front_block(atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed));
+        seen += slab_classes[class].block_bytes;
+        resident += os_resident_bytes(page_address(page_index(block)), slab_classes[class].block_bytes);
+    }
+    return seen == 0 ? 0 : (size_t)((uint64_t)held * resident / seen);
+}
+
+static void give_all(struct heap *heap) {
+    os_lock_take(&heap->lock);
+    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) stack_empty(heap, class);
+    footprint_tell(&heap->in_use_change); /* or what the caller takes would come on top of it, and be a peak that never was */
+    os_lock_drop(&heap->lock);
+}
+
+/* Whether the program touched LEAST bytes of what is held, as far as the last look goes. */
+static bool is_touched(struct heap *heap, size_t held, size_t least, size_t pages) {
+    if (pages <= heap->unlooked_pages) {
+        heap->unlooked_pages -= (uint32_t)pages;
+    } else {
+        heap->medium_touched = resident_bytes(heap, held) >= least;
+        heap->unlooked_pages = (uint32_t)(ace_medium_looked_bytes(heap_settings.objective) / PAGE_BYTES);
+    }
+    return heap->medium_touched;
+}
+
+void spare_growth(size_t pages) {
+    struct heap *heap = thread_heap();
+    if (heap == NULL) return; /* whoever keeps blocks has one */
+    const size_t held = held_bytes(heap), least = ace_medium_spared_bytes(heap_settings.objective);
+    if (held == 0 || held < least) return;
+    if (least == 0 || is_touched(heap, held, least, pages)) give_all(heap);
+}

@@ -1,0 +1,150 @@
+/* spare_test.c - what a thread keeps of medium blocks where the process is about to grow.
+ *
+ * Planted defects it was seen to catch:
+ *   the process grows all the same; what went back counts as in use
+ *                                                what_is_kept_spares_growth
+ *   where the depth is set it does               what_a_fixed_depth_keeps_does_too
+ *   what is kept goes back though memory is free, or though it is little
+ *                                                else_it_stays
+ *   what nobody touched goes back                what_was_not_touched_stays
+ *   one block that was touched passes for all    what_was_not_touched_stays
+ *   nobody looks a second time, or all do each time
+ *                                                it_is_looked_at_again
+ *   where the kernel does not tell, nothing was  where_the_kernel_does_not_tell
+ */
+#include "medium.h"
+
+#include "ace/budget.h"
+#include "heap/footprint.h"
+#include "no_purger.h"
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+static bool mincore_refused;
+
+int mincore(void *address, size_t bytes, unsigned char *resident) {
+    if (!mincore_refused) return (int)syscall(SYS_mincore, address, bytes, resident);
+    errno = ENOSYS;
+    return -1;
+}
+
+static uint64_t looks(void) { return atomic_load(&os_counters.calls[OS_CALL_MINCORE]); }
+
+static void need_a_kernel_that_tells(void) {
+    const size_t bytes = os_page_bytes();
+    void *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(fresh != MAP_FAILED);
+    if (os_resident_bytes(fresh, bytes) != 0) SKIP("pages of memory that was never touched are said to be there");
+}
+
+/* COUNT blocks of BYTES bytes are kept, and were touched or not. */
+static void keep(size_t bytes, size_t count, bool touched) {
+    void *blocks[64];
+    settle(bytes, count);
+    for (size_t i = 0; i < count; i++) {
+        CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+        if (touched) memset(blocks[i], 'x', bytes);
+    }
+    for (size_t i = 0; i < count; i++) heap_free(blocks[i], NULL);
+    CHECK_EQ(kept_of(bytes), count);
+}
+
+/* Pages that the kernel brought in, or may have. */
+static uint64_t grown_pages(void) { return counts_now().used_pages + counts_now().dirty_pages; }
+
+/* A block, which stays, for which memory must be brought in unless what is kept goes back. */
+static void grow(size_t bytes) {
+    const uint64_t grown = grown_pages();
+    CHECK(heap_alloc(bytes) != NULL);
+    CHECK_AT(kept_bytes() == 0 || grown_pages() > grown, bytes);
+}
+
+/* What is kept becomes slabs of small blocks, medium blocks of another size and large ones before the process grows. */
+static void spare(void) {
+    static void *blocks[96];
+    const size_t requests[] = {KIB(32), KIB(128), MIB(3)};
+    for (size_t r = 0; r < sizeof requests / sizeof requests[0]; r++) {
+        const size_t count = MIB(3) / requests[r];
+        keep(MIB(1), 4, true);
+        const uint64_t grown = grown_pages(), in_use = footprint_in_use();
+        for (size_t i = 0; i < count; i++) CHECK((blocks[i] = heap_alloc(requests[r])) != NULL);
+        CHECK_AT(grown_pages() == grown && kept_of(MIB(1)) == 0, requests[r]);
+        CHECK_AT(footprint_in_use() <= in_use, requests[r]); /* what went back is told at once */
+        for (size_t i = 0; i < count; i++) heap_free(blocks[i], NULL);
+        heap_collect();
+    }
+}
+TEST(what_is_kept_spares_growth) { IN_CHILD(spare); }
+
+/* Of a size whose depth does not adapt, too. */
+static void *keep_four(void *unused) {
+    keep(MIB(1), 4, true);
+    heap_free(heap_alloc(MIB(3)), NULL);
+    CHECK_EQ(kept_of(MIB(1)), 0);
+    return unused;
+}
+static void spare_fixed(void) {
+    uint16_t depths[SIZE_CLASSES] = {0};
+    depths[size_class_of(MIB(1))] = 4;
+    CHECK(heap_start(&(struct heap_options){
+        .thread_cache_bytes = MIB(16), .decay = ACE_NEVER, .foreign = count_foreign, .bin_depth = depths}));
+    run_thread(keep_four, NULL); /* with a heap that begins now */
+}
+TEST(what_a_fixed_depth_keeps_does_too) { IN_CHILD(spare_fixed); }
+
+/* Where memory is free already, or little is kept, it stays. */
+static void not_spare(void) {
+    void *free_later = heap_alloc(MIB(2));
+    keep(MIB(1), 4, true);
+    heap_free(free_later, NULL);
+    void *block = heap_alloc(KIB(128));
+    CHECK_EQ(kept_of(MIB(1)), 4);
+    heap_collect();
+    heap_free(block, NULL);
+    keep(MIB(1), 1, true);
+    grow(MIB(3));
+    CHECK_EQ(kept_of(MIB(1)), 1);
+}
+TEST(else_it_stays) { IN_CHILD(not_spare); }
+
+/* ---- whether it was touched ------------------------------------------------------------------------------- */
+
+/* Of several sizes one that was touched is little of what is kept. */
+static void untouched(void) {
+    need_a_kernel_that_tells();
+    for (int i = 0; i < 100; i++) {
+        take_and_give(MIB(1), 2);
+        take_and_give(KIB(768), 2);
+        keep(KIB(128), 1, true);
+    }
+    const size_t kept = kept_bytes();
+    CHECK(kept >= 2 * MIB(1) + 2 * KIB(768));
+    grow(MIB(8)); /* more than lies free */
+    CHECK_EQ(kept_bytes(), kept);
+}
+TEST(what_was_not_touched_stays) { IN_CHILD(untouched); }
+
+/* As long as the process grows by less than what a look stands for. */
+static void look_again(void) {
+    const size_t stands_for = ace_medium_looked_bytes(ACE_BALANCED);
+    need_a_kernel_that_tells();
+    keep(MIB(1), 4, false);
+    grow(MIB(2));
+    CHECK_EQ(kept_of(MIB(1)), 4);
+    keep(MIB(1), 4, true);
+    const uint64_t looked = looks();
+    for (size_t grown = 0; grown < stands_for; grown += MIB(2)) grow(MIB(2));
+    CHECK(looks() == looked && kept_of(MIB(1)) == 4);
+    grow(MIB(2));
+    CHECK(looks() > looked && kept_of(MIB(1)) == 0);
+}
+TEST(it_is_looked_at_again) { IN_CHILD(look_again); }
+
+static void untold(void) {
+    keep(MIB(1), 4, false);
+    mincore_refused = true;
+    grow(MIB(2));
+    CHECK_EQ(kept_of(MIB(1)), 0);
+}
+TEST(where_the_kernel_does_not_tell) { IN_CHILD(untold); }
