@@ -23,8 +23,8 @@ enum { SLOTS = 500, HELD = 16 };
 static volatile sig_atomic_t handled;
 static volatile size_t progress;
 
-/* Most are small; those that are not take a slow path each time. */
-static size_t size_for(uint64_t number) { return number % 8 == 0 ? 100 * 1000 + number % 1000 * 100 : number % 5000; }
+/* Most are small; those that are not are too long to be kept, and take a slow path each time. */
+static size_t size_for(uint64_t number) { return number % 8 == 0 ? MIB(1) + 1 + number % 1000 * 100 : number % 5000; }
 
 static void allocate_in_handler(int signal_number) {
     static void *held[HELD];
