@@ -159,6 +159,10 @@ def decided(kind: str, reason: str, before: int, after: int, **inputs: int) -> D
             decided("purge_thread", "worth_it", 0, 1, returnable_bytes=4 << 20, mark_bytes=1 << 20),
             "a purge thread started: 4.0 MiB could go back, 1.0 MiB are worth a thread",
         ),
+        (
+            decided("kept", "hardly_touched", 1, 0, held_bytes=2 << 20, touched_bytes=64 << 10),
+            "thread 12 keeps more medium blocks: it keeps 2.0 MiB, of which 64.0 KiB were touched",
+        ),
         (decided("depth", "hunch", 4, 8, stars=3), "thread 12: 64-byte bin 4 -> 8 blocks: hunch (stars 3)"),
     ],
 )

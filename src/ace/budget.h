@@ -14,7 +14,11 @@ struct ace_budget_input {
     uint64_t most_bytes;   /* that one thread may have: the option thread_cache */
     uint32_t threads;
     enum ace_objective objective;
+    bool untouched; /* of medium blocks: what the thread keeps is, by ace_medium_is_touched */
 };
+
+/* Where the program touched less than one in so many bytes of medium blocks, these may be as many times more. */
+enum { ACE_MEDIUM_TOUCHED = 16 };
 
 enum ace_budget_reason {
     ACE_BUDGET_SHARE, /* of what those of all threads may have */
@@ -42,15 +46,25 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
 }
 
 /* Of the medium blocks. These lie between the free runs of pages that would merge, so of few of them less is kept, and at most half of what
- * the small ones may have; nothing is promised. What a thread keeps it gives back before it makes the process grow: where there is no
- * other that is all, and it may be more. */
+ * the small ones may have; nothing is promised. More is kept where that costs little memory: by a thread that is alone, since it gives all back
+ * before it makes the process grow, and where the program hardly touched it. */
 HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input input) {
-    const bool alone = input.threads <= 1;
-    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(alone ? 32 : 4), HAK_MIB(alone ? 64 : 8));
+    const bool alone = input.threads <= 1, cheap = alone || input.untouched;
     const uint64_t in_use_share = input.in_use_bytes / ace_choose(input.objective, 16, 8, 4);
+    const uint64_t least_of_one = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(32), HAK_MIB(64));
+    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(4), HAK_MIB(8));
+    const uint64_t one = in_use_share > least_of_one ? in_use_share : least_of_one;
     const uint64_t all = in_use_share > least_of_all ? in_use_share : least_of_all;
-    const uint64_t share = all / (alone ? 1 : input.threads), most = alone ? 2 * input.most_bytes : input.most_bytes / 2;
+    uint64_t share = alone ? one : all / input.threads;
+    if (!alone && cheap) share = share < one / ACE_MEDIUM_TOUCHED ? share * ACE_MEDIUM_TOUCHED : one;
+    const uint64_t most = cheap ? 2 * input.most_bytes : input.most_bytes / 2;
     return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};
+}
+
+/* Whether HELD_BYTES that a thread keeps of them cost memory, of which RESIDENT_BYTES were touched. What they were BEFORE they stay in
+ * between. */
+HAK_INLINE bool ace_medium_is_touched(uint64_t held_bytes, uint64_t resident_bytes, bool before) {
+    return resident_bytes > held_bytes / (before ? 2 * ACE_MEDIUM_TOUCHED : ACE_MEDIUM_TOUCHED);
 }
 
 /* From so many bytes of them on that the program touched a thread gives all that it keeps back before the process grows: for less it would do

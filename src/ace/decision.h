@@ -17,7 +17,8 @@
     X(ACE_KIND_PRESSURE, "pressure", "")         /* an enum ace_pressure_reason */                            \
     X(ACE_KIND_SOFT_LIMIT, "soft_limit", "")     /* 1: more is in use */                                      \
     X(ACE_KIND_PURGE_THREAD, "purge_thread", "") /* 1: one runs */                                            \
-    X(ACE_KIND_HUGE_PAGES, "huge_pages", "pages") /* of 64 KiB for which they were asked */
+    X(ACE_KIND_HUGE_PAGES, "huge_pages", "pages") /* of 64 KiB for which they were asked */                   \
+    X(ACE_KIND_KEPT, "kept", "")                 /* 1: medium blocks that a thread keeps cost memory */
 
 /* Why. X(ID, KIND, NAME, INPUT, INPUT, INPUT): what it went by; "" where there is no more. */
 #define ACE_REASONS(X)                                                                                        \
@@ -41,7 +42,9 @@
     X(ACE_REASON_WORTH_IT, PURGE_THREAD, "worth_it", "returnable_bytes", "mark_bytes", "")                    \
     X(ACE_REASON_NOTHING_LEFT, PURGE_THREAD, "nothing_left", "returnable_bytes", "mark_bytes", "")            \
     X(ACE_REASON_IN_USE, HUGE_PAGES, "in_use", "used_pages", "from_pages", "")                               \
-    X(ACE_REASON_UNTOUCHED, HUGE_PAGES, "untouched", "used_bytes", "touched_bytes", "")
+    X(ACE_REASON_UNTOUCHED, HUGE_PAGES, "untouched", "used_bytes", "touched_bytes", "")                     \
+    X(ACE_REASON_TOUCHED, KEPT, "touched", "held_bytes", "touched_bytes", "")                                 \
+    X(ACE_REASON_HARDLY_TOUCHED, KEPT, "hardly_touched", "held_bytes", "touched_bytes", "")
 
 #define ACE_ID(id, ...) id,
 enum ace_kind { ACE_KINDS(ACE_ID) ACE_KIND_COUNT };

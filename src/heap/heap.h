@@ -85,8 +85,9 @@ struct heap {
     uint64_t last_mask_ms;    /* since when */
     uint32_t idle_hand;       /* next bin that is looked at */
     uint32_t medium_idle_hand; /* and next medium one */
-    uint32_t unlooked_pages;  /* spare.c's, the owner's own, like the next: so many are asked for before it looks again */
-    bool medium_touched;      /* at its last look */
+    uint32_t unlooked_pages;  /* kept.c's, the owner's own, like the next two: so many are asked for before it looks again */
+    bool growth_spared;       /* by what it saw then */
+    bool medium_touched;      /* by what kept_look saw, or it did not yet look */
     struct depth_sum small_depth, medium_depth;
     counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
@@ -273,11 +274,14 @@ void stack_pool_lock(void);
 void stack_pool_unlock(void);
 void stack_pool_lock_reset(void);
 
-/* ---- spare.c ------------------------------------------------------------------------------------------ */
+/* ---- kept.c: whether what a thread keeps of medium blocks costs memory (no heap's lock held; a few system calls) -- */
 
-/* Before the process grows by so many pages: what the calling thread keeps of medium blocks goes back if the program touched
- * ace_medium_spared_bytes of it, or more. No heap's lock held; a few system calls. */
-void spare_growth(size_t pages);
+/* Before the process grows by so many pages: what the calling thread keeps goes back if the program touched
+ * ace_medium_spared_bytes of it, or more. */
+void kept_spare_growth(size_t pages);
+
+/* Looks how much of it the program touched, for the budget. By HEAP's owner. */
+void kept_look(struct heap *heap);
 
 /* ---- decided.c (heap's lock held, or by the owner) ----------------------------------------------------- */
 
@@ -285,6 +289,9 @@ void spare_growth(size_t pages);
  * until the depth changes. */
 void decided_depth(struct heap *heap, unsigned class, enum ace_reason reason, uint32_t from, uint64_t input0,
                    uint64_t input1, uint64_t input2);
+
+/* Tells that what it keeps of medium blocks costs memory now, or does no more. */
+void decided_kept(struct heap *heap, uint64_t held_bytes, uint64_t touched_bytes);
 
 /* ---- remote.c: blocks that cross threads -------------------------------------------------------- */
 

@@ -19,6 +19,7 @@ enum {
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
     HEAR_MS = 1000,        /* between looks at the machine */
     SOFT_MS = 100,         /* between purges above the soft limit */
+    LOOKS_AT_KEPT = 256,   /* how much of what a thread keeps of medium blocks was touched is looked at in one of so many looks */
     LOOKS_AT_MEDIUM = 16,  /* one of so many looks of a thread is at a stack of medium blocks, too */
 };
 
@@ -248,6 +249,12 @@ static void keep_to_soft_limit(void) {
 
 /* ---- the looks of slow paths --------------------------------------------------------------------------- */
 
+/* Of several threads, since what a thread alone keeps goes back before the process grows. */
+static void look_at_kept(struct heap *heap) {
+    /* relaxed: the owner's own. */
+    if (atomic_load_explicit(&heap->ticks, memory_order_relaxed) / TICKS_PER_LOOK % LOOKS_AT_KEPT == 0 && registry_live() > 1) kept_look(heap);
+}
+
 /* What this thread has not yet told, and what its stacks hold too much. */
 static void settle_heap(struct heap *heap) {
     os_lock_take(&heap->lock);
@@ -280,6 +287,7 @@ static void give_in_passing(uint64_t asleep_ms, uint64_t now_ms) {
 
 HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     if (!slow_enter()) return;
+    look_at_kept(heap);
     settle_heap(heap);
     slow_leave();
     keep_to_soft_limit();

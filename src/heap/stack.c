@@ -97,6 +97,7 @@ void stack_reset_all(struct heap *heap) {
     void **stack = heap->first_stacks;
     stack_forget_streams(heap);
     heap->small_depth = heap->medium_depth = (struct depth_sum){0};
+    heap->medium_touched = true;
     /* relaxed: nobody has the heap. A thread that did not survive a fork may have left it set. */
     atomic_store_explicit(&heap->front.popping, false, memory_order_relaxed);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
@@ -187,24 +188,25 @@ static struct depth_sum *depth_sum_of(struct heap *heap, bool medium) {
 }
 
 /* What the stacks of one thread may be sized for. */
-static struct ace_budget_decision budget_of(bool medium) {
+static struct ace_budget_decision budget_of(const struct heap *heap, bool medium) {
     const struct ace_budget_input input = {
         .in_use_bytes = footprint_in_use(),
         .most_bytes = counter_read(&heap_settings.thread_cache_bytes),
         .threads = registry_live(),
         .objective = heap_settings.objective,
+        .untouched = !heap->medium_touched,
     };
     if (medium && atomic_load_explicit(&os_counters.refusals[OS_CALL_MEMBARRIER], memory_order_relaxed) != 0) /* a hint */
         return (struct ace_budget_decision){0, ACE_BUDGET_MOST}; /* without the barrier nobody could take them from a sleeper */
     return medium ? ace_medium_budget(input) : ace_budget(input);
 }
-static size_t budget_bytes(bool medium) { return budget_of(medium).bytes; }
+static size_t budget_bytes(const struct heap *heap, bool medium) { return budget_of(heap, medium).bytes; }
 
 /* Halves the depth of small bins, or of medium ones, that did not miss for a while, until WANTED bytes are found. Each is asked
  * once. FOR_CLASS gives nothing. */
 static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size_t wanted) {
     struct depth_sum *sum = depth_sum_of(heap, medium);
-    const size_t budget = budget_bytes(medium), needed = counter_read(&sum->bytes) + wanted;
+    const size_t budget = budget_bytes(heap, medium), needed = counter_read(&sum->bytes) + wanted;
     if (needed > budget && needed - budget > sum->extra_bytes) return false;
     const unsigned first_class = medium ? SMALL_CLASSES : 0, classes = medium ? SIZE_CLASSES - SMALL_CLASSES : SMALL_CLASSES;
     for (unsigned asked = 0; asked < classes; asked++) {
@@ -230,7 +232,7 @@ static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size
 }
 
 static void fit_budget(struct heap *heap, bool medium) {
-    if (HAK_UNLIKELY(ace_budget_is_exceeded(budget_of(medium), counter_read(&depth_sum_of(heap, medium)->bytes))))
+    if (HAK_UNLIKELY(ace_budget_is_exceeded(budget_of(heap, medium), counter_read(&depth_sum_of(heap, medium)->bytes))))
         find_budget(heap, medium, SIZE_CLASSES, 0);
 }
 
@@ -264,7 +266,7 @@ static void adapt(struct heap *heap, unsigned class) {
     size_t wanted = (next.depth - input.depth) * block_bytes;
     forget_misses(bin); /* a refusal, too, stands for a while */
     if (!find_budget(heap, medium, class, wanted)) {
-        decided_depth(heap, class, ACE_REASON_NO_BUDGET, input.depth, counter_read(&sum->bytes), budget_bytes(medium), wanted);
+        decided_depth(heap, class, ACE_REASON_NO_BUDGET, input.depth, counter_read(&sum->bytes), budget_bytes(heap, medium), wanted);
         return;
     }
     if (!deepen(heap, class, next.depth)) {

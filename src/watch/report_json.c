@@ -13,7 +13,7 @@
 
 /* Version of the form: the first number grows when something goes or changes its meaning, the second when something comes. */
 #define FORM_MAJOR 1
-#define FORM_MINOR 1
+#define FORM_MINOR 2
 
 /* "NAME": VALUE, with what separates it from the member before. */
 static void member(struct out *out, bool *first, const char *name, uint64_t value) {

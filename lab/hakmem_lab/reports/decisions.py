@@ -36,6 +36,10 @@ def _used(inputs: Mapping[str, int]) -> str:
     return f"{size_text(inputs['used_bytes'])} of {size_text(inputs['limit_bytes'])} in use"
 
 
+def _kept(inputs: Mapping[str, int]) -> str:
+    return f"it keeps {size_text(inputs['held_bytes'])}, of which {size_text(inputs['touched_bytes'])} were touched"
+
+
 def _pages(count: int) -> str:
     return size_text(count * PAGE_BYTES)
 
@@ -72,6 +76,8 @@ WHY: Mapping[str, Callable[[Mapping[str, int]], str]] = {
     "untouched": lambda one: (
         f"of {size_text(one['used_bytes'])} in use that were looked at {size_text(one['touched_bytes'])} were touched"
     ),
+    "touched": _kept,
+    "hardly_touched": _kept,
 }
 """By reason: what it went by."""
 
@@ -93,6 +99,7 @@ def what_text(one: Decision) -> str:
         "pressure": ("what is free decays", "all that is free goes back at once"),
         "soft_limit": ("what is free decays", "all that is free goes back at once"),
         "purge_thread": ("the purge thread ended", "a purge thread started"),
+        "kept": (f"thread {one.thread_id} keeps more medium blocks", f"thread {one.thread_id} keeps fewer medium blocks"),
     }
     return words[one.kind][one.after != 0] if one.kind in words else f"{one.kind} {change}"
 

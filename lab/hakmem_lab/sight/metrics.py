@@ -18,7 +18,7 @@ from hakmem_lab.sight.memory import memory_open
 from hakmem_lab.sight.page import Page, pages_find
 from hakmem_lab.sight.process import Process
 
-FORM = "1.1"
+FORM = "1.2"
 
 
 class Kind(StrEnum):

@@ -15,7 +15,9 @@ static const struct {
     struct ace_budget_decision budget;
 } table[] = {
 #define ROW(in_use, most, threads, objective, bytes, why)                                                     \
-    {{in_use, most, threads, ACE_##objective}, {bytes, ACE_BUDGET_##why}}
+    {{in_use, most, threads, ACE_##objective, false}, {bytes, ACE_BUDGET_##why}}
+#define ROW_UNTOUCHED(in_use, most, threads, objective, bytes, why)                                           \
+    {{in_use, most, threads, ACE_##objective, true}, {bytes, ACE_BUDGET_##why}}
     /* Of 32 MiB, or a sixteenth of what is in use. */
     ROW(0, GIB(1), 1, BALANCED, MIB(32), SHARE),
     ROW(MIB(512), GIB(1), 1, BALANCED, MIB(32), SHARE),
@@ -48,7 +50,7 @@ TEST(by_the_table) {
 
 typedef struct ace_budget_decision budget_rule(struct ace_budget_input input);
 
-/* At most the option TIMES, a SHARE of it where there are several threads, and at least LEAST where that is. */
+/* At most the option TIMES, a SHARE of it where there are several threads and blocks are touched, and at least LEAST where that is. */
 static void check_rule(budget_rule *rule, uint64_t times, uint64_t share, uint64_t least) {
     struct rng rng = {check_now.seed};
     for (size_t i = 0; i < check_count(100000); i++) {
@@ -57,10 +59,15 @@ static void check_rule(budget_rule *rule, uint64_t times, uint64_t share, uint64
             .most_bytes = KIB(64) + (rng_next(&rng) >> (34 + rng_below(&rng, 20))),
             .threads = (uint32_t)(rng_next(&rng) >> (32 + rng_below(&rng, 32))),
             .objective = (enum ace_objective)((int)rng_below(&rng, 3) - 1),
+            .untouched = rng_below(&rng, 2) != 0,
         };
         const uint64_t bytes = rule(input).bytes;
-        CHECK_AT(bytes <= (input.threads > 1 ? input.most_bytes / share : input.most_bytes * times) && bytes >= least, i);
+        const bool cheap = input.threads <= 1 || input.untouched;
+        CHECK_AT(bytes <= (cheap ? input.most_bytes * times : input.most_bytes / share) && bytes >= least, i);
         struct ace_budget_input more = input;
+        more.untouched = true;
+        CHECK_AT(rule(more).bytes >= bytes, i);
+        more = input;
         more.in_use_bytes |= more.in_use_bytes >> 1; /* no less */
         CHECK_AT(rule(more).bytes >= bytes, i);
         more = input;
@@ -104,12 +111,36 @@ TEST(of_medium_blocks_by_the_table) {
         /* At most half of what the option says. */
         ROW(GIB(1), MIB(16), 2, BALANCED, MIB(8), MOST),
         ROW(0, MIB(1), 2, BALANCED, KIB(512), MOST),
+        /* Hardly touched: sixteen times as much, but no more than one that is alone. */
+        ROW_UNTOUCHED(0, MIB(16), 2, BALANCED, MIB(32), SHARE),
+        ROW_UNTOUCHED(0, MIB(16), 3, BALANCED, MIB(4) / 3 * 16, SHARE),
+        ROW_UNTOUCHED(0, MIB(16), 8, BALANCED, MIB(8), SHARE),
+        ROW_UNTOUCHED(MIB(512), MIB(64), 2, BALANCED, MIB(64), SHARE),
+        ROW_UNTOUCHED(MIB(512), MIB(16), 2, BALANCED, MIB(32), MOST),
+        ROW_UNTOUCHED(0, MIB(1), 2, BALANCED, MIB(2), MOST),
+        ROW_UNTOUCHED(0, MIB(16), 1, BALANCED, MIB(32), SHARE),
+        ROW_UNTOUCHED(0, MIB(16), 1, SMALL, KIB(256), SHARE),
+        ROW_UNTOUCHED(0, MIB(16), 32, SMALL, KIB(128), SHARE),
+        ROW_UNTOUCHED(0, MIB(16), UINT32_MAX, BALANCED, 0, SHARE),
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ace_budget_decision budget = ace_medium_budget(rows[i].input);
         CHECK_AT(budget.bytes == rows[i].budget.bytes, i);
         CHECK_AT(budget.reason == rows[i].budget.reason, i);
     }
+}
+
+/* Between the bounds it stays what it is. */
+TEST(what_is_hardly_touched_by_the_table) {
+    static const struct {
+        uint64_t held, resident;
+        bool before, now;
+    } rows[] = {
+        {MIB(2), KIB(64) + 1, true, true},    {MIB(2), KIB(64), true, false}, {MIB(2), KIB(128), false, false},
+        {MIB(2), KIB(128) + 1, false, true},  {MIB(2), MIB(2), true, true},   {MIB(2), 0, true, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        CHECK_AT(ace_medium_is_touched(rows[i].held, rows[i].resident, rows[i].before) == rows[i].now, i);
 }
 
 TEST(a_share_may_be_exceeded_by_a_quarter) {

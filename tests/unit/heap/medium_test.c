@@ -1,6 +1,6 @@
 /* medium_test.c - blocks of 64 KiB to 1 MiB, which are slabs by themselves: what a thread keeps of them, what they are like, and
  * what is said of them. Of another length: medium_resize_test.c. Several threads: medium_threads_test.c. What is kept where the process
- * grows: spare_test.c.
+ * grows: kept_test.c.
  *
  * Planted defects it was seen to catch:
  *   a block of another class is popped           a_size_that_comes_and_goes_is_kept

@@ -1,5 +1,5 @@
-/* spare.c - what a thread keeps of medium blocks goes back before the process grows. That spares memory where the program touched them: what
- * it did not costs none, and is worth keeping. */
+/* kept.c - whether what a thread keeps of medium blocks costs memory: it does where the program touched them. That goes back before the
+ * process grows; of what costs none a thread may keep more. */
 #include "ace/budget.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
@@ -11,7 +11,7 @@ static size_t held_bytes(const struct heap *heap) {
     return bytes;
 }
 
-/* Of HELD bytes, by a look at the oldest block of each class. */
+/* Of HELD bytes, by a look at the oldest block of each class, how many the program touched. */
 static size_t resident_bytes(const struct heap *heap, size_t held) {
     size_t seen = 0, resident = 0;
     for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) {
@@ -33,20 +33,29 @@ static void give_all(struct heap *heap) {
 }
 
 /* Whether the program touched LEAST bytes of what is held, as far as the last look goes. */
-static bool is_touched(struct heap *heap, size_t held, size_t least, size_t pages) {
+static bool is_spared(struct heap *heap, size_t held, size_t least, size_t pages) {
     if (pages <= heap->unlooked_pages) {
         heap->unlooked_pages -= (uint32_t)pages;
     } else {
-        heap->medium_touched = resident_bytes(heap, held) >= least;
+        heap->growth_spared = resident_bytes(heap, held) >= least;
         heap->unlooked_pages = (uint32_t)(ace_medium_looked_bytes(heap_settings.objective) / PAGE_BYTES);
     }
-    return heap->medium_touched;
+    return heap->growth_spared;
 }
 
-void spare_growth(size_t pages) {
+void kept_spare_growth(size_t pages) {
     struct heap *heap = thread_heap();
     if (heap == NULL) return; /* whoever keeps blocks has one */
     const size_t held = held_bytes(heap), least = ace_medium_spared_bytes(heap_settings.objective);
     if (held == 0 || held < least) return;
-    if (least == 0 || is_touched(heap, held, least, pages)) give_all(heap);
+    if (least == 0 || is_spared(heap, held, least, pages)) give_all(heap);
+}
+
+void kept_look(struct heap *heap) {
+    const size_t held = held_bytes(heap);
+    if (held == 0) return;
+    const size_t resident = resident_bytes(heap, held);
+    const bool before = heap->medium_touched, now = ace_medium_is_touched(held, resident, before);
+    heap->medium_touched = now;
+    if (now != before) decided_kept(heap, held, resident);
 }

@@ -1,4 +1,4 @@
-/* spare_test.c - what a thread keeps of medium blocks where the process is about to grow.
+/* kept_test.c - what a thread keeps of medium blocks, by what it costs: where the process is about to grow, and where there are others.
  *
  * Planted defects it was seen to catch:
  *   the process grows all the same; what went back counts as in use
@@ -11,6 +11,8 @@
  *   nobody looks a second time, or all do each time
  *                                                it_is_looked_at_again
  *   where the kernel does not tell, nothing was  where_the_kernel_does_not_tell
+ *   of several threads each keeps as little as if it touched all, or goes on to keep more; nobody is told
+ *                                                of_several_what_was_not_touched_is_more
  */
 #include "medium.h"
 
@@ -148,3 +150,61 @@ static void untold(void) {
     CHECK_EQ(kept_of(MIB(1)), 0);
 }
 TEST(where_the_kernel_does_not_tell) { IN_CHILD(untold); }
+
+/* ---- several threads ---------------------------------------------------------------------------------------- */
+
+static pthread_barrier_t meeting;
+
+static void *be_another(void *unused) {
+    heap_free(heap_alloc(100), NULL);
+    pthread_barrier_wait(&meeting);
+    pthread_barrier_wait(&meeting);
+    return unused;
+}
+
+static struct ace_decision told[8];
+static size_t times_told;
+static void remember(const struct ace_decision *decision) {
+    if (decision->reason == ACE_REASON_TOUCHED || decision->reason == ACE_REASON_HARDLY_TOUCHED) told[times_told++] = *decision;
+}
+
+static void see_told(size_t number, enum ace_reason reason, bool to) {
+    CHECK_EQ(times_told, number + 1);
+    const struct ace_decision *decision = &told[number];
+    CHECK(decision->reason == reason && decision->to == to && decision->from == !to);
+    CHECK_EQ(decision->thread_id, counter_read(&own()->thread_id));
+    CHECK(decision->inputs[1] <= decision->inputs[0]);
+}
+
+/* Slow paths of other sizes, with their looks, among those that take and give blocks of 1 MiB. */
+static void work(size_t turns, bool touch) {
+    for (size_t i = 0; i < turns; i++) {
+        void *blocks[8];
+        for (size_t b = 0; b < 8; b++) {
+            CHECK((blocks[b] = heap_alloc(MIB(1))) != NULL);
+            if (touch) memset(blocks[b], 'x', MIB(1));
+        }
+        for (size_t b = 0; b < 8; b++) heap_free(blocks[b], NULL);
+        for (int slow = 0; slow < 16; slow++) heap_free(heap_alloc(MIB(2)), NULL);
+    }
+}
+
+static void several(void) {
+    pthread_t other;
+    need_a_kernel_that_tells();
+    heap_settings.keeper = remember;
+    CHECK_EQ(pthread_barrier_init(&meeting, NULL, 2), 0);
+    CHECK_EQ(pthread_create(&other, NULL, be_another, NULL), 0);
+    pthread_barrier_wait(&meeting);
+    work(10, false);
+    CHECK_AT(kept_bytes() <= MIB(2) + MIB(2) / 4, kept_bytes()); /* nobody knows yet */
+    work(200, false);
+    CHECK_EQ(kept_of(MIB(1)), 8);
+    see_told(0, ACE_REASON_HARDLY_TOUCHED, false);
+    work(100, true);
+    CHECK_AT(kept_bytes() <= MIB(2) + MIB(2) / 4, kept_bytes());
+    see_told(1, ACE_REASON_TOUCHED, true);
+    pthread_barrier_wait(&meeting);
+    CHECK_EQ(pthread_join(other, NULL), 0);
+}
+TEST(of_several_what_was_not_touched_is_more) { IN_CHILD(several); }
