@@ -127,7 +127,7 @@ def test_the_kinds_and_reasons_are_the_librarys() -> None:
 
 
 def decided(kind: str, reason: str, before: int, after: int, **inputs: int) -> Decision:
-    thread = 12 if kind == "depth" else 0
+    thread = 12 if kind in ("depth", "kept") else 0
     return Decision(1, 5, kind, reason, thread, 64 if kind == "depth" else None, before, after, inputs)
 
 

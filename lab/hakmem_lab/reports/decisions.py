@@ -99,7 +99,10 @@ def what_text(one: Decision) -> str:
         "pressure": ("what is free decays", "all that is free goes back at once"),
         "soft_limit": ("what is free decays", "all that is free goes back at once"),
         "purge_thread": ("the purge thread ended", "a purge thread started"),
-        "kept": (f"thread {one.thread_id} keeps more medium blocks", f"thread {one.thread_id} keeps fewer medium blocks"),
+        "kept": (
+            f"thread {one.thread_id} keeps more medium blocks",
+            f"thread {one.thread_id} keeps fewer medium blocks",
+        ),
     }
     return words[one.kind][one.after != 0] if one.kind in words else f"{one.kind} {change}"
 

@@ -152,6 +152,19 @@ def _larson(threads: int, suite: Suite) -> Cell:
     return replace(_cell(Group.THREADS, suite, name, command, 1, threads), switches_are_noise=False)
 
 
+_LARSON_MEDIUM = replace(
+    _cell(
+        Group.LARGE,
+        FULL,
+        "larson, 2 threads, 64 KiB-1 MiB",
+        f"larson {COUNT_PLACE} 65537 1048576 16 1000 {SEED_PLACE} 2",
+        1,
+        threads=2,
+    ),
+    switches_are_noise=False,
+)
+
+
 def _writers(name: str, program: str) -> Cell:
     command = f"{program} {COUNT_PLACE} 16 {SEED_PLACE}"
     return _cell(Group.THREADS, QUICK, name, command, 5_000_000, threads=2)
@@ -331,6 +344,7 @@ CELLS = (
     _spans_mt(2, 256 << 10, QUICK),
     _spans_mt(8, 128 << 10, FULL),
     _spans_mt(2, 1 << 20, FULL),
+    _LARSON_MEDIUM,
     _larson(1, FULL),
     _larson(2, QUICK),
     _larson(8, QUICK),
