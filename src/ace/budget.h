@@ -11,14 +11,14 @@
 
 struct ace_budget_input {
     uint64_t in_use_bytes; /* by the process */
-    uint64_t most_bytes;   /* that one thread may have: the option thread_cache */
+    uint64_t most_bytes;   /* that one thread may have of small blocks: the option thread_cache */
     uint32_t threads;
     enum ace_objective objective;
-    bool untouched; /* of medium blocks: what the thread keeps is, by ace_medium_is_touched */
+    bool untouched; /* of medium blocks: what the thread keeps is, by ace_medium_is_untouched */
 };
 
-/* Where the program touched less than one in so many bytes of medium blocks, these may be as many times more. */
-enum { ACE_MEDIUM_TOUCHED = 16 };
+/* Of medium blocks that the program hardly touched there may be so many times more. */
+enum { ACE_MEDIUM_TIMES = 16 };
 
 enum ace_budget_reason {
     ACE_BUDGET_SHARE, /* of what those of all threads may have */
@@ -46,25 +46,26 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
 }
 
 /* Of the medium blocks. These lie between the free runs of pages that would merge, so of few of them less is kept, and at most half of what
- * the small ones may have; nothing is promised. More is kept where that costs little memory: by a thread that is alone, since it gives all back
- * before it makes the process grow, and where the program hardly touched it. */
+ * the small ones may have; nothing is promised. More is kept where that costs little memory: by a thread that is alone, since it gives what is
+ * touched back before it makes the process grow, and where it is hardly touched. What is kept counts as in use, so a share of that must be
+ * less than all. */
 HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input input) {
     const bool alone = input.threads <= 1, cheap = alone || input.untouched;
     const uint64_t in_use_share = input.in_use_bytes / ace_choose(input.objective, 16, 8, 4);
     const uint64_t least_of_one = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(32), HAK_MIB(64));
     const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(4), HAK_MIB(8));
     const uint64_t one = in_use_share > least_of_one ? in_use_share : least_of_one;
-    const uint64_t all = in_use_share > least_of_all ? in_use_share : least_of_all;
-    uint64_t share = alone ? one : all / input.threads;
-    if (!alone && cheap) share = share < one / ACE_MEDIUM_TOUCHED ? share * ACE_MEDIUM_TOUCHED : one;
+    uint64_t all = in_use_share > least_of_all ? in_use_share : least_of_all;
+    if (cheap) all = in_use_share * 2 > least_of_all * ACE_MEDIUM_TIMES ? in_use_share * 2 : least_of_all * ACE_MEDIUM_TIMES;
+    const uint64_t each = all / (alone ? 1 : input.threads), share = alone || each > one ? one : each;
     const uint64_t most = cheap ? 2 * input.most_bytes : input.most_bytes / 2;
     return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};
 }
 
-/* Whether HELD_BYTES that a thread keeps of them cost memory, of which RESIDENT_BYTES were touched. What they were BEFORE they stay in
- * between. */
-HAK_INLINE bool ace_medium_is_touched(uint64_t held_bytes, uint64_t resident_bytes, bool before) {
-    return resident_bytes > held_bytes / (before ? 2 * ACE_MEDIUM_TOUCHED : ACE_MEDIUM_TOUCHED);
+/* Whether the program hardly touched HELD_BYTES of them that a thread keeps, of which RESIDENT_BYTES are there. Between the bounds they stay
+ * what they were BEFORE. */
+HAK_INLINE bool ace_medium_is_untouched(uint64_t held_bytes, uint64_t resident_bytes, bool before) {
+    return resident_bytes <= held_bytes / (before ? ACE_MEDIUM_TIMES : 2 * ACE_MEDIUM_TIMES);
 }
 
 /* From so many bytes of them on that the program touched a thread gives all that it keeps back before the process grows: for less it would do
@@ -81,10 +82,11 @@ HAK_INLINE bool ace_budget_is_exceeded(struct ace_budget_decision budget, uint64
 }
 
 /* Whether a bin gives depth to others that has not missed while they asked so often. Bins in use miss in turns: if a few misses
- * of the others were enough, they would take from each other for ever. */
-HAK_INLINE bool ace_budget_may_take(uint32_t asked_since_miss) {
+ * of the others were enough, they would take from each other for ever. Where more than twice the budget is needed it has
+ * fallen, and each gives. */
+HAK_INLINE bool ace_budget_may_take(uint32_t asked_since_miss, uint64_t needed_bytes, uint64_t budget_bytes) {
     enum { IDLE = 16 };
-    return asked_since_miss >= IDLE;
+    return asked_since_miss >= IDLE || needed_bytes / 2 > budget_bytes;
 }
 
 /* The most of one thread where nobody set it: BALANCED_BYTES is what it is for balanced. */

@@ -18,7 +18,7 @@ HAK_COLD void decided_depth(struct heap *heap, unsigned class, enum ace_reason r
 }
 
 HAK_COLD void decided_kept(struct heap *heap, uint64_t held_bytes, uint64_t touched_bytes) {
-    const bool touched = heap->medium_touched;
+    const bool touched = !heap->medium_untouched;
     heap_tell(&(struct ace_decision){
         .reason = touched ? ACE_REASON_TOUCHED : ACE_REASON_HARDLY_TOUCHED,
         .thread_id = counter_read(&heap->thread_id),

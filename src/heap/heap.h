@@ -87,7 +87,7 @@ struct heap {
     uint32_t medium_idle_hand; /* and next medium one */
     uint32_t unlooked_pages;  /* kept.c's, the owner's own, like the next two: so many are asked for before it looks again */
     bool growth_spared;       /* by what it saw then */
-    bool medium_touched;      /* by what kept_look saw, or it did not yet look */
+    bool medium_untouched;    /* by what kept_look saw */
     struct depth_sum small_depth, medium_depth;
     counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
@@ -117,7 +117,7 @@ HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
 }
 
 struct heap_settings {
-    counter thread_cache_bytes; /* bound of small_depth, and of medium_depth */
+    counter thread_cache_bytes; /* bound of small_depth; of medium_depth half as much, or twice: ace_medium_budget */
     counter populate;           /* 1: bring in the pages of hot classes before they are touched */
     ace_keeper *keeper;         /* of decisions; NULL before the start */
     enum ace_objective objective; /* set at start, like the others */
@@ -276,8 +276,11 @@ void stack_pool_lock_reset(void);
 
 /* ---- kept.c: whether what a thread keeps of medium blocks costs memory (no heap's lock held; a few system calls) -- */
 
+/* A thread begins with HEAP: nothing is known. */
+void kept_forget(struct heap *heap);
+
 /* Before the process grows by so many pages: what the calling thread keeps goes back if the program touched
- * ace_medium_spared_bytes of it, or more. */
+ * ace_medium_spared_bytes of it, or more, or where a limit does not let the process grow. */
 void kept_spare_growth(size_t pages);
 
 /* Looks how much of it the program touched, for the budget. By HEAP's owner. */

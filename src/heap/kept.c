@@ -1,27 +1,48 @@
 /* kept.c - whether what a thread keeps of medium blocks costs memory: it does where the program touched them. That goes back before the
- * process grows; of what costs none a thread may keep more. */
+ * process grows; of what costs little a thread may keep more. The kernel is asked what is resident, so what it swapped out costs nothing. */
 #include "ace/budget.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
 #include "heap/thread.h"
 
+void kept_forget(struct heap *heap) {
+    heap->unlooked_pages = 0;
+    heap->growth_spared = heap->medium_untouched = false;
+}
+
+/* The blocks of one class that the owner keeps: from lo on, which others may raise meanwhile. */
+struct kept {
+    void **lo;
+    size_t count;
+};
+
+static struct kept kept_of(const struct heap *heap, unsigned class) {
+    /* relaxed: a hint; they stay mapped whoever takes them. */
+    void **lo = atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed), **top = stack_top(heap, class);
+    return (struct kept){lo, top > lo ? (size_t)(top - lo) : 0};
+}
+
 static size_t held_bytes(const struct heap *heap) {
     size_t bytes = 0;
-    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) bytes += (size_t)stack_seen(heap, class) * slab_classes[class].block_bytes;
+    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) bytes += kept_of(heap, class).count * slab_classes[class].block_bytes;
     return bytes;
 }
 
-/* Of HELD bytes, by a look at the oldest block of each class, how many the program touched. */
-static size_t resident_bytes(const struct heap *heap, size_t held) {
-    size_t seen = 0, resident = 0;
+static size_t resident_bytes_at(void **place, unsigned class) {
+    return os_resident_bytes(page_address(page_index(front_block(place))), slab_classes[class].block_bytes);
+}
+
+/* By a look at the oldest and the newest block of each class. */
+static size_t resident_bytes(const struct heap *heap) {
+    size_t bytes = 0;
     for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) {
-        if (stack_seen(heap, class) <= 0) continue;
-        /* relaxed: whoever takes it meanwhile does not unmap it. */
-        void *block = front_block(atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed));
-        seen += slab_classes[class].block_bytes;
-        resident += os_resident_bytes(page_address(page_index(block)), slab_classes[class].block_bytes);
+        const struct kept kept = kept_of(heap, class);
+        if (kept.count == 0) continue;
+        size_t of_two = 2 * resident_bytes_at(kept.lo, class);
+        if (kept.count > 1) of_two = of_two / 2 + resident_bytes_at(kept.lo + kept.count - 1, class);
+        bytes += kept.count * of_two / 2;
     }
-    return seen == 0 ? 0 : (size_t)((uint64_t)held * resident / seen);
+    return bytes;
 }
 
 static void give_all(struct heap *heap) {
@@ -32,12 +53,12 @@ static void give_all(struct heap *heap) {
     os_lock_drop(&heap->lock);
 }
 
-/* Whether the program touched LEAST bytes of what is held, as far as the last look goes. */
-static bool is_spared(struct heap *heap, size_t held, size_t least, size_t pages) {
+/* Whether LEAST bytes of what is kept are resident, as far as the last look goes. */
+static bool is_spared(struct heap *heap, size_t least, size_t pages) {
     if (pages <= heap->unlooked_pages) {
         heap->unlooked_pages -= (uint32_t)pages;
     } else {
-        heap->growth_spared = resident_bytes(heap, held) >= least;
+        heap->growth_spared = resident_bytes(heap) >= least;
         heap->unlooked_pages = (uint32_t)(ace_medium_looked_bytes(heap_settings.objective) / PAGE_BYTES);
     }
     return heap->growth_spared;
@@ -47,15 +68,17 @@ void kept_spare_growth(size_t pages) {
     struct heap *heap = thread_heap();
     if (heap == NULL) return; /* whoever keeps blocks has one */
     const size_t held = held_bytes(heap), least = ace_medium_spared_bytes(heap_settings.objective);
-    if (held == 0 || held < least) return;
-    if (least == 0 || is_spared(heap, held, least, pages)) give_all(heap);
+    if (held == 0) return;
+    const bool must = least == 0 || HAK_UNLIKELY(!span_is_allowed(pages));
+    if (must || (held >= least && is_spared(heap, least, pages))) give_all(heap);
 }
 
 void kept_look(struct heap *heap) {
     const size_t held = held_bytes(heap);
-    if (held == 0) return;
-    const size_t resident = resident_bytes(heap, held);
-    const bool before = heap->medium_touched, now = ace_medium_is_touched(held, resident, before);
-    heap->medium_touched = now;
+    /* Of little that is there by chance nothing follows. */
+    if (heap_settings.fixed || held == 0 || held < counter_read(&heap->medium_depth.bytes) / 4) return;
+    const size_t resident = resident_bytes(heap);
+    const bool before = heap->medium_untouched, now = ace_medium_is_untouched(held, resident, before);
+    heap->medium_untouched = now;
     if (now != before) decided_kept(heap, held, resident);
 }

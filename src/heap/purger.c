@@ -19,8 +19,8 @@ enum {
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
     HEAR_MS = 1000,        /* between looks at the machine */
     SOFT_MS = 100,         /* between purges above the soft limit */
-    LOOKS_AT_KEPT = 256,   /* how much of what a thread keeps of medium blocks was touched is looked at in one of so many looks */
     LOOKS_AT_MEDIUM = 16,  /* one of so many looks of a thread is at a stack of medium blocks, too */
+    LOOKS_AT_KEPT = 256,   /* and one of so many at how much was touched of all that it keeps */
 };
 
 /* How much must be worth giving back before a thread is started. A process of one thread becomes another kind of
@@ -249,10 +249,9 @@ static void keep_to_soft_limit(void) {
 
 /* ---- the looks of slow paths --------------------------------------------------------------------------- */
 
-/* Of several threads, since what a thread alone keeps goes back before the process grows. */
-static void look_at_kept(struct heap *heap) {
-    /* relaxed: the owner's own. */
-    if (atomic_load_explicit(&heap->ticks, memory_order_relaxed) / TICKS_PER_LOOK % LOOKS_AT_KEPT == 0 && registry_live() > 1) kept_look(heap);
+/* relaxed: the owner's own. */
+static bool is_look_at(const struct heap *heap, uint32_t one_of) {
+    return atomic_load_explicit(&heap->ticks, memory_order_relaxed) / TICKS_PER_LOOK % one_of == 0;
 }
 
 /* What this thread has not yet told, and what its stacks hold too much. */
@@ -260,8 +259,7 @@ static void settle_heap(struct heap *heap) {
     os_lock_take(&heap->lock);
     footprint_tell(&heap->in_use_change);
     stack_fit_budget(heap);
-    /* relaxed: the owner's own. */
-    if (atomic_load_explicit(&heap->ticks, memory_order_relaxed) / TICKS_PER_LOOK % LOOKS_AT_MEDIUM == 0) stack_give_idle_medium(heap);
+    if (is_look_at(heap, LOOKS_AT_MEDIUM)) stack_give_idle_medium(heap);
     os_lock_drop(&heap->lock);
 }
 
@@ -287,7 +285,7 @@ static void give_in_passing(uint64_t asleep_ms, uint64_t now_ms) {
 
 HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     if (!slow_enter()) return;
-    look_at_kept(heap);
+    if (HAK_UNLIKELY(is_look_at(heap, LOOKS_AT_KEPT))) kept_look(heap);
     settle_heap(heap);
     slow_leave();
     keep_to_soft_limit();

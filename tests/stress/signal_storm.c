@@ -23,8 +23,11 @@ enum { SLOTS = 500, HELD = 16 };
 static volatile sig_atomic_t handled;
 static volatile size_t progress;
 
-/* Most are small; those that are not are too long to be kept, and take a slow path each time. */
-static size_t size_for(uint64_t number) { return number % 8 == 0 ? MIB(1) + 1 + number % 1000 * 100 : number % 5000; }
+/* Most are small; of the others half are medium, and half too long to be kept: these take a slow path each time. */
+static size_t size_for(uint64_t number) {
+    if (number % 16 == 0) return MIB(1) + 1 + number % 1000 * 100;
+    return number % 16 == 8 ? 100 * 1000 + number % 1000 * 100 : number % 5000;
+}
 
 static void allocate_in_handler(int signal_number) {
     static void *held[HELD];

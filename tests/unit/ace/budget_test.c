@@ -111,12 +111,14 @@ TEST(of_medium_blocks_by_the_table) {
         /* At most half of what the option says. */
         ROW(GIB(1), MIB(16), 2, BALANCED, MIB(8), MOST),
         ROW(0, MIB(1), 2, BALANCED, KIB(512), MOST),
-        /* Hardly touched: sixteen times as much, but no more than one that is alone. */
+        /* Hardly touched: of 64 MiB, or a quarter of what is in use, but no more than one that is alone. */
         ROW_UNTOUCHED(0, MIB(16), 2, BALANCED, MIB(32), SHARE),
-        ROW_UNTOUCHED(0, MIB(16), 3, BALANCED, MIB(4) / 3 * 16, SHARE),
+        ROW_UNTOUCHED(0, MIB(16), 3, BALANCED, MIB(64) / 3, SHARE),
         ROW_UNTOUCHED(0, MIB(16), 8, BALANCED, MIB(8), SHARE),
         ROW_UNTOUCHED(MIB(512), MIB(64), 2, BALANCED, MIB(64), SHARE),
         ROW_UNTOUCHED(MIB(512), MIB(16), 2, BALANCED, MIB(32), MOST),
+        ROW_UNTOUCHED(GIB(1), MIB(16), 64, BALANCED, MIB(4), SHARE),
+        ROW_UNTOUCHED(GIB(1), MIB(64), 64, SPEED, MIB(8), SHARE),
         ROW_UNTOUCHED(0, MIB(1), 2, BALANCED, MIB(2), MOST),
         ROW_UNTOUCHED(0, MIB(16), 1, BALANCED, MIB(32), SHARE),
         ROW_UNTOUCHED(0, MIB(16), 1, SMALL, KIB(256), SHARE),
@@ -130,17 +132,22 @@ TEST(of_medium_blocks_by_the_table) {
     }
 }
 
+TEST(who_gives_depth) {
+    CHECK(!ace_budget_may_take(15, 200, 100) && ace_budget_may_take(16, 200, 100));
+    CHECK(ace_budget_may_take(0, 202, 100) && !ace_budget_may_take(0, 0, 0));
+}
+
 /* Between the bounds it stays what it is. */
 TEST(what_is_hardly_touched_by_the_table) {
     static const struct {
         uint64_t held, resident;
         bool before, now;
     } rows[] = {
-        {MIB(2), KIB(64) + 1, true, true},    {MIB(2), KIB(64), true, false}, {MIB(2), KIB(128), false, false},
-        {MIB(2), KIB(128) + 1, false, true},  {MIB(2), MIB(2), true, true},   {MIB(2), 0, true, false},
+        {MIB(2), KIB(64) + 1, false, false}, {MIB(2), KIB(64), false, true},  {MIB(2), KIB(128), true, true},
+        {MIB(2), KIB(128) + 1, true, false}, {MIB(2), MIB(2), false, false}, {MIB(2), 0, false, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        CHECK_AT(ace_medium_is_touched(rows[i].held, rows[i].resident, rows[i].before) == rows[i].now, i);
+        CHECK_AT(ace_medium_is_untouched(rows[i].held, rows[i].resident, rows[i].before) == rows[i].now, i);
 }
 
 TEST(a_share_may_be_exceeded_by_a_quarter) {

@@ -8,6 +8,9 @@
  *                                                else_it_stays
  *   what nobody touched goes back                what_was_not_touched_stays
  *   one block that was touched passes for all    what_was_not_touched_stays
+ *   the oldest block of a size does, or sizes count once
+ *                                                the_oldest_is_not_all, many_short_ones_are_much
+ *   a limit does not count                       a_limit_leaves_none
  *   nobody looks a second time, or all do each time
  *                                                it_is_looked_at_again
  *   where the kernel does not tell, nothing was  where_the_kernel_does_not_tell
@@ -40,15 +43,20 @@ static void need_a_kernel_that_tells(void) {
     if (os_resident_bytes(fresh, bytes) != 0) SKIP("pages of memory that was never touched are said to be there");
 }
 
-/* COUNT blocks of BYTES bytes are kept, and were touched or not. */
-static void keep(size_t bytes, size_t count, bool touched) {
+/* COUNT blocks of BYTES bytes live at once. */
+static void touch_and_give(size_t bytes, size_t count) {
     void *blocks[64];
-    settle(bytes, count);
     for (size_t i = 0; i < count; i++) {
         CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
-        if (touched) memset(blocks[i], 'x', bytes);
+        memset(blocks[i], 'x', bytes);
     }
     for (size_t i = 0; i < count; i++) heap_free(blocks[i], NULL);
+}
+
+/* COUNT blocks of BYTES bytes are kept, and were touched or not. */
+static void keep(size_t bytes, size_t count, bool touched) {
+    settle(bytes, count);
+    if (touched) touch_and_give(bytes, count);
     CHECK_EQ(kept_of(bytes), count);
 }
 
@@ -118,7 +126,7 @@ static void untouched(void) {
     for (int i = 0; i < 100; i++) {
         take_and_give(MIB(1), 2);
         take_and_give(KIB(768), 2);
-        keep(KIB(128), 1, true);
+        touch_and_give(KIB(128), 1);
     }
     const size_t kept = kept_bytes();
     CHECK(kept >= 2 * MIB(1) + 2 * KIB(768));
@@ -126,6 +134,31 @@ static void untouched(void) {
     CHECK_EQ(kept_bytes(), kept);
 }
 TEST(what_was_not_touched_stays) { IN_CHILD(untouched); }
+
+/* The oldest block of a size is not what the others are. */
+static void untouched_below(void) {
+    need_a_kernel_that_tells();
+    keep(MIB(1), 8, false);
+    touch_and_give(MIB(1), 7);
+    CHECK_EQ(kept_of(MIB(1)), 8);
+    CHECK(heap_alloc(MIB(9)) != NULL);
+    CHECK_EQ(kept_bytes(), 0);
+}
+TEST(the_oldest_is_not_all) { IN_CHILD(untouched_below); }
+
+/* Many short blocks are more than one long one. */
+static void short_ones(void) {
+    need_a_kernel_that_tells();
+    for (int i = 0; i < 100; i++) {
+        take_and_give(MIB(1), 1);
+        take_and_give(KIB(128), 31);
+    }
+    touch_and_give(KIB(128), 31);
+    CHECK(kept_of(MIB(1)) == 1 && kept_of(KIB(128)) == 31);
+    CHECK(heap_alloc(MIB(9)) != NULL);
+    CHECK_EQ(kept_bytes(), 0);
+}
+TEST(many_short_ones_are_much) { IN_CHILD(short_ones); }
 
 /* As long as the process grows by less than what a look stands for. */
 static void look_again(void) {
@@ -142,6 +175,17 @@ static void look_again(void) {
     CHECK(looks() > looked && kept_of(MIB(1)) == 0);
 }
 TEST(it_is_looked_at_again) { IN_CHILD(look_again); }
+
+/* Below a hard limit it is free memory. */
+static void limited(void) {
+    keep(MIB(1), 4, false);
+    const uint64_t in_use_pages = counts_now().used_pages;
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = in_use_pages + MIB(2) / PAGE_BYTES});
+    CHECK(heap_alloc(MIB(4)) != NULL);
+    CHECK_EQ(kept_bytes(), 0);
+}
+TEST(a_limit_leaves_none) { IN_CHILD(limited); }
 
 static void untold(void) {
     keep(MIB(1), 4, false);
@@ -165,7 +209,9 @@ static void *be_another(void *unused) {
 static struct ace_decision told[8];
 static size_t times_told;
 static void remember(const struct ace_decision *decision) {
-    if (decision->reason == ACE_REASON_TOUCHED || decision->reason == ACE_REASON_HARDLY_TOUCHED) told[times_told++] = *decision;
+    if (decision->reason != ACE_REASON_TOUCHED && decision->reason != ACE_REASON_HARDLY_TOUCHED) return;
+    CHECK(times_told < sizeof told / sizeof told[0]);
+    told[times_told++] = *decision;
 }
 
 static void see_told(size_t number, enum ace_reason reason, bool to) {
@@ -179,12 +225,7 @@ static void see_told(size_t number, enum ace_reason reason, bool to) {
 /* Slow paths of other sizes, with their looks, among those that take and give blocks of 1 MiB. */
 static void work(size_t turns, bool touch) {
     for (size_t i = 0; i < turns; i++) {
-        void *blocks[8];
-        for (size_t b = 0; b < 8; b++) {
-            CHECK((blocks[b] = heap_alloc(MIB(1))) != NULL);
-            if (touch) memset(blocks[b], 'x', MIB(1));
-        }
-        for (size_t b = 0; b < 8; b++) heap_free(blocks[b], NULL);
+        (touch ? touch_and_give : take_and_give)(MIB(1), 8);
         for (int slow = 0; slow < 16; slow++) heap_free(heap_alloc(MIB(2)), NULL);
     }
 }

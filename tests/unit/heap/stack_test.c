@@ -9,6 +9,7 @@
  *   the budget is not looked at                  a_thread_keeps_to_its_budget
  *   medium blocks have none of their own         a_thread_keeps_to_that_of_medium_blocks
  *   a bin that shrinks keeps its blocks          a_thread_keeps_to_its_budget
+ *   bins that miss keep what a greater budget gave  bins_in_use_give_where_the_budget_fell
  *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
  *   idle stacks keep what they have              what_is_idle_is_given_back, idle_stacks_make_room_for_others
  *   a stack in use is taken for idle             what_is_idle_is_given_back
@@ -267,6 +268,24 @@ TEST(bins_in_use_leave_each_other_alone) {
     }
     CHECK(counter_read(&heap->small_depth.bytes) > MIB(1) / 2);
     CHECK_AT(changes < MISSES / 20, changes);
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+/* Where it falls to less than half, bins give though they miss. */
+TEST(bins_in_use_give_where_the_budget_fell) {
+    enum { BINS = 3 };
+    struct heap *heap = make_heap(HEAP_DEAD);
+    const unsigned first = size_class_of(KIB(512));
+    heap_settings.thread_cache_bytes = MIB(16);
+    for (int i = 0; i < 10; i++)
+        for (unsigned class = first; class < first + BINS; class++) adapt(heap, class, SWING, SWING);
+    CHECK(counter_read(&heap->medium_depth.bytes) > MIB(16));
+    heap_settings.thread_cache_bytes = MIB(1); /* the only thread may have twice as much */
+    for (int i = 0; i < 8; i++) {
+        for (unsigned class = first; class < first + BINS; class++) adapt(heap, class, 1, 0);
+        stack_fit_budget(heap);
+    }
+    CHECK_AT(counter_read(&heap->medium_depth.bytes) <= 2 * MIB(2), counter_read(&heap->medium_depth.bytes));
     heap_settings.thread_cache_bytes = MIB(2);
 }
 
