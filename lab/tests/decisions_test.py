@@ -160,8 +160,8 @@ def decided(kind: str, reason: str, before: int, after: int, **inputs: int) -> D
             "a purge thread started: 4.0 MiB could go back, 1.0 MiB are worth a thread",
         ),
         (
-            decided("kept", "hardly_touched", 1, 0, held_bytes=2 << 20, touched_bytes=64 << 10),
-            "thread 12 keeps more medium blocks: it keeps 2.0 MiB, of which 64.0 KiB were touched",
+            decided("kept", "hardly_touched", 1, 2, held_bytes=2 << 20, touched_bytes=64 << 10),
+            "thread 12: medium blocks 1 -> 2 times their budget: it keeps 2.0 MiB, of which 64.0 KiB were touched",
         ),
         (decided("depth", "hunch", 4, 8, stars=3), "thread 12: 64-byte bin 4 -> 8 blocks: hunch (stars 3)"),
     ],

@@ -14,11 +14,8 @@ struct ace_budget_input {
     uint64_t most_bytes;   /* that one thread may have of small blocks: the option thread_cache */
     uint32_t threads;
     enum ace_objective objective;
-    bool untouched; /* of medium blocks: what the thread keeps is, by ace_medium_is_untouched */
+    uint32_t times; /* as much of medium blocks, by ace_medium_times; 1 at least where there are several threads */
 };
-
-/* Of medium blocks that the program hardly touched there may be so many times more. */
-enum { ACE_MEDIUM_TIMES = 16 };
 
 enum ace_budget_reason {
     ACE_BUDGET_SHARE, /* of what those of all threads may have */
@@ -47,25 +44,27 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
 
 /* Of the medium blocks. These lie between the free runs of pages that would merge, so of few of them less is kept, and at most half of what
  * the small ones may have; nothing is promised. More is kept where that costs little memory: by a thread that is alone, since it gives what is
- * touched back before it makes the process grow, and where it is hardly touched. What is kept counts as in use, so a share of that must be
- * less than all. */
+ * touched back before it makes the process grow, and where the program touches little of them. What is kept counts as in use, so a share of
+ * that must stay less than all. */
 HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input input) {
-    const bool alone = input.threads <= 1, cheap = alone || input.untouched;
+    const bool alone = input.threads <= 1;
     const uint64_t in_use_share = input.in_use_bytes / ace_choose(input.objective, 16, 8, 4);
     const uint64_t least_of_one = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(32), HAK_MIB(64));
-    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(4), HAK_MIB(8));
+    const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(4), HAK_MIB(8)) * (alone ? 1 : input.times);
+    const uint64_t most_of_all = in_use_share * (input.times > 1 ? 2 : 1);
     const uint64_t one = in_use_share > least_of_one ? in_use_share : least_of_one;
-    uint64_t all = in_use_share > least_of_all ? in_use_share : least_of_all;
-    if (cheap) all = in_use_share * 2 > least_of_all * ACE_MEDIUM_TIMES ? in_use_share * 2 : least_of_all * ACE_MEDIUM_TIMES;
-    const uint64_t each = all / (alone ? 1 : input.threads), share = alone || each > one ? one : each;
-    const uint64_t most = cheap ? 2 * input.most_bytes : input.most_bytes / 2;
+    const uint64_t all = most_of_all > least_of_all ? most_of_all : least_of_all, each = all / (alone ? 1 : input.threads);
+    const uint64_t share = alone || each > one ? one : each;
+    const uint64_t most = alone || input.times > 1 ? 2 * input.most_bytes : input.most_bytes / 2;
     return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};
 }
 
-/* Whether the program hardly touched HELD_BYTES of them that a thread keeps, of which RESIDENT_BYTES are there. Between the bounds they stay
- * what they were BEFORE. */
-HAK_INLINE bool ace_medium_is_untouched(uint64_t held_bytes, uint64_t resident_bytes, bool before) {
-    return resident_bytes <= held_bytes / (before ? ACE_MEDIUM_TIMES : 2 * ACE_MEDIUM_TIMES);
+/* How many times their budget medium blocks may have of which RESIDENT_BYTES of HELD_BYTES are there, so that what they cost stays about the
+ * budget: a power of two, one step from what it was BEFORE. In between it stays: a step would not make for the next one back. */
+HAK_INLINE uint32_t ace_medium_times(uint64_t held_bytes, uint64_t resident_bytes, uint32_t before) {
+    enum { MOST = 16 };
+    if (before < MOST && held_bytes * 2 / 5 >= resident_bytes * before) return 2 * before;
+    return before > 1 && held_bytes + held_bytes / 4 < resident_bytes * before ? before / 2 : before;
 }
 
 /* From so many bytes of them on that the program touched a thread gives all that it keeps back before the process grows: for less it would do

@@ -18,7 +18,7 @@
     X(ACE_KIND_SOFT_LIMIT, "soft_limit", "")     /* 1: more is in use */                                      \
     X(ACE_KIND_PURGE_THREAD, "purge_thread", "") /* 1: one runs */                                            \
     X(ACE_KIND_HUGE_PAGES, "huge_pages", "pages") /* of 64 KiB for which they were asked */                   \
-    X(ACE_KIND_KEPT, "kept", "")                 /* 1: medium blocks that a thread keeps cost memory */
+    X(ACE_KIND_KEPT, "kept", "times")            /* their budget, of medium blocks that a thread may keep */
 
 /* Why. X(ID, KIND, NAME, INPUT, INPUT, INPUT): what it went by; "" where there is no more. */
 #define ACE_REASONS(X)                                                                                        \

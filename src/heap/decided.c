@@ -17,13 +17,12 @@ HAK_COLD void decided_depth(struct heap *heap, unsigned class, enum ace_reason r
     });
 }
 
-HAK_COLD void decided_kept(struct heap *heap, uint64_t held_bytes, uint64_t touched_bytes) {
-    const bool touched = !heap->medium_untouched;
+HAK_COLD void decided_kept(struct heap *heap, uint32_t from, uint64_t held_bytes, uint64_t touched_bytes) {
     heap_tell(&(struct ace_decision){
-        .reason = touched ? ACE_REASON_TOUCHED : ACE_REASON_HARDLY_TOUCHED,
+        .reason = heap->medium_times < from ? ACE_REASON_TOUCHED : ACE_REASON_HARDLY_TOUCHED,
         .thread_id = counter_read(&heap->thread_id),
-        .from = !touched,
-        .to = touched,
+        .from = from,
+        .to = heap->medium_times,
         .inputs = {held_bytes, touched_bytes},
     });
 }

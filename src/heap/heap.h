@@ -87,7 +87,7 @@ struct heap {
     uint32_t medium_idle_hand; /* and next medium one */
     uint32_t unlooked_pages;  /* kept.c's, the owner's own, like the next two: so many are asked for before it looks again */
     bool growth_spared;       /* by what it saw then */
-    bool medium_untouched;    /* by what kept_look saw */
+    uint8_t medium_times;     /* by what kept_look saw: the budget of medium blocks is so many times as large */
     struct depth_sum small_depth, medium_depth;
     counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
@@ -274,9 +274,10 @@ void stack_pool_lock(void);
 void stack_pool_unlock(void);
 void stack_pool_lock_reset(void);
 
-/* ---- kept.c: whether what a thread keeps of medium blocks costs memory (no heap's lock held; a few system calls) -- */
+/* ---- kept.c: what it costs that a thread keeps medium blocks (no heap's lock held, unless said otherwise; a few system
+ * calls) -------------------------------------------------------------------------------------------------- */
 
-/* A thread begins with HEAP: nothing is known. */
+/* HEAP keeps nothing any more, so nothing is known. Its lock is held. */
 void kept_forget(struct heap *heap);
 
 /* Before the process grows by so many pages: what the calling thread keeps goes back if the program touched
@@ -293,8 +294,8 @@ void kept_look(struct heap *heap);
 void decided_depth(struct heap *heap, unsigned class, enum ace_reason reason, uint32_t from, uint64_t input0,
                    uint64_t input1, uint64_t input2);
 
-/* Tells that what it keeps of medium blocks costs memory now, or does no more. */
-void decided_kept(struct heap *heap, uint64_t held_bytes, uint64_t touched_bytes);
+/* Tells that the budget of medium blocks was FROM times as large and is medium_times as large now. */
+void decided_kept(struct heap *heap, uint32_t from, uint64_t held_bytes, uint64_t touched_bytes);
 
 /* ---- remote.c: blocks that cross threads -------------------------------------------------------- */
 

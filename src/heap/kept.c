@@ -1,5 +1,5 @@
-/* kept.c - whether what a thread keeps of medium blocks costs memory: it does where the program touched them. That goes back before the
- * process grows; of what costs little a thread may keep more. The kernel is asked what is resident, so what it swapped out costs nothing. */
+/* kept.c - what it costs that a thread keeps medium blocks: as much memory as the program touched of them. That goes back before the process
+ * grows; and the less it is, the more a thread may keep. The kernel is asked what is resident, so what it swapped out costs nothing. */
 #include "ace/budget.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
@@ -7,7 +7,8 @@
 
 void kept_forget(struct heap *heap) {
     heap->unlooked_pages = 0;
-    heap->growth_spared = heap->medium_untouched = false;
+    heap->growth_spared = false;
+    heap->medium_times = 1;
 }
 
 /* The blocks of one class that the owner keeps: from lo on, which others may raise meanwhile. */
@@ -78,7 +79,7 @@ void kept_look(struct heap *heap) {
     /* Of little that is there by chance nothing follows. */
     if (heap_settings.fixed || held == 0 || held < counter_read(&heap->medium_depth.bytes) / 4) return;
     const size_t resident = resident_bytes(heap);
-    const bool before = heap->medium_untouched, now = ace_medium_is_untouched(held, resident, before);
-    heap->medium_untouched = now;
-    if (now != before) decided_kept(heap, held, resident);
+    const uint32_t before = heap->medium_times, times = ace_medium_times(held, resident, before);
+    heap->medium_times = (uint8_t)times;
+    if (times != before) decided_kept(heap, before, held, resident);
 }

@@ -97,6 +97,7 @@ void stack_reset_all(struct heap *heap) {
     void **stack = heap->first_stacks;
     stack_forget_streams(heap);
     heap->small_depth = heap->medium_depth = (struct depth_sum){0};
+    kept_forget(heap);
     /* relaxed: nobody has the heap. A thread that did not survive a fork may have left it set. */
     atomic_store_explicit(&heap->front.popping, false, memory_order_relaxed);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
@@ -193,7 +194,7 @@ static struct ace_budget_decision budget_of(const struct heap *heap, bool medium
         .most_bytes = counter_read(&heap_settings.thread_cache_bytes),
         .threads = registry_live(),
         .objective = heap_settings.objective,
-        .untouched = heap->medium_untouched,
+        .times = heap->medium_times,
     };
     if (medium && atomic_load_explicit(&os_counters.refusals[OS_CALL_MEMBARRIER], memory_order_relaxed) != 0) /* a hint */
         return (struct ace_budget_decision){0, ACE_BUDGET_MOST}; /* without the barrier nobody could take them from a sleeper */

@@ -143,7 +143,6 @@ HAK_COLD void thread_start_heap(void) {
         heap->parked = false;
         atomic_store_explicit(&heap->state, HEAP_LIVE, memory_order_seq_cst); /* see remote.c */
         os_lock_drop(&heap->lock);
-        kept_forget(heap);
         set_front(&heap->front);
         span_on_growth(kept_spare_growth);
         counter_set(&heap->thread_id, os_thread_id());

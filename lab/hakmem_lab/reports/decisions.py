@@ -90,6 +90,8 @@ def what_text(one: Decision) -> str:
         return f"{bin_text} stays at {one.after} blocks" if one.is_refusal else f"{bin_text} {change} blocks"
     if one.kind == "half_life":
         return f"half-life {duration_text(one.before)} -> {duration_text(one.after)}"
+    if one.kind == "kept":
+        return f"thread {one.thread_id}: medium blocks {change} times their budget"
     if one.kind == "huge_pages" and one.is_refusal:
         return "no more huge pages are asked for"
     if one.kind == "huge_pages":
@@ -99,10 +101,6 @@ def what_text(one: Decision) -> str:
         "pressure": ("what is free decays", "all that is free goes back at once"),
         "soft_limit": ("what is free decays", "all that is free goes back at once"),
         "purge_thread": ("the purge thread ended", "a purge thread started"),
-        "kept": (
-            f"thread {one.thread_id} keeps more medium blocks",
-            f"thread {one.thread_id} keeps fewer medium blocks",
-        ),
     }
     return words[one.kind][one.after != 0] if one.kind in words else f"{one.kind} {change}"
 

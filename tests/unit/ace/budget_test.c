@@ -15,9 +15,9 @@ static const struct {
     struct ace_budget_decision budget;
 } table[] = {
 #define ROW(in_use, most, threads, objective, bytes, why)                                                     \
-    {{in_use, most, threads, ACE_##objective, false}, {bytes, ACE_BUDGET_##why}}
-#define ROW_UNTOUCHED(in_use, most, threads, objective, bytes, why)                                           \
-    {{in_use, most, threads, ACE_##objective, true}, {bytes, ACE_BUDGET_##why}}
+    ROW_TIMES(in_use, most, threads, objective, 1, bytes, why)
+#define ROW_TIMES(in_use, most, threads, objective, times, bytes, why)                                       \
+    {{in_use, most, threads, ACE_##objective, times}, {bytes, ACE_BUDGET_##why}}
     /* Of 32 MiB, or a sixteenth of what is in use. */
     ROW(0, GIB(1), 1, BALANCED, MIB(32), SHARE),
     ROW(MIB(512), GIB(1), 1, BALANCED, MIB(32), SHARE),
@@ -50,7 +50,7 @@ TEST(by_the_table) {
 
 typedef struct ace_budget_decision budget_rule(struct ace_budget_input input);
 
-/* At most the option TIMES, a SHARE of it where there are several threads and blocks are touched, and at least LEAST where that is. */
+/* At most the option TIMES, a SHARE of it where there are several threads and medium blocks are touched, and at least LEAST where that is. */
 static void check_rule(budget_rule *rule, uint64_t times, uint64_t share, uint64_t least) {
     struct rng rng = {check_now.seed};
     for (size_t i = 0; i < check_count(100000); i++) {
@@ -59,13 +59,13 @@ static void check_rule(budget_rule *rule, uint64_t times, uint64_t share, uint64
             .most_bytes = KIB(64) + (rng_next(&rng) >> (34 + rng_below(&rng, 20))),
             .threads = (uint32_t)(rng_next(&rng) >> (32 + rng_below(&rng, 32))),
             .objective = (enum ace_objective)((int)rng_below(&rng, 3) - 1),
-            .untouched = rng_below(&rng, 2) != 0,
+            .times = 1u << rng_below(&rng, 5),
         };
         const uint64_t bytes = rule(input).bytes;
-        const bool cheap = input.threads <= 1 || input.untouched;
+        const bool cheap = input.threads <= 1 || input.times > 1;
         CHECK_AT(bytes <= (cheap ? input.most_bytes * times : input.most_bytes / share) && bytes >= least, i);
         struct ace_budget_input more = input;
-        more.untouched = true;
+        more.times *= 2;
         CHECK_AT(rule(more).bytes >= bytes, i);
         more = input;
         more.in_use_bytes |= more.in_use_bytes >> 1; /* no less */
@@ -111,19 +111,21 @@ TEST(of_medium_blocks_by_the_table) {
         /* At most half of what the option says. */
         ROW(GIB(1), MIB(16), 2, BALANCED, MIB(8), MOST),
         ROW(0, MIB(1), 2, BALANCED, KIB(512), MOST),
-        /* Hardly touched: of 64 MiB, or a quarter of what is in use, but no more than one that is alone. */
-        ROW_UNTOUCHED(0, MIB(16), 2, BALANCED, MIB(32), SHARE),
-        ROW_UNTOUCHED(0, MIB(16), 3, BALANCED, MIB(64) / 3, SHARE),
-        ROW_UNTOUCHED(0, MIB(16), 8, BALANCED, MIB(8), SHARE),
-        ROW_UNTOUCHED(MIB(512), MIB(64), 2, BALANCED, MIB(64), SHARE),
-        ROW_UNTOUCHED(MIB(512), MIB(16), 2, BALANCED, MIB(32), MOST),
-        ROW_UNTOUCHED(GIB(1), MIB(16), 64, BALANCED, MIB(4), SHARE),
-        ROW_UNTOUCHED(GIB(1), MIB(64), 64, SPEED, MIB(8), SHARE),
-        ROW_UNTOUCHED(0, MIB(1), 2, BALANCED, MIB(2), MOST),
-        ROW_UNTOUCHED(0, MIB(16), 1, BALANCED, MIB(32), SHARE),
-        ROW_UNTOUCHED(0, MIB(16), 1, SMALL, KIB(256), SHARE),
-        ROW_UNTOUCHED(0, MIB(16), 32, SMALL, KIB(128), SHARE),
-        ROW_UNTOUCHED(0, MIB(16), UINT32_MAX, BALANCED, 0, SHARE),
+        /* As many times as much as what they cost allows, or a quarter of what is in use, but no more than one that is alone. */
+        ROW_TIMES(0, MIB(16), 2, BALANCED, 2, MIB(4), SHARE),
+        ROW_TIMES(0, MIB(16), 2, BALANCED, 16, MIB(32), SHARE),
+        ROW_TIMES(0, MIB(16), 3, BALANCED, 16, MIB(64) / 3, SHARE),
+        ROW_TIMES(0, MIB(16), 8, BALANCED, 16, MIB(8), SHARE),
+        ROW_TIMES(MIB(512), MIB(64), 2, BALANCED, 16, MIB(64), SHARE),
+        ROW_TIMES(MIB(512), MIB(64), 2, BALANCED, 2, MIB(64), SHARE),
+        ROW_TIMES(MIB(512), MIB(16), 2, BALANCED, 16, MIB(32), MOST),
+        ROW_TIMES(GIB(1), MIB(16), 64, BALANCED, 16, MIB(4), SHARE),
+        ROW_TIMES(GIB(1), MIB(64), 64, SPEED, 16, MIB(8), SHARE),
+        ROW_TIMES(0, MIB(1), 2, BALANCED, 16, MIB(2), MOST),
+        ROW_TIMES(0, MIB(16), 1, BALANCED, 16, MIB(32), SHARE),
+        ROW_TIMES(0, MIB(16), 1, SMALL, 16, KIB(256), SHARE),
+        ROW_TIMES(0, MIB(16), 32, SMALL, 16, KIB(128), SHARE),
+        ROW_TIMES(0, MIB(16), UINT32_MAX, BALANCED, 16, 0, SHARE),
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ace_budget_decision budget = ace_medium_budget(rows[i].input);
@@ -137,17 +139,37 @@ TEST(who_gives_depth) {
     CHECK(ace_budget_may_take(0, 202, 100) && !ace_budget_may_take(0, 0, 0));
 }
 
-/* Between the bounds it stays what it is. */
-TEST(what_is_hardly_touched_by_the_table) {
+TEST(how_many_times_by_the_table) {
     static const struct {
         uint64_t held, resident;
-        bool before, now;
+        uint32_t before, times;
     } rows[] = {
-        {MIB(2), KIB(64) + 1, false, false}, {MIB(2), KIB(64), false, true},  {MIB(2), KIB(128), true, true},
-        {MIB(2), KIB(128) + 1, true, false}, {MIB(2), MIB(2), false, false}, {MIB(2), 0, false, true},
+        {MIB(5), MIB(2), 1, 2},   {MIB(5), MIB(2) + 1, 1, 1}, {MIB(5), MIB(5), 1, 1}, {MIB(5), MIB(1), 2, 4},   {MIB(5), MIB(1) + 1, 2, 2},
+        {MIB(4), MIB(5), 1, 1},   {MIB(8), MIB(5), 2, 2},     {MIB(8), MIB(5) + 1, 2, 1}, {MIB(5), 0, 8, 16},   {MIB(5), 0, 16, 16},
+        {MIB(5), MIB(5), 16, 8},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        CHECK_AT(ace_medium_is_untouched(rows[i].held, rows[i].resident, rows[i].before) == rows[i].now, i);
+        CHECK_AT(ace_medium_times(rows[i].held, rows[i].resident, rows[i].before) == rows[i].times, i);
+}
+
+/* Wherever it begins it settles in four steps, all in one direction, and what may be kept costs no more than a quarter above the budget, and
+ * two fifths of it where it could be more. */
+TEST(how_many_times_settles) {
+    enum { MOST = 16, STEPS = 4 };
+    struct rng rng = {check_now.seed};
+    for (size_t i = 0; i < check_count(100000); i++) {
+        const uint64_t held = MIB(1) + rng_below(&rng, MIB(31)), resident = rng_below(&rng, held + 1) >> rng_below(&rng, 12);
+        const uint32_t begun = 1u << rng_below(&rng, 5);
+        uint32_t times = begun;
+        for (int step = 0; step < STEPS; step++) {
+            const uint32_t next = ace_medium_times(held, resident, times);
+            CHECK_AT(times == begun || next == times || (next > times) == (times > begun), i);
+            times = next;
+        }
+        CHECK_AT(ace_medium_times(held, resident, times) == times, i);
+        CHECK_AT(times == 1 || resident * times <= held + held / 4, i);
+        CHECK_AT(times == MOST || resident * times > held * 2 / 5, i);
+    }
 }
 
 TEST(a_share_may_be_exceeded_by_a_quarter) {
