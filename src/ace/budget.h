@@ -14,7 +14,7 @@ struct ace_budget_input {
     uint64_t most_bytes;   /* that one thread may have of small blocks: the option thread_cache */
     uint32_t threads;
     enum ace_objective objective;
-    uint32_t times; /* as much of medium blocks, by ace_medium_times; 1 at least where there are several threads */
+    uint32_t times; /* as much of medium blocks, by ace_medium_times; not 0 where there are several threads */
 };
 
 enum ace_budget_reason {
@@ -42,10 +42,9 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
     return budget;
 }
 
-/* Of the medium blocks. These lie between the free runs of pages that would merge, so of few of them less is kept, and at most half of what
- * the small ones may have; nothing is promised. More is kept where that costs little memory: by a thread that is alone, since it gives what is
- * touched back before it makes the process grow, and where the program touches little of them. What is kept counts as in use, so a share of
- * that must stay less than all. */
+/* Of the medium blocks. They lie between free runs of pages that would merge, so less of them is kept, and at most half of what the small ones
+ * may have; nothing is promised. A thread that is alone keeps more: it gives all back before the process grows, if enough of it was touched.
+ * So does one of which the program touches little. What is kept counts as in use, so a share of that must stay less than all. */
 HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input input) {
     const bool alone = input.threads <= 1;
     const uint64_t in_use_share = input.in_use_bytes / ace_choose(input.objective, 16, 8, 4);
@@ -55,12 +54,12 @@ HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input 
     const uint64_t one = in_use_share > least_of_one ? in_use_share : least_of_one;
     const uint64_t all = most_of_all > least_of_all ? most_of_all : least_of_all, each = all / (alone ? 1 : input.threads);
     const uint64_t share = alone || each > one ? one : each;
-    const uint64_t most = alone || input.times > 1 ? 2 * input.most_bytes : input.most_bytes / 2;
+    const uint64_t most = alone || input.times > 4 ? 2 * input.most_bytes : input.most_bytes / 2 * input.times;
     return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};
 }
 
-/* How many times their budget medium blocks may have of which RESIDENT_BYTES of HELD_BYTES are there, so that what they cost stays about the
- * budget: a power of two, one step from what it was BEFORE. In between it stays: a step would not make for the next one back. */
+/* How many times their budget medium blocks may have, by how much of HELD_BYTES is resident: so that what is resident of them stays near the
+ * budget. A power of two, at most one step from BEFORE. The bounds lie apart, so that a step up is not followed by one down. */
 HAK_INLINE uint32_t ace_medium_times(uint64_t held_bytes, uint64_t resident_bytes, uint32_t before) {
     enum { MOST = 16 };
     if (before < MOST && held_bytes * 2 / 5 >= resident_bytes * before) return 2 * before;
@@ -68,7 +67,7 @@ HAK_INLINE uint32_t ace_medium_times(uint64_t held_bytes, uint64_t resident_byte
 }
 
 /* From so many bytes of them on that the program touched a thread gives all that it keeps back before the process grows: for less it would do
- * so again and again, and what was not touched costs no memory. */
+ * so again and again, and what was not touched costs no memory. 0: always, without a look. */
 HAK_INLINE uint64_t ace_medium_spared_bytes(enum ace_objective objective) { return ace_choose(objective, 0, HAK_MIB(2), HAK_MIB(4)); }
 
 /* What a look at how much was touched stands for: growth by so many bytes. */

@@ -87,9 +87,9 @@
            "Free blocks kept per size class and thread: of all to 64 KiB, or by the size of blocks, the others as with `auto`, which " \
            "follows the program.")                                                                          \
     NUMBER(thread_cache, ANYTIME, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(16),                     \
-           "up to this much memory per thread held free, and half as much of blocks above 64 KiB; three times as much address space in all", \
-           "The most bytes that all bins of a thread together may be sized for; those of blocks above 64 KiB may have" \
-           " half as many beside that, or twice as many as it says where the thread is alone or the program hardly touches such blocks.") \
+           "up to this much memory per thread held free, and half as much of blocks above 64 KiB; of these twice as much by a thread that is alone, until the process grows", \
+           "The most bytes that all bins of a thread together may be sized for. Those of blocks above 64 KiB have half as many beside that;" \
+           " twice as many as it says where the thread is alone or hardly touches them.") \
     NUMBER(decay, ANYTIME, MILLISECONDS, 0, 3600000, "never", OPTION_NEVER, 500,                            \
            "longer: more resident memory; shorter: more page faults and system calls",                      \
            "Half-life of free memory before it goes back to the kernel; `never` keeps it.")                 \

@@ -3,6 +3,7 @@
 #include "ace/budget.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
+#include "heap/registry.h"
 #include "heap/thread.h"
 
 void kept_forget(struct heap *heap) {
@@ -39,9 +40,9 @@ static size_t resident_bytes(const struct heap *heap) {
     for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) {
         const struct kept kept = kept_of(heap, class);
         if (kept.count == 0) continue;
-        size_t of_two = 2 * resident_bytes_at(kept.lo, class);
-        if (kept.count > 1) of_two = of_two / 2 + resident_bytes_at(kept.lo + kept.count - 1, class);
-        bytes += kept.count * of_two / 2;
+        const size_t oldest = resident_bytes_at(kept.lo, class);
+        const size_t newest = kept.count > 1 ? resident_bytes_at(kept.lo + kept.count - 1, class) : oldest;
+        bytes += kept.count * (oldest + newest) / 2;
     }
     return bytes;
 }
@@ -54,7 +55,7 @@ static void give_all(struct heap *heap) {
     os_lock_drop(&heap->lock);
 }
 
-/* Whether LEAST bytes of what is kept are resident, as far as the last look goes. */
+/* Whether LEAST bytes of what is kept were resident at the last look. It is looked anew once PAGES exceed what that stands for. */
 static bool is_spared(struct heap *heap, size_t least, size_t pages) {
     if (pages <= heap->unlooked_pages) {
         heap->unlooked_pages -= (uint32_t)pages;
@@ -70,14 +71,15 @@ void kept_spare_growth(size_t pages) {
     if (heap == NULL) return; /* whoever keeps blocks has one */
     const size_t held = held_bytes(heap), least = ace_medium_spared_bytes(heap_settings.objective);
     if (held == 0) return;
+    if (held < least) heap->unlooked_pages = 0; /* what is known of it goes with it */
     const bool must = least == 0 || HAK_UNLIKELY(!span_is_allowed(pages));
     if (must || (held >= least && is_spared(heap, least, pages))) give_all(heap);
 }
 
 void kept_look(struct heap *heap) {
     const size_t held = held_bytes(heap);
-    /* Of little that is there by chance nothing follows. */
-    if (heap_settings.fixed || held == 0 || held < counter_read(&heap->medium_depth.bytes) / 4) return;
+    if (heap_settings.fixed || registry_live() <= 1 || held == 0) return;
+    if (held < counter_read(&heap->medium_depth.bytes) / 4) return; /* of little that is there by chance nothing follows */
     const size_t resident = resident_bytes(heap);
     const uint32_t before = heap->medium_times, times = ace_medium_times(held, resident, before);
     heap->medium_times = (uint8_t)times;

@@ -20,7 +20,7 @@ enum {
     HEAR_MS = 1000,        /* between looks at the machine */
     SOFT_MS = 100,         /* between purges above the soft limit */
     LOOKS_AT_MEDIUM = 16,  /* one of so many looks of a thread is at a stack of medium blocks, too */
-    LOOKS_AT_KEPT = 256,   /* and one of so many at how much was touched of all that it keeps */
+    TICKS_PER_LOOK_AT_KEPT = 256 * TICKS_PER_LOOK, /* at how much of all that it keeps of them was touched */
 };
 
 /* How much must be worth giving back before a thread is started. A process of one thread becomes another kind of
@@ -250,16 +250,14 @@ static void keep_to_soft_limit(void) {
 /* ---- the looks of slow paths --------------------------------------------------------------------------- */
 
 /* relaxed: the owner's own. */
-static bool is_look_at(const struct heap *heap, uint32_t one_of) {
-    return atomic_load_explicit(&heap->ticks, memory_order_relaxed) / TICKS_PER_LOOK % one_of == 0;
-}
+static uint32_t ticks_of(const struct heap *heap) { return atomic_load_explicit(&heap->ticks, memory_order_relaxed); }
 
 /* What this thread has not yet told, and what its stacks hold too much. */
 static void settle_heap(struct heap *heap) {
     os_lock_take(&heap->lock);
     footprint_tell(&heap->in_use_change);
     stack_fit_budget(heap);
-    if (is_look_at(heap, LOOKS_AT_MEDIUM)) stack_give_idle_medium(heap);
+    if (ticks_of(heap) / TICKS_PER_LOOK % LOOKS_AT_MEDIUM == 0) stack_give_idle_medium(heap);
     os_lock_drop(&heap->lock);
 }
 
@@ -285,7 +283,7 @@ static void give_in_passing(uint64_t asleep_ms, uint64_t now_ms) {
 
 HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     if (!slow_enter()) return;
-    if (HAK_UNLIKELY(is_look_at(heap, LOOKS_AT_KEPT))) kept_look(heap);
+    if (HAK_UNLIKELY(ticks_of(heap) % TICKS_PER_LOOK_AT_KEPT == 0)) kept_look(heap);
     settle_heap(heap);
     slow_leave();
     keep_to_soft_limit();

@@ -202,7 +202,7 @@ static struct ace_budget_decision budget_of(const struct heap *heap, bool medium
 }
 static size_t budget_bytes(const struct heap *heap, bool medium) { return budget_of(heap, medium).bytes; }
 
-/* Halves the depth of small bins, or of medium ones, that did not miss for a while, until WANTED bytes are found. Each is asked
+/* Halves the depth of small bins, or of medium ones, that did not miss for a while or where the budget fell, until WANTED bytes are found. Each is asked
  * once. FOR_CLASS gives nothing. */
 static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size_t wanted) {
     struct depth_sum *sum = depth_sum_of(heap, medium);

@@ -122,6 +122,7 @@ static const struct sandbox_rule singles[] = {
     {.call = SYS_getrandom},
     {.call = SYS_rseq},
     {.call = SYS_membarrier},
+    {.call = SYS_mincore},
     {.call = SYS_sched_getaffinity},
     {.call = SYS_prctl},
     {.call = SYS_brk},

@@ -47,10 +47,8 @@ def _pages(count: int) -> str:
 WHY: Mapping[str, Callable[[Mapping[str, int]], str]] = {
     "batch": lambda one: f"{_misses(one)}: larger batches cost less a block",
     "swing": lambda one: f"took {one['refilled_blocks']} blocks and gave {one['spilled_blocks']} back",
-    "made_room": lambda one: (
-        f"did not miss when another bin wanted {size_text(one['wanted_bytes'])}; {_of_budget(one)}"
-    ),
-    "over_budget": lambda one: f"did not miss, and {_of_budget(one)}",
+    "made_room": lambda one: f"another bin wanted {size_text(one['wanted_bytes'])}; {_of_budget(one)}",
+    "over_budget": _of_budget,
     "no_budget": lambda one: f"{size_text(one['wanted_bytes'])} more were wanted; {_of_budget(one)}",
     "no_memory": lambda one: f"no memory for a stack of {size_text(one['wanted_bytes'])} more in blocks",
     "retaken": lambda one: (

@@ -50,7 +50,7 @@ TEST(by_the_table) {
 
 typedef struct ace_budget_decision budget_rule(struct ace_budget_input input);
 
-/* At most the option TIMES, a SHARE of it where there are several threads and medium blocks are touched, and at least LEAST where that is. */
+/* At most TIMES the option; with several threads, and blocks that are touched, a SHARE of it. At least LEAST. */
 static void check_rule(budget_rule *rule, uint64_t times, uint64_t share, uint64_t least) {
     struct rng rng = {check_now.seed};
     for (size_t i = 0; i < check_count(100000); i++) {
@@ -152,8 +152,8 @@ TEST(how_many_times_by_the_table) {
         CHECK_AT(ace_medium_times(rows[i].held, rows[i].resident, rows[i].before) == rows[i].times, i);
 }
 
-/* Wherever it begins it settles in four steps, all in one direction, and what may be kept costs no more than a quarter above the budget, and
- * two fifths of it where it could be more. */
+/* Wherever it begins it settles in four steps, all in one direction. What may be kept costs no more than a quarter above the budget then, and
+ * more than two fifths of it unless it is as much as ever. */
 TEST(how_many_times_settles) {
     enum { MOST = 16, STEPS = 4 };
     struct rng rng = {check_now.seed};
