@@ -70,8 +70,12 @@ HAK_INLINE uint32_t ace_medium_times(uint64_t held_bytes, uint64_t resident_byte
  * so again and again, and what was not touched costs no memory. 0: always, without a look. */
 HAK_INLINE uint64_t ace_medium_spared_bytes(enum ace_objective objective) { return ace_choose(objective, 0, HAK_MIB(2), HAK_MIB(4)); }
 
-/* What a look at how much was touched stands for: growth by so many bytes. */
-HAK_INLINE uint64_t ace_medium_looked_bytes(enum ace_objective objective) { return 4 * ace_medium_spared_bytes(objective); }
+/* What a look stands for that found RESIDENT_BYTES of HELD_BYTES: growth by so many bytes. Of less than is spared, what was not touched then
+ * may be by now. */
+HAK_INLINE uint64_t ace_medium_looked_bytes(uint64_t held_bytes, uint64_t resident_bytes, enum ace_objective objective) {
+    const uint64_t spared = ace_medium_spared_bytes(objective), untouched = held_bytes - resident_bytes;
+    return resident_bytes >= spared || untouched > 4 * spared ? 4 * spared : untouched;
+}
 
 /* Whether stacks that are sized for SIZED_BYTES must become shallower. A share follows what is in use, which swings by itself: where it was
  * kept to the byte, so would the depths. */

@@ -1,6 +1,7 @@
 /* kept.c - what it costs that a thread keeps medium blocks: as much memory as the program touched of them. That goes back before the process
  * grows; and the less it is, the more a thread may keep. The kernel is asked what is resident, so what it swapped out costs nothing. */
 #include "ace/budget.h"
+#include "base/bits.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
@@ -56,12 +57,13 @@ static void give_all(struct heap *heap) {
 }
 
 /* Whether LEAST bytes of what is kept were resident at the last look. It is looked anew once PAGES exceed what that stands for. */
-static bool is_spared(struct heap *heap, size_t least, size_t pages) {
+static bool is_spared(struct heap *heap, size_t held, size_t least, size_t pages) {
     if (pages <= heap->unlooked_pages) {
         heap->unlooked_pages -= (uint32_t)pages;
     } else {
-        heap->growth_spared = resident_bytes(heap) >= least;
-        heap->unlooked_pages = (uint32_t)(ace_medium_looked_bytes(heap_settings.objective) / PAGE_BYTES);
+        const size_t resident = min_size(resident_bytes(heap), held);
+        heap->growth_spared = resident >= least;
+        heap->unlooked_pages = (uint32_t)(ace_medium_looked_bytes(held, resident, heap_settings.objective) / PAGE_BYTES);
     }
     return heap->growth_spared;
 }
@@ -71,9 +73,9 @@ void kept_spare_growth(size_t pages) {
     if (heap == NULL) return; /* whoever keeps blocks has one */
     const size_t held = held_bytes(heap), least = ace_medium_spared_bytes(heap_settings.objective);
     if (held == 0) return;
-    if (held < least) heap->unlooked_pages = 0; /* what is known of it goes with it */
+    if (held < least && !heap->growth_spared) heap->unlooked_pages = 0; /* what was not touched is gone */
     const bool must = least == 0 || HAK_UNLIKELY(!span_is_allowed(pages));
-    if (must || (held >= least && is_spared(heap, least, pages))) give_all(heap);
+    if (must || (held >= least && is_spared(heap, held, least, pages))) give_all(heap);
 }
 
 void kept_look(struct heap *heap) {

@@ -134,6 +134,15 @@ TEST(of_medium_blocks_by_the_table) {
     }
 }
 
+TEST(what_a_look_stands_for) {
+    CHECK_EQ(ace_medium_looked_bytes(MIB(3), MIB(3), ACE_BALANCED), MIB(8));
+    CHECK_EQ(ace_medium_looked_bytes(MIB(3), MIB(2), ACE_BALANCED), MIB(8));
+    CHECK_EQ(ace_medium_looked_bytes(MIB(3), MIB(2) - 1, ACE_BALANCED), MIB(1) + 1);
+    CHECK_EQ(ace_medium_looked_bytes(MIB(30), KIB(4), ACE_BALANCED), MIB(8));
+    CHECK_EQ(ace_medium_looked_bytes(MIB(30), MIB(3), ACE_SPEED), MIB(16));
+    CHECK_EQ(ace_medium_looked_bytes(MIB(2), MIB(2), ACE_BALANCED), MIB(8));
+}
+
 TEST(who_gives_depth) {
     CHECK(!ace_budget_may_take(15, 200, 100) && ace_budget_may_take(16, 200, 100));
     CHECK(ace_budget_may_take(0, 202, 100) && !ace_budget_may_take(0, 0, 0));

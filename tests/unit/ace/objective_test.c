@@ -30,7 +30,7 @@ static size_t any_block(struct rng *rng) {
 }
 
 /* What each decision keeps, in numbers that grow with what is kept. */
-enum { KEPT = 17 };
+enum { KEPT = 16 };
 static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objective) {
     const size_t bytes = any_block(&rng);
     const uint64_t half_life_ms = any(&rng) % 3600000, idle_ms = any(&rng), most_bytes = any(&rng);
@@ -59,7 +59,6 @@ static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objecti
         ace_thread_cache_bytes(most_bytes / 2, objective),
         ace_medium_budget(budget).bytes,
         ace_medium_spared_bytes(objective),
-        ace_medium_looked_bytes(objective),
         ace_supply(supply).populate_pages,
         ace_supply(supply).reason == ACE_SUPPLY_DENSE,
         UINT64_MAX - ace_huge_from_bytes(objective),
