@@ -176,11 +176,6 @@ HAK_INLINE size_t stack_held(const struct heap *heap, unsigned class) {
     return (size_t)(stack_top(heap, class) - heap->bins[class].bottom);
 }
 
-/* Blocks that the owner may pop, to whoever does not hold the lock: relaxed, a hint. */
-HAK_INLINE ptrdiff_t stack_seen(const struct heap *heap, unsigned class) {
-    return stack_top(heap, class) - atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
-}
-
 /* Whether one more block fits. */
 HAK_INLINE bool stack_has_room(const struct heap *heap, unsigned class) {
     return stack_top(heap, class) < heap->bins[class].stack + heap->bins[class].depth;

@@ -20,7 +20,7 @@ enum {
     HEAR_MS = 1000,        /* between looks at the machine */
     SOFT_MS = 100,         /* between purges above the soft limit */
     LOOKS_AT_MEDIUM = 16,  /* one of so many looks of a thread is at a stack of medium blocks, too */
-    TICKS_PER_LOOK_AT_KEPT = 256 * TICKS_PER_LOOK, /* at how much of all that it keeps of them was touched */
+    TICKS_PER_LOOK_AT_KEPT = 256 * TICKS_PER_LOOK, /* slow paths of a thread between looks at how much was touched of what it keeps */
 };
 
 /* How much must be worth giving back before a thread is started. A process of one thread becomes another kind of

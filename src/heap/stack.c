@@ -128,6 +128,11 @@ void stack_count_foreign(struct heap *heap, unsigned class, uint32_t count) {
     stack_set_keeping(heap, class, true);
 }
 
+/* Blocks that the owner may pop, to whoever does not hold the lock: relaxed, a hint. */
+static ptrdiff_t seen_held(const struct heap *heap, unsigned class) {
+    return stack_top(heap, class) - atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
+}
+
 /* ---- spilling ----------------------------------------------------------------------------------- */
 
 /* Moves COUNT pointers down, in pieces for which memmove uses vector moves: its string instruction for more starts
@@ -406,7 +411,7 @@ void stack_take(struct heap *heap, bool barrier_passed) {
 /* Whether there is something in its stacks that can be taken: a hint. */
 static bool holds_blocks(const struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
-        if (stack_seen(heap, class) > !class_is_medium(class)) return true;
+        if (seen_held(heap, class) > !class_is_medium(class)) return true;
     return false;
 }
 
