@@ -56,7 +56,7 @@ static void use_all_there_is(size_t limit) {
         if (limit >= MIB(64)) CHECK_AT(first >= (most < limit / 4 ? most : limit / 4), first >> 10);
         size_t second = take(&count, largest[i], most);
         give_back(count);
-        size_t piece = largest[i] > KIB(512) ? largest[i] : KIB(512); /* a block, or a slab: how they lie differs */
+        size_t piece = largest[i] > MIB(1) ? largest[i] : MIB(1); /* a block, or two slabs: how they lie differs */
         CHECK_AT(second + piece >= first - first / 8, second >> 10);
     }
 }
