@@ -58,12 +58,13 @@ HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input 
     return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};
 }
 
-/* How many times their budget medium blocks may have, by how much of HELD_BYTES is resident: so that what is resident of them stays near the
- * budget. A power of two, at most one step from BEFORE. The bounds lie apart, so that a step up is not followed by one down. */
+/* How many times their budget medium blocks may have, by how much of HELD_BYTES is resident: so that what is resident of all that they may be
+ * stays between four fifths of the budget and seven quarters. A power of two, at most one step from BEFORE. The bounds lie apart, so that a step
+ * up is not followed by one down. */
 HAK_INLINE uint32_t ace_medium_times(uint64_t held_bytes, uint64_t resident_bytes, uint32_t before) {
     enum { MOST = 16 };
-    if (before < MOST && held_bytes * 2 / 5 >= resident_bytes * before) return 2 * before;
-    return before > 1 && held_bytes + held_bytes / 4 < resident_bytes * before ? before / 2 : before;
+    if (before < MOST && held_bytes * 4 / 5 >= resident_bytes * before) return 2 * before;
+    return before > 1 && held_bytes * 7 / 4 < resident_bytes * before ? before / 2 : before;
 }
 
 /* From so many bytes of them on that the program touched a thread gives all that it keeps back before the process grows: for less it would do
