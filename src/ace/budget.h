@@ -85,11 +85,11 @@ HAK_INLINE bool ace_budget_is_exceeded(struct ace_budget_decision budget, uint64
 }
 
 /* Whether a bin gives depth to others that has not missed while they asked so often. Bins in use miss in turns: if a few misses
- * of the others were enough, they would take from each other for ever. Where more than twice the budget is needed it has
- * fallen, and each gives. */
-HAK_INLINE bool ace_budget_may_take(uint32_t asked_since_miss, uint64_t needed_bytes, uint64_t budget_bytes) {
-    enum { IDLE = 16 };
-    return asked_since_miss >= IDLE || needed_bytes / 2 > budget_bytes;
+ * of the others were enough, they would take from each other for ever. Where a miss moves one block, ONE_BY_ONE, those that ask
+ * miss by chance, and far more often than they lack depth: they wait longer. Where more than twice the budget is needed it has fallen, and each gives. */
+HAK_INLINE bool ace_budget_may_take(uint32_t asked_since_miss, bool one_by_one, uint64_t needed_bytes, uint64_t budget_bytes) {
+    enum { IDLE = 16, IDLE_ONE_BY_ONE = 128 };
+    return asked_since_miss >= (one_by_one ? IDLE_ONE_BY_ONE : IDLE) || needed_bytes / 2 > budget_bytes;
 }
 
 /* The most of one thread where nobody set it: BALANCED_BYTES is what it is for balanced. */

@@ -7,9 +7,11 @@
  * counted in blocks, since a refill from a new slab may bring fewer than a spill takes away.
  *
  * Medium blocks, each of which weighs as much as a whole stack of others, are not kept before they are seen to swing, and their batches
- * are of one. */
+ * are of one. Their depths change by a quarter: how much their sizes need of a budget that is too small for all lies near what they have, and
+ * larger steps would lead past it for ever (decision 0052). */
 #include "ace/depth.h"
 
+#include "base/bits.h"
 #include "base/size_classes.h"
 
 enum {
@@ -56,10 +58,14 @@ static bool swings(const struct ace_depth_input *input) {
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {
     struct ace_depth_decision keep = {input.depth, ACE_DEPTH_KEEP};
     if (input.depth >= input.most) return keep;
-    const uint32_t doubled = input.depth == 0 ? 1 : input.depth * 2 < input.most ? input.depth * 2 : input.most;
-    if (swings(&input)) return (struct ace_depth_decision){doubled, ACE_DEPTH_SWING};
+    const uint32_t more = input.one_by_one ? input.depth + input.depth / 4 + 1 : 2 * input.depth, deeper = min_u32(more, input.most);
+    if (swings(&input)) return (struct ace_depth_decision){deeper, ACE_DEPTH_SWING};
     const uint64_t batch_depth = ace_choose(input.objective, BATCH_DEPTH / 2, BATCH_DEPTH, BATCH_DEPTH * 2);
     if (!input.one_by_one && input.depth < batch_depth && input.refills + input.spills >= MISSES_FOR_BATCH)
-        return (struct ace_depth_decision){doubled, ACE_DEPTH_BATCH};
+        return (struct ace_depth_decision){deeper, ACE_DEPTH_BATCH};
     return keep;
+}
+
+uint32_t ace_depth_given(uint32_t depth, uint32_t first, bool to_one_by_one) {
+    return max_u32(to_one_by_one ? depth - (depth + 3) / 4 : depth / 2, first);
 }

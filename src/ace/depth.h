@@ -36,4 +36,8 @@ struct ace_depth_decision {
 
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input);
 
+/* Of a bin that gives depth away, not less than FIRST, which is not above DEPTH: half of it is left, or three quarters where it gives to another bin that
+ * misses one by one. */
+uint32_t ace_depth_given(uint32_t depth, uint32_t first, bool to_one_by_one);
+
 #endif

@@ -207,23 +207,24 @@ static struct ace_budget_decision budget_of(const struct heap *heap, bool medium
 }
 static size_t budget_bytes(const struct heap *heap, bool medium) { return budget_of(heap, medium).bytes; }
 
-/* Halves the depth of small bins, or of medium ones, that did not miss for a while or where the budget fell, until WANTED bytes are found. Each is asked
+/* Lessens the depth of small bins, or of medium ones, that did not miss for a while or where the budget fell, until WANTED bytes are found. Each is asked
  * once. FOR_CLASS gives nothing. */
 static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size_t wanted) {
     struct depth_sum *sum = depth_sum_of(heap, medium);
     const size_t budget = budget_bytes(heap, medium), needed = counter_read(&sum->bytes) + wanted;
     if (needed > budget && needed - budget > sum->extra_bytes) return false;
+    const bool by_one = medium && wanted != 0; /* that another wants, and not a budget that fell */
     const unsigned first_class = medium ? SMALL_CLASSES : 0, classes = medium ? SIZE_CLASSES - SMALL_CLASSES : SMALL_CLASSES;
     for (unsigned asked = 0; asked < classes; asked++) {
         if (counter_read(&sum->bytes) + wanted <= budget) return true;
         unsigned class = first_class + sum->hand++ % classes;
         struct bin *bin = &heap->bins[class];
         if (class == for_class || !bin->counted || bin->depth <= first_depth(class)) continue;
-        if (!ace_budget_may_take(bin->asked, counter_read(&sum->bytes) + wanted, budget)) {
+        if (!ace_budget_may_take(bin->asked, by_one, counter_read(&sum->bytes) + wanted, budget)) {
             bin->asked++;
             continue;
         }
-        const uint32_t before = bin->depth, depth = max_u32(before / 2, first_depth(class));
+        const uint32_t before = bin->depth, depth = ace_depth_given(before, first_depth(class), by_one);
         size_t held = stack_held(heap, class);
         size_t less = (bin->depth - depth) * (size_t)slab_classes[class].block_bytes;
         counter_sub(&sum->bytes, less);

@@ -144,8 +144,10 @@ TEST(what_a_look_stands_for) {
 }
 
 TEST(who_gives_depth) {
-    CHECK(!ace_budget_may_take(15, 200, 100) && ace_budget_may_take(16, 200, 100));
-    CHECK(ace_budget_may_take(0, 202, 100) && !ace_budget_may_take(0, 0, 0));
+    CHECK(!ace_budget_may_take(15, false, 200, 100) && ace_budget_may_take(16, false, 200, 100));
+    CHECK(!ace_budget_may_take(127, true, 200, 100) && ace_budget_may_take(128, true, 200, 100));
+    CHECK(ace_budget_may_take(0, false, 202, 100) && !ace_budget_may_take(0, false, 0, 0));
+    CHECK(ace_budget_may_take(0, true, 202, 100) && !ace_budget_may_take(0, true, 0, 0));
 }
 
 TEST(how_many_times_by_the_table) {

@@ -6,6 +6,7 @@
  *   swings are counted in misses                 short_refills_are_no_more_of_them
  *   batches grow without end                     a_producer_settles_at_a_batch
  *   the doubled depth may pass the bound         decisions, never_beyond_the_bound
+ *   medium blocks double and halve               decisions, what_a_bin_gives
  *   the first depth is not bounded below         first_and_most
  *   medium blocks are kept from the first        first_and_most_of_medium_blocks
  *   or once they are only taken or only given    decisions, medium_blocks_are_kept_once_they_swing
@@ -86,8 +87,9 @@ TEST(decisions) {
         CASE(0, 64, 1000, 1, 0, KEEP),        CASE(0, 64, 1, 2, 0, KEEP),
         CASE(0, 64, 2, 2, 1, SWING),          CASE(1, 64, 2, 2, 2, SWING),
         CASE(1, 64, 2, 3, 1, KEEP),           CASE(1, 64, 3, 4, 2, SWING),
-        CASE(12, 64, 9, 9, 24, SWING),        CASE(40, 64, 2, 2, 64, SWING),
-        CASE(64, 64, 9, 9, 64, KEEP),         CASE(0, 0, 9, 9, 0, KEEP),
+        CASE(12, 64, 9, 9, 16, SWING),        CASE(40, 64, 2, 2, 51, SWING),
+        CASE(60, 64, 2, 2, 64, SWING),        CASE(64, 64, 9, 9, 64, KEEP),
+        CASE(0, 0, 9, 9, 0, KEEP),
 #undef CASE
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -118,6 +120,22 @@ TEST(never_beyond_the_bound) {
         if (in.refilled_blocks < in.spilled_blocks) more.refilled_blocks++;
         else more.spilled_blocks++;
         CHECK_AT(ace_depth_next(more).depth >= next.depth, i);
+    }
+}
+
+/* Small ones halve. Of medium ones a step down gives what a step up took, and hardly more: so a depth that is fought for stays near what its size
+ * needs. */
+TEST(what_a_bin_gives) {
+    CHECK_EQ(ace_depth_given(128, 32, false), 64);
+    CHECK_EQ(ace_depth_given(33, 32, false), 32);
+    CHECK_EQ(ace_depth_given(64, 0, true), 48);
+    CHECK_EQ(ace_depth_given(2, 0, true), 1);
+    CHECK_EQ(ace_depth_given(1, 0, true), 0);
+    CHECK_EQ(ace_depth_given(5, 4, true), 4);
+    for (uint32_t depth = 0; depth < 64; depth++) {
+        const struct ace_depth_input in = {.depth = depth, .most = 128, .refills = 2, .spills = 2, .refilled_blocks = 2, .spilled_blocks = 2, .one_by_one = true};
+        const uint32_t back = ace_depth_given(ace_depth_next(in).depth, 0, true);
+        CHECK_AT(back <= depth && back + 1 + depth / 16 >= depth, depth);
     }
 }
 

@@ -130,29 +130,35 @@ static void two_sizes(void) {
 }
 TEST(others_make_room) { IN_CHILD(two_sizes); }
 
-/* Seven sizes that come and go in any order, for which the budget is too small: a share of what is in use. */
-static void too_many_sizes(void) {
-    enum { SIZES = 7, LIVE = 448, SETTLE = 40000 };
+/* So many of the longest sizes come and go in any order, for which the budget of CACHE_BYTES is too small. */
+static void too_many_sizes(unsigned sizes, uint64_t live, size_t cache_bytes) {
+    enum { LIVE_MOST = 448, SETTLE = 40000 };
     struct rng rng = {check_now.seed};
-    static void *blocks[LIVE];
-    uint32_t depths[SIZES] = {0};
+    static void *blocks[LIVE_MOST];
+    uint32_t depths[SIZE_CLASSES - SMALL_CLASSES] = {0};
     uint64_t changes = 0;
     const size_t turns = check_count(100000);
-    configure(MIB(64));
+    configure(cache_bytes);
     for (size_t i = 0; i < SETTLE + turns; i++) {
-        void **block = &blocks[rng_below(&rng, LIVE)];
+        void **block = &blocks[rng_below(&rng, live)];
         heap_free(*block, NULL);
-        CHECK((*block = heap_alloc(slab_classes[SIZE_CLASSES - 1 - rng_below(&rng, SIZES)].block_bytes)) != NULL);
-        for (unsigned size = 0; size < SIZES; size++) {
+        CHECK((*block = heap_alloc(slab_classes[SIZE_CLASSES - 1 - rng_below(&rng, sizes)].block_bytes)) != NULL);
+        for (unsigned size = 0; size < sizes; size++) {
             const uint32_t depth = own()->bins[SIZE_CLASSES - 1 - size].depth;
             changes += i >= SETTLE && depth != depths[size];
             depths[size] = depth;
         }
     }
     CHECK(kept_bytes() != 0);
-    CHECK_AT(changes <= SIZES + turns / 10000, changes);
+    CHECK_AT(changes <= sizes + turns / 10000, changes);
 }
-TEST(sizes_that_share_the_budget_do_not_swing) { IN_CHILD(too_many_sizes); }
+/* A share of what is in use, and what each may have. */
+static void some_sizes(void) { too_many_sizes(7, 448, MIB(64)); }
+static void all_sizes(void) { too_many_sizes(SIZE_CLASSES - SMALL_CLASSES, 24, MIB(8)); }
+TEST(sizes_that_share_the_budget_do_not_swing) {
+    IN_CHILD(some_sizes);
+    IN_CHILD(all_sizes);
+}
 
 /* While the thread takes medium blocks of another size, and small ones stay. */
 static void idle(void) {

@@ -150,7 +150,7 @@ TEST(swings_deepen_a_stack) {
             adapt(heap, class, 2, 0);
             CHECK_EQ(bin->depth, depth); /* two refills say nothing */
             adapt(heap, class, SWING - 2, SWING);
-            CHECK_EQ(bin->depth, depth == 0 ? 1 : depth * 2 < most ? depth * 2 : most);
+            CHECK_EQ(bin->depth, min_u32(class_is_medium(class) ? depth + depth / 4 + 1 : depth * 2, most));
             CHECK_EQ(bin->recent_refills + bin->recent_spills, 0);
             CHECK_EQ(stack_held(heap, class), depth);
             CHECK(depth == 0 || (*bin->bottom == oldest && stack_top(heap, class)[-1] == newest));
@@ -395,7 +395,7 @@ TEST(idle_medium_stacks_are_emptied) {
     use_much();
     heap_settings.thread_cache_bytes = GIB(1);
     for (unsigned class = FREED_TO; class <= MISSED; class++) {
-        for (int i = 0; i < 4; i++) adapt(heap, class, SWING, SWING);
+        while (heap->bins[class].depth <= KEPT) adapt(heap, class, SWING, SWING);
         push(heap, class, KEPT);
         heap->front.wanted[class - SMALL_CLASSES] = true;
     }
