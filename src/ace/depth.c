@@ -7,8 +7,8 @@
  * counted in blocks, since a refill from a new slab may bring fewer than a spill takes away.
  *
  * Medium blocks, each of which weighs as much as a whole stack of others, are not kept before they are seen to swing, and their batches
- * are of one. Their depths change by a quarter: how much their sizes need of a budget that is too small for all lies near what they have, and
- * larger steps would lead past it for ever (decision 0052). */
+ * are of one. Their depths change by a quarter: where the budget is too small for all sizes, each settles near the depth that it has, and
+ * doubling and halving would step over that again and again (decision 0052). */
 #include "ace/depth.h"
 
 #include "base/bits.h"
@@ -66,6 +66,6 @@ struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {
     return keep;
 }
 
-uint32_t ace_depth_given(uint32_t depth, uint32_t first, bool to_one_by_one) {
-    return max_u32(to_one_by_one ? depth - (depth + 3) / 4 : depth / 2, first);
+uint32_t ace_depth_given(uint32_t depth, uint32_t first, bool one_by_one) {
+    return max_u32(one_by_one ? depth - (depth + 3) / 4 : depth / 2, first);
 }

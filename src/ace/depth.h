@@ -13,7 +13,7 @@ uint32_t ace_depth_first(size_t block_bytes, enum ace_objective objective);
 uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective);
 
 struct ace_depth_input {
-    uint32_t depth;   /* now */
+    uint32_t depth;   /* now; 0 only of medium blocks */
     uint32_t most;    /* upper bound */
     uint32_t refills; /* since the depth last changed; one that is under way is among them */
     uint32_t spills;
@@ -36,8 +36,8 @@ struct ace_depth_decision {
 
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input);
 
-/* Of a bin that gives depth away, not less than FIRST, which is not above DEPTH: half of it is left, or three quarters where it gives to another bin that
- * misses one by one. */
-uint32_t ace_depth_given(uint32_t depth, uint32_t first, bool to_one_by_one);
+/* What is left of the depth of a bin that gives some away: half, of medium blocks three quarters rounded down; at least FIRST, which is not above
+ * DEPTH. */
+uint32_t ace_depth_given(uint32_t depth, uint32_t first, bool one_by_one);
 
 #endif

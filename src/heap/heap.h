@@ -45,6 +45,7 @@ struct bin {
     counter slab_count, taken_blocks;
     counter refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs;
 };
+_Static_assert(ACE_BUDGET_IDLE_MEDIUM <= UINT8_MAX, "asked counts so far");
 
 /* The depths of a heap's bins together, of small blocks or of medium ones: each has a budget. Guarded by the heap's lock. */
 struct depth_sum {

@@ -181,7 +181,7 @@ static bool deepen(struct heap *heap, unsigned class, uint32_t depth) {
         memcpy(stack, lo, held * sizeof *lo);
         if (bin->capacity > first_depth(class)) pool_give(bin->stack, bin->capacity);
         bin->stack = lo = stack;
-        bin->capacity = max_u32(depth, 1u << POOL_LEAST_LOG);
+        bin->capacity = 1u << (POOL_LEAST_LOG + pool_size_of(depth));
     }
     bin->depth = depth;
     stack_set(heap, class, lo, lo + held);
@@ -207,24 +207,23 @@ static struct ace_budget_decision budget_of(const struct heap *heap, bool medium
 }
 static size_t budget_bytes(const struct heap *heap, bool medium) { return budget_of(heap, medium).bytes; }
 
-/* Lessens the depth of small bins, or of medium ones, that did not miss for a while or where the budget fell, until WANTED bytes are found. Each is asked
- * once. FOR_CLASS gives nothing. */
+/* Takes depth from small bins, or from medium ones, that did not miss for a while, or from all where the budget fell, until WANTED bytes fit in.
+ * Each is asked once. FOR_CLASS gives nothing. */
 static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size_t wanted) {
     struct depth_sum *sum = depth_sum_of(heap, medium);
     const size_t budget = budget_bytes(heap, medium), needed = counter_read(&sum->bytes) + wanted;
     if (needed > budget && needed - budget > sum->extra_bytes) return false;
-    const bool by_one = medium && wanted != 0; /* that another wants, and not a budget that fell */
     const unsigned first_class = medium ? SMALL_CLASSES : 0, classes = medium ? SIZE_CLASSES - SMALL_CLASSES : SMALL_CLASSES;
     for (unsigned asked = 0; asked < classes; asked++) {
         if (counter_read(&sum->bytes) + wanted <= budget) return true;
         unsigned class = first_class + sum->hand++ % classes;
         struct bin *bin = &heap->bins[class];
         if (class == for_class || !bin->counted || bin->depth <= first_depth(class)) continue;
-        if (!ace_budget_may_take(bin->asked, by_one, counter_read(&sum->bytes) + wanted, budget)) {
+        if (!ace_budget_may_take(bin->asked, medium && wanted != 0, counter_read(&sum->bytes) + wanted, budget)) {
             bin->asked++;
             continue;
         }
-        const uint32_t before = bin->depth, depth = ace_depth_given(before, first_depth(class), by_one);
+        const uint32_t before = bin->depth, depth = ace_depth_given(before, first_depth(class), medium);
         size_t held = stack_held(heap, class);
         size_t less = (bin->depth - depth) * (size_t)slab_classes[class].block_bytes;
         counter_sub(&sum->bytes, less);
@@ -238,7 +237,7 @@ static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size
 }
 
 static void fit_budget(struct heap *heap, bool medium) {
-    if (HAK_UNLIKELY(ace_budget_is_exceeded(budget_of(heap, medium), counter_read(&depth_sum_of(heap, medium)->bytes))))
+    if (HAK_UNLIKELY(ace_budget_is_exceeded(budget_of(heap, medium), medium, counter_read(&depth_sum_of(heap, medium)->bytes))))
         find_budget(heap, medium, SIZE_CLASSES, 0);
 }
 

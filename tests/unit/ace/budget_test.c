@@ -183,11 +183,15 @@ TEST(how_many_times_settles) {
     }
 }
 
+/* Of medium blocks by a half: with a third thread the share of two is two thirds. */
 TEST(a_share_may_be_exceeded_by_a_quarter) {
     const struct ace_budget_decision share = {MIB(4), ACE_BUDGET_SHARE}, most = {MIB(4), ACE_BUDGET_MOST}, none = {0, ACE_BUDGET_SHARE};
-    CHECK(!ace_budget_is_exceeded(share, MIB(5)) && ace_budget_is_exceeded(share, MIB(5) + 1));
-    CHECK(!ace_budget_is_exceeded(most, MIB(4)) && ace_budget_is_exceeded(most, MIB(4) + 1));
-    CHECK(!ace_budget_is_exceeded(none, 0) && ace_budget_is_exceeded(none, 1));
+    CHECK(!ace_budget_is_exceeded(share, false, MIB(5)) && ace_budget_is_exceeded(share, false, MIB(5) + 1));
+    CHECK(!ace_budget_is_exceeded(share, true, MIB(6)) && ace_budget_is_exceeded(share, true, MIB(6) + 1));
+    for (int medium = 0; medium < 2; medium++) {
+        CHECK(!ace_budget_is_exceeded(most, medium, MIB(4)) && ace_budget_is_exceeded(most, medium, MIB(4) + 1));
+        CHECK(!ace_budget_is_exceeded(none, medium, 0) && ace_budget_is_exceeded(none, medium, 1));
+    }
 }
 
 TEST(where_nobody_set_it) {

@@ -262,12 +262,12 @@ static void several(void) {
     CHECK_EQ(pthread_create(&other, NULL, be_another, NULL), 0);
     pthread_barrier_wait(&meeting);
     work(2, false); /* fewer slow paths than from a look to the next */
-    CHECK_AT(kept_bytes() <= MIB(2) + MIB(2) / 4, kept_bytes()); /* nobody knows yet */
+    CHECK_AT(kept_bytes() <= MIB(2) + MIB(2) / 2, kept_bytes()); /* nobody knows yet */
     work(200, false);
     CHECK_EQ(kept_of(MIB(1)), 8);
     see_told(1, 16);
     work(200, true);
-    CHECK_AT(kept_bytes() <= MIB(2) + MIB(2) / 4, kept_bytes());
+    CHECK_AT(kept_bytes() <= MIB(2) + MIB(2) / 2, kept_bytes());
     see_told(16, 1);
     pthread_barrier_wait(&meeting);
     CHECK_EQ(pthread_join(other, NULL), 0);

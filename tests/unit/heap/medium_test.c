@@ -152,7 +152,7 @@ static void too_many_sizes(unsigned sizes, uint64_t live, size_t cache_bytes) {
     CHECK(kept_bytes() != 0);
     CHECK_AT(changes <= sizes + turns / 10000, changes);
 }
-/* A share of what is in use, and what each may have. */
+/* The budget is a share of what is in use, which moves; and a bound. */
 static void some_sizes(void) { too_many_sizes(7, 448, MIB(64)); }
 static void all_sizes(void) { too_many_sizes(SIZE_CLASSES - SMALL_CLASSES, 24, MIB(8)); }
 TEST(sizes_that_share_the_budget_do_not_swing) {

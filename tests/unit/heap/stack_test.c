@@ -11,6 +11,8 @@
  *   a bin that shrinks keeps its blocks          a_thread_keeps_to_its_budget
  *   bins that miss keep what a greater budget gave  bins_in_use_give_where_the_budget_fell
  *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
+ *   of a stack of the pool a part is used        swings_deepen_a_stack
+ *   a medium bin gives half                      a_medium_bin_gives_a_quarter
  *   idle stacks keep what they have              what_is_idle_is_given_back, idle_stacks_make_room_for_others
  *   a stack in use is taken for idle             what_is_idle_is_given_back
  *   so is that which a slab is wanted for        what_is_idle_is_given_back, idle_medium_stacks_are_emptied
@@ -37,6 +39,8 @@ static void check_stack(const struct heap *heap, unsigned class) {
     CHECK_AT(hi == bin->stack + bin->depth && bin->depth <= bin->capacity, class);
     CHECK_AT((bin->depth >= 1 || class_is_medium(class)) && bin->depth <= bin->most, class);
     CHECK_EQ(stack_has_room(heap, class), top < hi);
+    /* The first, or all that the pool gave. */
+    CHECK_AT(bin->capacity == heap_settings.first_depths[class] || (bin->capacity & (bin->capacity - 1)) == 0, class);
 }
 
 /* Puts COUNT blocks into the stack, the oldest at the bottom. */
@@ -271,6 +275,28 @@ TEST(bins_in_use_leave_each_other_alone) {
     heap_settings.thread_cache_bytes = MIB(2);
 }
 
+/* So does a medium one, until the others asked 128 times since it missed: then it gives a quarter. */
+TEST(a_medium_bin_gives_a_quarter) {
+    enum { GIVES = SMALL_CLASSES, ASKS = SMALL_CLASSES + 2, IDLE = 128 };
+    struct heap *heap = make_heap(HEAP_DEAD);
+    heap_settings.thread_cache_bytes = MIB(1); /* this thread is alone: it may have twice as much */
+    for (int i = 0; i < 20; i++) adapt(heap, GIVES, SWING, SWING);
+    CHECK_EQ(heap->bins[GIVES].depth, 14); /* of 128 KiB; with 18 it would be too much */
+    adapt(heap, ASKS, SWING, SWING);
+    for (int round = 0; round < 2; round++) {
+        adapt(heap, GIVES, 1, 0);
+        for (int i = 0; i < IDLE; i++) {
+            adapt(heap, ASKS, SWING, SWING);
+            CHECK_EQ(heap->bins[GIVES].depth, 14);
+            CHECK_EQ(heap->bins[ASKS].depth, 1);
+        }
+    }
+    adapt(heap, ASKS, SWING, SWING);
+    CHECK_EQ(heap->bins[GIVES].depth, 10);
+    CHECK_EQ(heap->bins[ASKS].depth, 2);
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
 /* Where it falls to less than half, bins give though they miss. */
 TEST(bins_in_use_give_where_the_budget_fell) {
     enum { BINS = 3 };
@@ -295,7 +321,7 @@ TEST(outgrown_stacks_are_used_again) {
     heap_settings.thread_cache_bytes = GIB(1);
     for (int round = 0; round < 10; round++) {
         for (unsigned class = 0; class < SIZE_CLASSES; class++)
-            for (int i = 0; i < 12; i++) adapt(heap, class, SWING, SWING);
+            for (int i = 0; i < 20; i++) adapt(heap, class, SWING, SWING);
         stack_reset_all(heap);
         if (round == 0) before = books_bytes();
         CHECK_EQ(books_bytes(), before);
