@@ -79,20 +79,23 @@ HAK_INLINE uint64_t ace_medium_looked_bytes(uint64_t held_bytes, uint64_t reside
 }
 
 /* Whether stacks that are sized for SIZED_BYTES must become shallower. A share follows what is in use, which swings by itself: where it was
- * kept to the byte, so would the depths. That of medium blocks falls by a third where a third thread comes, and comes back when it ends. */
+ * kept to the byte, so would the depths. That of medium blocks falls by a third where a third thread comes, and comes back
+ * when it ends. */
 HAK_INLINE bool ace_budget_is_exceeded(struct ace_budget_decision budget, bool medium, uint64_t sized_bytes) {
     const uint64_t more = budget.bytes / (medium ? 2 : 4);
     return sized_bytes > budget.bytes + (budget.reason == ACE_BUDGET_SHARE ? more : 0);
 }
 
-/* So often the others asked since a bin missed that is taken for idle; and one of medium blocks, where another wants more: a miss of these moves one
- * block, so they ask by chance, and often. */
+/* So often the others asked since a bin missed that is taken for idle; and one of medium blocks, where another wants more: a
+ * miss of these moves one block, so they ask by chance, and often. */
 enum { ACE_BUDGET_IDLE = 16, ACE_BUDGET_IDLE_MEDIUM = 128 };
 
-/* Whether a bin gives depth away. Bins in use miss in turns: if a few misses of the others were enough, they would take from each other for
- * ever. Where more than twice the budget is needed, it has fallen, and every bin gives at once. */
-HAK_INLINE bool ace_budget_may_take(uint32_t asked_since_miss, bool for_medium, uint64_t needed_bytes, uint64_t budget_bytes) {
-    return asked_since_miss >= (for_medium ? ACE_BUDGET_IDLE_MEDIUM : ACE_BUDGET_IDLE) || needed_bytes / 2 > budget_bytes;
+/* Whether a bin gives depth away. Bins in use miss in turns: if a few misses of the others were enough, they would take from
+ * each other for ever. Where more than twice the budget is needed, it has fallen, and every bin gives at once. */
+HAK_INLINE bool ace_budget_may_take(uint32_t asked_since_miss, bool for_medium, uint64_t needed_bytes,
+                                    uint64_t budget_bytes) {
+    const uint32_t patience = for_medium ? ACE_BUDGET_IDLE_MEDIUM : ACE_BUDGET_IDLE;
+    return asked_since_miss >= patience || needed_bytes / 2 > budget_bytes;
 }
 
 /* The most of one thread where nobody set it: BALANCED_BYTES is what it is for balanced. */

@@ -7,8 +7,8 @@
  * counted in blocks, since a refill from a new slab may bring fewer than a spill takes away.
  *
  * Medium blocks, each of which weighs as much as a whole stack of others, are not kept before they are seen to swing, and their batches
- * are of one. Their depths change by a quarter: where the budget is too small for all sizes, each settles near the depth that it has, and
- * doubling and halving would step over that again and again (decision 0052). */
+ * are of one. Their depths change by a quarter: where the budget is too small for all sizes, each settles near the depth that
+ * it has, and doubling and halving would step over that again and again (decision 0052). */
 #include "ace/depth.h"
 
 #include "base/bits.h"
@@ -58,7 +58,8 @@ static bool swings(const struct ace_depth_input *input) {
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {
     struct ace_depth_decision keep = {input.depth, ACE_DEPTH_KEEP};
     if (input.depth >= input.most) return keep;
-    const uint32_t more = input.one_by_one ? input.depth + input.depth / 4 + 1 : 2 * input.depth, deeper = min_u32(more, input.most);
+    const uint32_t more = input.one_by_one ? input.depth + input.depth / 4 + 1 : 2 * input.depth;
+    const uint32_t deeper = min_u32(more, input.most);
     if (swings(&input)) return (struct ace_depth_decision){deeper, ACE_DEPTH_SWING};
     const uint64_t batch_depth = ace_choose(input.objective, BATCH_DEPTH / 2, BATCH_DEPTH, BATCH_DEPTH * 2);
     if (!input.one_by_one && input.depth < batch_depth && input.refills + input.spills >= MISSES_FOR_BATCH)

@@ -36,8 +36,8 @@ struct ace_depth_decision {
 
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input);
 
-/* What is left of the depth of a bin that gives some away: half, of medium blocks three quarters rounded down; at least FIRST, which is not above
- * DEPTH. */
+/* What is left of the depth of a bin that gives some away: half, of medium blocks three quarters rounded down; at least FIRST,
+ * which is not above DEPTH. */
 uint32_t ace_depth_given(uint32_t depth, uint32_t first, bool one_by_one);
 
 #endif

@@ -207,8 +207,8 @@ static struct ace_budget_decision budget_of(const struct heap *heap, bool medium
 }
 static size_t budget_bytes(const struct heap *heap, bool medium) { return budget_of(heap, medium).bytes; }
 
-/* Takes depth from small bins, or from medium ones, that did not miss for a while, or from all where the budget fell, until WANTED bytes fit in.
- * Each is asked once. FOR_CLASS gives nothing. */
+/* Takes depth from small bins, or from medium ones, that did not miss for a while, or from all where the budget fell, until
+ * WANTED bytes fit in. Each is asked once. FOR_CLASS gives nothing. */
 static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size_t wanted) {
     struct depth_sum *sum = depth_sum_of(heap, medium);
     const size_t budget = budget_bytes(heap, medium), needed = counter_read(&sum->bytes) + wanted;
@@ -237,7 +237,8 @@ static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size
 }
 
 static void fit_budget(struct heap *heap, bool medium) {
-    if (HAK_UNLIKELY(ace_budget_is_exceeded(budget_of(heap, medium), medium, counter_read(&depth_sum_of(heap, medium)->bytes))))
+    const uint64_t sized_bytes = counter_read(&depth_sum_of(heap, medium)->bytes);
+    if (HAK_UNLIKELY(ace_budget_is_exceeded(budget_of(heap, medium), medium, sized_bytes)))
         find_budget(heap, medium, SIZE_CLASSES, 0);
 }
 

@@ -113,7 +113,8 @@ TEST(never_beyond_the_bound) {
         in.depth = !in.one_by_one + (uint32_t)rng_below(&rng, in.most);
         struct ace_depth_decision next = ace_depth_next(in);
         CHECK_AT(next.depth <= in.most, i);
-        CHECK_AT(next.depth >= in.depth && next.depth <= (in.one_by_one ? in.depth + in.depth / 4 + 1 : 2 * in.depth), i);
+        const uint32_t most = in.one_by_one ? in.depth + in.depth / 4 + 1 : 2 * in.depth;
+        CHECK_AT(next.depth >= in.depth && next.depth <= most, i);
         CHECK_AT((next.depth != in.depth) == (next.reason != ACE_DEPTH_KEEP), i);
         CHECK_AT(in.refills + in.spills != 0 || next.depth == in.depth, i);
         struct ace_depth_input more = in;
@@ -133,7 +134,7 @@ TEST(what_a_bin_gives) {
     CHECK_EQ(ace_depth_given(1, 0, true), 0);
     CHECK_EQ(ace_depth_given(5, 4, true), 4);
     for (uint32_t depth = 0; depth < 64; depth++) {
-        const struct ace_depth_input in = {.depth = depth, .most = 128, .refills = 2, .spills = 2, .refilled_blocks = 2, .spilled_blocks = 2, .one_by_one = true};
+        const struct ace_depth_input in = {depth, 128, 2, 2, 2, 2, true, ACE_BALANCED};
         const uint32_t back = ace_depth_given(ace_depth_next(in).depth, 0, true);
         CHECK_AT(back <= depth && back + 1 + depth / 16 >= depth, depth);
     }

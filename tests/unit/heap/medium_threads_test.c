@@ -43,8 +43,11 @@ static pthread_barrier_t ended;
 static _Atomic uint64_t depths_changed; /* since the first chain settled */
 
 static void count_depths(const struct ace_decision *decision) {
-    static const bool counted[ACE_REASON_COUNT] = {[ACE_REASON_SWING] = true, [ACE_REASON_MADE_ROOM] = true, [ACE_REASON_OVER_BUDGET] = true};
-    if (atomic_load(&chains[0].generation) >= SETTLED && counted[decision->reason] && class_is_medium(decision->class)) atomic_fetch_add(&depths_changed, 1);
+    const enum ace_reason reason = decision->reason;
+    const bool changes =
+        reason == ACE_REASON_SWING || reason == ACE_REASON_MADE_ROOM || reason == ACE_REASON_OVER_BUDGET;
+    if (atomic_load(&chains[0].generation) < SETTLED || !changes || !class_is_medium(decision->class)) return;
+    atomic_fetch_add(&depths_changed, 1);
 }
 
 static void *generation_run(void *argument) {
@@ -52,7 +55,8 @@ static void *generation_run(void *argument) {
     for (size_t i = 0; i < check_count(16000); i++) {
         void **block = &chain->blocks[rng_below(&chain->rng, 16)];
         heap_free(*block, NULL);
-        CHECK((*block = heap_alloc(SMALL_MAX_BYTES + 1 + rng_below(&chain->rng, MEDIUM_MAX_BYTES - SMALL_MAX_BYTES))) != NULL);
+        const size_t bytes = SMALL_MAX_BYTES + 1 + rng_below(&chain->rng, MEDIUM_MAX_BYTES - SMALL_MAX_BYTES);
+        CHECK((*block = heap_alloc(bytes)) != NULL);
     }
     if (atomic_fetch_add(&chain->generation, 1) + 1 == GENERATIONS) {
         pthread_barrier_wait(&ended);
