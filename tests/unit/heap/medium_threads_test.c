@@ -13,7 +13,6 @@
  *   a limit is in the way of one that grows      no_limit_is_in_the_way
  *   the mark of a pop outlives a fork            a_child_goes_on
  *   a handler pops the same, or changes lengths  a_handler_gets_another_block
- *   depths swing with the number of threads      depths_do_not_swing_where_threads_come_and_go
  */
 #include "medium.h"
 
@@ -28,60 +27,6 @@
 #include <inttypes.h>
 #include <sched.h>
 #include <stdatomic.h>
-
-/* ---- threads that come and go ------------------------------------------------------------------------------- */
-
-enum { CHAINS = 2, GENERATIONS = 300, SETTLED = 100 };
-
-/* Blocks that threads leave to their successors, so that sometimes three or four of them are there. */
-static struct chain {
-    struct rng rng;
-    void *blocks[16];
-    _Atomic int generation;
-} chains[CHAINS];
-static pthread_barrier_t ended;
-static _Atomic uint64_t depths_changed; /* since the first chain settled */
-
-static void count_depths(const struct ace_decision *decision) {
-    const enum ace_reason reason = decision->reason;
-    const bool changes =
-        reason == ACE_REASON_SWING || reason == ACE_REASON_MADE_ROOM || reason == ACE_REASON_OVER_BUDGET;
-    if (atomic_load(&chains[0].generation) < SETTLED || !changes || !class_is_medium(decision->class)) return;
-    atomic_fetch_add(&depths_changed, 1);
-}
-
-static void *generation_run(void *argument) {
-    struct chain *chain = argument;
-    for (size_t i = 0; i < check_count(16000); i++) {
-        void **block = &chain->blocks[rng_below(&chain->rng, 16)];
-        heap_free(*block, NULL);
-        const size_t bytes = SMALL_MAX_BYTES + 1 + rng_below(&chain->rng, MEDIUM_MAX_BYTES - SMALL_MAX_BYTES);
-        CHECK((*block = heap_alloc(bytes)) != NULL);
-    }
-    if (atomic_fetch_add(&chain->generation, 1) + 1 == GENERATIONS) {
-        pthread_barrier_wait(&ended);
-        return NULL;
-    }
-    pthread_t next;
-    CHECK_EQ(pthread_create(&next, NULL, generation_run, chain), 0);
-    CHECK_EQ(pthread_detach(next), 0);
-    return NULL;
-}
-
-/* Eleven sizes, for which the share of one of three threads is too small, and that of one of four still less. */
-static void come_and_go(void) {
-    heap_settings.keeper = count_depths;
-    CHECK_EQ(pthread_barrier_init(&ended, NULL, CHAINS + 1), 0);
-    for (int i = 0; i < CHAINS; i++) {
-        chains[i].rng.state = check_now.seed + (uint64_t)i;
-        pthread_t first;
-        CHECK_EQ(pthread_create(&first, NULL, generation_run, &chains[i]), 0);
-        CHECK_EQ(pthread_detach(first), 0);
-    }
-    pthread_barrier_wait(&ended);
-    CHECK_AT(depths_changed < 2 * (GENERATIONS - SETTLED) * CHAINS, depths_changed);
-}
-TEST(depths_do_not_swing_where_threads_come_and_go) { IN_CHILD(come_and_go); }
 
 /* ---- other threads' --------------------------------------------------------------------------------------- */
 
