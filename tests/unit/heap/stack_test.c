@@ -1,5 +1,5 @@
 /* stack_test.c - the stacks of a heap of the test's own: what a spill keeps, how deep they get, and what
- * bounds them.
+ * bounds them. What idle ones give back: stack_idle_test.c.
  *
  * Planted defects it was seen to catch:
  *   a spill gives the newest half                a_spill_gives_the_older_half
@@ -13,68 +13,12 @@
  *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
  *   of a stack of the pool a part is used        swings_deepen_a_stack
  *   a medium bin gives half                      a_medium_bin_gives_a_quarter
- *   idle stacks keep what they have              what_is_idle_is_given_back, idle_stacks_make_room_for_others
- *   a stack in use is taken for idle             what_is_idle_is_given_back
- *   so is that which a slab is wanted for        what_is_idle_is_given_back, idle_medium_stacks_are_emptied
- *   a medium stack that is only freed to is not  idle_medium_stacks_are_emptied
  */
 #include "ace/depth.h"
 #include "ace/budget.h"
 #include "child.h"
 #include "faults/fail_calls.h"
-#include "heap/footprint.h"
-#include "heap/thread.h"
-#include "own_heap.h"
-
-static size_t bytes_of(unsigned class) { return slab_classes[class].block_bytes; }
-
-static void **limit_of(const struct heap *heap, unsigned class) {
-    return atomic_load_explicit(&heap->front.hi[class], memory_order_relaxed);
-}
-
-static void check_stack(const struct heap *heap, unsigned class) {
-    const struct bin *bin = &heap->bins[class];
-    void **lo = bin->bottom, **top = stack_top(heap, class), **hi = limit_of(heap, class);
-    CHECK_AT(bin->stack <= lo && lo <= top && top <= hi, class);
-    CHECK_AT(hi == bin->stack + bin->depth && bin->depth <= bin->capacity, class);
-    CHECK_AT((bin->depth >= 1 || class_is_medium(class)) && bin->depth <= bin->most, class);
-    CHECK_EQ(stack_has_room(heap, class), top < hi);
-    /* The first, or all that the pool gave. */
-    CHECK_AT(bin->capacity == heap_settings.first_depths[class] || (bin->capacity & (bin->capacity - 1)) == 0, class);
-}
-
-/* Puts COUNT blocks into the stack, the oldest at the bottom. */
-static void push(struct heap *heap, unsigned class, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        void *block;
-        CHECK(stack_has_room(heap, class));
-        bool zero;
-        while (bin_fill(heap, class, &block + 1, 1, &zero) == 0) add_slab(heap, class);
-        stack_push(heap, class, block);
-    }
-}
-
-static size_t blocks_out(const struct heap *heap, unsigned class) {
-    size_t out = 0;
-    for (unsigned bucket = 0; bucket < BUCKETS; bucket++)
-        for (uint32_t at = heap->bins[class].slabs[bucket]; at != 0; at = slab_at(at)->span.next)
-            out += slab_classes[class].blocks - slab_at(at)->free;
-    CHECK_EQ(out, heap->bins[class].taken_blocks);
-    return out;
-}
-
-/* So many refills and spills deepen any stack that may get deeper. */
-enum { SWING = 4 };
-
-/* Of all misses together: the last of them is noted as what runs empty or full would. */
-static void adapt(struct heap *heap, unsigned class, uint32_t refills, uint32_t spills) {
-    heap->bins[class].recent_refills += refills - 1; /* one is noted below */
-    heap->bins[class].recent_spills += spills;
-    heap->bins[class].recent_refilled_blocks += refills;
-    heap->bins[class].recent_spilled_blocks += spills;
-    stack_note_refill(heap, class);
-    check_stack(heap, class);
-}
+#include "own_stacks.h"
 
 TEST(a_new_heap_has_empty_stacks) {
     struct heap *heap = make_heap(HEAP_DEAD);
@@ -134,10 +78,6 @@ TEST(of_medium_blocks_a_spill_gives_the_oldest) {
         for (uint32_t count = 8; count > 0; count--) check_spill(heap, class, count, count - 1);
     }
 }
-
-/* As if a program used so much that medium blocks may be kept without a bound of the test's. */
-static void use_much(void) { footprint_add((int64_t)GIB(4)); }
-static void use_little(void) { footprint_add(-(int64_t)GIB(4)); }
 
 TEST(swings_deepen_a_stack) {
     use_much();
@@ -365,97 +305,3 @@ TEST(depths_of_some_sizes_are_fixed) {
     heap_settings.thread_cache_bytes = MIB(2);
     use_little();
 }
-
-/* ---- idle stacks ---------------------------------------------------------------------------------------- */
-
-/* So many look at each stack once, and at that of the first class twice. */
-enum { LOOKS = (SIZE_CLASSES + 3) / 4, WANTED = 13 };
-
-static void look_at_all(struct heap *heap) {
-    enum { BIG = 1 };
-    heap->idle_hand = 0;
-    for (int i = 0; i < LOOKS; i++) {
-        const uint64_t before = blocks_out(heap, BIG);
-        stack_give_idle(heap, WANTED);
-        CHECK(before - blocks_out(heap, BIG) <= 1024);
-    }
-    CHECK(heap->idle_hand >= SIZE_CLASSES && heap->idle_hand <= SIZE_CLASSES + 1);
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) check_stack(heap, class);
-}
-
-TEST(what_is_idle_is_given_back) {
-    enum { BIG = 1, IDLE = 7, USED = 9, EMPTY = 11 };
-    struct heap *heap = make_heap(HEAP_DEAD);
-    heap_settings.thread_cache_bytes = GIB(1);
-    for (int i = 0; i < 12; i++) adapt(heap, BIG, SWING, SWING);
-    push(heap, BIG, 5000);
-    push(heap, IDLE, 20);
-    push(heap, USED, 20);
-    push(heap, WANTED, 20);
-    look_at_all(heap);
-    CHECK_EQ(stack_held(heap, IDLE), 20); /* it may have come only now */
-    void *newest = stack_pop(heap, USED);
-    bin_put(heap, &newest, 1);
-    look_at_all(heap);
-    CHECK_EQ(stack_held(heap, IDLE), 0);
-    CHECK_EQ(blocks_out(heap, IDLE), 0);
-    CHECK_EQ(heap->bins[IDLE].slab_count, 0);
-    CHECK_EQ(stack_held(heap, USED), 19);
-    CHECK_EQ(stack_held(heap, EMPTY), 0);
-    CHECK_EQ(stack_held(heap, BIG), 5000 - 1024);
-    for (int i = 0; i < 5; i++) look_at_all(heap);
-    CHECK_EQ(stack_held(heap, BIG) + stack_held(heap, USED), 0);
-    CHECK_EQ(stack_held(heap, WANTED), 20);
-    heap_settings.thread_cache_bytes = MIB(2);
-}
-
-/* Of medium blocks one stack at a time, and no small one. */
-static void look_at_all_medium(struct heap *heap, unsigned wanted) {
-    for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) stack_give_idle(heap, wanted);
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) check_stack(heap, class);
-}
-
-TEST(idle_medium_stacks_are_emptied) {
-    enum { SMALL = 7, FREED_TO = SMALL_CLASSES, USED, MISSED, KEPT = 4 };
-    struct heap *heap = make_heap(HEAP_DEAD);
-    use_much();
-    heap_settings.thread_cache_bytes = GIB(1);
-    for (unsigned class = FREED_TO; class <= MISSED; class++) {
-        while (heap->bins[class].depth <= KEPT) adapt(heap, class, SWING, SWING);
-        push(heap, class, KEPT);
-        heap->front.wanted[class - SMALL_CLASSES] = true;
-    }
-    push(heap, SMALL, 20);
-    look_at_all_medium(heap, MISSED);
-    CHECK_EQ(stack_held(heap, FREED_TO), KEPT); /* it was wanted before */
-    push(heap, FREED_TO, 1);
-    heap->front.wanted[USED - SMALL_CLASSES] = true;
-    look_at_all_medium(heap, MISSED);
-    CHECK_EQ(stack_held(heap, FREED_TO), 0);
-    CHECK_EQ(heap->bins[FREED_TO].slab_count, 0);
-    CHECK_EQ(stack_held(heap, USED), KEPT);
-    look_at_all_medium(heap, MISSED);
-    CHECK_EQ(stack_held(heap, USED), 0);
-    CHECK_EQ(stack_held(heap, MISSED), KEPT);
-    CHECK_EQ(stack_held(heap, SMALL), 20);
-    use_little();
-    heap_settings.thread_cache_bytes = MIB(2);
-}
-
-/* One size after the other: what the thread does not need it does not keep. */
-static void use_one_after_the_other(void) {
-    enum { BLOCKS = 512 };
-    static void *blocks[BLOCKS];
-    uint64_t most = 0;
-    for (unsigned class = 0; class < ALIGNED_CLASS; class++) {
-        for (size_t i = 0; i < BLOCKS; i++) CHECK((blocks[i] = heap_alloc(bytes_of(class))) != NULL);
-        for (size_t i = 0; i < BLOCKS; i++) heap_free(blocks[i], NULL);
-        size_t held = 0;
-        for (unsigned earlier = 0; earlier + 24 < class; earlier++)
-            held += stack_held(thread_heap(), earlier) * bytes_of(earlier);
-        if (held > most) most = held;
-    }
-    CHECK_AT(most < KIB(64), most);
-}
-
-TEST(idle_stacks_make_room_for_others) { IN_CHILD(use_one_after_the_other); }
