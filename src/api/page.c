@@ -56,14 +56,13 @@ static const struct hak_page_field record_fields[] = {
 static const struct hak_page_field chunk_fields[] = {
     FIELD(GAUGE, "used", struct chunk, used),         FIELD(GAUGE, "touched", struct chunk, touched),
     FIELD(GAUGE, "returned", struct chunk, returned), FIELD(GAUGE, "refused", struct chunk, refused),
-    FIELD(GAUGE, "zone", struct chunk, zone),         FIELD(GAUGE, "no_huge", struct chunk, no_huge),
-    FIELD(GAUGE, "broken", struct chunk, broken),
+    FIELD(GAUGE, "given", struct chunk, given),       FIELD(GAUGE, "zone", struct chunk, zone),
+    FIELD(GAUGE, "no_huge", struct chunk, no_huge),   FIELD(GAUGE, "broken", struct chunk, broken),
 };
 
 #define SPAN_FIELD(name, kind, ...) FIELD(kind, #name, struct span_state, counts.name),
 static const struct hak_page_field span_fields[] = {
     SPAN_COUNTS(SPAN_FIELD) FIELD(GAUGE, "end_page", struct span_state, end_page),
-    FIELD(GAUGE, "start_page", struct span_state, start_page),
 };
 static const struct hak_page_field size_fields[] = {
     FIELD(GAUGE, "live", struct span_size_counts, live),

@@ -161,8 +161,7 @@ static bool provide_books(size_t first, size_t last) {
     return provide_part((uintptr_t)window.words, sizeof *window.words, first, last, true, &grow.words_end) &&
            provide_part((uintptr_t)window.spans, SPAN_RECORD_BYTES, first - 1, end, reserved, &grow.spans_end) &&
            provide_part((uintptr_t)window.remotes, REMOTE_RECORD_BYTES, first - 1, end, reserved, &grow.remotes_end) &&
-           provide_part((uintptr_t)window.chunks, sizeof(struct chunk), (first - 1) / CHUNK_PAGES, last / CHUNK_PAGES + 1,
-                        reserved, &grow.chunks_end);
+           provide_part((uintptr_t)window.chunks, sizeof(struct chunk), 0, last / CHUNK_PAGES + 1, reserved, &grow.chunks_end);
 }
 
 /* Reserves at least PAGES more, after a gap where someone else's mapping is in the way. */

@@ -8,8 +8,8 @@
  *   remotes   16 bytes that other threads write, apart from the spans; untouched until one does
  *   chunks    28 bytes per 2 MiB: which pages are used, which were ever touched
  *
- * Only words may be read for any page of the window. The others exist for pages that are
- * committed, that is for every page whose word is not 0, and for their neighbours.
+ * Only words may be read for any page of the window, and chunks for any up to the last that was committed. The others exist
+ * for pages that are committed, that is for every page whose word is not 0, and for their neighbours.
  *
  * Before window_start the window has no pages and an impossible base, so that every pointer, NULL
  * included, is found to lie outside it. */
@@ -40,6 +40,7 @@ struct chunk {
     uint32_t refused;  /* free, and the kernel would not take them back; not used since */
     uint32_t moved;    /* mapped by a move: never of one mapping with pages that were not */
     uint32_t edges;    /* a mapping that a move left may begin here */
+    uint8_t given;     /* the span floor has it; else it lies in a gap, or somebody is about to give it */
     uint8_t zone;      /* an enum span_zone; settled before the span floor gets it */
     uint8_t no_huge;   /* of the zone of huge pages, but the kernel was asked for none here */
     uint8_t broken;    /* and the huge page that there was is broken */

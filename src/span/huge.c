@@ -31,19 +31,28 @@ enum span_zone huge_zone_for(bool dense, uint32_t pages) {
                : ZONE_PLAIN;
 }
 
-/* Of some chunks, evenly spread: the pages in use, and how much of that was ever touched. */
+/* The first chunk in use in part PART of PARTS of the memory: its first page, and in *USED_BYTES what is in use there; 0 where nothing is. */
+static uint32_t first_in_use(size_t part, size_t parts, size_t *used_bytes) {
+    span_lock();
+    const size_t chunks = spans.end_page / CHUNK_PAGES, end = chunks * (part + 1) / parts;
+    size_t chunk = chunks * part / parts;
+    while (chunk < end && pages_used_in_chunk((uint32_t)(chunk * CHUNK_PAGES)) == 0) chunk++;
+    *used_bytes = chunk < end ? pages_used_in_chunk((uint32_t)(chunk * CHUNK_PAGES)) * PAGE_BYTES : 0;
+    span_unlock();
+    return chunk < end ? (uint32_t)(chunk * CHUNK_PAGES) : 0;
+}
+
+/* Of chunks in use, evenly spread: what is in use there, and how much of that was ever touched. */
 static void look_at_some(size_t *used_bytes, size_t *touched_bytes) {
-    enum { LOOKED_AT = 8 };
+    enum { PARTS = 16 };
     *used_bytes = *touched_bytes = 0;
-    for (unsigned i = 0; i < LOOKED_AT; i++) {
-        span_lock();
-        size_t at = spans.start_page + (spans.end_page - spans.start_page) / LOOKED_AT * i;
-        size_t used = pages_used_in_chunk((uint32_t)at) * PAGE_BYTES;
-        span_unlock();
-        if (used == 0) continue;
+    for (size_t part = 0; part < PARTS; part++) {
+        size_t used;
+        const uint32_t chunk = first_in_use(part, PARTS, &used);
+        if (chunk == 0) continue;
         *used_bytes += used;
         /* What is free and was touched lies between; at most, what is in use was. */
-        *touched_bytes += min_size(used, os_resident_bytes(page_address(round_down(at, CHUNK_PAGES)), CHUNK_PAGES * PAGE_BYTES));
+        *touched_bytes += min_size(used, os_resident_bytes(page_address(chunk), CHUNK_PAGES * PAGE_BYTES));
     }
 }
 
@@ -100,6 +109,15 @@ void huge_settle(struct page_run run, enum span_zone zone) {
     span_unlock();
 }
 
+/* The pages of the chunks around PAGE, of those of as many at once, that lie in no gap with it. Span lock held. */
+static struct page_run stretch_of(uint32_t page, size_t chunks) {
+    const size_t least = round_down(page, chunks * CHUNK_PAGES), most = least + chunks * CHUNK_PAGES;
+    size_t first = round_down(page, CHUNK_PAGES), end = first + CHUNK_PAGES;
+    while (first > least && page_chunk(first - CHUNK_PAGES)->given) first -= CHUNK_PAGES;
+    while (end < most && end < spans.end_page && page_chunk(end)->given) end += CHUNK_PAGES;
+    return (struct page_run){first, end - first};
+}
+
 /* Marks the chunk of PAGE broken; false when it was. RUN is what the kernel is to be asked for no huge pages in. */
 static bool mark_broken(uint32_t page, struct page_run *run) {
     *run = (struct page_run){0, 0};
@@ -107,11 +125,7 @@ static bool mark_broken(uint32_t page, struct page_run *run) {
     bool fresh = !page_chunk(page)->broken;
     page_chunk(page)->broken = true;
     if (fresh && !page_chunk(page)->no_huge) {
-        /* Over a gap in the window nothing is known: there each chunk is alone. */
-        bool alone = lone_chunks < LONE_CHUNKS || page < spans.start_page;
-        size_t stretch = (alone ? 1 : STRETCH_CHUNKS) * CHUNK_PAGES;
-        run->first = alone ? round_down(page, stretch) : max_size(round_down(page, stretch), spans.start_page);
-        run->pages = min_size(round_down(page, stretch) + stretch, spans.end_page) - run->first;
+        *run = stretch_of(page, lone_chunks < LONE_CHUNKS ? 1 : STRETCH_CHUNKS);
         for (size_t at = run->first; at < run->first + run->pages; at += CHUNK_PAGES) {
             lone_chunks += page_chunk(at)->zone == ZONE_HUGE && !page_chunk(at)->no_huge;
             page_chunk(at)->no_huge = true;

@@ -216,8 +216,8 @@ static bool add_fresh(size_t pages, enum span_zone zone) {
     huge_settle(run, zone);
     span_lock();
     counter_add(&spans.counts.fresh_pages, run.pages);
+    for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) page_chunk(page)->given = true;
     /* Another thread's run, from behind this one, may have come first. */
-    if (run.first > spans.end_page) spans.start_page = run.first;
     spans.end_page = max_size(spans.end_page, run.first + run.pages);
     insert_merged((uint32_t)run.first, (uint32_t)run.pages, 0);
     span_unlock();

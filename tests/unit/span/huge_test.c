@@ -13,10 +13,14 @@
  *   untouched memory counts like touched         untouched_memory_gets_none
  *   every fresh memory is looked at              untouched_memory_gets_none
  *   a refusal counts as untouched                without_an_answer_all_is_touched
+ *   what lies before a gap is not looked at      what_lies_before_a_gap_counts
+ *   a stretch lies over a gap                    a_stretch_ends_at_a_gap
  */
 #include "child.h"
 #include "faults/fail_calls.h"
 #include "spans.h"
+
+#include <sys/mman.h>
 
 enum { STRETCH_CHUNKS = 32, LONE_CHUNKS = 64 };
 
@@ -159,6 +163,38 @@ static void ask_without_answer(void) {
 TEST(without_an_answer_all_is_touched) { IN_CHILD(ask_without_answer); }
 
 TEST(what_is_used_decides) { IN_CHILD(count_what_is_used); }
+
+/* Leaves a gap behind what is reserved: PAGES pages that have no room before it. None where the window is reserved whole, and
+ * nobody can be in the way. */
+static struct mine take_behind_a_gap(uint32_t pages, bool dense) {
+    const uint32_t end = (uint32_t)span_end_page();
+    for (uint32_t page = end; page < end + pages; page += CHUNK_PAGES) {
+        void *other = mmap(page_address(page), PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (other != page_address(page)) {
+            munmap(other, PAGE_BYTES);
+            continue;
+        }
+        const struct mine behind = take_keyed(pages, dense, 7);
+        CHECK(behind.first >= page + GIB(1) / PAGE_BYTES);
+        return behind;
+    }
+    return (struct mine){0, 0, 0};
+}
+
+static void ask_behind_a_gap(void) {
+    purge_all();
+    take_keyed(counts_now().fresh_pages + 8 * CHUNK_PAGES, false, 1);
+    const struct mine behind = take_behind_a_gap(128 * CHUNK_PAGES, false);
+    if (behind.pages == 0) return;
+    span_give(behind.first);
+    configure(ACE_NEVER, 1);
+    const uint64_t looks = calls_of(OS_CALL_MINCORE);
+    const struct mine mine = take_keyed(counts_now().fresh_pages + 1, true, 2);
+    CHECK(calls_of(OS_CALL_MINCORE) > looks);
+    if (os_page_bytes() == 4096) CHECK_EQ(page_chunk(mine.first)->zone, ZONE_PLAIN);
+}
+
+TEST(what_lies_before_a_gap_counts) { IN_CHILD(ask_behind_a_gap); }
 
 /* Free spans side by side, of both zones; and one that was lengthened across the border between them. */
 static void across_the_border(void) {
@@ -321,6 +357,22 @@ static void break_many(void) {
 }
 
 TEST(many_are_treated_in_stretches) { IN_CHILD(break_many); }
+
+static void break_many_behind_a_gap(void) {
+    enum { CHUNKS = 2 * LONE_CHUNKS };
+    purge_all();
+    configure(ACE_NEVER, 0);
+    const struct mine mine = take_behind_a_gap(CHUNKS * CHUNK_PAGES, true);
+    if (mine.pages == 0) return;
+    const uint32_t before = mine.first % (STRETCH_CHUNKS * CHUNK_PAGES); /* as many pages of the gap are of the same stretch */
+    CHECK(before != 0);
+    for (uint32_t i = CHUNKS; i-- > 0;) purge_part(mine.first + i * CHUNK_PAGES + 1);
+    CHECK(page_chunk(mine.first)->no_huge);
+    for (uint32_t page = mine.first - before; page < mine.first; page += CHUNK_PAGES)
+        CHECK_AT(!page_chunk(page)->given && !page_chunk(page)->no_huge, page);
+}
+
+TEST(a_stretch_ends_at_a_gap) { IN_CHILD(break_many_behind_a_gap); }
 
 /* ---- what was moved ---------------------------------------------------------------------------------------------------- */
 
