@@ -1,13 +1,14 @@
 /* malloc.c - malloc, calloc, realloc, the forms of free, and the size of a block, under their own names and libc's.
  *
- * The fast path of each stands in full in heap/front.h. Everything else is a tail call to a slow path, which
- * starts the allocator if nobody has. */
+ * The fast path of each stands in full in heap/front.h, and that of medium blocks in heap/medium.h. Everything else is a tail
+ * call to a slow path, which starts the allocator if nobody has. */
 #include "api/names.h"
 #include "api/no_memory.h"
 #include "api/start.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
 #include "heap/alloc.h"
+#include "heap/medium.h"
 #include "os/assert.h"
 
 #include <errno.h>
@@ -18,6 +19,12 @@ static HAK_NOINLINE void *malloc_slow(size_t bytes) {
     start_once();
     void *block = heap_alloc(bytes);
     return HAK_LIKELY(block != NULL) ? block : no_memory(bytes, SMALLEST_BLOCK_BYTES);
+}
+
+/* What heap_alloc would find as well, a call later. */
+static HAK_NOINLINE void *malloc_medium(size_t bytes) {
+    void *block;
+    return HAK_LIKELY(medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block)) ? block : malloc_slow(bytes);
 }
 
 static HAK_NOINLINE void free_slow(void *block, const void *caller) {
@@ -32,7 +39,7 @@ static HAK_NOINLINE void free_slow(void *block, const void *caller) {
 HAK_EXPORT HAK_PLACED HAK_ALIGNED(256) void *hak_malloc(size_t bytes) {
     void *block;
     if (HAK_LIKELY(front_pop(bytes, &block))) return block;
-    return malloc_slow(bytes);
+    return malloc_medium(bytes);
 }
 
 HAK_EXPORT HAK_PLACED HAK_ALIGNED(HAK_CACHE_LINE) void hak_free(void *block) {

@@ -140,13 +140,6 @@ static void *alloc_medium(size_t bytes, size_t alignment, bool *zero) {
     return block == NULL ? NULL : medium_place(block, class, bytes, alignment);
 }
 
-/* At any time. NULL: there is none at hand. */
-HAK_INLINE void *pop_medium(size_t bytes, size_t alignment) {
-    struct heap *heap = thread_heap();
-    if (HAK_UNLIKELY(bytes <= SMALL_MAX_BYTES || bytes > MEDIUM_MAX_BYTES || alignment > PAGE_BYTES || heap == NULL)) return NULL;
-    return medium_pop(&heap->front, size_class_of(bytes), bytes, alignment);
-}
-
 /* Of small blocks for BYTES bytes, a multiple of ALIGNMENT. */
 HAK_INLINE unsigned class_for(size_t bytes, size_t alignment) {
     return aligned_class_of(bytes, alignment, slab_classes[size_class_of(bytes)].block_bytes);
@@ -181,8 +174,8 @@ static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zer
 /* The slow path of every allocation. */
 static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     *zero = false;
-    void *block = pop_medium(bytes, alignment);
-    return block != NULL ? block : alloc_slowly(bytes, alignment, zero);
+    void *block;
+    return medium_pop(bytes, alignment, &block) ? block : alloc_slowly(bytes, alignment, zero);
 }
 
 /* Not inlined: the fast path of its callers saves no registers for it. */
@@ -197,8 +190,8 @@ static HAK_NOINLINE void *alloc_slowly_of_any_contents(size_t bytes) {
 }
 
 HAK_NOINLINE void *heap_alloc(size_t bytes) {
-    void *block = pop_medium(bytes, SMALLEST_BLOCK_BYTES);
-    return block != NULL ? block : alloc_slowly_of_any_contents(bytes);
+    void *block;
+    return medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block) ? block : alloc_slowly_of_any_contents(bytes);
 }
 
 /* Has the kernel clear all kernel pages of the block; false when it does not. */

@@ -18,8 +18,8 @@
 #include <stddef.h>
 
 struct front {
-    _Atomic(void **) top[SIZE_CLASSES];
-    _Atomic(void **) lo[SIZE_CLASSES];
+    _Atomic(void **) top[SIZE_CLASSES + 1]; /* and one that is always empty, like the next: see medium.h */
+    _Atomic(void **) lo[SIZE_CLASSES + 1];
     _Atomic(void **) hi[SIZE_CLASSES];
     void **keep[SIZE_CLASSES]; /* of other heaps' blocks, below it: see free.c. NULL: they are sent home */
     _Atomic(void **) buffer_top; /* those on their way home: see buffer.c */
@@ -52,6 +52,9 @@ extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((
 HAK_INLINE struct front *thread_front(void) {
     return (struct front *)((uintptr_t)&front_constants.none + thread_state.front_distance);
 }
+
+/* Whether this thread has one of its own: else its front is one of the constants. */
+HAK_INLINE bool thread_has_heap(void) { return thread_state.front_distance > offsetof(struct front_constants, gone); }
 
 /* The word of a page: the low half of its heap's address, whose low 7 bits are 0, and the class. */
 #define WORD_NONE 0u    /* no block starts here */

@@ -77,7 +77,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     if (first != 0) {
         footprint_add((int64_t)(pages * PAGE_BYTES));
         *zero = span_at(first)->zero;
-        begin(first, pages, colour_suits(alignment) ? colour_offset(first, pages * PAGE_BYTES - bytes) : 0);
+        begin(first, pages, colour_suits(alignment) ? colour_offset(page_address(first), pages * PAGE_BYTES - bytes) : 0);
         return large_start(first);
     }
     if (!span_is_allowed(pages)) return NULL;

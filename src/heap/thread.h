@@ -15,10 +15,7 @@ HAK_INLINE void thread_ensure_heap(void) {
     if (HAK_UNLIKELY(thread_state.front_distance == 0) && !thread_state.busy) thread_start_heap();
 }
 
-/* This thread's heap; NULL when it has none: then its front is one of the constants. */
-HAK_INLINE struct heap *thread_heap(void) {
-    if (thread_state.front_distance <= offsetof(struct front_constants, gone)) return NULL;
-    return (struct heap *)thread_front();
-}
+/* This thread's heap; NULL when it has none. */
+HAK_INLINE struct heap *thread_heap(void) { return thread_has_heap() ? (struct heap *)thread_front() : NULL; }
 
 #endif

@@ -10,17 +10,18 @@
 /* As many colours as a kernel page has lines; a block must leave the bytes of all of them over. */
 #define COLOURS_LOG 6
 #define COLOUR_BYTES ((size_t)HAK_CACHE_LINE << COLOURS_LOG)
-#define PAGES_OF_ONE_COLOUR 16u /* 1 MiB */
+#define BYTES_OF_ONE_COLOUR HAK_MIB(1)
 
-/* The colour of PAGE, in bytes: a multiple of a cache line. Neighbours have the same: spans are cut anew all the time, and what a
- * program touches of a kernel page should be the same line whichever of them its block began with. Beyond, those some power of two
- * apart differ (Fibonacci hashing). */
-HAK_INLINE size_t colour_of(size_t page) {
-    return (size_t)((uint32_t)page / PAGES_OF_ONE_COLOUR * UINT32_C(0x9e3779b1) >> (32 - COLOURS_LOG)) * HAK_CACHE_LINE;
+/* The colour of the page that starts at START, in bytes: a multiple of a cache line. Neighbours have the same: spans are cut anew all the
+ * time, and what a program touches of a kernel page should be the same line whichever of them its block began with. Beyond, those some
+ * power of two apart differ (Fibonacci hashing). */
+HAK_INLINE size_t colour_of(const void *start) {
+    return (size_t)((uint32_t)((uintptr_t)start / BYTES_OF_ONE_COLOUR) * UINT32_C(0x9e3779b1) >> (32 - COLOURS_LOG)) * HAK_CACHE_LINE;
 }
 
-/* Bytes from the start of PAGE to a block whose pages have SLACK bytes that it does not need. */
-HAK_INLINE size_t colour_offset(size_t page, size_t slack) { return slack >= COLOUR_BYTES ? colour_of(page) : 0; }
+/* Bytes from START, of a page, to a block whose pages have SLACK bytes that it does not need. No branch: some sizes are just about long
+ * enough. */
+HAK_INLINE size_t colour_offset(const void *start, size_t slack) { return colour_of(start) & -(size_t)(slack >= COLOUR_BYTES); }
 
 /* Usable bytes that a block for BYTES of the HELD bytes of its pages has at least, wherever it begins. */
 HAK_INLINE size_t colour_least(size_t held, size_t bytes) { return held - bytes >= COLOUR_BYTES ? held - COLOUR_BYTES : held; }

@@ -64,6 +64,9 @@ HAK_INLINE size_t page_index(const void *address) {
 
 HAK_INLINE void *page_address(size_t index) { return (void *)(window.base + (index << PAGE_SHIFT)); }
 
+/* Where the page of ADDRESS, in the window, starts: the window starts with a page. */
+HAK_INLINE void *page_start(const void *address) { return (void *)((uintptr_t)address & ~(PAGE_BYTES - 1)); }
+
 HAK_INLINE bool page_is_inside(size_t index) { return index < window.pages; }
 
 /* relaxed: whoever holds a block of the page learned of it after the word was written, and only the

@@ -160,7 +160,7 @@ HAK_INLINE bool lies_in(const void *block, uint32_t first, const struct slab_cla
 /* From where on the slab's blocks are counted if BLOCK is one: a medium one may begin behind its page. */
 HAK_INLINE uintptr_t start_for(uint32_t first, const struct slab_class *shape, const void *block) {
     const uintptr_t start = (uintptr_t)page_address(first);
-    return shape->blocks == 1 && (uintptr_t)block == start + colour_of(first) ? (uintptr_t)block : start;
+    return shape->blocks == 1 && (uintptr_t)block == start + colour_of((const void *)start) ? (uintptr_t)block : start;
 }
 
 /* These read the block anew, so that the loop below need not keep it. */

@@ -25,7 +25,7 @@ static void count_place(const void *block) {
     uint32_t first = slab_head(page);
     EXPLORE_CHECK(is_slab(first));
     size_t offset = (size_t)((const char *)block - (const char *)page_address(first)), bytes = shape_of(first)->block_bytes;
-    if (shape_of(first)->blocks == 1 && offset == colour_of(first)) offset = 0;
+    if (shape_of(first)->blocks == 1 && offset == colour_of(page_address(first))) offset = 0;
     EXPLORE_CHECK(offset % bytes == 0 && offset / bytes < slab_at(first)->carved);
     places[first][offset / bytes]++;
 }
