@@ -1,7 +1,7 @@
 /* depth.c - the rule for a bin's depth.
  *
  * A miss moves half the depth. Its fixed cost is spread over the blocks it moves, so a few misses of any
- * kind are reason enough to go to BATCH_DEPTH; beyond it a deeper bin only pays when the program's
+ * kind are reason enough to go to BATCH_DEPTH, or deeper where that is little memory; beyond it a deeper bin only pays when the program's
  * swing between running empty and running full would fit. A pure producer or consumer never swings, and of one that
  * now and then takes some of its blocks back, most would only lie longer: so it must take and give about as many. Those are
  * counted in blocks, since a refill from a new slab may bring fewer than a spill takes away.
@@ -18,7 +18,9 @@ enum {
     FIRST_BYTES = 16 * 1024,
     FIRST_MOST = 32,
     LEAST = 4,
+    BATCH_BYTES = 16 * 1024,
     BATCH_DEPTH = 128,
+    BATCH_MOST = 256,
     MISSES_FOR_BATCH = 3,
     MISSES_FOR_SWING = 8,
     MISSES_FOR_SWING_ONE_BY_ONE = 4,
@@ -49,6 +51,12 @@ uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective) {
     return clamp(bytes / block_bytes, medium ? 0 : least(objective), (uint32_t)ace_choose(objective, MOST / 2, MOST, MOST));
 }
 
+uint32_t ace_depth_batch(size_t block_bytes, enum ace_objective objective) {
+    if (is_medium(block_bytes)) return 0;
+    const uint32_t balanced = clamp(BATCH_BYTES / block_bytes, BATCH_DEPTH, BATCH_MOST);
+    return (uint32_t)ace_choose(objective, balanced / 2, balanced, balanced * 2);
+}
+
 static bool swings(const struct ace_depth_input *input) {
     const uint64_t taken = input->refilled_blocks, given = input->spilled_blocks, fewer = taken < given ? taken : given;
     return (uint64_t)input->refills + input->spills >= (input->one_by_one ? MISSES_FOR_SWING_ONE_BY_ONE : MISSES_FOR_SWING) &&
@@ -61,8 +69,7 @@ struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {
     const uint32_t more = input.one_by_one ? input.depth + input.depth / 4 + 1 : 2 * input.depth;
     const uint32_t deeper = min_u32(more, input.most);
     if (swings(&input)) return (struct ace_depth_decision){deeper, ACE_DEPTH_SWING};
-    const uint64_t batch_depth = ace_choose(input.objective, BATCH_DEPTH / 2, BATCH_DEPTH, BATCH_DEPTH * 2);
-    if (!input.one_by_one && input.depth < batch_depth && input.refills + input.spills >= MISSES_FOR_BATCH)
+    if (input.depth < input.batch && input.refills + input.spills >= MISSES_FOR_BATCH)
         return (struct ace_depth_decision){deeper, ACE_DEPTH_BATCH};
     return keep;
 }

@@ -12,9 +12,13 @@
 uint32_t ace_depth_first(size_t block_bytes, enum ace_objective objective);
 uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective);
 
+/* How deep misses of any kind make it; 0 of medium blocks. */
+uint32_t ace_depth_batch(size_t block_bytes, enum ace_objective objective);
+
 struct ace_depth_input {
     uint32_t depth;   /* now; 0 only of medium blocks */
     uint32_t most;    /* upper bound */
+    uint32_t batch;   /* ace_depth_batch */
     uint32_t refills; /* since the depth last changed; one that is under way is among them */
     uint32_t spills;
     uint32_t refilled_blocks; /* by those that are done */

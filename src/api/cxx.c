@@ -89,28 +89,23 @@ static HAK_NOINLINE void delete_slow(void *block) {
     heap_free(block, NULL); /* libc does not come by here */
 }
 
-/* The sized, aligned, nothrow and array forms need nothing of what they are told besides the block. */
-#define DELETE(name, ...)                                                                          \
+/* The sized, aligned and nothrow forms need nothing of what they are told besides the block. */
+#define DELETE(name, array_name, ...)                                                              \
     HAK_EXPORT void name(void *block, ##__VA_ARGS__) {                                             \
         if (HAK_LIKELY(front_push(block))) return;                                                 \
         delete_slow(block);                                                                        \
-    }
+    }                                                                                              \
+    HAK_EXPORT void array_name(void *block, ##__VA_ARGS__) HAK_ALIAS(name);
 
 #define SIZED __attribute__((unused)) size_t bytes
 #define ALIGNED __attribute__((unused)) size_t alignment
 #define NOTHROW __attribute__((unused)) const void *nothrow
 
-DELETE(_ZdlPv) /* operator delete(void *), and so on */
-DELETE(_ZdlPvm, SIZED)
-DELETE(_ZdlPvSt11align_val_t, ALIGNED)
-DELETE(_ZdlPvmSt11align_val_t, SIZED, ALIGNED)
-DELETE(_ZdlPvRKSt9nothrow_t, NOTHROW)
-DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, ALIGNED, NOTHROW)
-DELETE(_ZdaPv)
-DELETE(_ZdaPvm, SIZED)
-DELETE(_ZdaPvSt11align_val_t, ALIGNED)
-DELETE(_ZdaPvmSt11align_val_t, SIZED, ALIGNED)
-DELETE(_ZdaPvRKSt9nothrow_t, NOTHROW)
-DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, ALIGNED, NOTHROW)
+DELETE(_ZdlPv, _ZdaPv) /* operator delete(void *) and operator delete[](void *), and so on */
+DELETE(_ZdlPvm, _ZdaPvm, SIZED)
+DELETE(_ZdlPvSt11align_val_t, _ZdaPvSt11align_val_t, ALIGNED)
+DELETE(_ZdlPvmSt11align_val_t, _ZdaPvmSt11align_val_t, SIZED, ALIGNED)
+DELETE(_ZdlPvRKSt9nothrow_t, _ZdaPvRKSt9nothrow_t, NOTHROW)
+DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, _ZdaPvSt11align_val_tRKSt9nothrow_t, ALIGNED, NOTHROW)
 
 #endif

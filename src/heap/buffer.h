@@ -1,23 +1,9 @@
-/* buffer.h - blocks of other heaps, kept until there are enough to give back together: see buffer.c. Internal to the heap
- * floor. */
+/* buffer.h - blocks of other heaps, kept until there are enough to give back together: see buffer.c. Its owner fills it by front_buffer.
+ * Internal to the heap floor. */
 #ifndef HAK_HEAP_BUFFER_H
 #define HAK_HEAP_BUFFER_H
 
 #include "heap/heap.h"
-
-/* Keeps a block of another heap; false when it would be the last for which there is room, or there is no heap: nothing was done.
- * Owner only, between slow_enter and slow_leave; no lock held. */
-HAK_INLINE bool buffer_push(struct front *front, void *block, uint32_t block_bytes) {
-    /* relaxed, both: the owner's own. */
-    void **top = atomic_load_explicit(&front->buffer_top, memory_order_relaxed);
-    const uint32_t bytes = atomic_load_explicit(&front->buffer_bytes, memory_order_relaxed) + block_bytes;
-    if (HAK_UNLIKELY(top == front->buffer_end || bytes >= REMOTE_BYTES)) return false;
-    front_block_set(top, block);
-    atomic_store_explicit(&front->buffer_bytes, bytes, memory_order_relaxed);
-    /* release: what the thread did with the block came before; pairs with whoever takes it from there. */
-    atomic_store_explicit(&front->buffer_top, top + 1, memory_order_release);
-    return true;
-}
 
 /* The heap's lock held, all of these. */
 

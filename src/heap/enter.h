@@ -1,9 +1,28 @@
-/* enter.h - the mark that a thread is inside a slow path. Between enter and leave a signal handler that
- * allocates finds it busy and takes ways that need no lock. */
+/* enter.h - what a thread knows of the allocator, and the mark that it is inside a slow path. Between enter and leave a signal
+ * handler that allocates finds it busy and takes ways that need no lock. */
 #ifndef HAK_HEAP_ENTER_H
 #define HAK_HEAP_ENTER_H
 
-#include "heap/front.h"
+#include "base/attributes.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct front;
+
+/* What a thread knows of the allocator: 24 bytes of static TLS. All zero before libc has set the first thread's
+ * variables up, as when an IFUNC resolver allocates: then malloc must find the front of none, and does by its distance,
+ * while free compares a word with the front before it looks there. */
+struct thread_state {
+    struct front *front;      /* NULL only as long as all is zero */
+    uintptr_t front_distance; /* from the front of none */
+    bool busy;        /* inside a slow path: a signal handler that allocates now must not enter another */
+    bool fork_inside; /* a signal handler forks while this thread is inside a slow path */
+    uint32_t heapless_frees;
+};
+
+extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((tls_model("initial-exec")));
 
 /* False when this thread is inside already. */
 HAK_INLINE bool slow_enter(void) {

@@ -55,7 +55,7 @@ static void see_who_allocates(struct heap *heap) {
 
 /* Takes the way home. Between slow_enter and here. */
 static void send_home(struct heap *heap, void *block, unsigned class, const void *caller) {
-    if (buffer_push(&heap->front, block, slab_classes[class].block_bytes)) { /* of a heap that was just begun */
+    if (front_buffer(&heap->front, block, class)) { /* of a heap that was just begun, or of a stream that ended */
         slow_leave();
         return;
     }
@@ -173,8 +173,8 @@ static HAK_NOINLINE void free_otherwise(void *block, const void *caller) {
     purger_tick(caller, heavy);
 }
 
-/* The most frequent of the slow ways, both of another heap's block, are short: what else there is to do ends them by a call, so
- * that they save no registers. A front without a heap keeps nothing, and has no room in its buffer. */
+/* The most frequent of the slow ways, of a stream of other heaps' blocks, is short: what else there is to do ends it by a call, so that
+ * it saves no registers. A front without a heap keeps nothing. */
 HAK_NOINLINE void heap_free(void *block, const void *caller) {
     size_t page = page_index(block);
     if (HAK_UNLIKELY(!page_is_inside(page))) {
@@ -185,15 +185,9 @@ HAK_NOINLINE void heap_free(void *block, const void *caller) {
     struct front *front = thread_front();
     const unsigned class = word & WORD_CLASS_MASK;
     const bool is_own = (word ^ class) == (uint32_t)(uintptr_t)front;
-    if (HAK_UNLIKELY(word <= WORD_LARGE || is_own || class_is_medium(class) || thread_state.busy)) {
-        free_otherwise(block, caller);
-        return;
-    }
-    if (keep_foreign(front, block, class)) return;
-    slow_enter(); /* a signal handler that frees meanwhile takes another way: it must neither push here nor give all home */
-    const bool pushed = buffer_push(front, block, slab_classes[class].block_bytes);
-    slow_leave();
-    if (HAK_UNLIKELY(!pushed)) free_otherwise(block, caller);
+    const bool is_others = word > WORD_LARGE && !is_own && !class_is_medium(class) && !thread_state.busy;
+    if (HAK_LIKELY(is_others) && keep_foreign(front, block, class)) return;
+    free_otherwise(block, caller);
 }
 
 bool heap_owns(const void *block) {

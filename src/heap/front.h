@@ -1,4 +1,4 @@
-/* front.h - the fast paths: a thread's own stacks of free blocks, one per size class.
+/* front.h - the fast paths: a thread's own stacks of free blocks, one per size class, and the buffer of what it frees of other heaps'.
  *
  * top[c] points above the uppermost block of class c; between lo[c] and hi[c] it may be moved without
  * asking anyone. Only the owner thread moves top and writes to the stack. lo and hi are written under the
@@ -13,9 +13,14 @@
 #include "base/attributes.h"
 #include "base/bits.h"
 #include "base/size_classes.h"
+#include "heap/enter.h"
 #include "region/window.h"
+#include "slab/slab.h"
 
 #include <stddef.h>
+
+/* What a thread's buffer holds at most of other heaps' blocks; so many fill it, or have that many bytes. */
+enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
 
 struct front {
     _Atomic(void **) top[SIZE_CLASSES + 1]; /* and one that is always empty, like the next: see medium.h */
@@ -35,19 +40,6 @@ extern HAK_HIDDEN const struct front_constants {
     struct front gone; /* of a thread after its last operation, without bounds as well */
     unsigned char medium_classes[MEDIUM_MAX_BYTES / PAGE_BYTES + 1]; /* by size, in pages */
 } front_constants;
-
-/* What a thread knows of the allocator: 24 bytes of static TLS. All zero before libc has set the first thread's
- * variables up, as when an IFUNC resolver allocates: then malloc must find the front of none, and does by its distance,
- * while free compares a word with the front before it looks there. */
-struct thread_state {
-    struct front *front;      /* NULL only as long as all is zero */
-    uintptr_t front_distance; /* from the front of none */
-    bool busy;        /* inside a slow path: a signal handler that allocates now must not enter another */
-    bool fork_inside; /* a signal handler forks while this thread is inside a slow path */
-    uint32_t heapless_frees;
-};
-
-extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((tls_model("initial-exec")));
 
 HAK_INLINE struct front *thread_front(void) {
     return (struct front *)((uintptr_t)&front_constants.none + thread_state.front_distance);
@@ -112,13 +104,38 @@ HAK_INLINE bool front_pop(size_t n, void **block) {
     return front_pop_of(base, base->classes[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES], block);
 }
 
-/* True when BLOCK was this thread's and is now in its stack. False: take the slow path. */
+/* Puts a block of CLASS that is another heap's into the buffer; false when it would be the last for which there is room, or there is no
+ * heap: nothing was done. Owner only, between slow_enter and slow_leave; no lock held. */
+HAK_INLINE bool front_buffer(struct front *front, void *block, unsigned class) {
+    /* relaxed, both: the owner's own. */
+    void **top = atomic_load_explicit(&front->buffer_top, memory_order_relaxed);
+    const uint32_t bytes = atomic_load_explicit(&front->buffer_bytes, memory_order_relaxed) + slab_classes[class].block_bytes;
+    if (HAK_UNLIKELY(top == front->buffer_end || bytes >= REMOTE_BYTES)) return false;
+    front_block_set(top, block);
+    atomic_store_explicit(&front->buffer_bytes, bytes, memory_order_relaxed);
+    /* release: what the thread did with the block came before; pairs with whoever takes it from there. */
+    atomic_store_explicit(&front->buffer_top, top + 1, memory_order_release);
+    return true;
+}
+
+/* The same of a block that is not this thread's, whatever it is: the word of its page differs from the front's address by DIFFERENCE, which
+ * is the class where the other's address is taken off. The mark has a signal handler that frees meanwhile take another way. */
+HAK_INLINE bool front_send(struct front *front, void *block, uint32_t difference) {
+    const unsigned class = difference & WORD_CLASS_MASK;
+    if (HAK_UNLIKELY(front == NULL || difference - class == (uint32_t)(uintptr_t)front)) return false; /* the word is that of no heap */
+    if (HAK_UNLIKELY(class_is_medium(class) || front->keep[class] != NULL || !slow_enter())) return false;
+    const bool sent = front_buffer(front, block, class);
+    slow_leave();
+    return sent;
+}
+
+/* True when BLOCK was this thread's and is now in its stack, or another's and in the buffer. False: take the slow path. */
 HAK_INLINE bool front_push(void *block) {
     size_t page = page_index(block);
     if (HAK_UNLIKELY(!page_is_inside(page))) return false;
     struct front *front = thread_state.front;
     uint32_t class = page_word(page) ^ (uint32_t)(uintptr_t)front;
-    if (HAK_UNLIKELY(class >= SIZE_CLASSES)) return false;
+    if (HAK_UNLIKELY(class >= SIZE_CLASSES)) return front_send(front, block, class);
     front_slot *slot = &front->top[class];
     void **top = atomic_load_explicit(slot, memory_order_relaxed); /* the owner's own */
     if (HAK_UNLIKELY(top >= front_bound(slot, offsetof(struct front, hi)))) return false;

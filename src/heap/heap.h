@@ -56,8 +56,6 @@ struct depth_sum {
 
 enum heap_state { HEAP_DEAD, HEAP_LIVE };
 
-enum { REMOTE_BLOCKS = 256, REMOTE_BYTES = 256 * 1024 };
-
 /* Slabs whose blocks came back: so many of them one refill takes in. */
 enum { DRAIN_SLABS = 64 };
 

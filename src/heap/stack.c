@@ -260,6 +260,7 @@ static void adapt(struct heap *heap, unsigned class) {
     const struct ace_depth_input input = {
         .depth = bin->depth,
         .most = bin->most,
+        .batch = ace_depth_batch(block_bytes, heap_settings.objective),
         .refills = bin->recent_refills,
         .spills = bin->recent_spills,
         .refilled_blocks = bin->recent_refilled_blocks,

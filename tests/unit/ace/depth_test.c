@@ -38,6 +38,21 @@ TEST(first_and_most) {
     CHECK_EQ(ace_depth_most(65536, ACE_BALANCED), 32);
 }
 
+/* 128 blocks, more where they take 16 KiB at most; by the objective half or twice as many. */
+TEST(a_batch) {
+    CHECK_EQ(ace_depth_batch(16, ACE_BALANCED), 256);
+    CHECK_EQ(ace_depth_batch(64, ACE_BALANCED), 256);
+    CHECK_EQ(ace_depth_batch(80, ACE_BALANCED), 204);
+    CHECK_EQ(ace_depth_batch(128, ACE_BALANCED), 128);
+    CHECK_EQ(ace_depth_batch(65536, ACE_BALANCED), 128);
+    CHECK_EQ(ace_depth_batch(64, ACE_SPEED), 512);
+    CHECK_EQ(ace_depth_batch(1024, ACE_SPEED), 256);
+    CHECK_EQ(ace_depth_batch(64, ACE_SMALL), 128);
+    CHECK_EQ(ace_depth_batch(1024, ACE_SMALL), 64);
+    for (int objective = ACE_SMALL; objective <= ACE_SPEED; objective++)
+        CHECK_EQ(ace_depth_batch(SMALL_MAX_BYTES + 1, (enum ace_objective)objective), 0);
+}
+
 TEST(first_and_most_of_medium_blocks) {
     for (size_t bytes = SMALL_MAX_BYTES + 1; bytes <= MEDIUM_MAX_BYTES; bytes += 4099) {
         for (int objective = ACE_SMALL; objective <= ACE_SPEED; objective++)
@@ -59,7 +74,7 @@ TEST(decisions) {
         enum ace_depth_reason reason;
     } cases[] = {
 #define CASE(depth, most, refills, spills, next, why)                                                         \
-    {{depth, most, refills, spills, refills * 64, spills * 64, false, ACE_BALANCED}, next, ACE_DEPTH_##why}
+    {{depth, most, 128, refills, spills, refills * 64, spills * 64, false, ACE_BALANCED}, next, ACE_DEPTH_##why}
         CASE(32, 8192, 0, 0, 32, KEEP),       CASE(32, 8192, 1, 0, 32, KEEP),
         CASE(32, 8192, 2, 0, 32, KEEP),       CASE(32, 8192, 0, 2, 32, KEEP),
         CASE(32, 8192, 3, 0, 64, BATCH),      CASE(32, 8192, 0, 3, 64, BATCH),
@@ -73,15 +88,15 @@ TEST(decisions) {
         CASE(8192, 8192, 50, 50, 8192, KEEP), CASE(4, 6, 3, 0, 6, BATCH),
         CASE(4, 4, 9, 9, 4, KEEP),            CASE(9, 4, 9, 9, 9, KEEP),
 #undef CASE
-        {{128, 8192, 3, 0, 3, 0, false, ACE_SPEED}, 256, ACE_DEPTH_BATCH},
-        {{256, 8192, 99, 0, 99, 0, false, ACE_SPEED}, 256, ACE_DEPTH_KEEP},
-        {{63, 8192, 3, 0, 3, 0, false, ACE_SMALL}, 126, ACE_DEPTH_BATCH},
-        {{64, 8192, 99, 0, 99, 0, false, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
-        {{64, 8192, 4, 4, 4, 4, false, ACE_SMALL}, 128, ACE_DEPTH_SWING},
-        {{64, 8192, 9, 1, 30, 40, false, ACE_SMALL}, 128, ACE_DEPTH_SWING},
-        {{64, 8192, 5, 5, 30, 41, false, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
+        {{128, 8192, 256, 3, 0, 3, 0, false, ACE_SPEED}, 256, ACE_DEPTH_BATCH},
+        {{256, 8192, 256, 99, 0, 99, 0, false, ACE_SPEED}, 256, ACE_DEPTH_KEEP},
+        {{63, 8192, 64, 3, 0, 3, 0, false, ACE_SMALL}, 126, ACE_DEPTH_BATCH},
+        {{64, 8192, 64, 99, 0, 99, 0, false, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
+        {{64, 8192, 64, 4, 4, 4, 4, false, ACE_SMALL}, 128, ACE_DEPTH_SWING},
+        {{64, 8192, 64, 9, 1, 30, 40, false, ACE_SMALL}, 128, ACE_DEPTH_SWING},
+        {{64, 8192, 64, 5, 5, 30, 41, false, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
         /* One by one. */
-#define CASE(depth, most, refills, spills, next, why) {{depth, most, refills, spills, refills, spills, true, ACE_BALANCED}, next, ACE_DEPTH_##why}
+#define CASE(depth, most, refills, spills, next, why) {{depth, most, 0, refills, spills, refills, spills, true, ACE_BALANCED}, next, ACE_DEPTH_##why}
         CASE(0, 64, 0, 0, 0, KEEP),           CASE(0, 64, 1000, 0, 0, KEEP),
         CASE(0, 64, 0, 1000, 0, KEEP),        CASE(0, 64, 1, 1000, 0, KEEP),
         CASE(0, 64, 1000, 1, 0, KEEP),        CASE(0, 64, 1, 2, 0, KEEP),
@@ -110,6 +125,7 @@ TEST(never_beyond_the_bound) {
                                      .refilled_blocks = (uint32_t)rng_below(&rng, 1000),
                                      .spilled_blocks = (uint32_t)rng_below(&rng, 1000),
                                      .one_by_one = rng_below(&rng, 2)};
+        in.batch = in.one_by_one ? 0 : (uint32_t)rng_below(&rng, 1024);
         in.depth = !in.one_by_one + (uint32_t)rng_below(&rng, in.most);
         struct ace_depth_decision next = ace_depth_next(in);
         CHECK_AT(next.depth <= in.most, i);
@@ -119,7 +135,7 @@ TEST(never_beyond_the_bound) {
         CHECK_AT(in.refills + in.spills != 0 || next.depth == in.depth, i);
         struct ace_depth_input more = in;
         if (in.refilled_blocks < in.spilled_blocks) more.refilled_blocks++;
-        else more.spilled_blocks++;
+        if (in.refilled_blocks > in.spilled_blocks) more.spilled_blocks++;
         CHECK_AT(ace_depth_next(more).depth >= next.depth, i);
     }
 }
@@ -134,16 +150,20 @@ TEST(what_a_bin_gives) {
     CHECK_EQ(ace_depth_given(1, 0, true), 0);
     CHECK_EQ(ace_depth_given(5, 4, true), 4);
     for (uint32_t depth = 0; depth < 64; depth++) {
-        const struct ace_depth_input in = {depth, 128, 2, 2, 2, 2, true, ACE_BALANCED};
+        const struct ace_depth_input in = {depth, 128, 0, 2, 2, 2, 2, true, ACE_BALANCED};
         const uint32_t back = ace_depth_given(ace_depth_next(in).depth, 0, true);
         CHECK_AT(back <= depth && back + 1 + depth / 16 >= depth, depth);
     }
 }
 
-/* The depth at which a bin ends that takes, and then gives back, PERIOD misses' worth in turn, GIVEN of them by itself. A refill
+enum { BYTES = 256 };
+
+/* The depth at which a bin of such blocks ends that takes, and then gives back, PERIOD misses' worth in turn, GIVEN of them by itself. A refill
  * brings BLOCKS_OF_SLAB at most. */
 static uint32_t settled_by_slabs(uint32_t period, uint32_t given, uint32_t blocks_of_slab) {
-    struct ace_depth_input in = {.depth = ace_depth_first(64, ACE_BALANCED), .most = ace_depth_most(64, ACE_BALANCED)};
+    struct ace_depth_input in = {.depth = ace_depth_first(BYTES, ACE_BALANCED),
+                                 .most = ace_depth_most(BYTES, ACE_BALANCED),
+                                 .batch = ace_depth_batch(BYTES, ACE_BALANCED)};
     for (uint32_t miss = 0; miss < 10000; miss++) {
         const bool spills = miss % period < given;
         if (spills) in.spills++;
@@ -174,8 +194,8 @@ TEST(who_takes_little_back_settles_at_a_batch) {
 }
 
 TEST(who_takes_all_back_gets_as_deep_as_may_be) {
-    CHECK_EQ(settled(2, 1), ace_depth_most(64, ACE_BALANCED));
-    CHECK_EQ(settled(60, 30), ace_depth_most(64, ACE_BALANCED));
+    CHECK_EQ(settled(2, 1), ace_depth_most(BYTES, ACE_BALANCED));
+    CHECK_EQ(settled(60, 30), ace_depth_most(BYTES, ACE_BALANCED));
 }
 
 /* Two refills bring what one spill takes away. */

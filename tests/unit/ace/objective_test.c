@@ -30,12 +30,13 @@ static size_t any_block(struct rng *rng) {
 }
 
 /* What each decision keeps, in numbers that grow with what is kept. */
-enum { KEPT = 16 };
+enum { KEPT = 17 };
 static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objective) {
     const size_t bytes = any_block(&rng);
     const uint64_t half_life_ms = any(&rng) % 3600000, idle_ms = any(&rng), most_bytes = any(&rng);
     struct ace_depth_input depth = {.most = 8192, .one_by_one = rng_below(&rng, 2), .objective = objective};
     depth.depth = !depth.one_by_one + (uint32_t)rng_below(&rng, 8192);
+    depth.batch = depth.one_by_one ? 0 : ace_depth_batch(bytes, objective);
     depth.refills = (uint32_t)rng_below(&rng, 6);
     depth.spills = (uint32_t)rng_below(&rng, 6);
     depth.refilled_blocks = (uint32_t)rng_below(&rng, 99);
@@ -51,6 +52,7 @@ static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objecti
     const uint64_t all[KEPT] = {
         ace_depth_first(bytes, objective),
         ace_depth_most(bytes, objective),
+        ace_depth_batch(bytes, objective),
         ace_depth_next(depth).depth,
         ace_half_life_next(half_life).half_life_ms,
         ace_half_life_ms(half_life_ms, objective),

@@ -47,8 +47,8 @@ static uint32_t blocks_out(struct heap *heap) {
 }
 
 /* As free.c does it. */
-static void keep(struct heap *heap, void *block, uint32_t bytes) {
-    if (buffer_push(&heap->front, block, bytes)) return;
+static void keep(struct heap *heap, void *block, unsigned class) {
+    if (front_buffer(&heap->front, block, class)) return;
     os_lock_take(&heap->lock);
     buffer_give_all(heap, block);
     os_lock_drop(&heap->lock);
@@ -71,7 +71,7 @@ TEST(it_is_given_back_when_it_is_full) {
         take_of(other, class, blocks, 2 * most);
         for (uint32_t i = 0; i < 2 * most; i++) {
             uint64_t in_use = footprint_in_use();
-            keep(mine, blocks[i], bytes);
+            keep(mine, blocks[i], class);
             CHECK_EQ(waiting_in(mine), (i + 1) % most);
             CHECK_EQ(buffer_held_bytes(mine), (i + 1) % most * bytes);
             CHECK_EQ(in_use - footprint_in_use(), (i + 1) % most == 0 ? (uint64_t)most * bytes : 0);
@@ -88,23 +88,23 @@ TEST(a_sleeper_is_robbed) {
     const uint32_t bytes = slab_classes[CLASS].block_bytes;
     struct heap *other = make_heap(HEAP_LIVE), *mine = make_heap(HEAP_LIVE);
     take_of(other, CLASS, blocks, 2 * REMOTE_BLOCKS);
-    for (int i = 0; i < 7; i++) keep(mine, blocks[i], bytes);
+    for (int i = 0; i < 7; i++) keep(mine, blocks[i], CLASS);
     rob(mine);
     CHECK_EQ(waiting_in(mine), 0);
     CHECK_EQ(buffer_held_bytes(mine), 0);
     CHECK_EQ(drain(other), 7);
     rob(mine); /* there is nothing */
     CHECK_EQ(drain(other), 0);
-    for (int i = 7; i < 10; i++) keep(mine, blocks[i], bytes);
+    for (int i = 7; i < 10; i++) keep(mine, blocks[i], CLASS);
     CHECK_EQ(waiting_in(mine), 3);
     CHECK_EQ(buffer_held_bytes(mine), 3 * bytes);
     /* It goes on behind what was taken, to its end, and then begins anew. */
-    for (int i = 10; i < REMOTE_BLOCKS - 1; i++) keep(mine, blocks[i], bytes);
+    for (int i = 10; i < REMOTE_BLOCKS - 1; i++) keep(mine, blocks[i], CLASS);
     CHECK_EQ(waiting_in(mine), REMOTE_BLOCKS - 1 - 7);
-    keep(mine, blocks[REMOTE_BLOCKS - 1], bytes);
+    keep(mine, blocks[REMOTE_BLOCKS - 1], CLASS);
     CHECK_EQ(waiting_in(mine), 0);
     CHECK_EQ(drain(other), REMOTE_BLOCKS - 7);
-    for (int i = REMOTE_BLOCKS; i < 2 * REMOTE_BLOCKS - 1; i++) keep(mine, blocks[i], bytes);
+    for (int i = REMOTE_BLOCKS; i < 2 * REMOTE_BLOCKS - 1; i++) keep(mine, blocks[i], CLASS);
     CHECK_EQ(waiting_in(mine), REMOTE_BLOCKS - 1);
     os_lock_take(&mine->lock);
     buffer_give_all(mine, NULL);
@@ -138,7 +138,7 @@ static void *keep_blocks(void *argument) {
         }
         for (uint32_t k = 0; k < count; k++) {
             CHECK(*(uint64_t *)blocks[k] == ((uintptr_t)argument ^ i));
-            keep(keepers[which], blocks[k], slab_classes[class].block_bytes);
+            keep(keepers[which], blocks[k], class);
         }
         if (i % 64 == 0) sched_yield();
     }

@@ -10,6 +10,8 @@
  *   a full stack is not spilled                  a_full_stack_spills
  *   interior pointers of large blocks are taken  pointers_that_are_none_of_ours
  *   half-empty blocks are kept by resize         resizing_in_place
+ *   free buffers medium blocks, one of a stream, what is none, or in a handler what its thread is just buffering
+ *                                                what_free_buffers_by_itself
  */
 #include "heap/alloc.h"
 #include "heap/buffer.h"
@@ -126,6 +128,43 @@ TEST(others_blocks_go_home_with_a_spill) {
     for (size_t i = 0; i < 4096; i++) heap_free(own[i], NULL);
     CHECK_EQ(drain(other), kept);
     CHECK_EQ(other->bins[class].slab_count, 0);
+}
+
+TEST(what_free_buffers_by_itself) {
+    enum { CLASS = 5, MEDIUM = SMALL_CLASSES + 1 };
+    struct heap *other = make_heap(HEAP_LIVE);
+    void *blocks[4], *medium;
+    heap_free(heap_alloc(100), NULL);
+    struct heap *mine = thread_heap();
+    give_buffer_back(mine);
+    take_of(other, CLASS, blocks, 4);
+    take_of(other, MEDIUM, &medium, 1);
+    CHECK(front_push(blocks[0]));
+    CHECK_EQ(waiting_in(mine), 1);
+    CHECK_EQ(buffer_held_bytes(mine), slab_classes[CLASS].block_bytes);
+
+    begin_stream(mine, CLASS);
+    CHECK(!front_push(blocks[1]));
+    stack_forget_streams(mine);
+    CHECK(front_push(blocks[1]));
+
+    thread_state.busy = true; /* as a handler that came meanwhile */
+    CHECK(!front_push(blocks[2]));
+    CHECK(thread_state.busy);
+    thread_state.busy = false;
+    CHECK(front_push(blocks[2]));
+    CHECK(!thread_state.busy);
+
+    CHECK(!front_push(medium));
+    void *large = heap_alloc(MIB(3));
+    CHECK(!front_push(large));
+    heap_free(large, NULL);
+    CHECK(!front_push(large)); /* no block any more */
+    CHECK_EQ(waiting_in(mine), 3);
+    heap_free(blocks[3], NULL);
+    give_buffer_back(mine);
+    CHECK_EQ(drain(other), 4);
+    CHECK_EQ(other->bins[CLASS].slab_count, 0);
 }
 
 TEST(other_heaps_blocks_go_home_together) {
