@@ -1,7 +1,7 @@
 /* depth.c - the rule for a bin's depth.
  *
  * A miss moves half the depth. Its fixed cost is spread over the blocks it moves, so a few misses of any
- * kind are reason enough to go to BATCH_DEPTH, or deeper where that is little memory; beyond it a deeper bin only pays when the program's
+ * kind are reason enough to go to BATCH_DEPTH, or twice that where it is little memory; beyond it a deeper bin only pays when the program's
  * swing between running empty and running full would fit. A pure producer or consumer never swings, and of one that
  * now and then takes some of its blocks back, most would only lie longer: so it must take and give about as many. Those are
  * counted in blocks, since a refill from a new slab may bring fewer than a spill takes away.
@@ -18,9 +18,8 @@ enum {
     FIRST_BYTES = 16 * 1024,
     FIRST_MOST = 32,
     LEAST = 4,
-    BATCH_BYTES = 16 * 1024,
     BATCH_DEPTH = 128,
-    BATCH_MOST = 256,
+    TINY_BYTES = 128, /* blocks below it get twice as deep */
     MISSES_FOR_BATCH = 3,
     MISSES_FOR_SWING = 8,
     MISSES_FOR_SWING_ONE_BY_ONE = 4,
@@ -53,7 +52,7 @@ uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective) {
 
 uint32_t ace_depth_batch(size_t block_bytes, enum ace_objective objective) {
     if (is_medium(block_bytes)) return 0;
-    const uint32_t balanced = clamp(BATCH_BYTES / block_bytes, BATCH_DEPTH, BATCH_MOST);
+    const uint32_t balanced = block_bytes < TINY_BYTES ? 2 * BATCH_DEPTH : BATCH_DEPTH;
     return (uint32_t)ace_choose(objective, balanced / 2, balanced, balanced * 2);
 }
 

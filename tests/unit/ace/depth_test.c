@@ -38,11 +38,11 @@ TEST(first_and_most) {
     CHECK_EQ(ace_depth_most(65536, ACE_BALANCED), 32);
 }
 
-/* 128 blocks, more where they take 16 KiB at most; by the objective half or twice as many. */
+/* 128 blocks, 256 of those below 128 bytes; by the objective half or twice as many. */
 TEST(a_batch) {
     CHECK_EQ(ace_depth_batch(16, ACE_BALANCED), 256);
     CHECK_EQ(ace_depth_batch(64, ACE_BALANCED), 256);
-    CHECK_EQ(ace_depth_batch(80, ACE_BALANCED), 204);
+    CHECK_EQ(ace_depth_batch(112, ACE_BALANCED), 256);
     CHECK_EQ(ace_depth_batch(128, ACE_BALANCED), 128);
     CHECK_EQ(ace_depth_batch(65536, ACE_BALANCED), 128);
     CHECK_EQ(ace_depth_batch(64, ACE_SPEED), 512);
