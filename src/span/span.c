@@ -1,4 +1,4 @@
-/* span.c - taking, giving back, lengthening, shortening and moving spans. */
+/* span.c - taking, giving back, lengthening and shortening spans. */
 #include "span/span.h"
 
 #include "ace/decay.h"
@@ -7,8 +7,6 @@
 #include "span/bins.h"
 #include "span/pages.h"
 #include "span/state.h"
-
-#include <string.h>
 
 struct span_state spans = {.settings = {.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}};
 
@@ -271,17 +269,33 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
 }
 
 /* Lock held. */
-static void give(uint32_t first) {
-    uint32_t pages = span_at(first)->pages;
+static void count_given(uint32_t pages) {
     counter_add(&spans.counts.given, 1);
     counter_sub(&size_counts(pages)->live, 1);
-    span_free(first, pages);
 }
 
 void span_give(uint32_t first) {
     span_lock();
     HAK_ASSERT(span_at(first)->kind == SPAN_USED);
-    give(first);
+    const uint32_t pages = span_at(first)->pages;
+    count_given(pages);
+    span_free(first, pages);
+    span_unlock();
+}
+
+void span_lose(uint32_t first, uint32_t pages) {
+    counter_sub(&spans.counts.used_pages, pages);
+    counter_add(&spans.counts.lost_pages, pages);
+    label(first, pages, SPAN_LOST);
+}
+
+void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages) {
+    span_lock();
+    const uint32_t pages = span_at(first)->pages, before = lost - first, behind = pages - before - lost_pages;
+    count_given(pages);
+    span_lose(lost, lost_pages);
+    if (before != 0) span_free(first, before);
+    if (behind != 0) span_free(lost + lost_pages, behind);
     span_unlock();
 }
 
@@ -342,120 +356,4 @@ void span_trim(uint32_t first, size_t pages) {
         span_free(first + (uint32_t)pages, surplus);
     }
     span_unlock();
-}
-
-/* ---- moving --------------------------------------------------------------------------------------- */
-
-enum {
-    COPY_PIECE_BYTES = 2 << 20,
-    COPY_KEPT_PAGES = 128,    /* 8 MiB: less is not returned, but soon used again */
-    MOST_EDGES = 256,         /* mappings that moves may leave */
-    RESERVE_KEPT_PAGES = 256, /* 16 MiB */
-};
-
-/* A run of pages of one mapping, and where it goes. */
-struct piece {
-    uint32_t from, to, pages;
-};
-
-static struct piece piece_at(uint32_t from, uint32_t to, uint32_t done, uint32_t pages) {
-    span_lock();
-    uint32_t end = pages_next_edge(from + done, from + pages);
-    span_unlock();
-    return (struct piece){from + done, to + done, end - (from + done)};
-}
-
-static enum os_moved move_piece(struct piece piece) {
-    span_lock();
-    bool may = pages_edges() < MOST_EDGES;
-    span_unlock();
-    if (!may) return OS_NOT_MOVED;
-    enum os_moved moved = os_move(page_address(piece.from), page_address(piece.to), piece.pages * PAGE_BYTES);
-    span_lock();
-    if (moved == OS_MOVED) pages_mark_moved(piece.to, piece.pages, true);
-    span_unlock();
-    /* A mapping that was moved has the advice of where it was. */
-    if (moved == OS_MOVED || moved == OS_MOVE_RENEWED) huge_advise_again(piece.to, piece.pages);
-    return moved;
-}
-
-/* Copies bit by bit; of much, each goes back to the kernel once it is copied. True: all did. */
-static bool copy_piece(struct piece piece) {
-    char *source = page_address(piece.from), *target = page_address(piece.to);
-    size_t bytes = piece.pages * PAGE_BYTES;
-    bool returned = piece.pages > COPY_KEPT_PAGES;
-    for (size_t at = 0; at < bytes; at += COPY_PIECE_BYTES) {
-        size_t length = min_size(bytes - at, COPY_PIECE_BYTES);
-        memcpy(target + at, source + at, length);
-        if (piece.pages > COPY_KEPT_PAGES) returned &= os_purge(source + at, length);
-    }
-    return returned;
-}
-
-/* Moves the contents of PAGES pages. *RETURNED: the old pages now read as zero. The result is where they could not be moved
- * to; otherwise it has no pages. Then they are where they were. */
-static struct piece move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *returned) {
-    uint32_t copied = 0;
-    *returned = true;
-    for (uint32_t done = 0; done < pages;) {
-        struct piece piece = piece_at(from, to, done, pages);
-        enum os_moved moved = move_piece(piece);
-        if (moved == OS_MOVE_LOST) { /* back with what is there already */
-            copy_piece((struct piece){to, from, done});
-            return piece;
-        }
-        if (moved != OS_MOVED) {
-            *returned &= copy_piece(piece);
-            copied += piece.pages;
-        }
-        done += piece.pages;
-    }
-    span_lock();
-    counter_add(copied == 0 ? &spans.counts.moves : &spans.counts.copies, 1);
-    span_unlock();
-    return (struct piece){0};
-}
-
-void span_lose(uint32_t first, uint32_t pages) {
-    counter_sub(&spans.counts.used_pages, pages);
-    counter_add(&spans.counts.lost_pages, pages);
-    label(first, pages, SPAN_LOST);
-}
-
-/* Gives the used span at FIRST back but for what was LOST of it. */
-static void give_around(uint32_t first, struct piece lost) {
-    span_lock();
-    uint32_t before = lost.to - first, behind = span_at(first)->pages - before - lost.pages;
-    counter_add(&spans.counts.given, 1);
-    counter_sub(&size_counts(span_at(first)->pages)->live, 1);
-    span_lose(lost.to, lost.pages);
-    if (before != 0) span_free(first, before);
-    if (behind != 0) span_free(lost.to + lost.pages, behind);
-    span_unlock();
-}
-
-/* What lies behind the block is soon needed, or is not: a little of it stays dirty, the rest goes back. Whole chunks. */
-static void return_reserve(uint32_t first, size_t held) {
-    size_t kept = min_size(held / 2, RESERVE_KEPT_PAGES);
-    size_t from = round_up(first + held + kept, CHUNK_PAGES),
-           end = round_down(first + span_at(first)->pages, CHUNK_PAGES);
-    if (!span_at(first)->zero && from < end) os_purge(page_address(from), (end - from) * PAGE_BYTES);
-}
-
-uint32_t span_move(uint32_t from, size_t held, size_t pages) {
-    /* Whole huge pages stay whole where both places begin alike. */
-    uint32_t to = span_take(pages, pages >= 2 * CHUNK_PAGES ? CHUNK_PAGES : 1, true);
-    if (to == 0) return 0;
-    bool returned;
-    struct piece lost = move_contents(from, to, (uint32_t)held, &returned);
-    if (lost.pages != 0) {
-        give_around(to, lost);
-        return 0;
-    }
-    return_reserve(to, held);
-    span_lock();
-    if (returned) pages_mark_returned(from, (uint32_t)held);
-    give(from);
-    span_unlock();
-    return to;
 }

@@ -34,6 +34,9 @@ void span_free(uint32_t first, uint32_t pages);
 /* Gives used pages up, whatever the kernel made of them: nobody uses them any more. */
 void span_lose(uint32_t first, uint32_t pages);
 
+/* Gives back the used span at FIRST but for LOST_PAGES pages of it at LOST, which are lost. Takes the span lock. */
+void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages);
+
 /* Dirty pages were taken, and pages that had been given back: what decay goes by. */
 void purge_note_taken(uint32_t returned);
 
