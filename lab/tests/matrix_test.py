@@ -11,6 +11,7 @@ from hakmem_lab.measure.store import Sample
 from hakmem_lab.reports.matrix_lines import warning_lines
 from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.candidates import Candidate
+from hakmem_lab.studies.comparing import peers_left
 from hakmem_lab.studies.judging import NOT_SELECTED, TOO_FEW_ROUNDS, Matrix, Outcome, judge
 from hakmem_lab.studies.matrix import (
     RESULTS_FILE,
@@ -154,9 +155,21 @@ def test_where_the_best_peer_is_selected(
     assert row.rounds.selection == (8 if selects else 0)
     assert row.rounds.always == (("hakmem", SAME, SETTINGS.slowed) if selects else ())
     runs = [
-        sum(walls[arm] for arm in row.rounds.arms_at(slot, "jemalloc")) for slot in range(row.rounds.rounds)
+        sum(walls[arm] for arm in row.rounds.arms_at(slot, ["jemalloc"])) for slot in range(row.rounds.rounds)
     ]
     assert row.seconds == pytest.approx(sum(runs))
+
+
+def test_who_came_near_the_fastest_is_left_and_then_the_best_alone() -> None:
+    row = row_make("cell", rounds=12)
+    row = replace(row, rounds=replace(row.rounds, selection=2))
+    samples = samples_make(row, glibc=1.4, mimalloc3=1.6, jemalloc=1.0)
+    assert peers_left(row, samples, 1) == ["glibc", "jemalloc"]
+    assert peers_left(row, samples, 2) == ["jemalloc"]
+    failing = [replace(one, outcome="crashed") if one.arm == "mimalloc3" else one for one in samples]
+    assert peers_left(row, failing, 1) == ["glibc", "mimalloc3", "jemalloc"]  # it may try again
+    nobody = [one for one in samples if one.arm == "hakmem"]
+    assert peers_left(row, nobody, 2) == []
 
 
 def test_many_cells_make_a_doubtful_win_open() -> None:

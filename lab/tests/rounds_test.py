@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError, ProcessFailedError
-from hakmem_lab.measure.calibrate import SLOWEST_RUN_SECONDS, work_find
+from hakmem_lab.measure.calibrate import SLOWEST_RUN_SECONDS, Work, work_find
 from hakmem_lab.measure.rounds import (
+    SELECTION_MIN,
     Demand,
     Failure,
     Round,
@@ -69,14 +70,16 @@ def test_a_round_has_everyone_once_under_the_same_conditions() -> None:
 
 
 SELECTING = RoundPlan(12, NAMES, 4, ("hakmem",))
+SELECTING_FAST = replace(SELECTING, selection=SELECTION_MIN)
 
 
 def test_who_is_selected_in_the_first_rounds_takes_part_in_the_others_alone() -> None:
     asked: list[list[int]] = []
 
-    def select(rounds: Sequence[Round]) -> str:
+    def select(before: int, rounds: Sequence[Round]) -> list[str]:
+        assert before == 4
         asked.append(sorted(one.slot for one in rounds))
-        return "glibc"
+        return ["glibc"]
 
     rounds = rounds_run(FakeTask(), SELECTING, ARMS, "7", lambda _: None, (), select)
     ran = Counter(name for one in rounds for name in one.runs)
@@ -85,19 +88,30 @@ def test_who_is_selected_in_the_first_rounds_takes_part_in_the_others_alone() ->
     assert asked == [[0, 1, 2, 3]] * 8
 
 
+def test_who_is_far_behind_leaves_after_the_first_round() -> None:
+    """Where there is time for no more than the fewest rounds that select."""
+    left = {1: ["glibc", "slow"], 2: ["slow"]}
+    rounds = rounds_run(
+        FakeTask(), SELECTING_FAST, ARMS, "7", lambda _: None, (), lambda before, _: left[before]
+    )
+    assert [one.slot for one in rounds[:2]] == [0, 1]
+    ran = Counter(name for one in rounds for name in one.runs)
+    assert ran == {"hakmem": 12, "slow": 12, "glibc": 2, "bad": 1}
+
+
 def test_where_nobody_can_be_selected_the_selection_was_all() -> None:
-    rounds = rounds_run(FakeTask(), SELECTING, ARMS, "7", lambda _: None, (), lambda _: None)
+    rounds = rounds_run(FakeTask(), SELECTING, ARMS, "7", lambda _: None, (), lambda _, __: [])
     assert sorted(one.slot for one in rounds) == [0, 1, 2, 3]
 
 
 def test_the_selection_is_over_before_what_it_selects_is_compared() -> None:
     """Its disturbed rounds, too, are measured again first."""
     disturbed = FakeTask(switches=dict.fromkeys(range(1, 17), 10_000))
-    rounds = rounds_run(disturbed, SELECTING, ARMS, "7", lambda _: None, (), lambda _: "slow")
+    rounds = rounds_run(disturbed, SELECTING, ARMS, "7", lambda _: None, (), lambda _, __: ["slow"])
     assert [one.slot < 4 for one in rounds] == [True] * 5 + [False] * 8
 
 
-@pytest.mark.parametrize("plan", [RoundPlan(12, NAMES), SELECTING])
+@pytest.mark.parametrize("plan", [RoundPlan(12, NAMES), SELECTING, SELECTING_FAST])
 def test_the_shares_of_all_rounds_are_the_whole(plan: RoundPlan) -> None:
     assert sum(plan.share(slot) for slot in range(plan.rounds)) == pytest.approx(1)
     assert plan.share(0) >= plan.share(11)
@@ -172,13 +186,14 @@ def test_what_is_done_is_not_pending() -> None:
     assert slots_pending(plan, done) == [[]]
     assert slots_pending(plan, [one for one in done if one.slot != 2]) == [[2]]
     assert slots_pending(SELECTING, []) == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9, 10, 11]]
+    assert slots_pending(SELECTING_FAST, []) == [[0], [1], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]]
 
 
 # ---- how many rounds ----------------------------------------------------------------------------------
 
 
 DEMANDS = st.lists(
-    st.builds(Demand, st.floats(0.1, 20), st.just(8), st.none() | st.floats(0.01, 0.1)),
+    st.builds(Demand, st.floats(0.1, 20), st.just(8), st.none() | st.floats(0.01, 0.1), st.floats(0.05, 0.1)),
     min_size=1,
     max_size=12,
 )
@@ -206,10 +221,11 @@ def test_what_cheap_tasks_leave_goes_to_the_others() -> None:
 
 def test_time_goes_to_the_comparison_first_and_then_to_the_others() -> None:
     """Two rounds to select, twice as many to compare as an interval needs; then more to select; then comparisons only."""
-    demand = Demand(10, 8, 1)
+    demand = Demand(10, 8, 1, 4)
     assert [demand.selection(rounds) for rounds in (4, 10, 18, 19, 24, 40)] == [2, 2, 2, 3, 8, 8]
-    assert demand.total(10) == 2 * 10 + 8
-    assert demand.fitting(28, 60) == 10
+    assert demand.total(10) == 10 + 4 + 8
+    assert demand.total(19) == 3 * 10 + 16
+    assert demand.fitting(22, 60) == 10
     assert demand.fitting(9, 60) == 0
     assert demand.fitting(1e6, 60) == 60
     assert Demand(10, 8).selection(30) == 0
@@ -246,6 +262,13 @@ def test_an_arm_that_is_slow_from_the_first_says_nothing_of_the_others() -> None
     count, walls, _ = calibrated({"hakmem": 0.02, "glibc": 0.8, "bad": 0.02})
     assert walls["glibc"] == pytest.approx(SLOWEST_RUN_SECONDS, rel=0.2)
     assert walls["hakmem"] == walls["bad"] == pytest.approx(count * 0.02 + 0.001)
+
+
+def test_what_the_rounds_of_those_that_are_left_will_cost() -> None:
+    """A peer is near that takes no more than half as long again as the fastest alone; hakmem itself is no peer."""
+    walls = {"hakmem": 1.0, "glibc": 9.0, "mimalloc3": 2.0, "jemalloc": 3.0, "scudo": 3.1}
+    demand = Work(1, walls, {}).demand(8, ("hakmem",))
+    assert demand == Demand(18.1, 8, pytest.approx(1 + 3.05), pytest.approx(1 + 5.0))
 
 
 def test_a_program_that_runs_by_the_clock_gets_what_it_needs() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hakmem_lab.measure.pairs import CALIBRATION_RESERVE, CALIBRATION_SECONDS, STARTS_PER_RUN
-from hakmem_lab.measure.rounds import Demand, Failure, Run, run_once
+from hakmem_lab.measure.rounds import NEAR, Demand, Failure, Run, run_once
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import Task
 
@@ -60,8 +60,9 @@ class Work:
         if not always:
             return Demand(everybody, interval)
         left = sum(self.walls[name] for name in always)
-        selected = statistics.median(wall for name, wall in self.walls.items() if name not in always)
-        return Demand(everybody, interval, left + selected)
+        others = [wall for name, wall in self.walls.items() if name not in always]
+        near = [wall for wall in others if wall <= NEAR * min(others)]
+        return Demand(everybody, interval, left + statistics.median(others), left + sum(near))
 
 
 def speed_find(

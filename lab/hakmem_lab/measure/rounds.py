@@ -2,9 +2,9 @@
 
 All processes of a round share one seed, one environment size and the same processors, and come in random
 order. How many rounds there are is fixed before the first. Where only the best of many peers matters, all of them take
-part in the first rounds, which select it, and it alone in the others: a dozen peers that are behind it would take
-nine tenths of the time. A round that was disturbed from outside, by a rule that does not look at times, is kept,
-marked, and measured again as a whole. An arm that crashes, hangs or refuses is a result; the others go on.
+part in the first round, those that came near the fastest there in the second, and the best of these alone in the others: a dozen
+peers that are behind it would take nine tenths of the time. A round that was disturbed from outside, by a rule that does not
+look at times, is kept, marked, and measured again as a whole. An arm that crashes, hangs or refuses is a result; the others go on.
 
 All draws of a round follow from the run's seed and the round's place, so that a run that was interrupted goes
 on as it would have gone on.
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,6 +30,8 @@ EXTRA_SHARE = 0.25
 """At most this share of the planned rounds is measured again; the budget keeps the time for it."""
 SELECTION_MIN = 2
 """One round would select by chance."""
+NEAR = 1.5
+"""An arm that takes so many times as long as the fastest of its rivals is not made the best by chance."""
 FAILURES_MAX = 2
 """An arm that failed this often in a task is not run again there."""
 
@@ -66,7 +68,8 @@ class RoundPlan:
     arms: tuple[str, ...]
     """The first is the subject."""
     selection: int = 0
-    """In the first so many places every arm takes part, and they select one; 0: every arm takes part in all."""
+    """The first so many places select one arm; 0: every arm takes part in all. Where these are the fewest that can, arms that are far
+    behind in the first place leave after it."""
     always: tuple[str, ...] = ()
     """Those that take part whatever is selected."""
 
@@ -76,25 +79,33 @@ class RoundPlan:
 
     @property
     def stages(self) -> list[range]:
-        bounds = [0, self.selection, self.rounds] if self.selection else [0, self.rounds]
+        bounds = sorted({0, *stage_ends(self.selection), self.rounds})
         return [range(low, high) for low, high in pairwise(bounds)]
 
-    def arms_at(self, slot: int, selected: str | None) -> list[str]:
+    def arms_at(self, slot: int, left: Collection[str]) -> list[str]:
+        """LEFT are those that the stages before did not send away."""
         if slot in self.stages[0]:
             return list(self.arms)
-        return [arm for arm in self.arms if arm in self.always or arm == selected]
+        return [arm for arm in self.arms if arm in self.always or arm in left]
 
     def share(self, slot: int) -> float:
-        """Of all runs."""
+        """Of all runs, if half of the others are left between the first stage and the last."""
+        last = len(self.always) + 1
         runs = [
-            len(self.arms) if place in self.stages[0] else len(self.always) + 1
-            for place in range(self.rounds)
+            len(self.arms) if at == 0 else last if place >= self.selection else (len(self.arms) + last) / 2
+            for at, stage in enumerate(self.stages)
+            for place in stage
         ]
         return runs[slot] / sum(runs)
 
 
-Select = Callable[[Sequence["Round"]], str | None]
-"""Which arm the rounds of the first stage select."""
+def stage_ends(selection: int) -> list[int]:
+    """After which places of a selection some arms leave."""
+    return [1, selection] if selection == SELECTION_MIN else [selection]
+
+
+Select = Callable[[int, Sequence["Round"]], Collection[str]]
+"""Which arms are left after the first so many places, whose rounds these are."""
 
 
 def failure_of(error: LabError) -> Failure:
@@ -168,21 +179,20 @@ def rounds_run(
     seed: str,
     keep: Callable[[Round], None],
     done: Sequence[Round] = (),
-    select: Select = lambda _: None,
+    select: Select = lambda _, __: (),
 ) -> list[Round]:
-    """Runs what DONE leaves of the plan, stage after stage; KEEP gets each round as soon as it is there. Where SELECT finds
-    none, the first stage was all."""
+    """Runs what DONE leaves of the plan, stage after stage; KEEP gets each round as soon as it is there. Where SELECT leaves
+    nobody, the stages before were all."""
     rounds = list(done)
     while pending := next((slots for slots in slots_pending(plan, rounds) if slots), []):
-        selected = None
-        if plan.selection and pending[0] >= plan.selection:
-            selected = select([one for one in rounds if one.slot < plan.selection])
-            if selected is None:
-                break
+        before = next(stage.start for stage in plan.stages if pending[0] in stage)
+        left = select(before, [one for one in rounds if one.slot < before]) if before else ()
+        if before and not left:
+            break
         slot = random.Random(f"{seed}/{task.name}/next/{len(rounds)}").choice(pending)
         attempt = sum(1 for one in rounds if one.slot == slot)
         failed = Counter(name for one in rounds for name, run in one.runs.items() if isinstance(run, Failure))
-        names = [name for name in plan.arms_at(slot, selected) if failed[name] < FAILURES_MAX]
+        names = [name for name in plan.arms_at(slot, left) if failed[name] < FAILURES_MAX]
         if not names:
             break
         rounds.append(round_run(task, plan, arms, names, slot, attempt, seed))
@@ -200,6 +210,8 @@ class Demand:
     """So many rounds an interval needs."""
     selected_seconds: float | None = None
     """Of a round of those that are left when one is selected; None: nothing is."""
+    near_seconds: float = 0.0
+    """Of a round of those that are left when the others are far behind; where one is selected."""
 
     @property
     def least(self) -> int:
@@ -220,8 +232,9 @@ class Demand:
 
     def total(self, rounds: int) -> float:
         few = self.seconds if self.selected_seconds is None else self.selected_seconds
-        whole = self.selection(rounds)
-        return whole * self.seconds + (rounds - whole) * few
+        selection = self.selection(rounds)
+        whole = stage_ends(selection)[0]
+        return whole * self.seconds + (selection - whole) * self.near_seconds + (rounds - selection) * few
 
     def fitting(self, seconds: float, most: int) -> int:
         """How many rounds, up to MOST, take no longer."""

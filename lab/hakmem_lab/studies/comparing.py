@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hakmem_lab.measure.rounds import SELECTION_MIN
+from hakmem_lab.measure.rounds import NEAR, SELECTION_MIN
 from hakmem_lab.measure.store import Sample
 from hakmem_lab.statistics.estimate import Estimate, Verdict, pairs_needed, ratio_estimate
 from hakmem_lab.statistics.selection import slowest_beside
@@ -152,14 +152,35 @@ def _log_ratios(pairs: Sequence[tuple[Sample, Sample]], measure: Measure) -> dic
     return {one.slot: math.log(speed_of(one, measure) / speed_of(peer, measure)) for one, peer in pairs}
 
 
+def peers_left(row: Row, samples: Iterable[Sample], before: int) -> list[str]:
+    """After the first BEFORE places: where they are the selection its best alone, else who came near the fastest, or failed and
+    may try again."""
+    if before == row.rounds.selection:
+        best = peer_select(row, samples)
+        return [best] if best else []
+    arms = ArmSamples(row, [one for one in samples if one.slot < before])
+    found = _ratios_beside_peers(row, arms, list(row.rounds.arms))
+    slowest = min((min(ratios.values()) for ratios in found.values() if ratios), default=math.inf)
+    return [
+        peer
+        for peer, ratios in found.items()
+        if not ratios or min(ratios.values()) <= slowest + math.log(NEAR)
+    ]
+
+
+def _ratios_beside_peers(row: Row, arms: ArmSamples, names: Iterable[str]) -> dict[str, dict[int, float]]:
+    plan = row.rounds
+    pairs = {arm: arms.pairs(plan.subject, arm, SELECTION_MIN)[0] for arm in names if arm not in plan.always}
+    return {peer: _log_ratios(found, row.measure) for peer, found in pairs.items()}
+
+
 def peer_select(row: Row, samples: Iterable[Sample]) -> str | None:
     """The peer that the subject looks slowest beside in the rounds of the selection. Whatever else is among the
     samples, the choice is the same: of a run that goes on, and of one that is judged again."""
-    plan = row.rounds
-    arms = ArmSamples(row, [one for one in samples if one.slot < plan.selection])
-    peers = [arm for arm in plan.arms if arm not in plan.always and arm not in arms.failures]
-    found = {peer: arms.pairs(plan.subject, peer, SELECTION_MIN)[0] for peer in peers}
-    return slowest_beside({peer: _log_ratios(pairs, row.measure) for peer, pairs in found.items()})
+    arms = ArmSamples(row, [one for one in samples if one.slot < row.rounds.selection])
+    return slowest_beside(
+        _ratios_beside_peers(row, arms, [arm for arm in row.rounds.arms if arm not in arms.failures])
+    )
 
 
 def _ratio_of(

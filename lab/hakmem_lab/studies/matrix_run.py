@@ -21,7 +21,7 @@ from hakmem_lab.measure.rounds import (
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.store import OBSERVED, TIMED, Sample, SampleStore
 from hakmem_lab.measure.task import CellTask, Task
-from hakmem_lab.studies.comparing import peer_select
+from hakmem_lab.studies.comparing import peers_left
 from hakmem_lab.studies.matrix import SAME, SUBJECT, Row
 from hakmem_lab.workloads.programs.task import ProgramTask
 
@@ -49,8 +49,10 @@ def rows_run(
             store.append(round_samples(row, by_name, one))
             step(row.name, row.seconds * row.rounds.share(one.slot))
 
-        def select(rounds: Sequence[Round], row: Row = row) -> str | None:
-            return peer_select(row, [sample for one in rounds for sample in round_samples(row, by_name, one)])
+        def select(before: int, rounds: Sequence[Round], row: Row = row) -> list[str]:
+            return peers_left(
+                row, [sample for one in rounds for sample in round_samples(row, by_name, one)], before
+            )
 
         if SUBJECT in row.rounds.arms:
             rounds_run(tasks[row.name], row.rounds, by_name, str(seed), keep, done[row.name], select)
