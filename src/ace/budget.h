@@ -58,13 +58,23 @@ HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input 
     return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};
 }
 
-/* How many times their budget medium blocks may have, by how much of HELD_BYTES is resident: so that what is resident of all that they may be
+/* Which share of what is kept the program touched, of ACE_TOUCHED_ALL. */
+enum { ACE_TOUCHED_ALL = 1024, ACE_TOUCHED_UNKNOWN = 2 * ACE_TOUCHED_ALL };
+
+/* The same after a look that found RESIDENT_BYTES of HELD_BYTES, of which there are some. A look sees two blocks of each size and may err by
+ * all of it, so it counts for an eighth, but for the first. */
+HAK_INLINE uint32_t ace_medium_touched(uint32_t before, uint64_t held_bytes, uint64_t resident_bytes) {
+    const uint32_t seen = resident_bytes < held_bytes ? (uint32_t)(resident_bytes * ACE_TOUCHED_ALL / held_bytes) : ACE_TOUCHED_ALL;
+    return before == ACE_TOUCHED_UNKNOWN ? seen : (7 * before + seen + 4) / 8;
+}
+
+/* How many times their budget medium blocks may have, of which that share was touched: so that what is resident of all that they may be
  * stays between four fifths of the budget and seven quarters. A power of two, at most one step from BEFORE. The bounds lie apart, so that a step
  * up is not followed by one down. */
-HAK_INLINE uint32_t ace_medium_times(uint64_t held_bytes, uint64_t resident_bytes, uint32_t before) {
+HAK_INLINE uint32_t ace_medium_times(uint32_t touched, uint32_t before) {
     enum { MOST = 16 };
-    if (before < MOST && held_bytes * 4 / 5 >= resident_bytes * before) return 2 * before;
-    return before > 1 && held_bytes * 7 / 4 < resident_bytes * before ? before / 2 : before;
+    if (before < MOST && touched * before <= ACE_TOUCHED_ALL * 4 / 5) return 2 * before;
+    return before > 1 && touched * before > ACE_TOUCHED_ALL * 7 / 4 ? before / 2 : before;
 }
 
 /* From so many bytes of them on that the program touched a thread gives all that it keeps back before the process grows: for less it would do

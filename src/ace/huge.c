@@ -9,6 +9,6 @@ uint64_t ace_huge_from_bytes(enum ace_objective objective) {
     return ace_choose(objective, HAK_MIB(128), HAK_MIB(32), HAK_MIB(16));
 }
 
-bool ace_huge_is_touched(uint64_t used_bytes, uint64_t touched_bytes, enum ace_objective objective) {
-    return touched_bytes >= ace_choose(objective, used_bytes - used_bytes / 4, used_bytes / 4 + used_bytes / 8, used_bytes / 4);
+uint64_t ace_huge_touched_least(uint64_t used_bytes, enum ace_objective objective) {
+    return ace_choose(objective, used_bytes - used_bytes / 4, used_bytes / 4 + used_bytes / 8, used_bytes / 4);
 }

@@ -20,7 +20,7 @@ static inline bool ace_huge_admits(struct ace_huge_input input) {
 
 uint64_t ace_huge_from_bytes(enum ace_objective objective);
 
-/* Whether enough of what is in use was touched: else huge pages would bring in what nobody uses. */
-bool ace_huge_is_touched(uint64_t used_bytes, uint64_t touched_bytes, enum ace_objective objective);
+/* Of what is in use so much must have been touched: else huge pages would bring in what nobody uses. */
+uint64_t ace_huge_touched_least(uint64_t used_bytes, enum ace_objective objective);
 
 #endif

@@ -86,7 +86,8 @@ struct heap {
     uint32_t medium_idle_hand; /* and next medium one */
     uint32_t unlooked_pages;  /* kept.c's, the owner's own, like the next two: so many are asked for before it looks again */
     bool growth_spared;       /* by what it saw then */
-    uint8_t medium_times;     /* by what kept_look saw: the budget of medium blocks is so many times as large */
+    uint8_t medium_times;     /* the budget of medium blocks is so many times as large, by the next */
+    uint16_t medium_touched;  /* what kept_look saw of them, of ACE_TOUCHED_ALL */
     struct depth_sum small_depth, medium_depth;
     counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */

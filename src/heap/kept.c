@@ -1,6 +1,7 @@
 /* kept.c - what it costs that a thread keeps medium blocks: as much memory as the program touched of them. That goes back before the process
  * grows; and the less it is, the more a thread may keep. The kernel is asked what is resident, so what it swapped out costs nothing. */
 #include "ace/budget.h"
+#include "ace/huge.h"
 #include "base/bits.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
@@ -11,6 +12,7 @@ void kept_forget(struct heap *heap) {
     heap->unlooked_pages = 0;
     heap->growth_spared = false;
     heap->medium_times = 1;
+    heap->medium_touched = ACE_TOUCHED_UNKNOWN;
 }
 
 /* The blocks of one class that the owner keeps: from lo on, which others may raise meanwhile. */
@@ -31,18 +33,28 @@ static size_t held_bytes(const struct heap *heap) {
     return bytes;
 }
 
-static size_t resident_bytes_at(void **place, unsigned class) {
+/* Of the block at PLACE in a stack of CLASS. */
+typedef size_t look_at(void **place, unsigned class);
+
+static size_t resident_bytes(void **place, unsigned class) {
     return os_resident_bytes(page_address(page_index(front_block(place))), slab_classes[class].block_bytes);
 }
 
-/* By a look at the oldest and the newest block of each class. */
-static size_t resident_bytes(const struct heap *heap) {
+/* Of a huge page all is resident, whatever the program touched: as little of it as brings huge pages in. */
+static size_t touched_bytes(void **place, unsigned class) {
+    const size_t resident = resident_bytes(place, class);
+    if (!span_may_be_huge((uint32_t)page_index(front_block(place)))) return resident;
+    return min_size(resident, ace_huge_touched_least(slab_classes[class].block_bytes, heap_settings.objective));
+}
+
+/* Of all that is kept, by a look at the oldest and the newest block of each class. */
+HAK_INLINE size_t bytes_by(look_at *look, const struct heap *heap) {
     size_t bytes = 0;
     for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) {
         const struct kept kept = kept_of(heap, class);
         if (kept.count == 0) continue;
-        const size_t oldest = resident_bytes_at(kept.lo, class);
-        const size_t newest = kept.count > 1 ? resident_bytes_at(kept.lo + kept.count - 1, class) : oldest;
+        const size_t oldest = look(kept.lo, class);
+        const size_t newest = kept.count > 1 ? look(kept.lo + kept.count - 1, class) : oldest;
         bytes += kept.count * (oldest + newest) / 2;
     }
     return bytes;
@@ -61,7 +73,7 @@ static bool is_spared(struct heap *heap, size_t held, size_t least, size_t pages
     if (pages <= heap->unlooked_pages) {
         heap->unlooked_pages -= (uint32_t)pages;
     } else {
-        const size_t resident = min_size(resident_bytes(heap), held);
+        const size_t resident = min_size(bytes_by(resident_bytes, heap), held);
         heap->growth_spared = resident >= least;
         heap->unlooked_pages = (uint32_t)(ace_medium_looked_bytes(held, resident, heap_settings.objective) / PAGE_BYTES);
     }
@@ -82,8 +94,8 @@ void kept_look(struct heap *heap) {
     const size_t held = held_bytes(heap);
     if (heap_settings.fixed || registry_live() <= 1 || held == 0) return;
     if (held < counter_read(&heap->medium_depth.bytes) / 4) return; /* of little that is there by chance nothing follows */
-    const size_t resident = resident_bytes(heap);
-    const uint32_t before = heap->medium_times, times = ace_medium_times(held, resident, before);
+    heap->medium_touched = (uint16_t)ace_medium_touched(heap->medium_touched, held, bytes_by(touched_bytes, heap));
+    const uint32_t before = heap->medium_times, times = ace_medium_times(heap->medium_touched, before);
     heap->medium_times = (uint8_t)times;
-    if (times != before) decided_kept(heap, before, held, resident);
+    if (times != before) decided_kept(heap, before, held, held * heap->medium_touched / ACE_TOUCHED_ALL);
 }

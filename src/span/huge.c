@@ -75,7 +75,7 @@ static bool is_touched(void) {
     size_t used_bytes, touched_bytes;
     look_at_some(&used_bytes, &touched_bytes);
     if (used_bytes == 0) return true; /* the first memory there is */
-    if (ace_huge_is_touched(used_bytes, touched_bytes, spans.settings.objective)) {
+    if (touched_bytes >= ace_huge_touched_least(used_bytes, spans.settings.objective)) {
         atomic_store_explicit(&touched, true, memory_order_relaxed);
         return true;
     }

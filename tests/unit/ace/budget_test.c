@@ -152,15 +152,49 @@ TEST(who_gives_depth) {
 
 TEST(how_many_times_by_the_table) {
     static const struct {
-        uint64_t held, resident;
-        uint32_t before, times;
+        uint32_t touched, before, times;
     } rows[] = {
-        {MIB(5), MIB(4), 1, 2},   {MIB(5), MIB(4) + 1, 1, 1}, {MIB(5), MIB(5), 1, 1},     {MIB(5), MIB(2), 2, 4},   {MIB(5), MIB(2) + 1, 2, 2},
-        {MIB(5), MIB(5), 2, 1},   {MIB(16), MIB(7), 4, 4},    {MIB(16), MIB(7) + 1, 4, 2}, {MIB(5), 0, 8, 16},      {MIB(5), 0, 16, 16},
-        {MIB(5), MIB(5), 16, 8},
+        {819, 1, 2},  {820, 1, 1}, {1024, 1, 1}, {409, 2, 4}, {410, 2, 2},   {1024, 2, 1},
+        {448, 4, 4},  {449, 4, 2}, {0, 8, 16},   {0, 16, 16}, {1024, 16, 8},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        CHECK_AT(ace_medium_times(rows[i].held, rows[i].resident, rows[i].before) == rows[i].times, i);
+        CHECK_AT(ace_medium_times(rows[i].touched, rows[i].before) == rows[i].times, i);
+}
+
+TEST(what_was_touched_by_the_table) {
+    CHECK_EQ(ace_medium_touched(ACE_TOUCHED_UNKNOWN, MIB(4), MIB(1)), 256); /* the first look is all that is known */
+    CHECK_EQ(ace_medium_touched(ACE_TOUCHED_UNKNOWN, MIB(4), MIB(5)), 1024);
+    CHECK_EQ(ace_medium_touched(256, MIB(4), MIB(4)), 352);
+    CHECK_EQ(ace_medium_touched(256, MIB(4), 0), 224);
+    CHECK_EQ(ace_medium_touched(0, MIB(4), 0), 0);
+    CHECK_EQ(ace_medium_touched(1024, KIB(64), KIB(64)), 1024);
+}
+
+/* What changes is seen within 40 looks, and no look alone is believed. */
+TEST(what_was_touched_follows) {
+    uint32_t touched = 0, times = 16;
+    for (int look = 0; look < 40; look++) {
+        touched = ace_medium_touched(touched, MIB(4), MIB(4));
+        times = ace_medium_times(touched, times);
+    }
+    CHECK_EQ(times, 1);
+    for (int look = 0; look < 40; look++) {
+        touched = ace_medium_touched(touched, MIB(4), 0);
+        times = ace_medium_times(touched, times);
+    }
+    CHECK_EQ(times, 16);
+    CHECK(touched < 8); /* as near as rounding lets it come */
+}
+
+/* Looks that err by all of it, one after the other, change nothing once it has settled. */
+TEST(what_errs_does_not_swing) {
+    uint32_t touched = ACE_TOUCHED_UNKNOWN, times = 1, settled = 0;
+    for (int look = 0; look < 1000; look++) {
+        touched = ace_medium_touched(touched, MIB(4), look % 2 ? MIB(4) : 0);
+        times = ace_medium_times(touched, times);
+        if (look == 50) settled = times;
+        if (look > 50) CHECK_AT(times == settled, look);
+    }
 }
 
 /* Wherever it begins it settles in four steps, all in one direction. What may be kept costs no more than seven quarters of the budget then, and more
@@ -169,17 +203,17 @@ TEST(how_many_times_settles) {
     enum { MOST = 16, STEPS = 4 };
     struct rng rng = {check_now.seed};
     for (size_t i = 0; i < check_count(100000); i++) {
-        const uint64_t held = MIB(1) + rng_below(&rng, MIB(31)), resident = rng_below(&rng, held + 1) >> rng_below(&rng, 12);
+        const uint32_t touched = (uint32_t)rng_below(&rng, ACE_TOUCHED_ALL + 1) >> rng_below(&rng, 8);
         const uint32_t begun = 1u << rng_below(&rng, 5);
         uint32_t times = begun;
         for (int step = 0; step < STEPS; step++) {
-            const uint32_t next = ace_medium_times(held, resident, times);
+            const uint32_t next = ace_medium_times(touched, times);
             CHECK_AT(times == begun || next == times || (next > times) == (times > begun), i);
             times = next;
         }
-        CHECK_AT(ace_medium_times(held, resident, times) == times, i);
-        CHECK_AT(times == 1 || resident * times <= held * 7 / 4, i);
-        CHECK_AT(times == MOST || resident * times > held * 4 / 5, i);
+        CHECK_AT(ace_medium_times(touched, times) == times, i);
+        CHECK_AT(times == 1 || touched * times <= ACE_TOUCHED_ALL * 7 / 4, i);
+        CHECK_AT(times == MOST || touched * times > ACE_TOUCHED_ALL * 4 / 5, i);
     }
 }
 

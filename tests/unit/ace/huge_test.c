@@ -24,8 +24,8 @@ TEST(admission) {
 }
 
 TEST(what_is_touched) {
-    CHECK(ace_huge_is_touched(800, 300, ACE_BALANCED) && !ace_huge_is_touched(800, 299, ACE_BALANCED));
-    CHECK(ace_huge_is_touched(100, 75, ACE_SMALL) && !ace_huge_is_touched(100, 74, ACE_SMALL));
-    CHECK(ace_huge_is_touched(100, 25, ACE_SPEED) && !ace_huge_is_touched(100, 24, ACE_SPEED));
-    CHECK(ace_huge_is_touched(0, 0, ACE_SMALL) && ace_huge_is_touched(0, 0, ACE_SPEED));
+    CHECK_EQ(ace_huge_touched_least(800, ACE_BALANCED), 300);
+    CHECK_EQ(ace_huge_touched_least(100, ACE_SMALL), 75);
+    CHECK_EQ(ace_huge_touched_least(100, ACE_SPEED), 25);
+    CHECK_EQ(ace_huge_touched_least(0, ACE_SMALL), 0);
 }

@@ -64,7 +64,7 @@ static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objecti
         ace_supply(supply).populate_pages,
         ace_supply(supply).reason == ACE_SUPPLY_DENSE,
         UINT64_MAX - ace_huge_from_bytes(objective),
-        ace_huge_is_touched(most_bytes, most_bytes / 256 * rng_below(&rng, 257), objective),
+        UINT64_MAX - ace_huge_touched_least(most_bytes, objective),
         ace_pace(idle_ms, objective) == ACE_PACE_WORK,
         ace_holes_ripe((struct ace_holes_input){half_life_ms, 400, 250, objective}) + ace_kept_pages(objective),
     };

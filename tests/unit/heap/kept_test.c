@@ -17,6 +17,7 @@
  *   a thread that is alone is looked at          one_that_is_alone_is_not_looked_at
  *   of several each keeps as little as if it touched all, or goes on to keep more; nobody is told
  *                                                of_several_what_was_not_touched_is_more
+ *   all of a huge page passes for touched        of_huge_pages_some_counts_as_touched
  */
 #include "medium.h"
 
@@ -27,9 +28,13 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-static bool mincore_refused;
+static bool mincore_refused, all_is_there;
 
 int mincore(void *address, size_t bytes, unsigned char *resident) {
+    if (all_is_there) {
+        memset(resident, 1, bytes / os_page_bytes());
+        return 0;
+    }
     if (!mincore_refused) return (int)syscall(SYS_mincore, address, bytes, resident);
     errno = ENOSYS;
     return -1;
@@ -266,7 +271,7 @@ static void several(void) {
     work(200, false);
     CHECK_EQ(kept_of(MIB(1)), 8);
     see_told(1, 16);
-    work(200, true);
+    work(400, true);
     CHECK_AT(kept_bytes() <= MIB(2) + MIB(2) / 2, kept_bytes());
     see_told(16, 1);
     pthread_barrier_wait(&meeting);
@@ -276,3 +281,20 @@ TEST(of_several_what_was_not_touched_is_more) {
     need_a_kernel_that_tells();
     IN_CHILD(several);
 }
+
+/* All that lies on a huge page is there, touched or not. */
+static void several_on_huge_pages(void) {
+    pthread_t other;
+    all_is_there = true;
+    heap_settings.keeper = remember;
+    CHECK_EQ(pthread_barrier_init(&meeting, NULL, 2), 0);
+    CHECK_EQ(pthread_create(&other, NULL, be_another, NULL), 0);
+    pthread_barrier_wait(&meeting);
+    span_configure(&(struct span_settings){.decay_half_life_ms = ACE_NEVER, .huge_from_pages = 0, .objective = ACE_BALANCED});
+    while (counts_now().huge_pages == 0) CHECK(heap_alloc(MIB(1)) != NULL); /* and stays, as far as there are other pages */
+    work(200, false);
+    see_told(1, 4);
+    pthread_barrier_wait(&meeting);
+    CHECK_EQ(pthread_join(other, NULL), 0);
+}
+TEST(of_huge_pages_some_counts_as_touched) { IN_CHILD(several_on_huge_pages); }
