@@ -98,13 +98,21 @@ HAK_INLINE bool ace_budget_is_exceeded(struct ace_budget_decision budget, bool m
 
 /* So often the others asked since a bin missed that is taken for idle; and one of medium blocks, where another wants more: a
  * miss of these moves one block, so they ask by chance, and often. */
-enum { ACE_BUDGET_IDLE = 16, ACE_BUDGET_IDLE_MEDIUM = 128 };
+enum { ACE_BUDGET_IDLE = 16, ACE_BUDGET_IDLE_MEDIUM = 128, ACE_BUDGET_ASKED_MOST = UINT8_MAX };
 
-/* Whether a bin gives depth away. Bins in use miss in turns: if a few misses of the others were enough, they would take from
- * each other for ever. Where more than twice the budget is needed, it has fallen, and every bin gives at once. */
-HAK_INLINE bool ace_budget_may_take(uint32_t asked_since_miss, bool for_medium, uint64_t needed_bytes,
-                                    uint64_t budget_bytes) {
-    const uint32_t patience = for_medium ? ACE_BUDGET_IDLE_MEDIUM : ACE_BUDGET_IDLE;
+/* How often the others ask between two misses of a bin, of late: BEFORE, and now ASKED times. */
+HAK_INLINE uint32_t ace_budget_asked_usually(uint32_t before, uint32_t asked) { return (before + asked + 1) / 2; }
+
+/* So often they must have asked since a bin missed, where another wants more. Bins in use miss in turns, the more of them the more seldom
+ * each: if as many asks as usual were enough, they would take from each other for ever. */
+HAK_INLINE uint32_t ace_budget_patience(bool for_medium, uint32_t asked_usually) {
+    const uint32_t patience = ACE_BUDGET_IDLE + 8 * asked_usually;
+    if (for_medium) return ACE_BUDGET_IDLE_MEDIUM;
+    return patience < ACE_BUDGET_ASKED_MOST ? patience : ACE_BUDGET_ASKED_MOST;
+}
+
+/* Whether a bin gives depth away. Where more than twice the budget is needed, it has fallen, and every bin gives at once. */
+HAK_INLINE bool ace_budget_may_take(uint32_t asked_since_miss, uint32_t patience, uint64_t needed_bytes, uint64_t budget_bytes) {
     return asked_since_miss >= patience || needed_bytes / 2 > budget_bytes;
 }
 

@@ -40,12 +40,13 @@ struct bin {
     bool streams;         /* so many come that they are kept: see free.c */
     bool counted; /* its depth is part of the heap's depth_bytes */
     uint8_t asked; /* for depth, by others, since it last missed */
+    uint8_t asked_usually; /* between two misses */
     bool refused; /* a greater depth was, and that was told, since the depth last changed */
     /* Of its slabs, and of them the blocks that are out: in use, in a stack or in a buffer. */
     counter slab_count, taken_blocks;
     counter refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs;
 };
-_Static_assert(ACE_BUDGET_IDLE_MEDIUM <= UINT8_MAX, "asked counts so far");
+_Static_assert(ACE_BUDGET_IDLE_MEDIUM <= ACE_BUDGET_ASKED_MOST && ACE_BUDGET_ASKED_MOST <= UINT8_MAX, "asked counts so far");
 
 /* The depths of a heap's bins together, of small blocks or of medium ones: each has a budget. Guarded by the heap's lock. */
 struct depth_sum {

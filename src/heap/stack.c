@@ -108,7 +108,7 @@ void stack_reset_all(struct heap *heap) {
         bin->capacity = bin->depth = slots;
         bin->most = heap_settings.most_depths[class];
         forget_misses(bin);
-        bin->asked = 0;
+        bin->asked = bin->asked_usually = 0;
         bin->counted = bin->refused = false;
         stack_set(heap, class, stack, stack);
         stack += slots;
@@ -219,7 +219,8 @@ static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size
         unsigned class = first_class + sum->hand++ % classes;
         struct bin *bin = &heap->bins[class];
         if (class == for_class || !bin->counted || bin->depth <= first_depth(class)) continue;
-        if (!ace_budget_may_take(bin->asked, medium && wanted != 0, counter_read(&sum->bytes) + wanted, budget)) {
+        const uint32_t patience = wanted != 0 ? ace_budget_patience(medium, bin->asked_usually) : ACE_BUDGET_IDLE;
+        if (!ace_budget_may_take(bin->asked, patience, counter_read(&sum->bytes) + wanted, budget)) {
             bin->asked++;
             continue;
         }
@@ -292,6 +293,7 @@ static void adapt(struct heap *heap, unsigned class) {
 static void note_miss(struct heap *heap, unsigned class, uint32_t *count) {
     struct bin *bin = &heap->bins[class];
     (*count)++;
+    bin->asked_usually = (uint8_t)ace_budget_asked_usually(bin->asked_usually, bin->asked);
     bin->asked = 0;
     if (bin->depth != bin->most) adapt(heap, class);
 }

@@ -144,10 +144,29 @@ TEST(what_a_look_stands_for) {
 }
 
 TEST(who_gives_depth) {
-    CHECK(!ace_budget_may_take(15, false, 200, 100) && ace_budget_may_take(16, false, 200, 100));
-    CHECK(!ace_budget_may_take(127, true, 200, 100) && ace_budget_may_take(128, true, 200, 100));
-    CHECK(ace_budget_may_take(0, false, 202, 100) && !ace_budget_may_take(0, false, 0, 0));
-    CHECK(ace_budget_may_take(0, true, 202, 100) && !ace_budget_may_take(0, true, 0, 0));
+    CHECK(!ace_budget_may_take(15, 16, 200, 100) && ace_budget_may_take(16, 16, 200, 100));
+    CHECK(ace_budget_may_take(0, 16, 202, 100) && !ace_budget_may_take(0, 16, 0, 0));
+}
+
+TEST(how_long_a_bin_in_use_waits) {
+    CHECK_EQ(ace_budget_patience(false, 0), 16);
+    CHECK_EQ(ace_budget_patience(false, 10), 96);
+    CHECK_EQ(ace_budget_patience(false, 29), 248);
+    CHECK_EQ(ace_budget_patience(false, 30), 255);
+    CHECK_EQ(ace_budget_patience(false, 255), 255);
+    CHECK_EQ(ace_budget_patience(true, 0), 128);
+    CHECK_EQ(ace_budget_patience(true, 255), 128);
+}
+
+/* It follows what is, in both directions, and is never more than that was. */
+TEST(how_often_others_ask_usually) {
+    uint32_t usually = 0;
+    for (int i = 0; i < 10; i++) usually = ace_budget_asked_usually(usually, 40);
+    CHECK(usually >= 38 && usually <= 40);
+    for (int i = 0; i < 20; i++) usually = ace_budget_asked_usually(usually, 255);
+    CHECK(usually >= 253 && usually <= 255);
+    for (int i = 0; i < 20; i++) usually = ace_budget_asked_usually(usually, 0);
+    CHECK(usually <= 2);
 }
 
 TEST(how_many_times_by_the_table) {

@@ -12,6 +12,7 @@
  *   bins that miss keep what a greater budget gave  bins_in_use_give_where_the_budget_fell
  *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
  *   of a stack of the pool a part is used        swings_deepen_a_stack
+ *   many bins that miss in turns rob each other  many_bins_in_use_leave_each_other_alone
  *   a medium bin gives half                      a_medium_bin_gives_a_quarter
  */
 #include "ace/depth.h"
@@ -212,6 +213,24 @@ TEST(bins_in_use_leave_each_other_alone) {
     }
     CHECK(counter_read(&heap->small_depth.bytes) > MIB(1) / 2);
     CHECK_AT(changes < MISSES / 20, changes);
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+/* The more there are, the more often the others ask between two misses of one. */
+TEST(many_bins_in_use_leave_each_other_alone) {
+    enum { BINS = 24, TURNS = 1000, SETTLE = 200 };
+    struct heap *heap = make_heap(HEAP_DEAD);
+    uint64_t changes = 0;
+    heap_settings.thread_cache_bytes = MIB(1);
+    for (size_t turn = 0; turn < TURNS; turn++)
+        for (unsigned class = size_class_of(512); class < size_class_of(512) + BINS; class++) {
+            uint32_t before[SIZE_CLASSES];
+            for (unsigned c = 0; c < SIZE_CLASSES; c++) before[c] = heap->bins[c].depth;
+            adapt(heap, class, 1, 0);
+            for (unsigned c = 0; c < SIZE_CLASSES; c++) changes += turn >= SETTLE && heap->bins[c].depth != before[c];
+        }
+    CHECK(counter_read(&heap->small_depth.bytes) > MIB(1) / 2);
+    CHECK_EQ(changes, 0);
     heap_settings.thread_cache_bytes = MIB(2);
 }
 
