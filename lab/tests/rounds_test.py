@@ -99,6 +99,13 @@ def test_who_is_far_behind_leaves_after_the_first_round() -> None:
     assert ran == {"hakmem": 12, "slow": 12, "glibc": 2, "bad": 1}
 
 
+def test_who_was_near_alone_is_not_sent_away_by_one_round() -> None:
+    plan = replace(SELECTING_FAST, near=("bad", "slow"))
+    rounds = rounds_run(FakeTask(), plan, ARMS, "7", lambda _: None, (), lambda _, __: ["slow"])
+    ran = Counter(name for one in rounds for name in one.runs)
+    assert ran == {"hakmem": 12, "slow": 12, "bad": 2, "glibc": 1}
+
+
 def test_where_nobody_can_be_selected_the_selection_was_all() -> None:
     rounds = rounds_run(FakeTask(), SELECTING, ARMS, "7", lambda _: None, (), lambda _, __: [])
     assert sorted(one.slot for one in rounds) == [0, 1, 2, 3]
@@ -267,7 +274,9 @@ def test_an_arm_that_is_slow_from_the_first_says_nothing_of_the_others() -> None
 def test_what_the_rounds_of_those_that_are_left_will_cost() -> None:
     """A peer is near that takes no more than half as long again as the fastest alone; hakmem itself is no peer."""
     walls = {"hakmem": 1.0, "glibc": 9.0, "mimalloc3": 2.0, "jemalloc": 3.0, "scudo": 3.1}
-    demand = Work(1, walls, {}).demand(8, ("hakmem",))
+    work = Work(1, walls, {})
+    assert work.near(("hakmem",)) == ("mimalloc3", "jemalloc")
+    demand = work.demand(8, ("hakmem",))
     assert demand == Demand(18.1, 8, pytest.approx(1 + 3.05), pytest.approx(1 + 5.0))
 
 

@@ -60,9 +60,14 @@ class Work:
         if not always:
             return Demand(everybody, interval)
         left = sum(self.walls[name] for name in always)
-        others = [wall for name, wall in self.walls.items() if name not in always]
-        near = [wall for wall in others if wall <= NEAR * min(others)]
-        return Demand(everybody, interval, left + statistics.median(others), left + sum(near))
+        selected = statistics.median(wall for name, wall in self.walls.items() if name not in always)
+        near = sum(self.walls[name] for name in self.near(always))
+        return Demand(everybody, interval, left + selected, left + near)
+
+    def near(self, always: Collection[str]) -> tuple[str, ...]:
+        """Who but ALWAYS is near the fastest of the others."""
+        others = {name: wall for name, wall in self.walls.items() if name not in always}
+        return tuple(name for name, wall in others.items() if wall <= NEAR * min(others.values()))
 
 
 def speed_find(

@@ -2,8 +2,8 @@
 
 All processes of a round share one seed, one environment size and the same processors, and come in random
 order. How many rounds there are is fixed before the first. Where only the best of many peers matters, all of them take
-part in the first round, those that came near the fastest there in the second, and the best of these alone in the others: a dozen
-peers that are behind it would take nine tenths of the time. A round that was disturbed from outside, by a rule that does not
+part in the first round, those that came near the fastest there, or alone, in the second, and the best of these alone in the others: a
+dozen peers that are behind it would take nine tenths of the time. A round that was disturbed from outside, by a rule that does not
 look at times, is kept, marked, and measured again as a whole. An arm that crashes, hangs or refuses is a result; the others go on.
 
 All draws of a round follow from the run's seed and the round's place, so that a run that was interrupted goes
@@ -31,7 +31,7 @@ EXTRA_SHARE = 0.25
 SELECTION_MIN = 2
 """One round would select by chance."""
 NEAR = 1.5
-"""An arm that takes so many times as long as the fastest of its rivals is not made the best by chance."""
+"""An arm that twice takes so many times as long as the fastest of its rivals is not the best by more than chance."""
 FAILURES_MAX = 2
 """An arm that failed this often in a task is not run again there."""
 
@@ -72,6 +72,8 @@ class RoundPlan:
     behind in the first place leave after it."""
     always: tuple[str, ...] = ()
     """Those that take part whatever is selected."""
+    near: tuple[str, ...] = ()
+    """Those that were near the fastest before the first round: one round does not send them away."""
 
     @property
     def subject(self) -> str:
@@ -86,7 +88,8 @@ class RoundPlan:
         """LEFT are those that the stages before did not send away."""
         if slot in self.stages[0]:
             return list(self.arms)
-        return [arm for arm in self.arms if arm in self.always or arm in left]
+        stay = {*self.always, *left, *(self.near if slot < self.selection else ())}
+        return [arm for arm in self.arms if arm in stay]
 
     def share(self, slot: int) -> float:
         """Of all runs, if half of the others are left between the first stage and the last."""

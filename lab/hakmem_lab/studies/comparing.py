@@ -153,8 +153,8 @@ def _log_ratios(pairs: Sequence[tuple[Sample, Sample]], measure: Measure) -> dic
 
 
 def peers_left(row: Row, samples: Iterable[Sample], before: int) -> list[str]:
-    """After the first BEFORE places: where they are the selection its best alone, else who came near the fastest, or failed and
-    may try again."""
+    """After the first BEFORE places: where they are the selection its best alone, else who came near the fastest there, or
+    failed and may try again."""
     if before == row.rounds.selection:
         best = peer_select(row, samples)
         return [best] if best else []

@@ -86,7 +86,11 @@ class Row:
                 "measure": Measure(kept["measure"]),
                 "targets": {peer: Target(**target) for peer, target in kept["targets"].items()},
                 "rounds": RoundPlan(
-                    rounds["rounds"], tuple(rounds["arms"]), rounds["selection"], tuple(rounds["always"])
+                    rounds["rounds"],
+                    tuple(rounds["arms"]),
+                    rounds["selection"],
+                    tuple(rounds["always"]),
+                    tuple(rounds.get("near", ())),
                 ),
             }
         )

@@ -118,7 +118,9 @@ def _row(candidate: Candidate, work: Work, always: tuple[str, ...], count: int, 
         figure=candidate.figure,
         targets=candidate.targets,
         count=work.count,
-        rounds=RoundPlan(count, tuple(arms), demand.selection(count), always),
+        rounds=RoundPlan(
+            count, tuple(arms), demand.selection(count), always, work.near(always) if always else ()
+        ),
         failures=work.failures,
         seconds=demand.total(count),
     )
