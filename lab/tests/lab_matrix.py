@@ -47,7 +47,7 @@ def row_make(name: str, peers: Sequence[str] = PEERS, rounds: int = ROUNDS, **ch
         figure="",
         targets={"glibc": Target(1.2), "mimalloc3": NOT_BEHIND},
         count=1000,
-        rounds=RoundPlan(rounds, arms, rounds // 2, ("hakmem", SAME, SETTINGS.slowed)),
+        rounds=RoundPlan(rounds, arms, rounds // 2, ("hakmem", SAME, SETTINGS.slowed), ("glibc",)),
         seconds=1.0,
     )
     return replace(row, **changes)  # type: ignore[arg-type]  # any field by its name

@@ -61,14 +61,14 @@ HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input 
 /* Which share of what is kept the program touched, of ACE_TOUCHED_ALL. */
 enum { ACE_TOUCHED_ALL = 1024, ACE_TOUCHED_UNKNOWN = 2 * ACE_TOUCHED_ALL };
 
-/* The same after a look that found RESIDENT_BYTES of HELD_BYTES, of which there are some. A look sees two blocks of each size and may err by
- * all of it, so it counts for an eighth, but for the first. */
-HAK_INLINE uint32_t ace_medium_touched(uint32_t before, uint64_t held_bytes, uint64_t resident_bytes) {
-    const uint32_t seen = resident_bytes < held_bytes ? (uint32_t)(resident_bytes * ACE_TOUCHED_ALL / held_bytes) : ACE_TOUCHED_ALL;
+/* The same after a look by which TOUCHED_BYTES of HELD_BYTES, of which there are some, pass for touched. A look sees two blocks of each size
+ * and may err by all of it, so it counts for an eighth, but for the first. */
+HAK_INLINE uint32_t ace_medium_touched(uint32_t before, uint64_t held_bytes, uint64_t touched_bytes) {
+    const uint32_t seen = touched_bytes < held_bytes ? (uint32_t)(touched_bytes * ACE_TOUCHED_ALL / held_bytes) : ACE_TOUCHED_ALL;
     return before == ACE_TOUCHED_UNKNOWN ? seen : (7 * before + seen + 4) / 8;
 }
 
-/* How many times their budget medium blocks may have, of which that share was touched: so that what is resident of all that they may be
+/* How many times their budget medium blocks may have, of which that share was touched: so that what was touched of all that they may be
  * stays between four fifths of the budget and seven quarters. A power of two, at most one step from BEFORE. The bounds lie apart, so that a step
  * up is not followed by one down. */
 HAK_INLINE uint32_t ace_medium_times(uint32_t touched, uint32_t before) {
@@ -98,10 +98,15 @@ HAK_INLINE bool ace_budget_is_exceeded(struct ace_budget_decision budget, bool m
 
 /* So often the others asked since a bin missed that is taken for idle; and one of medium blocks, where another wants more: a
  * miss of these moves one block, so they ask by chance, and often. */
-enum { ACE_BUDGET_IDLE = 16, ACE_BUDGET_IDLE_MEDIUM = 128, ACE_BUDGET_ASKED_MOST = UINT8_MAX };
+enum {
+    ACE_BUDGET_IDLE = 16,
+    ACE_BUDGET_IDLE_MEDIUM = 128,
+    ACE_BUDGET_ASKED_MOST = UINT8_MAX, /* more often is not counted */
+};
 
-/* How often the others ask between two misses of a bin, of late: BEFORE, and now ASKED times. */
-HAK_INLINE uint32_t ace_budget_asked_usually(uint32_t before, uint32_t asked) { return (before + asked + 1) / 2; }
+/* How often the others ask between two misses of a bin, of late: BEFORE, and now ASKED times. The mean over about two, in which a bin that was
+ * idle counts as one that was asked so often. */
+HAK_INLINE uint32_t ace_budget_asked_usually(uint32_t before, uint32_t asked) { return (before + asked) / 2; }
 
 /* So often they must have asked since a bin missed, where another wants more. Bins in use miss in turns, the more of them the more seldom
  * each: if as many asks as usual were enough, they would take from each other for ever. */

@@ -46,7 +46,7 @@ struct bin {
     counter slab_count, taken_blocks;
     counter refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs;
 };
-_Static_assert(ACE_BUDGET_IDLE_MEDIUM <= ACE_BUDGET_ASKED_MOST && ACE_BUDGET_ASKED_MOST <= UINT8_MAX, "asked counts so far");
+_Static_assert(ACE_BUDGET_IDLE_MEDIUM <= ACE_BUDGET_ASKED_MOST, "asked counts so far");
 
 /* The depths of a heap's bins together, of small blocks or of medium ones: each has a budget. Guarded by the heap's lock. */
 struct depth_sum {
@@ -85,10 +85,10 @@ struct heap {
     uint64_t last_mask_ms;    /* since when */
     uint32_t idle_hand;       /* next bin that is looked at */
     uint32_t medium_idle_hand; /* and next medium one */
-    uint32_t unlooked_pages;  /* kept.c's, the owner's own, like the next two: so many are asked for before it looks again */
+    uint32_t unlooked_pages;  /* kept.c's, the owner's own, like the next three: so many are asked for before it looks again */
     bool growth_spared;       /* by what it saw then */
     uint8_t medium_times;     /* the budget of medium blocks is so many times as large, by the next */
-    uint16_t medium_touched;  /* what kept_look saw of them, of ACE_TOUCHED_ALL */
+    uint16_t medium_touched;  /* what kept_look saw of them, of ACE_TOUCHED_ALL; or ACE_TOUCHED_UNKNOWN */
     struct depth_sum small_depth, medium_depth;
     counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */

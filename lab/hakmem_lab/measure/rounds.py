@@ -31,7 +31,8 @@ EXTRA_SHARE = 0.25
 SELECTION_MIN = 2
 """One round would select by chance."""
 NEAR = 1.5
-"""An arm that twice takes so many times as long as the fastest of its rivals is not the best by more than chance."""
+"""An arm that takes more than so many times as long as the fastest of its rivals is far behind; twice, and it is taken not to
+be the best."""
 FAILURES_MAX = 2
 """An arm that failed this often in a task is not run again there."""
 

@@ -74,8 +74,9 @@ def reading_lines(matrix: Matrix) -> list[str]:
         f" {percent}. The margin is {100 * settings.margin:g} % ({100 * settings.rss_margin:g} % for memory):"
         " *ahead* (+) and *behind* (-) are clear of it, *equal* (=) lies within it, *unclear* (?) is neither."
         " *Visible from* is the smallest ratio that an interval of this width would have called ahead.",
-        "Where the best peer is the question, the first rounds of a workload select it: every peer is in the first of"
-        " all, those near the fastest in the second, and the best alone in the others; those compare it, with"
+        "Where the best peer is the question, the first rounds of a workload select it. Every peer is in the first of"
+        " all; where no more than two select, those that were far behind the fastest both there and alone are in no other,"
+        " and their figures are of that one. The best alone of the peers is in the others, which compare it, with"
         f" Student's interval; the p-values are corrected for {len(matrix.cells)} workloads by Holm's method. *Won* and"
         " *lost* are clear of the margin, a *tie* lies within it, *open* is not decided.",
         f"Budget: {settings.budget_seconds / 60:.3g} min in all, shared before the first round; the shortest run took"

@@ -153,19 +153,14 @@ def _log_ratios(pairs: Sequence[tuple[Sample, Sample]], measure: Measure) -> dic
 
 
 def peers_left(row: Row, samples: Iterable[Sample], before: int) -> list[str]:
-    """After the first BEFORE places: where they are the selection its best alone, else who came near the fastest there, or
-    failed and may try again."""
+    """After the first BEFORE places: where they are the selection its best alone, else who came near the fastest there."""
     if before == row.rounds.selection:
         best = peer_select(row, samples)
         return [best] if best else []
     arms = ArmSamples(row, [one for one in samples if one.slot < before])
-    found = _ratios_beside_peers(row, arms, list(row.rounds.arms))
-    slowest = min((min(ratios.values()) for ratios in found.values() if ratios), default=math.inf)
-    return [
-        peer
-        for peer, ratios in found.items()
-        if not ratios or min(ratios.values()) <= slowest + math.log(NEAR)
-    ]
+    found = _ratios_beside_peers(row, arms, row.rounds.arms)
+    lowest = {peer: min(ratios.values()) for peer, ratios in found.items() if ratios}
+    return [peer for peer, ratio in lowest.items() if ratio <= min(lowest.values()) + math.log(NEAR)]
 
 
 def _ratios_beside_peers(row: Row, arms: ArmSamples, names: Iterable[str]) -> dict[str, dict[int, float]]:
