@@ -157,7 +157,8 @@ HAK_INLINE bool lies_in(const void *block, uint32_t first, const struct slab_cla
     return (uintptr_t)block - (uintptr_t)page_address(first) < shape->pages * PAGE_BYTES;
 }
 
-/* From where on the slab's blocks are counted if BLOCK is one: a medium one may begin behind its page. */
+/* From where on the slab's blocks are counted if BLOCK is one: a medium one may begin behind its page. Nobody knows whether it does, so both
+ * addresses pass for it. */
 HAK_INLINE uintptr_t start_for(uint32_t first, const struct slab_class *shape, const void *block) {
     const uintptr_t start = (uintptr_t)page_address(first);
     return shape->blocks == 1 && (uintptr_t)block == start + colour_of((const void *)start) ? (uintptr_t)block : start;
