@@ -25,18 +25,19 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
 /* ---- other heaps' blocks ---------------------------------------------------------------------------------- */
 
 /* A thread that allocates what it frees of others' blocks uses those again itself: neither it nor their owners pay for the
- * way home. But then it never has its own instead, which are freed on the fast path: so only a stream of them is kept, and every
+ * way home. But then it never has its own instead, which are freed with fewer instructions: so only a stream of them is kept, and every
  * now and then some of it are sent home, to see whether more come. One whose stack gets to hold ace_kept may only free: the next
- * blocks take the way home, until see_who_allocates or a refill says otherwise. Owner only; no lock held, as in front_push. */
-HAK_INLINE bool keep_foreign(struct front *front, void *block, unsigned class) {
-    if (HAK_LIKELY(front->keep[class] == NULL)) return false;
-    struct heap *heap = (struct heap *)front;
-    if (stack_top(heap, class) >= front->keep[class]) {
-        front->keep[class] = NULL;
+ * blocks take the way home, until see_who_allocates or a refill says otherwise. What front_keep did not keep; owner only, between slow_enter
+ * and slow_leave. */
+static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
+    void **const keep = heap->front.keep[class];
+    if (keep == NULL) return false;
+    if (stack_top(heap, class) >= keep) {
+        heap->front.keep[class] = NULL;
         return false;
     }
     stack_push(heap, class, block);
-    if (HAK_UNLIKELY(--heap->bins[class].stream_left == 0)) stack_count_foreign(heap, class, 0);
+    stack_count_foreign(heap, class, 1);
     return true;
 }
 
@@ -53,9 +54,10 @@ static void see_who_allocates(struct heap *heap) {
     }
 }
 
-/* Takes the way home. Between slow_enter and here. */
-static void send_home(struct heap *heap, void *block, unsigned class, const void *caller) {
-    if (front_buffer(&heap->front, block, class)) { /* of a heap that was just begun, or of a stream that ended */
+/* Keeps the block, or takes the way home. Between slow_enter and here. */
+static void keep_or_send_home(struct heap *heap, void *block, unsigned class, const void *caller) {
+    /* In the buffer: of a heap that was just begun, or of a stream that ended. */
+    if (keep_foreign(heap, block, class) || front_buffer(&heap->front, block, class)) {
         slow_leave();
         return;
     }
@@ -136,8 +138,8 @@ static HAK_NOINLINE void free_elsewhere(void *block) {
     if (block != NULL && !outside_unmap(block)) heap_foreign(block, HEAP_FOREIGN_FREE);
 }
 
-/* Of all that is not another heap's small block, and of threads that have no heap or are inside a slow path. */
-static HAK_NOINLINE void free_otherwise(void *block, const void *caller) {
+/* Of a BLOCK inside of the window. Not inlined: that NULL is freed saves no registers. */
+static HAK_NOINLINE void free_inside(void *block, const void *caller) {
     size_t page = page_index(block);
     uint32_t word = word_of(block, page);
     if (word == WORD_NONE) {
@@ -166,28 +168,18 @@ static HAK_NOINLINE void free_otherwise(void *block, const void *caller) {
     } else if (heap == NULL) {
         free_without_heap(block);
     } else {
-        send_home(heap, block, class, caller);
+        keep_or_send_home(heap, block, class, caller);
         return;
     }
     slow_leave();
     purger_tick(caller, heavy);
 }
 
-/* The most frequent of the slow ways, of a stream of other heaps' blocks, is short: what else there is to do ends it by a call, so that
- * it saves no registers. A front without a heap keeps nothing. */
 HAK_NOINLINE void heap_free(void *block, const void *caller) {
-    size_t page = page_index(block);
-    if (HAK_UNLIKELY(!page_is_inside(page))) {
+    if (HAK_LIKELY(page_is_inside(page_index(block))))
+        free_inside(block, caller);
+    else
         free_elsewhere(block);
-        return;
-    }
-    const uint32_t word = page_word(page);
-    struct front *front = thread_front();
-    const unsigned class = word & WORD_CLASS_MASK;
-    const bool is_own = (word ^ class) == (uint32_t)(uintptr_t)front;
-    const bool is_others = word > WORD_LARGE && !is_own && !class_is_medium(class) && !thread_state.busy;
-    if (HAK_LIKELY(is_others) && keep_foreign(front, block, class)) return;
-    free_otherwise(block, caller);
 }
 
 bool heap_owns(const void *block) {

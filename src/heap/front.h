@@ -27,6 +27,7 @@ struct front {
     _Atomic(void **) lo[SIZE_CLASSES + 1];
     _Atomic(void **) hi[SIZE_CLASSES];
     void **keep[SIZE_CLASSES]; /* of other heaps' blocks, below it: see free.c. NULL: they are sent home */
+    uint32_t stream_left[SIZE_CLASSES]; /* of these that are freed, before streams changes: see stack.c. The owner's own */
     _Atomic(void **) buffer_top; /* those on their way home: see buffer.c */
     void **buffer_end;
     _Atomic uint32_t buffer_bytes; /* that were pushed since it was begun */
@@ -104,6 +105,17 @@ HAK_INLINE bool front_pop(size_t n, void **block) {
     return front_pop_of(base, base->classes[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES], block);
 }
 
+/* Keeps a block of CLASS that is another heap's in the stack; false where that holds enough of them, or the stream of them is to be looked at:
+ * nothing was done. Owner only, between slow_enter and slow_leave; no lock held. */
+HAK_INLINE bool front_keep(struct front *front, void *block, unsigned class) {
+    void **top = atomic_load_explicit(&front->top[class], memory_order_relaxed); /* the owner's own */
+    if (HAK_UNLIKELY(top >= front->keep[class] || front->stream_left[class] <= 1)) return false;
+    front->stream_left[class]--;
+    front_block_set(top, block);
+    atomic_store_explicit(&front->top[class], top + 1, memory_order_release); /* as in front_push */
+    return true;
+}
+
 /* Puts a block of CLASS that is another heap's into the buffer; false when it would be the last for which there is room, or there is no
  * heap: nothing was done. Owner only, between slow_enter and slow_leave; no lock held. */
 HAK_INLINE bool front_buffer(struct front *front, void *block, unsigned class) {
@@ -123,13 +135,13 @@ HAK_INLINE bool front_buffer(struct front *front, void *block, unsigned class) {
 HAK_INLINE bool front_send(struct front *front, void *block, uint32_t difference) {
     const unsigned class = difference & WORD_CLASS_MASK;
     if (HAK_UNLIKELY(front == NULL || difference - class == (uint32_t)(uintptr_t)front)) return false; /* the word is that of no heap */
-    if (HAK_UNLIKELY(class_is_medium(class) || front->keep[class] != NULL || !slow_enter())) return false;
-    const bool sent = front_buffer(front, block, class);
+    if (HAK_UNLIKELY(class_is_medium(class) || !slow_enter())) return false;
+    const bool taken = front->keep[class] != NULL ? front_keep(front, block, class) : front_buffer(front, block, class);
     slow_leave();
-    return sent;
+    return taken;
 }
 
-/* True when BLOCK was this thread's and is now in its stack, or another's and in the buffer. False: take the slow path. */
+/* True when BLOCK is now in this thread's stack, or was another's and is in the buffer. False: take the slow path. */
 HAK_INLINE bool front_push(void *block) {
     size_t page = page_index(block);
     if (HAK_UNLIKELY(!page_is_inside(page))) return false;

@@ -36,8 +36,7 @@ struct bin {
     uint32_t recent_refilled_blocks;
     uint32_t recent_spilled_blocks;
     uint32_t seen_top;    /* where stack_give_idle found the top at its last look, in slots of the stack */
-    uint32_t stream_left; /* of other heaps' blocks that are freed, before streams changes. The owner's own, like the next */
-    bool streams;         /* so many come that they are kept: see free.c */
+    bool streams; /* so many of other heaps' blocks come that they are kept: see free.c. The owner's own */
     bool counted; /* its depth is part of the heap's depth_bytes */
     uint8_t asked; /* for depth, by others, since it last missed */
     uint8_t asked_usually; /* between two misses */

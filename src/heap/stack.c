@@ -83,7 +83,7 @@ size_t stack_first_slots(void) {
 void stack_forget_streams(struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         heap->bins[class].streams = false;
-        heap->bins[class].stream_left = STREAM_PROOF;
+        heap->front.stream_left[class] = STREAM_PROOF;
         stack_set_keeping(heap, class, false);
     }
 }
@@ -119,12 +119,13 @@ void stack_reset_all(struct heap *heap) {
 
 void stack_count_foreign(struct heap *heap, unsigned class, uint32_t count) {
     struct bin *bin = &heap->bins[class];
-    if (HAK_LIKELY(bin->stream_left > count)) {
-        bin->stream_left -= count;
+    uint32_t *const left = &heap->front.stream_left[class];
+    if (HAK_LIKELY(*left > count)) {
+        *left -= count;
         return;
     }
     bin->streams = !bin->streams;
-    bin->stream_left = bin->streams ? STREAM_TRUST : STREAM_PROOF;
+    *left = bin->streams ? STREAM_TRUST : STREAM_PROOF;
     stack_set_keeping(heap, class, true);
 }
 

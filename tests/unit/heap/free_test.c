@@ -34,9 +34,8 @@ static size_t waiting_in(struct heap *heap) { return buffer_held(heap); }
 
 /* As if many of others' blocks had been freed already. */
 static void begin_stream(struct heap *heap, unsigned class) {
-    struct bin *bin = &heap->bins[class];
-    bin->streams = true;
-    bin->stream_left = STREAM_TRUST;
+    heap->bins[class].streams = true;
+    heap->front.stream_left[class] = STREAM_TRUST;
     stack_set_keeping(heap, class, true);
 }
 
@@ -143,10 +142,22 @@ TEST(what_free_buffers_by_itself) {
     CHECK_EQ(waiting_in(mine), 1);
     CHECK_EQ(buffer_held_bytes(mine), slab_classes[CLASS].block_bytes);
 
+    give_stack_back(mine, CLASS);
     begin_stream(mine, CLASS);
-    CHECK(!front_push(blocks[1]));
-    stack_forget_streams(mine);
-    CHECK(front_push(blocks[1]));
+    CHECK(front_push(blocks[1])); /* into the stack */
+    CHECK(waiting_in(mine) == 1 && stack_held(mine, CLASS) == 1);
+    CHECK_EQ(mine->front.stream_left[CLASS], STREAM_TRUST - 1);
+    CHECK(heap_alloc(slab_classes[CLASS].block_bytes) == blocks[1]);
+    mine->front.keep[CLASS] = mine->bins[CLASS].stack; /* which holds enough of them */
+    CHECK(!front_push(blocks[1]) && stack_held(mine, CLASS) == 0);
+    begin_stream(mine, CLASS);
+    mine->front.stream_left[CLASS] = 1; /* the last is counted elsewhere */
+    CHECK(!front_push(blocks[1]) && mine->bins[CLASS].streams);
+    heap_free(blocks[1], NULL);
+    CHECK(stack_held(mine, CLASS) == 1 && !mine->bins[CLASS].streams && mine->front.stream_left[CLASS] == STREAM_PROOF);
+    CHECK(heap_alloc(slab_classes[CLASS].block_bytes) == blocks[1]);
+    CHECK(front_push(blocks[1])); /* into the buffer */
+    CHECK_EQ(waiting_in(mine), 2);
 
     thread_state.busy = true; /* as a handler that came meanwhile */
     CHECK(!front_push(blocks[2]));

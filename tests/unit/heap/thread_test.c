@@ -221,13 +221,12 @@ static void *keep_and_end(void *unused) {
     const unsigned class = size_class_of(2000);
     heap_free(heap_alloc(16), NULL);
     leaver = thread_heap();
-    struct bin *bin = &leaver->bins[class];
     os_lock_take(&leaver->lock);
     stack_empty_all(leaver);
     os_lock_drop(&leaver->lock);
     CHECK_EQ(atomic_load(&leaver->slab_total), 0);
-    bin->streams = true;
-    bin->stream_left = STREAM_TRUST;
+    leaver->bins[class].streams = true;
+    leaver->front.stream_left[class] = STREAM_TRUST;
     stack_set_keeping(leaver, class, true);
     heap_free(given_away[0], NULL);
     CHECK_EQ(stack_held(leaver, class), 1);
