@@ -136,7 +136,7 @@ HAK_INLINE bool front_send(struct front *front, void *block, uint32_t difference
     const unsigned class = difference & WORD_CLASS_MASK;
     if (HAK_UNLIKELY(front == NULL || difference - class == (uint32_t)(uintptr_t)front)) return false; /* the word is that of no heap */
     if (HAK_UNLIKELY(class_is_medium(class) || !slow_enter())) return false;
-    const bool taken = front->keep[class] != NULL ? front_keep(front, block, class) : front_buffer(front, block, class);
+    const bool taken = HAK_UNLIKELY(front->keep[class] != NULL) ? front_keep(front, block, class) : front_buffer(front, block, class);
     slow_leave();
     return taken;
 }
