@@ -130,8 +130,9 @@ HAK_INLINE bool front_buffer(struct front *front, void *block, unsigned class) {
     return true;
 }
 
-/* The same of a block that is not this thread's, whatever it is: the word of its page differs from the front's address by DIFFERENCE, which
- * is the class where the other's address is taken off. The mark has a signal handler that frees meanwhile take another way. */
+/* Keeps or buffers a block that is not this thread's, whatever it is: the word of its page differs from the front's address by DIFFERENCE,
+ * which is the class where the other's address is taken off. False: nothing was done. The mark has a signal handler that frees such blocks
+ * meanwhile take another way; one that uses the class's stack meanwhile is not kept out, as in front_push. */
 HAK_INLINE bool front_send(struct front *front, void *block, uint32_t difference) {
     const unsigned class = difference & WORD_CLASS_MASK;
     if (HAK_UNLIKELY(front == NULL || difference - class == (uint32_t)(uintptr_t)front)) return false; /* the word is that of no heap */

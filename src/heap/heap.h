@@ -1,7 +1,7 @@
 /* heap.h - what a thread owns: its front, the slabs behind it, and what it is about to give back to other
  * threads. Internal to the heap floor and to the statistics; callers use alloc.h.
  *
- * Slow paths hold their heap's lock: one uncontended atomic a batch. Frees of others' blocks do without, mostly: see free.c.
+ * Slow paths hold their heap's lock: one uncontended atomic a batch. Frees of others' blocks do without, mostly: see front.h.
  * It is not held across a system call, but where stacks get memory. Under it the locks of the commons, of spans and of bitmaps
  * may be taken, in that order, and those of the pool of stacks and of the books; two threads' heaps are never locked together.
  *

@@ -7,7 +7,7 @@
 
 enum { BYTES = 32768 }; /* two blocks in a slab, four in a stack, of which three may be others' */
 
-static void *blocks[2], *taken[2];
+static void *blocks[3], *taken[2];
 static struct heap *keeper;
 
 static void take_two(void) {
@@ -15,6 +15,11 @@ static void take_two(void) {
     blocks[1] = model_take(BYTES);
     model_name_heap(thread_heap());
     model_name_slab(blocks[0]);
+}
+static void take_three(void) {
+    take_two();
+    blocks[2] = model_take(BYTES);
+    model_name_slab(blocks[2]);
 }
 static void begin(void) {
     thread_ensure_heap();
@@ -27,7 +32,8 @@ static void begin(void) {
 }
 static void keep_first(void) {
     begin();
-    model_give(blocks[0]);
+    *(void **)blocks[0] = NULL; /* as model_give does */
+    EXPLORE_CHECK(front_push(blocks[0]));
     EXPLORE_CHECK(stack_held(keeper, size_class_of(BYTES)) == 1);
 }
 static void keep_both(void) {
@@ -66,6 +72,20 @@ static void check_taken_and_second(void) { model_check_blocks((void *[]){taken[0
 EXPLORE(kept_take_and_revoke, .setup = setup_both, .threads = {take_one, revoke}, .check = check_taken);
 EXPLORE(kept_take_twice_and_revoke, .setup = setup_both, .threads = {take_two_more, revoke}, .check = check_taken_twice);
 EXPLORE(kept_give_and_revoke, .setup = setup_first, .threads = {give_second, revoke}, .check = check_none);
+
+/* What is given may lie below the bound that was raised, where another block lay before. */
+static void setup_three(void) {
+    model_start();
+    explore_as(2, take_three);
+    explore_as(0, keep_both);
+    explore_as(1, model_without_heap);
+}
+static void take_give_give(void) {
+    taken[0] = model_take(BYTES);
+    model_give(blocks[2]);
+    model_give(taken[0]);
+}
+EXPLORE(kept_take_give_give, .setup = setup_three, .threads = {take_give_give, revoke}, .check = check_none);
 
 /* The owner needs a block while its own go home, or do not. */
 static void setup_owner_goes_on(void) {
