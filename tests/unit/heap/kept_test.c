@@ -222,6 +222,17 @@ static void *be_another(void *unused) {
     return unused;
 }
 
+/* BODY, in a process that has a second thread with a heap. */
+static void beside_another(void (*body)(void)) {
+    pthread_t other;
+    CHECK_EQ(pthread_barrier_init(&meeting, NULL, 2), 0);
+    CHECK_EQ(pthread_create(&other, NULL, be_another, NULL), 0);
+    pthread_barrier_wait(&meeting);
+    body();
+    pthread_barrier_wait(&meeting);
+    CHECK_EQ(pthread_join(other, NULL), 0);
+}
+
 static struct ace_decision told[8];
 static size_t times_told;
 static void remember(const struct ace_decision *decision) {
@@ -260,12 +271,8 @@ static void alone(void) {
 }
 TEST(one_that_is_alone_is_not_looked_at) { IN_CHILD(alone); }
 
-static void several(void) {
-    pthread_t other;
+static void touch_or_not(void) {
     heap_settings.keeper = remember;
-    CHECK_EQ(pthread_barrier_init(&meeting, NULL, 2), 0);
-    CHECK_EQ(pthread_create(&other, NULL, be_another, NULL), 0);
-    pthread_barrier_wait(&meeting);
     work(2, false); /* fewer slow paths than from a look to the next */
     CHECK_AT(kept_bytes() <= MIB(2) + MIB(2) / 2, kept_bytes()); /* nobody knows yet */
     work(200, false);
@@ -274,27 +281,21 @@ static void several(void) {
     work(400, true);
     CHECK_AT(kept_bytes() <= MIB(2) + MIB(2) / 2, kept_bytes());
     see_told(16, 1);
-    pthread_barrier_wait(&meeting);
-    CHECK_EQ(pthread_join(other, NULL), 0);
 }
+static void several(void) { beside_another(touch_or_not); }
 TEST(of_several_what_was_not_touched_is_more) {
     need_a_kernel_that_tells();
     IN_CHILD(several);
 }
 
 /* All that lies on a huge page is there, touched or not. */
-static void several_on_huge_pages(void) {
-    pthread_t other;
+static void work_on_huge_pages(void) {
     all_is_there = true;
     heap_settings.keeper = remember;
-    CHECK_EQ(pthread_barrier_init(&meeting, NULL, 2), 0);
-    CHECK_EQ(pthread_create(&other, NULL, be_another, NULL), 0);
-    pthread_barrier_wait(&meeting);
     span_configure(&(struct span_settings){.decay_half_life_ms = ACE_NEVER, .huge_from_pages = 0, .objective = ACE_BALANCED});
     while (counts_now().huge_pages == 0) CHECK(heap_alloc(MIB(1)) != NULL); /* and stays, as far as there are other pages */
     work(200, false);
     see_told(1, 4);
-    pthread_barrier_wait(&meeting);
-    CHECK_EQ(pthread_join(other, NULL), 0);
 }
+static void several_on_huge_pages(void) { beside_another(work_on_huge_pages); }
 TEST(of_huge_pages_some_counts_as_touched) { IN_CHILD(several_on_huge_pages); }

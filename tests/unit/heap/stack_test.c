@@ -195,6 +195,16 @@ TEST(a_thread_keeps_to_that_of_medium_blocks) {
     heap_settings.thread_cache_bytes = MIB(2);
 }
 
+/* What adapt changes: of how many bins the depth. */
+static uint64_t changed_by(struct heap *heap, unsigned class, uint32_t refills, uint32_t spills) {
+    uint32_t before[SIZE_CLASSES];
+    uint64_t changes = 0;
+    for (unsigned c = 0; c < SIZE_CLASSES; c++) before[c] = heap->bins[c].depth;
+    adapt(heap, class, refills, spills);
+    for (unsigned c = 0; c < SIZE_CLASSES; c++) changes += heap->bins[c].depth != before[c];
+    return changes;
+}
+
 /* Eight bins that are all in use want twice of what there is: some get it, and it stays. */
 TEST(bins_in_use_leave_each_other_alone) {
     enum { BINS = 8, SETTLE = 2000, MISSES = 20000 };
@@ -204,12 +214,10 @@ TEST(bins_in_use_leave_each_other_alone) {
     heap_settings.thread_cache_bytes = MIB(1);
     for (size_t i = 0; i < SETTLE + MISSES; i++) {
         const unsigned class = size_class_of(KIB(1)) + (unsigned)rng_below(&rng, BINS);
-        uint32_t before[SIZE_CLASSES];
-        for (unsigned c = 0; c < SIZE_CLASSES; c++) before[c] = heap->bins[c].depth;
         const bool spill = rng_below(&rng, 2);
         if (spill && stack_has_room(heap, class)) push(heap, class, 1);
-        adapt(heap, class, !spill, spill);
-        for (unsigned c = 0; c < SIZE_CLASSES; c++) changes += i >= SETTLE && heap->bins[c].depth != before[c];
+        const uint64_t changed = changed_by(heap, class, !spill, spill);
+        if (i >= SETTLE) changes += changed;
     }
     CHECK(counter_read(&heap->small_depth.bytes) > MIB(1) / 2);
     CHECK_AT(changes < MISSES / 20, changes);
@@ -224,10 +232,8 @@ TEST(many_bins_in_use_leave_each_other_alone) {
     heap_settings.thread_cache_bytes = MIB(1);
     for (size_t turn = 0; turn < TURNS; turn++)
         for (unsigned class = size_class_of(512); class < size_class_of(512) + BINS; class++) {
-            uint32_t before[SIZE_CLASSES];
-            for (unsigned c = 0; c < SIZE_CLASSES; c++) before[c] = heap->bins[c].depth;
-            adapt(heap, class, 1, 0);
-            for (unsigned c = 0; c < SIZE_CLASSES; c++) changes += turn >= SETTLE && heap->bins[c].depth != before[c];
+            const uint64_t changed = changed_by(heap, class, 1, 0);
+            if (turn >= SETTLE) changes += changed;
         }
     CHECK(counter_read(&heap->small_depth.bytes) > MIB(1) / 2);
     CHECK_EQ(changes, 0);

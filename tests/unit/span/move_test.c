@@ -107,20 +107,27 @@ static void move_lost(void) {
 
 TEST(a_lost_destination_is_never_used) { IN_CHILD(move_lost); }
 
-/* What went there before is copied back, and those pages are free again; so are those behind. */
-static void move_lost_halfway(void) {
+/* A span of two mappings was to move to one of PAGES pages, and the second failed. What went there before is copied back. It has no pages
+ * where the kernel moves nothing. */
+static struct mine lose_second_half(uint32_t pages) {
     configure(ACE_NEVER, UINT64_MAX);
-    struct mine mine = check_move(50, true); /* of two mappings now */
-    if (counts_now().moves == 0) return;
+    struct mine mine = check_move(50, true);
+    if (counts_now().moves == 0) return (struct mine){0};
     struct span_counts before = counts_now();
     fail_arm(FAIL_MREMAP, 2, true, ENOMEM);
-    CHECK_EQ(span_move(mine.first, 100, 300), 0);
+    CHECK_EQ(span_move(mine.first, 100, pages), 0);
     fail_disarm();
-    struct span_counts after = counts_now();
-    CHECK_EQ(after.used_pages, before.used_pages);
-    CHECK_EQ(after.lost_pages, before.lost_pages + 50);
+    CHECK_EQ(counts_now().used_pages, before.used_pages);
+    CHECK_EQ(counts_now().lost_pages, before.lost_pages + 50);
     check_pages(&mine, 100);
     check_books();
+    return mine;
+}
+
+/* The pages before what is lost are free again, and those behind. */
+static void move_lost_halfway(void) {
+    struct mine mine = lose_second_half(300);
+    if (mine.pages == 0) return;
     uint64_t fresh = counts_now().fresh_pages;
     struct mine around[] = {take_keyed(50, false, 6), take_keyed(200, false, 7)};
     CHECK_EQ(counts_now().fresh_pages, fresh);
@@ -131,19 +138,7 @@ static void move_lost_halfway(void) {
 TEST(around_a_lost_destination_all_is_free) { IN_CHILD(move_lost_halfway); }
 
 /* What was to go to the very end of the destination: nothing is behind it. */
-static void move_lost_at_the_end(void) {
-    configure(ACE_NEVER, UINT64_MAX);
-    struct mine mine = check_move(50, true); /* of two mappings now */
-    if (counts_now().moves == 0) return;
-    struct span_counts before = counts_now();
-    fail_arm(FAIL_MREMAP, 2, true, ENOMEM);
-    CHECK_EQ(span_move(mine.first, 100, 100), 0);
-    fail_disarm();
-    CHECK_EQ(counts_now().used_pages, before.used_pages);
-    CHECK_EQ(counts_now().lost_pages, before.lost_pages + 50);
-    check_pages(&mine, 100);
-    check_books();
-}
+static void move_lost_at_the_end(void) { lose_second_half(100); }
 
 TEST(the_end_of_a_destination_may_be_lost) { IN_CHILD(move_lost_at_the_end); }
 
