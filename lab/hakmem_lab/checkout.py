@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
@@ -24,6 +26,22 @@ class Checkout:
     @property
     def tools(self) -> Path:
         return self.root / ".tools"
+
+    def results(self, kind: str) -> Path:
+        """Where the runs of one kind of study are kept, a folder each."""
+        return self.root / "bench_results" / kind
+
+    def results_new(self, kind: str) -> Path:
+        """A folder of its own for the run that begins now, also where two begin in one second."""
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+        for number in count(1):
+            folder = self.results(kind) / (moment if number == 1 else f"{moment}-{number}")
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return folder
+        raise AssertionError
 
     @property
     def library(self) -> Path:

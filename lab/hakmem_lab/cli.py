@@ -1,6 +1,6 @@
 """The command line of the laboratory: one module of commands/ for each of its commands.
 
-Exit status: 0 when every target and limit was met or left open, 1 when one was clearly missed, 2 for an error,
+Exit status: 0 when nothing was clearly lost and every limit was met, 1 when something was or one was not, 2 for an error,
 3 when a comparison stayed inconclusive, 130 when interrupted.
 """
 
@@ -97,6 +97,6 @@ def main() -> None:
         print(f"hakmem: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
     except OSError as error:  # a full disk, a file that cannot be read
-        where = f"{Path(error.filename).name}: " if error.filename else ""
-        print(f"hakmem: {where}{error.strerror}", file=sys.stderr)
+        where = f"{Path(error.filename).name}: " if isinstance(error.filename, str) else ""
+        print(f"hakmem: {where}{error.strerror or error}", file=sys.stderr)
         sys.exit(LabError.exit_status)

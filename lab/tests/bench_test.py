@@ -18,7 +18,7 @@ from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.store import SampleStore, provenance_columns
 from hakmem_lab.measure.task import Task
 from hakmem_lab.reports.matrix_report import Content, matrix_show, results_csv
-from hakmem_lab.reports.matrix_text import figures_grid
+from hakmem_lab.reports.matrix_text import figures_grid, memory_grid
 from hakmem_lab.reports.page import mood
 from hakmem_lab.reports.pictures import pictures_make
 from hakmem_lab.reports.then_and_now import then_grid
@@ -40,7 +40,7 @@ def kept(tmp_path: Path) -> Kept:
         row_make("won row"),
         row_make("crash row", failures={"glibc": "crashed: signal 11"}),
     ]
-    plan = plan_make(*rows, row_make("still", control=True, targets={}))
+    plan = plan_make(*rows, row_make("still", control=True))
     run = Kept(tmp_path / "run", plan)
     plan.save(run.folder)
     store = SampleStore(run.folder / "raw", provenance_columns("run", SOURCE))
@@ -148,10 +148,17 @@ def test_without_instruments_there_are_no_empty_pictures() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("behind", "bad"), ("0.50 -", "bad"), ("missed: not behind", "bad"), ("1.50 +", "good"), ("1.00 =", "")],
+    [("behind", "bad"), ("0.50 -", "bad"), ("1.50 +", "good"), ("1.00 =", "")],
 )
 def test_losses_stand_out(text: str, expected: str) -> None:
     assert mood(text) == expected
+
+
+def test_more_memory_stands_out_as_a_loss() -> None:
+    row = row_make("cell")
+    grid = memory_grid(judge(plan_make(row), samples_make(row, rss={"glibc": 0.5, "mimalloc3": 2.0})))
+    assert grid.rows == (("cell", "2.00 -", "0.50 +", "1.00 ="),)
+    assert [mood(entry) for entry in grid.rows[0][1:]] == ["bad", "good", ""]
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,25 @@ def test_the_high_mark(root: Path) -> None:
     assert levels["control group (version 2) memory.high"] is Level.PROBLEM
 
 
+@pytest.mark.parametrize(("marked", "above", "level"), [(900, 1000, Level.PROBLEM), (10, 1000, Level.FINE)])
+def test_the_high_mark_is_held_against_its_own_group(
+    root: Path, marked: int, above: int, level: Level
+) -> None:
+    """The limit is that of the group above, which has more in use."""
+    files_write(
+        root,
+        {
+            "sys/fs/cgroup/user.slice/memory.max": "5000\n",
+            "sys/fs/cgroup/user.slice/memory.current": f"{above}\n",
+            "sys/fs/cgroup/user.slice/a/memory.high": "500\n",
+            "sys/fs/cgroup/user.slice/a/memory.current": f"{marked}\n",
+        },
+    )
+    levels = {one.what: one.level for one in group_findings(group_of(root), 5)}
+    assert levels["control group (version 2) memory.high"] is level
+    assert levels["control group (version 2) memory limit"] is Level.FINE
+
+
 def test_a_path_of_the_outside(root: Path) -> None:
     """Of a container without a namespace of its own for control groups."""
     files_write(
@@ -191,6 +210,8 @@ def test_version_1(root: Path) -> None:
             "proc/self/cgroup": "3:cpu,cpuacct:/a\n2:memory:/a\n0::/\n",
             "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "4096\n",
             "sys/fs/cgroup/memory/a/memory.usage_in_bytes": "100\n",
+            "sys/fs/cgroup/memory/a/memory.soft_limit_in_bytes": "50\n",
+            "sys/fs/cgroup/memory/a/memory.memsw.limit_in_bytes": "4096\n",
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
             "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "200000\n",
             "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "100000\n",

@@ -182,7 +182,18 @@ def test_detectable_is_where_a_win_begins() -> None:
 def test_suite_is_the_geometric_mean_of_its_cells() -> None:
     rng = np.random.default_rng(7)
     cells = [np.log(ratio) + 0.01 * rng.normal(size=10) for ratio in (1.0, 2.0, 4.0)]
-    suite = suite_estimate(cells, 0.95, np.random.default_rng(1))
+    suite = suite_estimate(cells, 0.95)
     assert suite.ratio == pytest.approx(2.0, rel=0.02)
     assert suite.low < suite.ratio < suite.high
     assert suite.pairs == 30
+    assert suite_estimate(cells[:1], 0.95) == ratio_estimate(cells[0], 0.95)
+
+
+@pytest.mark.parametrize("cells", [2, 4, 12])
+def test_the_interval_over_few_cells_holds_the_mean_of_all(cells: int) -> None:
+    rng = np.random.default_rng(cells)
+    held = 0
+    for _ in range(400):
+        suite = suite_estimate([rng.normal(0.3, 0.2) + 0.02 * rng.normal(size=6) for _ in range(cells)], 0.9)
+        held += suite.low <= math.exp(0.3) <= suite.high
+    assert 0.86 <= held / 400 <= 0.94

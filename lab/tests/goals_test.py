@@ -17,6 +17,7 @@ from hakmem_lab.studies.goals import (
     Answer,
     State,
     goals_reached,
+    is_named,
 )
 from hakmem_lab.studies.judging import Matrix, judge
 from hakmem_lab.studies.matrix import Row
@@ -58,6 +59,25 @@ def level(**ratios: float) -> dict[str, float]:
 
 def test_every_workload_that_a_goal_names_exists() -> None:
     assert {EVERY_CLASS, *MANY_SLOTS, *MID, LARGE, PHASES, START} <= {cell.name for cell in CELLS}
+    known = {cell.name for cell in CELLS} | {cell.group.value for cell in CELLS}
+    assert {row for goal in GOALS for row in goal.rows} <= known
+
+
+@pytest.mark.parametrize(
+    ("peer", "row", "group", "named"),
+    [
+        ("mimalloc3", MANY_SLOTS[0], "small", True),
+        ("mimalloc2", MANY_SLOTS[0], "small", False),
+        ("snmalloc", "1 producer, 3 consumers", "hand-over", True),
+        ("snmalloc", "larson, 2 threads, 8-128 B", "threads", False),
+        ("scudo", START, "start", True),
+        ("glibc", START, "start", False),
+        ("glibc", "tiny and hot, 16 B", "small", True),
+        ("glibc", "tiny and hot, 32 B", "small", False),
+    ],
+)
+def test_which_peers_a_goal_is_about(peer: str, row: str, group: str, named: bool) -> None:
+    assert is_named(peer, row, group) == named
 
 
 def test_the_whole_suite_answers_every_goal() -> None:

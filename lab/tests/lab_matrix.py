@@ -10,8 +10,9 @@ from dataclasses import replace
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.rounds import RoundPlan
 from hakmem_lab.measure.store import OBSERVED, TIMED, Sample
+from hakmem_lab.studies.comparing import peers_left
 from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row, Settings
-from hakmem_lab.workloads.cells import NOT_BEHIND, Measure, Target
+from hakmem_lab.workloads.cells import Measure
 
 PEERS = ("glibc", "mimalloc3", "jemalloc")
 SETTINGS = Settings("quick", "", budget_seconds=60.0, limit_seconds=60.0, seed=7)
@@ -45,7 +46,6 @@ def row_make(name: str, peers: Sequence[str] = PEERS, rounds: int = ROUNDS, **ch
         control=False,
         memory=False,
         figure="",
-        targets={"glibc": Target(1.2), "mimalloc3": NOT_BEHIND},
         count=1000,
         rounds=RoundPlan(rounds, arms, rounds // 2, ("hakmem", SAME, SETTINGS.slowed), ("glibc",)),
         seconds=1.0,
@@ -71,6 +71,17 @@ def samples_make(
             one = sample_make(row, slot, arm, seconds, position)
             samples.append(replace(one, peak_rss_kib=round(2000 * (rss or {}).get(arm, 1.0))))
     return samples
+
+
+def staged(row: Row, samples: Sequence[Sample]) -> list[Sample]:
+    """What is left of them where only those run that the plan lets take part."""
+    kept: list[Sample] = []
+    for stage in row.rounds.stages:
+        left = peers_left(row, kept, stage.start) if stage.start else []
+        kept += [
+            one for one in samples if one.slot in stage and one.arm in row.rounds.arms_at(one.slot, left)
+        ]
+    return kept
 
 
 def sample_make(row: Row, slot: int, arm: str, seconds: float = 0.25, position: int = 0) -> Sample:

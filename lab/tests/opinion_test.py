@@ -46,3 +46,5 @@ def test_of_a_tool_that_starts_other_processes_nothing_is_counted(
     tiny = next(cell for cell in CELLS if cell.name.startswith("tiny and hot"))
     assert opinion_possible(CellTask(stage, tiny, 1))
     assert not opinion_possible(CellTask(stage, PROCESS_START, 1))
+    (still,) = [cell for cell in CELLS if cell.control]
+    assert not opinion_possible(CellTask(stage, still, 1))

@@ -15,18 +15,23 @@ from hakmem_lab.studies.baseline import Gate
 from hakmem_lab.studies.matrix import RESULTS_FILE
 from hakmem_lab.studies.overview import Overview, overview_gather
 from hakmem_lab.studies.where import ALLOCATOR, FunctionCost, Where
-from lab_matrix import SOURCE, observed_make, plan_make, row_make, samples_make
+from lab_matrix import SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make
 
 ROWS = ("one", "two", "three")
 
 
 def run_make(
-    folder: Path, name: str, glibc: dict[str, float], complete: bool = True, cpu: str = SOURCE.cpu
+    folder: Path,
+    name: str,
+    glibc: dict[str, float],
+    complete: bool = True,
+    cpu: str = SOURCE.cpu,
+    only: str = "",
 ) -> Path:
     """A run of the matrix in which hakmem is so many times as fast as glibc in each row, and as the others."""
     rows = [row_make(row) for row in glibc]
     source = replace(SOURCE, cpu=cpu, commit=f"commit-{name}", date=f"2026-01-{name} 00:00 UTC")
-    plan = replace(plan_make(*rows), run=name, source=source)
+    plan = replace(plan_make(*rows), run=name, source=source, settings=replace(SETTINGS, only=only))
     run = folder / "bench_results/bench" / name
     plan.save(run)
     store = SampleStore(run / "raw", provenance_columns(name, source))
@@ -63,6 +68,7 @@ def test_the_newest_complete_run_is_shown_and_held_against_the_one_before(checko
     run_make(checkout.root, "01", level(2.0))
     run_make(checkout.root, "02", level(2.0) | {"one": 1.5, "three": 3.0})
     run_make(checkout.root, "03", level(9.0), complete=False)
+    run_make(checkout.root, "04", level(9.0), only="one")
     overview = gathered(checkout)
     assert overview.run.plan.run == "02"
     assert overview.before is not None and overview.before.run == "01"
@@ -86,6 +92,7 @@ def test_a_run_of_other_workloads_or_another_machine_is_not_the_one_before(
 
 
 def test_the_history_is_beside_glibc_over_the_same_workloads(checkout: Checkout) -> None:
+    run_make(checkout.root, "00", level(9.0), cpu="another")
     run_make(checkout.root, "01", {"one": 2.0, "elsewhere": 50.0})
     run_make(checkout.root, "02", level(4.0) | {"one": 1.0})
     first, second = gathered(checkout).history

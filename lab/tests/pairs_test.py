@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +8,10 @@ from pathlib import Path
 import pytest
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure import pairs, task
-from hakmem_lab.measure.pairs import Budget, Comparison, Pair, Plan, cell_plan, disturbance, pairs_run
+from hakmem_lab.measure.pairs import Comparison, Pair, cell_calibrate, disturbance, round_run
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import CellTask
 from hakmem_lab.workloads.cells import COUNT_PLACE, SEED_PLACE, Cell
-from hypothesis import given
-from hypothesis import strategies as st
 from lab_pairs import GLIBC, HAKMEM, RUN, pair_make
 
 CELL = Cell("cell", "program", (COUNT_PLACE, SEED_PLACE), first_count=1000)
@@ -47,81 +44,56 @@ def machine_install(monkeypatch: pytest.MonkeyPatch, machine: FakeMachine) -> No
     monkeypatch.setattr(task, "workload_run", machine.run)
 
 
-def run_all(plan: Plan, seed: int = 1) -> list[Pair]:
-    return pairs_run(plan, COMPARISONS, random.Random(seed), lambda _: None)
+def run_all(task: CellTask, count: int, seed: int = 1) -> list[Pair]:
+    rng = random.Random(seed)
+    return [pair for number in range(count) for pair in round_run(task, COMPARISONS, number, rng)]
 
 
 def task_make(cell: Cell = CELL, count: int = 1000) -> CellTask:
     return CellTask(FakeStage(), cell, count)  # type: ignore[arg-type]  # the fake has all that is asked of a stage
 
 
-def plan_make(count: int, planned: dict[str, int]) -> Plan:
-    return Plan(task_make(count=count), planned, 1.0)
-
-
-@given(st.dictionaries(st.text(max_size=3), st.integers(0, 30), max_size=4), st.integers())
-def test_schedule_is_balanced(planned: dict[str, int], seed: int) -> None:
-    schedule = pairs.schedule_make(planned, random.Random(seed))
-    counts = Counter(schedule)
-    for name, count in planned.items():
-        first, second = counts[name, True], counts[name, False]
-        assert first + second == count
-        assert abs(first - second) <= 1
-    assert len(schedule) == sum(planned.values())
-
-
-def test_both_runs_of_a_pair_share_their_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_runs_of_a_round_share_their_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine()
     machine_install(monkeypatch, machine)
-    done = run_all(plan_make(1000, {"glibc": 10, "again": 10}))
-    assert len(done) == 20
+    done = run_all(task_make(), 20)
+    assert [pair.number for pair in done[::2]] == list(range(20))
     for one, two in zip(machine.runs[::2], machine.runs[1::2], strict=True):
         assert one[1:] == two[1:]
+        assert {one[0], two[0]} == {"hakmem", "glibc"}
     assert len({conditions.seed for _, _, conditions in machine.runs}) == 20
     assert len({conditions.padding for _, _, conditions in machine.runs}) > 10
+    assert {pair.subject_first for pair in done} == {True, False}
 
 
 def test_the_same_seed_draws_the_same_study(monkeypatch: pytest.MonkeyPatch) -> None:
     machines = [FakeMachine(), FakeMachine(), FakeMachine()]
     for machine, seed in zip(machines, (5, 5, 6), strict=True):
         machine_install(monkeypatch, machine)
-        run_all(plan_make(1000, {"glibc": 10, "again": 10}), seed)
+        run_all(task_make(), 10, seed)
     assert machines[0].runs == machines[1].runs != machines[2].runs
 
 
-def test_disturbed_pairs_are_kept_and_measured_again_within_a_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    machine_install(monkeypatch, FakeMachine(switches=[10_000] * 1000))
-    done = run_all(plan_make(200_000, {"glibc": 10}))
-    assert len(done) == 15
-    assert all(pair.disturbed == "switches" for pair in done)
-
-    machine_install(monkeypatch, FakeMachine(switches=[0, 0, 0, 10_000]))
-    done = run_all(plan_make(200_000, {"glibc": 10}))
-    assert [bool(pair.disturbed) for pair in done] == [False, True] + [False] * 9
+def test_a_pair_is_disturbed_when_one_of_its_runs_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_install(monkeypatch, FakeMachine(switches=[0, 10_000]))
+    done = run_all(task_make(count=200_000), 2)
+    assert [pair.disturbed for pair in done if pair.comparison.name == "glibc"] == ["switches", ""]
 
 
 def test_work_that_differs_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     checksums = iter("ab")
     monkeypatch.setattr(task, "workload_run", lambda *_: replace(RUN, checksum=next(checksums)))
     with pytest.raises(LabError, match="did different work"):
-        run_all(plan_make(1, {"glibc": 1}))
+        run_all(task_make(), 1)
 
 
-def test_plan_makes_runs_long_enough_and_fills_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_arm_runs_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     machine_install(monkeypatch, FakeMachine(seconds_per_count=1e-7))
-    plan = cell_plan(FakeStage(), CELL, COMPARISONS, Budget(10.0), random.Random(1))  # type: ignore[arg-type]  # as above
-    assert isinstance(plan.task, CellTask)
-    seconds = plan.task.count * 1e-7
+    found = cell_calibrate(FakeStage(), CELL, [HAKMEM, GLIBC], 0.2, random.Random(1))  # type: ignore[arg-type]  # as above
+    assert isinstance(found.task, CellTask)
+    seconds = found.task.count * 1e-7
     assert 0.2 <= seconds < 0.3
-    assert plan.pairs["glibc"] == int(10 / (2 * (seconds + 0.001)))
-
-
-def test_plan_never_has_too_few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine_install(monkeypatch, FakeMachine(seconds_per_count=1.0))
-    plan = cell_plan(FakeStage(), CELL, COMPARISONS, Budget(0.1), random.Random(1))  # type: ignore[arg-type]  # as above
-    assert plan.pairs == {"glibc": 8, "again": 8}
+    assert found.pair_seconds(COMPARISONS[0]) == pytest.approx(2 * (seconds + 0.001))
 
 
 @pytest.mark.parametrize(

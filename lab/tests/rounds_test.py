@@ -106,6 +106,13 @@ def test_who_was_near_alone_is_not_sent_away_by_one_round() -> None:
     assert ran == {"hakmem": 12, "slow": 12, "bad": 2, "glibc": 1}
 
 
+def test_who_is_named_stays_to_the_end() -> None:
+    plan = replace(SELECTING_FAST, named=("bad",))
+    rounds = rounds_run(FakeTask(), plan, ARMS, "7", lambda _: None, (), lambda _, __: ["slow"])
+    ran = Counter(name for one in rounds for name in one.runs)
+    assert ran == {"hakmem": 12, "slow": 12, "bad": 12, "glibc": 1}
+
+
 def test_where_nobody_can_be_selected_the_selection_was_all() -> None:
     rounds = rounds_run(FakeTask(), SELECTING, ARMS, "7", lambda _: None, (), lambda _, __: [])
     assert sorted(one.slot for one in rounds) == [0, 1, 2, 3]
@@ -118,7 +125,9 @@ def test_the_selection_is_over_before_what_it_selects_is_compared() -> None:
     assert [one.slot < 4 for one in rounds] == [True] * 5 + [False] * 8
 
 
-@pytest.mark.parametrize("plan", [RoundPlan(12, NAMES), SELECTING, SELECTING_FAST])
+@pytest.mark.parametrize(
+    "plan", [RoundPlan(12, NAMES), SELECTING, SELECTING_FAST, replace(SELECTING_FAST, named=("bad",))]
+)
 def test_the_shares_of_all_rounds_are_the_whole(plan: RoundPlan) -> None:
     assert sum(plan.share(slot) for slot in range(plan.rounds)) == pytest.approx(1)
     assert plan.share(0) >= plan.share(11)
@@ -278,6 +287,8 @@ def test_what_the_rounds_of_those_that_are_left_will_cost() -> None:
     assert work.near(("hakmem",)) == ("mimalloc3", "jemalloc")
     demand = work.demand(8, ("hakmem",))
     assert demand == Demand(18.1, 8, pytest.approx(1 + 3.05), pytest.approx(1 + 5.0))
+    named = work.demand(8, ("hakmem",), ("jemalloc", "scudo"))
+    assert named == Demand(18.1, 8, pytest.approx(1 + 6.1 + 3.05), pytest.approx(1 + 6.1 + 2.0))
 
 
 def test_a_program_that_runs_by_the_clock_gets_what_it_needs() -> None:

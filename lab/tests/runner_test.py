@@ -105,6 +105,10 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         process_run(["/bin/sleep", "60"], {}, CPUS)
 
 
+def test_a_program_may_print_anything() -> None:
+    assert process_run(["/usr/bin/printf", "\\377\\n"], {}, CPUS) == "\N{REPLACEMENT CHARACTER}\n"
+
+
 def test_output_that_is_no_json_is_an_error() -> None:
     with pytest.raises(LabError, match="echo under glibc printed no JSON"):
         runner.json_run(Path("/bin/echo"), ["{"], Arm(GLIBC), Conditions(1, 0, CPUS))

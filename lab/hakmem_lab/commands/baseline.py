@@ -6,7 +6,6 @@ import secrets
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -104,8 +103,7 @@ def check(
         "lost": [asdict(one) for one in lost],
     }
     if build is None:  # what another build lost is not what this checkout lost
-        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        json_write(checkout.root / "bench_results" / BASELINE_KIND / moment / BASELINE_FILE, content)
+        json_write(checkout.results_new(BASELINE_KIND) / BASELINE_FILE, content)
     if json_file is not None:
         json_write(json_file, content)
     words = times_ask(checkout, before, budget, margin) if time else []

@@ -116,7 +116,7 @@ def bench(
             bench_measure(begun, field, candidates)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
-    if matrix_show(begun, report, json_file, complete=True).missed:
+    if matrix_show(begun, report, json_file, complete=True).lost:
         raise typer.Exit(1)
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from hakmem_lab.checkout import Checkout
@@ -131,8 +130,8 @@ def overall_estimate(told: Sequence[Told], arm: str) -> Estimate | None:
     confidence = 1 - told[0].asked.outcome.design.alpha
     sound = [one for one in told if one.asked.outcome.same_state is not Control.FAILED]
     measured = [pairs_to_analyse(one.asked.pairs_of(arm), confidence) for one in sound]
-    cells = [np.array([pair.log_ratio for pair in pairs]) for pairs in measured if pairs]
-    return suite_estimate(cells, confidence, np.random.default_rng(len(cells))) if cells else None
+    cells = [[pair.log_ratio for pair in pairs] for pairs in measured if pairs]
+    return suite_estimate(cells, confidence) if cells else None
 
 
 def limit_lines(told: Sequence[Told], chosen: Canned, overall: Mapping[str, Estimate | None]) -> list[str]:

@@ -96,7 +96,7 @@ def live_all(
         if not count:
             return [], source, None
         setting = live_setting(study, bench, design)
-        earlier = live_earlier(checkout.root / "bench_results" / KIND, setting) if resume else []
+        earlier = live_earlier(checkout.results(KIND), setting) if resume else []
         task = study.progress.add_task("live", total=2 * count, completed=len(earlier))
         lived = live_run(
             study,

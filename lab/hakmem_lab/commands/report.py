@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -40,8 +39,7 @@ def report(
     checkout = Checkout.find()
     overview = overview_gather(checkout, run, since)
     page = page_make(overview, f"bench_results/bench/{overview.run.plan.run}/raw")
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    kept = checkout.root / "bench_results" / KIND / moment / PAGE_FILE
+    kept = checkout.results_new(KIND) / PAGE_FILE
     text_write(kept, page.html())
     if report is not None:
         page.write_with(overview.run.store, report)

@@ -6,7 +6,6 @@ import random
 import secrets
 import shlex
 from contextlib import closing
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -78,8 +77,7 @@ def sharing(
     simulator = Simulator(checkout)
     command = command_text(chosen, numbers, machine, schedules, seed)
     source = provenance.collect(checkout, command)
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    path = checkout.root / "bench_results" / "sharing" / moment / "samples.csv"
+    path = checkout.results_new("sharing") / "samples.csv"
     seeds = [random.Random(f"{seed}/{number}").getrandbits(32) for number in range(schedules)]
     runs: dict[str, dict[int, list[Simulation]]] = {}
     total = sum(numbers) * len(chosen) * schedules

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -190,8 +189,7 @@ def old_arm(before: Where, old: str) -> str:
 
 
 def result_keep(checkout: Checkout, found: Where, compared: Diff | None, json_file: Path | None) -> Path:
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    path = checkout.root / "bench_results" / KIND / moment / RESULT
+    path = checkout.results_new(KIND) / RESULT
     text_write(path, found.text())
     if compared is not None:
         text_write(path.with_name("before.json"), compared.before.text())

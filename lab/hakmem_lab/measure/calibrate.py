@@ -54,14 +54,14 @@ class Work:
         """Seconds of a run under most arms."""
         return statistics.median(self.walls.values()) if self.walls else 0.0
 
-    def demand(self, interval: int, always: Collection[str] = ()) -> Demand:
-        """Where ALWAYS names arms, they are left when one of the others is selected."""
+    def demand(self, interval: int, always: Collection[str] = (), named: Collection[str] = ()) -> Demand:
+        """Where ALWAYS names arms, they are left when one of the others is selected; and NAMED are, too."""
         everybody = sum(self.walls.values())
         if not always:
             return Demand(everybody, interval)
-        left = sum(self.walls[name] for name in always)
+        left = sum(self.walls[name] for name in {*always, *named})
         selected = statistics.median(wall for name, wall in self.walls.items() if name not in always)
-        near = sum(self.walls[name] for name in self.near(always))
+        near = sum(self.walls[name] for name in self.near(always) if name not in named)
         return Demand(everybody, interval, left + selected, left + near)
 
     def near(self, always: Collection[str]) -> tuple[str, ...]:

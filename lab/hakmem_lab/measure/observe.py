@@ -64,11 +64,11 @@ def can_observe(cell: Cell) -> bool:
 def observed_run(task: CellTask, arm: Arm, conditions: Conditions) -> Observed | Failure:
     try:
         arm = arm_prepared(task.stage, task.cell, arm)
-        line, trace = _traced_run(task, arm, conditions)
+        line, points = _traced_run(task, arm, conditions)
         # What rests for long is not run a second time to count its calls.
         calls = None if task.cell.memory else system_calls_count(task, arm, conditions)
         figure = line.get(task.cell.figure)
-        return Observed(latency_of(line), trace, trace_mean(trace), calls, figure)
+        return Observed(latency_of(line), thinned(points), trace_mean(points), calls, figure)
     except LabError as error:
         return failure_of(error)
 
@@ -87,18 +87,18 @@ def _traced_run(task: CellTask, arm: Arm, conditions: Conditions) -> tuple[Line,
                 stdout=file,
                 stderr=subprocess.DEVNULL,
             )
-        trace = rss_trace(process)
+        points = rss_trace(process)
         if process.returncode != 0:
             code = process.returncode
             outcome = f"crashed: signal {-code}" if code < 0 else f"failed: status {code}"
             raise ProcessFailedError(f"{program.name} {outcome} (under {arm.name})", outcome)
         line = json.loads(output.read_text())
     service_check(line, arm.peer)
-    return line, trace
+    return line, points
 
 
 def rss_trace(process: subprocess.Popen[bytes], clock: Callable[[], float] = time.monotonic) -> Trace:
-    """Resident memory until the process ends; at most some hundred points."""
+    """Resident memory until the process ends."""
     page_kib = os.sysconf("SC_PAGE_SIZE") // 1024
     statm = Path(f"/proc/{process.pid}/statm")
     started = clock()
@@ -117,11 +117,11 @@ def rss_trace(process: subprocess.Popen[bytes], clock: Callable[[], float] = tim
         process.kill()
         process.wait()
         raise
-    return thinned(points)
+    return tuple(points)
 
 
-def thinned(points: list[tuple[float, int]]) -> Trace:
-    """The highest of each stretch stays, so that no peak is lost."""
+def thinned(points: Trace) -> Trace:
+    """For a picture: the highest of each stretch stays, so that no peak is lost. A mean of these would be too high."""
     stride = -(-len(points) // TRACE_POINTS_MAX) or 1
     stretches = (points[at : at + stride] for at in range(0, len(points), stride))
     return tuple(max(stretch, key=lambda point: point[1]) for stretch in stretches)

@@ -1,10 +1,8 @@
 """Interleaved pairs: the unit of every timing.
 
 A pair is two fresh processes, one of each arm, one after the other in random order, with the same seed, the same
-environment size and the same processors, all drawn for the pair. The pairs of all comparisons of a task are
-shuffled together. The number of pairs is fixed by the budget before the first of them runs; nothing is
-repeated because of what it showed. Pairs disturbed from outside, by a rule that does not look at their times,
-are kept in the samples, marked, and measured again.
+environment size and the same processors, all drawn for the pair. Pairs that share an arm share its run, too. Those that were
+disturbed from outside, by a rule that knows how long a run took but not whether that is fast, are marked.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hakmem_lab.errors import LabError
@@ -72,24 +70,6 @@ def _speed(run: Measured, measure: Measure) -> float:
     return run.ops / (run.cpu_seconds if measure is Measure.CPU else run.seconds)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything that is fixed before the first pair of a task."""
-
-    task: Task
-    pairs: dict[str, int]
-    """By comparison."""
-    seconds: float
-    """How long it will take."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    seconds_per_comparison: float = 5.0
-    run_seconds_min: float = 0.2
-    confidence: float = 0.99
-
-
 def cpus_allowed() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0)))
 
@@ -112,19 +92,6 @@ def disturbance(task: Task, run: Measured, cpus: Sequence[int]) -> str:
         if run.involuntary_switches > allowed:
             return "switches"
     return ""
-
-
-def pair_run(
-    task: Task, comparison: Comparison, number: int, subject_first: bool, rng: random.Random
-) -> Pair:
-    conditions = conditions_draw(task, rng)
-    if subject_first:
-        subject = task.run(comparison.subject, conditions)
-        other = task.run(comparison.other, conditions)
-    else:
-        other = task.run(comparison.other, conditions)
-        subject = task.run(comparison.subject, conditions)
-    return _pair_make(task, comparison, number, conditions, subject_first, subject, other)
 
 
 def round_run(task: Task, comparisons: Sequence[Comparison], number: int, rng: random.Random) -> list[Pair]:
@@ -206,57 +173,6 @@ def cell_calibrate(
         for arm, measured in runs.items()
     }
     return Calibrated(replace(task, count=math.ceil(task.count * scale)), walls)
-
-
-def cell_plan(
-    stage: Stage,
-    cell: Cell,
-    comparisons: Sequence[Comparison],
-    budget: Budget,
-    rng: random.Random,
-) -> Plan:
-    """How many pairs of runs that are long enough fit."""
-    calibrated = cell_calibrate(stage, cell, arms_of(comparisons), budget.run_seconds_min, rng)
-    pairs: dict[str, int] = {}
-    seconds = 0.0
-    for comparison in comparisons:
-        cost = calibrated.pair_seconds(comparison)
-        fitting = int(budget.seconds_per_comparison / cost)
-        pairs[comparison.name] = max(pairs_needed(budget.confidence), fitting)
-        seconds += pairs[comparison.name] * cost
-    return Plan(calibrated.task, pairs, seconds)
-
-
-def schedule_make(pairs: dict[str, int], rng: random.Random) -> list[tuple[str, bool]]:
-    """Names of comparisons and who comes first: all shuffled, each order equally often."""
-    schedule: list[tuple[str, bool]] = []
-    for name, count in pairs.items():
-        offset = rng.randrange(2)
-        schedule += [(name, (index + offset) % 2 == 0) for index in range(count)]
-    rng.shuffle(schedule)
-    return schedule
-
-
-def pairs_run(
-    plan: Plan,
-    comparisons: Sequence[Comparison],
-    rng: random.Random,
-    keep: Callable[[Pair], None],
-) -> list[Pair]:
-    """Runs the plan; KEEP gets each pair as soon as it is there."""
-    by_name = {comparison.name: comparison for comparison in comparisons}
-    pending = schedule_make(plan.pairs, rng)
-    extra = {name: int(DISTURBED_EXTRA_SHARE * count) for name, count in plan.pairs.items()}
-    done: list[Pair] = []
-    while pending:
-        name, subject_first = pending.pop(0)
-        pair = pair_run(plan.task, by_name[name], len(done), subject_first, rng)
-        done.append(pair)
-        keep(pair)
-        if pair.disturbed and extra[name]:
-            extra[name] -= 1
-            pending.insert(rng.randint(0, len(pending)), (name, subject_first))
-    return done
 
 
 def pairs_to_analyse(pairs: Sequence[Pair], confidence: float) -> list[Pair]:

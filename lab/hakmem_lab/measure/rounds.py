@@ -27,7 +27,7 @@ DISTURBED_SHARE = 0.25
 """A round with so many disturbed runs is measured again; and one whose subject was disturbed, because that
 run is in every comparison."""
 EXTRA_SHARE = 0.25
-"""At most this share of the planned rounds is measured again; the budget keeps the time for it."""
+"""At most this share of the planned rounds of a stage is measured again; the budget keeps the time for it."""
 SELECTION_MIN = 2
 """One round would select by chance."""
 NEAR = 1.5
@@ -75,10 +75,17 @@ class RoundPlan:
     """Those that take part whatever is selected."""
     near: tuple[str, ...] = ()
     """Those that were near the fastest before the first round: one round does not send them away."""
+    named: tuple[str, ...] = ()
+    """Those whose own figure is wanted: they may be selected, and take part in all rounds if they are not."""
 
     @property
     def subject(self) -> str:
         return self.arms[0]
+
+    @property
+    def selecting(self) -> range:
+        """The places before anybody is selected."""
+        return range(self.selection or self.rounds)
 
     @property
     def stages(self) -> list[range]:
@@ -89,12 +96,12 @@ class RoundPlan:
         """LEFT are those that the stages before did not send away."""
         if slot in self.stages[0]:
             return list(self.arms)
-        stay = {*self.always, *left, *(self.near if slot < self.selection else ())}
+        stay = {*self.always, *self.named, *left, *(self.near if slot < self.selection else ())}
         return [arm for arm in self.arms if arm in stay]
 
     def share(self, slot: int) -> float:
         """Of all runs, if half of the others are left between the first stage and the last."""
-        last = len(self.always) + 1
+        last = len(self.always) + 1 + len(self.named)
         runs = [
             len(self.arms) if at == 0 else last if place >= self.selection else (len(self.arms) + last) / 2
             for at, stage in enumerate(self.stages)
@@ -164,7 +171,8 @@ def work_compare(runs: dict[str, Run]) -> dict[str, Run]:
 
 
 def slots_pending(plan: RoundPlan, done: Sequence[Round]) -> list[list[int]]:
-    """Of each stage, places that have no round yet, and disturbed ones while there is room for more."""
+    """Of each stage, places that have no round yet, and disturbed ones while there is room for more. A stage of fewer than four
+    rounds has none: in a first round of a dozen arms each again costs most of all."""
     return [_stage_pending(stage, [one for one in done if one.slot in stage]) for stage in plan.stages]
 
 

@@ -153,6 +153,7 @@ def process_run(command: list[str], environment: dict[str, str], cpus: tuple[int
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                errors="replace",  # what it prints may be anything
             )
         except OSError as error:
             raise LabError(f"{name} cannot be started: {error.strerror}") from error

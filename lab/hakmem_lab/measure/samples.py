@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -50,6 +50,9 @@ class RowWriter:
         try:
             if self._file is not None:
                 self._file.close()
+            else:
+                with suppress(OSError):
+                    self.path.parent.rmdir()
         except OSError as error:  # what a full disk did not take is tried once more here
             raise self._complaint(error) from error
 

@@ -94,7 +94,7 @@ def tree_rss_kib(pid: int) -> int:
 
 def stat_fields(pid: int) -> list[str]:
     """Those after the name, which may hold anything."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def parent_of(pid: int) -> int:
@@ -139,7 +139,7 @@ class Watcher:
             if program == self._tool:
                 return 0
             if (pid, program) not in self._images:
-                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                name = Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
                 self._images[pid, program] = Image(pid, parent_of(pid), program, name)
             image = self._images[pid, program]
             fields = stat_fields(pid)
@@ -158,7 +158,7 @@ class Watcher:
     def _maps(self, pid: int) -> bool:
         if self._library is None:
             return True
-        return f" {self._library}\n" in Path(f"/proc/{pid}/maps").read_text()
+        return f" {self._library}\n" in Path(f"/proc/{pid}/maps").read_text(errors="replace")
 
 
 def kernel_check() -> None:

@@ -73,12 +73,15 @@ def reading_lines(matrix: Matrix) -> list[str]:
         " estimate over the rounds, with the interval that inverts the Wilcoxon signed rank test at"
         f" {percent}. The margin is {100 * settings.margin:g} % ({100 * settings.rss_margin:g} % for memory):"
         " *ahead* (+) and *behind* (-) are clear of it, *equal* (=) lies within it, *unclear* (?) is neither."
+        " Of memory + is smaller and - is larger."
+        " Of fewer rounds than that needs it is the geometric mean with Student's interval; of one there is none."
         " *Visible from* is the smallest ratio that an interval of this width would have called ahead.",
         "Where the best peer is the question, the first rounds of a workload select it. Every peer is in the first of"
         " all; where no more than two select, those that were far behind the fastest both there and alone are in no other,"
-        " and their figures are of that one. The best alone of the peers is in the others, which compare it, with"
+        " and their figures are of that one. The best of the peers is in the others, which compare it, with"
         f" Student's interval; the p-values are corrected for {len(matrix.cells)} workloads by Holm's method. *Won* and"
-        " *lost* are clear of the margin, a *tie* lies within it, *open* is not decided.",
+        " *lost* are clear of the margin, a *tie* lies within it, *open* is not decided. Besides it only peers that a goal"
+        " names are in all rounds. Geometric means are of the rounds that select.",
         f"Budget: {settings.budget_seconds / 60:.3g} min in all, shared before the first round; the shortest run took"
         f" {shortest:.2f} s (at least {settings.run_seconds_min:g} s are asked where the slowest allocator then takes no"
         " more than 5 s). A round is measured again when hakmem's run or a quarter of all were disturbed (steal time,"

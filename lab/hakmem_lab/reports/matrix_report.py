@@ -122,7 +122,7 @@ def results_csv(matrix: Matrix) -> str:
         "rounds",
         "disturbed",
     )
-    more = ("rss_ratio", "rss_verdict", "cpu_ratio", "faults", "peer_faults", "target", "run")
+    more = ("rss_ratio", "rss_verdict", "cpu_ratio", "faults", "peer_faults", "run")
     writer.writerow((*columns, *more))
     for one in matrix.losses_first:
         estimate, memory = one.estimate, one.memory
@@ -141,7 +141,6 @@ def results_csv(matrix: Matrix) -> str:
                 one.cpu.ratio if one.cpu else "",
                 one.subject_faults,
                 one.peer_faults,
-                one.target_state,
                 matrix.plan.run,
             )
         )
@@ -156,10 +155,7 @@ def json_content(content: Content) -> dict[str, object]:
         "settings": asdict(matrix.plan.settings),
         "missing": dict(matrix.plan.missing),
         "workloads": [asdict(one) | {"outcome": one.outcome.value} for one in matrix.cells],
-        "comparisons": [
-            asdict(one) | {"verdict": one.verdict.value, "target_state": one.target_state}
-            for one in matrix.losses_first
-        ],
+        "comparisons": [asdict(one) | {"verdict": one.verdict.value} for one in matrix.losses_first],
         "means": [asdict(one) for one in content.means],
         "controls": [asdict(one) for one in matrix.controls],
         "failures": [

@@ -20,10 +20,12 @@ class Group:
     path: str
     limit: int | None
     """Beyond it the kernel kills."""
-    high: int | None
-    """Beyond it the kernel slows the program down."""
     current: int | None
     """In use, by the group that has the limit."""
+    high: int | None
+    """Beyond it the kernel slows the program down."""
+    high_current: int | None
+    """In use, by the group that has this mark."""
     swap_limit: int | None
     processors: float | None
     """That the processor quota is worth."""
@@ -90,15 +92,24 @@ def _processors(levels: list[Path], quota: Callable[[Path], float | None]) -> fl
     return _least(quota(level) for level in levels)
 
 
+def _swap_1(levels: list[Path]) -> int | None:
+    """Version 1 bounds memory and swap together."""
+    both, where = _tightest(levels, "memory.memsw.limit_in_bytes")
+    memory = _number(where / "memory.limit_in_bytes")
+    return None if both is None or memory is None else max(0, both - memory)
+
+
 def _version_2(path: str, base: Path) -> Group:
     levels = _levels(base, path)
-    limit, where = _tightest(levels, "memory.max")
+    limit, limited = _tightest(levels, "memory.max")
+    high, marked = _tightest(levels, "memory.high")
     return Group(
         version=2,
         path=path,
         limit=limit,
-        high=_tightest(levels, "memory.high")[0],
-        current=_number(where / "memory.current"),
+        current=_number(limited / "memory.current"),
+        high=high,
+        high_current=_number(marked / "memory.current"),
         swap_limit=_tightest(levels, "memory.swap.max")[0],
         processors=_processors(levels, _quota_2),
         pressure=pressure_read(levels[0] / "memory.pressure"),
@@ -115,9 +126,10 @@ def _version_1(by_controller: dict[str, str], base: Path) -> Group:
         version=1,
         path=by_controller["memory"],
         limit=limit,
-        high=_tightest(levels, "memory.soft_limit_in_bytes")[0],
         current=_number(where / "memory.usage_in_bytes"),
-        swap_limit=_tightest(levels, "memory.memsw.limit_in_bytes")[0],
+        high=None,  # its soft limit slows nobody down
+        high_current=None,
+        swap_limit=_swap_1(levels),
         processors=quota,
         pressure=None,
     )

@@ -126,9 +126,9 @@ def group_findings(group: Group | None, processors: int) -> Iterator[Finding]:
             yield fine(
                 f"{what} memory limit", value, "beyond it the kernel kills; file caches count, and go first"
             )
-    if group.high is not None and group.current is not None:
-        value = f"{size_text(group.current)}, slowed from {size_text(group.high)} on"
-        if group.current >= group.high:
+    if group.high is not None and group.high_current is not None:
+        value = f"{size_text(group.high_current)}, slowed from {size_text(group.high)} on"
+        if group.high_current >= group.high:
             yield problem(
                 f"{what} memory.high", value, "the kernel slows every allocation down to take memory back"
             )

@@ -110,7 +110,9 @@ class Process:
         for number in numbers:
             task = self.folder / "task" / str(number)
             try:
-                threads.append(Thread(number, (task / "comm").read_text().rstrip("\n"), _stack(task)))
+                threads.append(
+                    Thread(number, (task / "comm").read_text(errors="replace").rstrip("\n"), _stack(task))
+                )
             except GONE:  # a thread may end; the process goes on
                 continue
         return threads

@@ -7,12 +7,14 @@ signed rank test, so it holds for any symmetric noise, whatever its shape.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 Samples = NDArray[np.float64]
 
@@ -115,20 +117,24 @@ def ratio_estimate(log_ratios: ArrayLike, confidence: float) -> Estimate:
     )
 
 
-def suite_estimate(
-    cells: list[Samples], confidence: float, rng: np.random.Generator, resamples: int = 2000
-) -> Estimate:
-    """The geometric mean over cells, with a bootstrap interval that draws cells and pairs inside them."""
-    mean = float(np.mean([np.median(walsh_averages(cell)) for cell in cells]))
-    centres = np.column_stack([_resampled_centres(cell, rng, resamples) for cell in cells])
-    drawn = rng.integers(len(cells), size=centres.shape)
-    means = np.take_along_axis(centres, drawn, axis=1).mean(axis=1)
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    pairs = sum(len(cell) for cell in cells)
-    return Estimate(math.exp(mean), float(np.exp(low)), float(np.exp(high)), pairs)
+def student_interval(values: ArrayLike, confidence: float) -> tuple[float, float, float]:
+    """The mean of two values or more, and Student's interval."""
+    sample = np.asarray(values, dtype=float)
+    mean, error = float(np.mean(sample)), float(np.std(sample, ddof=1)) / math.sqrt(len(sample))
+    reach = float(stats.t.ppf((1 + confidence) / 2, len(sample) - 1)) * error
+    return mean, mean - reach, mean + reach
 
 
-def _resampled_centres(cell: Samples, rng: np.random.Generator, resamples: int) -> Samples:
-    drawn = rng.choice(cell, (resamples, len(cell)))
-    first, second = np.triu_indices(len(cell))
-    return np.median((drawn[:, first] + drawn[:, second]) / 2, axis=1)
+def mean_estimate(log_ratios: ArrayLike, confidence: float) -> Estimate:
+    """The geometric mean, which takes the noise to be normal: where there are too few pairs for ranks, or many tests."""
+    mean, low, high = student_interval(log_ratios, confidence)
+    return Estimate(math.exp(mean), math.exp(low), math.exp(high), len(np.asarray(log_ratios)))
+
+
+def suite_estimate(cells: Sequence[ArrayLike], confidence: float) -> Estimate:
+    """The geometric mean over cells: these are the sample, so two of them say little however many pairs they have. Of one
+    cell it is that cell's."""
+    if len(cells) == 1:
+        return ratio_estimate(cells[0], confidence)
+    found = mean_estimate([float(np.median(walsh_averages(cell))) for cell in cells], confidence)
+    return replace(found, pairs=sum(len(np.asarray(cell)) for cell in cells))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from hakmem_lab.statistics.estimate import Estimate
+from hakmem_lab.statistics.estimate import Estimate, mean_estimate
 
 LogRatios = Mapping[int, float]
 """By round."""
@@ -51,14 +51,6 @@ def best_compare(peer: str, log_ratios: Sequence[float], margin: float, confiden
     if len(log_ratios) < ROUNDS_MIN:
         return None
     return Best(peer, mean_estimate(log_ratios, confidence), margin_p_value(log_ratios, margin))
-
-
-def mean_estimate(log_ratios: Sequence[float], confidence: float) -> Estimate:
-    """The geometric mean with Student's interval."""
-    mean = float(np.mean(log_ratios))
-    error = float(np.std(log_ratios, ddof=1)) / math.sqrt(len(log_ratios))
-    reach = float(stats.t.ppf((1 + confidence) / 2, len(log_ratios) - 1)) * error
-    return Estimate(math.exp(mean), math.exp(mean - reach), math.exp(mean + reach), len(log_ratios))
 
 
 def margin_p_value(log_ratios: Sequence[float], margin: float) -> float:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from hakmem_lab.allocators import elf
@@ -31,6 +30,7 @@ from hakmem_lab.studies.matrix import (
     Settings,
     interrupted_find,
     machine_text,
+    measuring,
     sameness_check,
 )
 from hakmem_lab.studies.matrix_prepare import observed_seconds, rows_plan, works_find, works_observed
@@ -120,10 +120,6 @@ def identities_of(field: Field, stage: Stage, candidates: Sequence[Candidate]) -
     return identities
 
 
-def results_folder(checkout: Checkout, kind: str = KIND) -> Path:
-    return checkout.root / "bench_results" / kind
-
-
 def bench_plan(
     checkout: Checkout,
     stage: Stage,
@@ -151,9 +147,9 @@ def bench_plan(
         for one in candidates
         if not works[one.name].walls
     }
-    run = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    folder = checkout.results_new(kind)
     plan = MatrixPlan(
-        run=run,
+        run=folder.name,
         settings=settings,
         source=source,
         peers=tuple(peer.name for peer in field.peers),
@@ -161,7 +157,7 @@ def bench_plan(
         identities=identities_of(field, stage, candidates),
         rows=tuple(rows),
     )
-    kept = Kept(results_folder(checkout, kind) / run, plan)
+    kept = Kept(folder, plan)
     plan.save(kept.folder)
     tasks = {one.name: one.task_of(0) for one in candidates}
     watched = works_observed(rows, works, tasks, field.arms, settings)
@@ -176,7 +172,7 @@ def bench_plan(
 
 
 def run_resumable(checkout: Checkout, settings: Settings) -> Kept:
-    folder = interrupted_find(results_folder(checkout), settings)
+    folder = interrupted_find(checkout.results(KIND), settings)
     return Kept(folder, MatrixPlan.load(folder))
 
 
@@ -192,7 +188,7 @@ def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> 
     plan, store = kept.plan, kept.store
     tasks_of = {candidate.name: candidate.task_of for candidate in candidates}
     samples = store.load()
-    with interruptions_told(kept):
+    with measuring(kept.folder), interruptions_told(kept):
         store.compact()
         rounds_shown(kept, field, tasks_of, "row", samples)
         with progress_shown("instruments", len(plan.rows), float(len(plan.rows))) as step:

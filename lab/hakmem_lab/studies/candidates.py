@@ -3,13 +3,13 @@ are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.task import CellTask, Task
-from hakmem_lab.workloads.cells import CELLS, Cell, Suite, Target, suite_cells
+from hakmem_lab.workloads.cells import CELLS, Cell, Suite, suite_cells
 from hakmem_lab.workloads.find import is_meant
 from hakmem_lab.workloads.programs.file import ProgramFile, program_named, program_names
 from hakmem_lab.workloads.programs.task import ProgramTask, program_prepare
@@ -34,7 +34,6 @@ class Candidate:
     control: bool = False
     memory: bool = False
     figure: str = ""
-    targets: Mapping[str, Target] = field(default_factory=dict)
 
 
 def cell_candidate(stage: Stage, cell: Cell) -> Candidate:
@@ -50,7 +49,6 @@ def cell_candidate(stage: Stage, cell: Cell) -> Candidate:
         control=cell.control,
         memory=cell.memory,
         figure=cell.figure,
-        targets=cell.targets,
     )
 
 

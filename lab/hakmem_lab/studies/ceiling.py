@@ -20,12 +20,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
-from scipy import stats
 
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.prepare import plan_of
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.statistics.estimate import Estimate, Verdict, hodges_lehmann, suite_estimate
+from hakmem_lab.statistics.estimate import Estimate, Verdict, hodges_lehmann, student_interval, suite_estimate
 from hakmem_lab.studies.candidates import Candidate, cell_candidate
 from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.judging import Matrix
@@ -190,11 +189,11 @@ def _checks(result: Result, below: Result, confidence: float) -> Interval | None
 
 def _answer(matrix: Matrix, group: str, shares: Sequence[Share]) -> Answer:
     settings = matrix.plan.settings
-    cells = [np.array(list(one.result.log_ratios.values())) for one in shares]
+    cells = [list(one.result.log_ratios.values()) for one in shares]
     parts = [one.checks.middle for one in shares if one.checks is not None]
     return Answer(
         group=group,
-        share=suite_estimate(cells, settings.confidence, np.random.default_rng(settings.seed)),
+        share=suite_estimate(cells, settings.confidence),
         checks=_mean(parts, settings.confidence),
         workloads=len(shares),
         divided=len(parts),
@@ -205,6 +204,4 @@ def _mean(parts: Sequence[float], confidence: float) -> Interval | None:
     """With Student's interval: the workloads are the sample."""
     if len(parts) < 2:
         return None
-    mean, error = float(np.mean(parts)), float(np.std(parts, ddof=1)) / math.sqrt(len(parts))
-    reach = float(stats.t.ppf((1 + confidence) / 2, len(parts) - 1)) * error
-    return Interval(mean, mean - reach, mean + reach)
+    return Interval(*student_interval(parts, confidence))

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from hakmem_lab.measure.rounds import NEAR, SELECTION_MIN
 from hakmem_lab.measure.store import Sample
-from hakmem_lab.statistics.estimate import Estimate, Verdict, pairs_needed, ratio_estimate
+from hakmem_lab.statistics.estimate import Estimate, Verdict, mean_estimate, pairs_needed, ratio_estimate
 from hakmem_lab.statistics.selection import slowest_beside
 from hakmem_lab.studies.matrix import Row, Settings
-from hakmem_lab.workloads.cells import Measure, Target
+from hakmem_lab.workloads.cells import Measure
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,10 @@ class Result:
     disturbed: int
     shortest_run: float
     log_ratios: Mapping[int, float]
-    """By place in the plan."""
+    """By place in the plan: all that say how much faster it is."""
+    unselected: tuple[float, ...]
+    """Log ratios of the places before anybody was selected: what a mean over peers is made of, since who took part in the others
+    had looked fast."""
     cpu: Estimate | None
     memory: Memory | None
     subject_faults: float
@@ -47,27 +50,8 @@ class Result:
     margin: float
 
     @property
-    def target(self) -> Target | None:
-        return self.row.targets.get(self.against)
-
-    @property
     def detectable(self) -> float:
         return self.estimate.detectable(self.margin) if self.estimate else math.inf
-
-    @property
-    def target_state(self) -> str:
-        """met, missed, or open where the interval does not decide."""
-        if self.target is None or self.estimate is None:
-            return ""
-        if self.verdict is Verdict.VOID:
-            return "open"
-        if self.target.at_least is not None:
-            if self.estimate.low >= self.target.at_least:
-                return "met"
-            return "missed" if self.estimate.high < self.target.at_least else "open"
-        if self.verdict is Verdict.BEHIND:
-            return "missed"
-        return "open" if self.verdict is Verdict.UNCLEAR else "met"
 
 
 class ArmSamples:
@@ -83,13 +67,17 @@ class ArmSamples:
             else:
                 self._runs[sample.arm][sample.slot, sample.attempt] = sample
 
-    def pairs(self, subject: str, other: str, enough: int) -> tuple[list[tuple[Sample, Sample]], int]:
-        """The last undisturbed pair of each place; where fewer places than ENOUGH have one, the last of every place. And
-        how many pairs were disturbed."""
+    def pairs(
+        self, subject: str, other: str, enough: int, places: range | None = None
+    ) -> tuple[list[tuple[Sample, Sample]], int]:
+        """The last undisturbed pair of each place, or of those of PLACES; where fewer than ENOUGH have one, the last of every
+        place. And how many pairs were disturbed."""
         quiet: dict[int, tuple[Sample, Sample]] = {}
         every: dict[int, tuple[Sample, Sample]] = {}
         disturbed = 0
         for key in sorted(self._runs[subject].keys() & self._runs[other].keys()):
+            if places is not None and key[0] not in places:
+                continue
             pair = self._runs[subject][key], self._runs[other][key]
             every[key[0]] = pair
             if any(one.disturbed for one in pair):
@@ -119,16 +107,21 @@ def speed_of(sample: Sample, measure: Measure) -> float:
     return (sample.ops or 0) / _clock(sample, measure)
 
 
-def compare(settings: Settings, row: Row, arms: ArmSamples, subject: str, other: str) -> Result:
-    pairs, disturbed = arms.pairs(subject, other, pairs_needed(settings.confidence))
+def compare(
+    settings: Settings, row: Row, arms: ArmSamples, subject: str, other: str, selected: bool = False
+) -> Result:
+    """SELECTED: the other was chosen for how it looked in the first rounds, so these do not count."""
+    places = range(row.rounds.selection if selected else 0, row.rounds.rounds)
+    pairs, disturbed = arms.pairs(subject, other, pairs_needed(settings.confidence), places)
+    before, _ = arms.pairs(subject, other, SELECTION_MIN, row.rounds.selecting)
     failure = next(
         (f"{arm} {arms.failures[arm]}" for arm in (subject, other) if arm in arms.failures),
         "" if pairs else "not measured",
     )
     if failure:
-        pairs = []
+        pairs, before = [], []
     ratios = _log_ratios(pairs, row.measure)
-    estimate = ratio_estimate(list(ratios.values()), settings.confidence) if ratios else None
+    estimate = _estimate(list(ratios.values()), settings.confidence)
     return Result(
         row=row,
         against=other,
@@ -138,6 +131,7 @@ def compare(settings: Settings, row: Row, arms: ArmSamples, subject: str, other:
         disturbed=disturbed,
         shortest_run=min((one.seconds or 0.0 for pair in pairs for one in pair), default=0.0),
         log_ratios=ratios,
+        unselected=tuple(_log_ratios(before, row.measure).values()),
         cpu=_ratio_of(
             pairs, lambda one: one.ops / one.cpu_seconds if one.ops and one.cpu_seconds else None, settings
         ),
@@ -146,6 +140,14 @@ def compare(settings: Settings, row: Row, arms: ArmSamples, subject: str, other:
         peer_faults=_median([peer.minor_faults for _, peer in pairs]) or 0.0,
         margin=settings.margin,
     )
+
+
+def _estimate(log_ratios: Sequence[float], confidence: float) -> Estimate | None:
+    """Of rounds too few for an interval by ranks, Student's, which takes their noise to be normal."""
+    if not log_ratios:
+        return None
+    few = 1 < len(log_ratios) < pairs_needed(confidence)
+    return mean_estimate(log_ratios, confidence) if few else ratio_estimate(log_ratios, confidence)
 
 
 def _log_ratios(pairs: Sequence[tuple[Sample, Sample]], measure: Measure) -> dict[int, float]:
@@ -182,8 +184,7 @@ def _ratio_of(
     pairs: Sequence[tuple[Sample, Sample]], figure: Callable[[Sample], float | None], settings: Settings
 ) -> Estimate | None:
     figures = [(figure(one), figure(peer)) for one, peer in pairs]
-    logs = [math.log(one / peer) for one, peer in figures if one and peer]
-    return ratio_estimate(logs, settings.confidence) if logs else None
+    return _estimate([math.log(one / peer) for one, peer in figures if one and peer], settings.confidence)
 
 
 def _memory(pairs: Sequence[tuple[Sample, Sample]], settings: Settings) -> Memory | None:

@@ -37,6 +37,7 @@ MID = (
 LARGE = "512 KiB-2 MiB, 256 slots"
 PHASES = "change of phase, 8192 slots"
 START = "start of `true`"
+STARTING_ROWS = tuple(then.row for then in STARTING_FIGURES)
 
 
 class State(Enum):
@@ -59,12 +60,21 @@ class Goal:
     wanted: str
     answer: Callable[[Matrix, Sequence[GroupMean]], Answer | None]
     """None where the matrix has nothing of it."""
+    peers: Callable[[str], bool] = lambda _: False
+    """Peers that it is about, whoever is the best,"""
+    rows: tuple[str, ...] = ()
+    """in these workloads, by name or group."""
 
 
 @dataclass(frozen=True)
 class Reached:
     goal: Goal
     answer: Answer
+
+
+def is_named(peer: str, row: str, group: str) -> bool:
+    """A goal is about this peer in this workload."""
+    return any(goal.peers(peer) and (row in goal.rows or group in goal.rows) for goal in GOALS)
 
 
 def goals_reached(matrix: Matrix, means: Sequence[GroupMean]) -> list[Reached]:
@@ -304,6 +314,8 @@ GOALS = (
         "4096 slots and more",
         "1.25 of mimalloc 3",
         _times_a_peer(1.25, "mimalloc3", *MANY_SLOTS),
+        lambda peer: peer == "mimalloc3",
+        MANY_SLOTS,
     ),
     Goal(
         "1 to 8 KiB, 8 to 32 KiB",
@@ -320,7 +332,13 @@ GOALS = (
         "behind in none",
         _behind_none("threads", PHASES),
     ),
-    Goal("producers and consumers", "not behind snmalloc", _not_behind("snmalloc", "hand-over")),
+    Goal(
+        "producers and consumers",
+        "not behind snmalloc",
+        _not_behind("snmalloc", "hand-over"),
+        lambda peer: peer == "snmalloc",
+        ("hand-over",),
+    ),
     Goal("real programs", "ahead of every peer in the geometric mean", _ahead_in_the_mean("programs")),
     Goal("real programs", "behind in none", _behind_none("programs")),
     Goal("peak RSS", "no more than the smallest peer in the geometric mean", _rss_in_the_mean),
@@ -332,10 +350,18 @@ GOALS = (
         _faults_of_large,
     ),
     Goal("latency", "p99.9 not behind the best peer", _tails),
-    Goal("start of a process", "not behind the lightest preloaded peer", _not_behind_the_preloaded(START)),
+    Goal(
+        "start of a process",
+        "not behind the lightest preloaded peer",
+        _not_behind_the_preloaded(START),
+        lambda peer: peer != LIBC,
+        (START,),
+    ),
     Goal(
         "the figures it starts from",
         "each above glibc's",
-        _times_a_peer(1.0, LIBC, *(then.row for then in STARTING_FIGURES)),
+        _times_a_peer(1.0, LIBC, *STARTING_ROWS),
+        lambda peer: peer == LIBC,
+        STARTING_ROWS,
     ),
 )

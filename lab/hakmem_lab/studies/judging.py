@@ -78,15 +78,14 @@ class Matrix:
         return sorted(
             (one for one in self.results if not one.row.control),
             key=lambda one: (
-                one.target_state != "missed",
                 VERDICT_ORDER.index(one.verdict) if one.estimate else len(VERDICT_ORDER),
                 one.estimate.ratio if one.estimate else math.inf,
             ),
         )
 
     @property
-    def missed(self) -> list[Result]:
-        return [one for one in self.results if one.target_state == "missed"]
+    def lost(self) -> list[CellResult]:
+        return [one for one in self.cells if one.outcome is Outcome.LOST]
 
     def result(self, row: str, against: str) -> Result | None:
         return next((one for one in self.results if (one.row.name, one.against) == (row, against)), None)
@@ -109,19 +108,22 @@ def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
         arms = ArmSamples(row, timed[row.name])
         failures |= {(row.name, arm): what for arm, what in arms.failures.items()}
         medians |= {(row.name, arm): value for arm, value in arms.medians().items()}
-        judged, known = _row_judge(plan, row, arms)
+        selected = peer_select(row, timed[row.name]) if row.rounds.selection else None
+        judged, known = _row_judge(plan, row, arms, selected)
         results += judged
         controls += known
-        best[row.name] = _best(plan.settings, row, timed[row.name], judged)
+        best[row.name] = _best(plan.settings, row, selected, judged)
     if any(one.row.control and not one.passed for one in controls):
         results = [_void(one) for one in results]
     cells = _cells_judge(plan, best, results, controls, failures)
     return Matrix(plan, tuple(results), cells, tuple(controls), failures, observed, medians)
 
 
-def _row_judge(plan: MatrixPlan, row: Row, arms: ArmSamples) -> tuple[list[Result], list[Control]]:
+def _row_judge(
+    plan: MatrixPlan, row: Row, arms: ArmSamples, selected: str | None
+) -> tuple[list[Result], list[Control]]:
     settings = plan.settings
-    results = [compare(settings, row, arms, plan.subject, peer) for peer in plan.peers]
+    results = [compare(settings, row, arms, plan.subject, peer, peer == selected) for peer in plan.peers]
     if row.control:
         return results, _stillness(settings, row, results)
     if not any(one.estimate for one in results):
@@ -175,15 +177,14 @@ def _void(result: Result) -> Result:
     return replace(result, verdict=Verdict.VOID) if result.estimate else result
 
 
-def _best(settings: Settings, row: Row, samples: Sequence[Sample], results: Sequence[Result]) -> Best | None:
+def _best(settings: Settings, row: Row, selected: str | None, results: Sequence[Result]) -> Best | None:
     """By the rounds that did not select it; by all of them where there is one peer only."""
     measured = {one.against: one.log_ratios for one in results if one.estimate}
-    selection = row.rounds.selection
-    selected = peer_select(row, samples) if selection else next(iter(measured), None)
-    if selected not in measured or not (selection or len(measured) == 1):
+    if not row.rounds.selection and len(measured) == 1:
+        selected = next(iter(measured))
+    if selected not in measured:
         return None
-    tested = [ratio for slot, ratio in measured[selected].items() if slot >= selection]
-    return best_compare(selected, tested, settings.margin, settings.confidence)
+    return best_compare(selected, list(measured[selected].values()), settings.margin, settings.confidence)
 
 
 def _cells_judge(

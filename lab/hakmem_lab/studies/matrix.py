@@ -6,8 +6,10 @@ and a run that was interrupted goes on.
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.rounds import RoundPlan
 from hakmem_lab.reports.report import text_write
-from hakmem_lab.workloads.cells import Measure, Target
+from hakmem_lab.workloads.cells import Measure
 
 SUBJECT = "hakmem"
 SAME = "hakmem-again"
@@ -68,7 +70,6 @@ class Row:
     """Memory is its figure; its speed stands beside it."""
     figure: str
     """The figure that it is about, where that is none of every program's."""
-    targets: Mapping[str, Target]
     count: int
     """0: the work is what it is."""
     rounds: RoundPlan
@@ -84,13 +85,13 @@ class Row:
             **kept
             | {
                 "measure": Measure(kept["measure"]),
-                "targets": {peer: Target(**target) for peer, target in kept["targets"].items()},
                 "rounds": RoundPlan(
                     rounds["rounds"],
                     tuple(rounds["arms"]),
                     rounds["selection"],
                     tuple(rounds["always"]),
                     tuple(rounds.get("near", ())),
+                    tuple(rounds.get("named", ())),
                 ),
             }
         )
@@ -140,12 +141,32 @@ class MatrixPlan:
             raise LabError(f"{folder}: {PLAN_FILE} is not a plan of this version: {error}") from error
 
 
+@contextmanager
+def measuring(folder: Path) -> Iterator[None]:
+    """This process measures the run of FOLDER; an error where another does."""
+    with (folder / PLAN_FILE).open() as plan:
+        try:
+            fcntl.flock(plan, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LabError(f"the run {folder.name} is being measured") from None
+        yield
+
+
+def is_measured(folder: Path) -> bool:
+    """Now, by some process."""
+    try:
+        with measuring(folder):
+            return False
+    except LabError:
+        return True
+
+
 def interrupted_find(results: Path, settings: Settings) -> Path:
-    """The newest run that is incomplete; it must have been asked for in the same words."""
+    """The newest run that is incomplete and that nobody measures; it must have been asked for in the same words."""
     runs = sorted((path.parent for path in results.glob(f"*/{PLAN_FILE}")), reverse=True)
-    incomplete = [run for run in runs if not (run / RESULTS_FILE).exists()]
+    incomplete = [run for run in runs if not (run / RESULTS_FILE).exists() and not is_measured(run)]
     if not incomplete:
-        kept = f"all {len(runs)} runs are complete" if runs else "no run was kept"
+        kept = f"all {len(runs)} runs are complete, or are being measured" if runs else "no run was kept"
         raise LabError(f"there is nothing to resume: {kept}")
     plan = MatrixPlan.load(incomplete[0])
     for name in ("suite", "only", "margin", "confidence"):

@@ -14,6 +14,7 @@ from hakmem_lab.measure.store import OBSERVED, Sample
 from hakmem_lab.measure.task import Task
 from hakmem_lab.statistics.estimate import pairs_needed
 from hakmem_lab.studies.candidates import Candidate
+from hakmem_lab.studies.goals import is_named
 from hakmem_lab.studies.matrix import SAME, SUBJECT, Row, Settings
 from hakmem_lab.studies.matrix_run import Origin, Step, program_observe
 
@@ -80,16 +81,19 @@ def rows_plan(
     up to LIMIT. BEST_ONLY: the best of the peers is selected, and the others leave their time to it."""
     served = [candidate for candidate in candidates if works[candidate.name].walls]
     always = {one.name: _always(one, works[one.name], settings) if best_only else () for one in served}
+    named = {one.name: _named(one, works[one.name], always[one.name]) for one in served}
     least = pairs_needed(settings.confidence)
     demands = [
         works[one.name].demand(
-            LONG_RUN_ROUNDS if works[one.name].wall > LONG_RUN_SECONDS else least, always[one.name]
+            LONG_RUN_ROUNDS if works[one.name].wall > LONG_RUN_SECONDS else least,
+            always[one.name],
+            named[one.name],
         )
         for one in served
     ]
     counts = rounds_share(demands, seconds / (1 + EXTRA_SHARE), limit / (1 + EXTRA_SHARE), ROUNDS_MAX)
     return [
-        _row(candidate, works[candidate.name], always[candidate.name], count, demand)
+        _row(candidate, works[candidate.name], always[candidate.name], named[candidate.name], count, demand)
         for candidate, demand, count in zip(served, demands, counts, strict=True)
     ]
 
@@ -103,7 +107,20 @@ def _always(candidate: Candidate, work: Work, settings: Settings) -> tuple[str, 
     return own if choice and not wanted else ()
 
 
-def _row(candidate: Candidate, work: Work, always: tuple[str, ...], count: int, demand: Demand) -> Row:
+def _named(candidate: Candidate, work: Work, always: tuple[str, ...]) -> tuple[str, ...]:
+    """The peers that a goal is about, where not all take part in all rounds anyway."""
+    others = [name for name in work.walls if name not in always] if always else []
+    return tuple(name for name in others if is_named(name, candidate.name, candidate.group))
+
+
+def _row(
+    candidate: Candidate,
+    work: Work,
+    always: tuple[str, ...],
+    named: tuple[str, ...],
+    count: int,
+    demand: Demand,
+) -> Row:
     task = candidate.task_of(work.count)
     arms = sorted(work.walls, key=lambda name: name != SUBJECT)
     return Row(
@@ -116,10 +133,9 @@ def _row(candidate: Candidate, work: Work, always: tuple[str, ...], count: int, 
         control=candidate.control,
         memory=candidate.memory,
         figure=candidate.figure,
-        targets=candidate.targets,
         count=work.count,
         rounds=RoundPlan(
-            count, tuple(arms), demand.selection(count), always, work.near(always) if always else ()
+            count, tuple(arms), demand.selection(count), always, work.near(always) if always else (), named
         ),
         failures=work.failures,
         seconds=demand.total(count),

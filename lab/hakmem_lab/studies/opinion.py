@@ -50,8 +50,9 @@ class Opinion:
 
 
 def opinion_possible(task: CellTask) -> bool:
-    """Not of what runs by the clock, nor of a tool that starts other processes."""
-    return shutil.which("valgrind") is not None and task.cell.count_min == 1 and can_observe(task.cell)
+    """Not of what runs by the clock or allocates nothing, nor of a tool that starts other processes."""
+    counted = task.cell.count_min == 1 and not task.cell.control and can_observe(task.cell)
+    return counted and shutil.which("valgrind") is not None
 
 
 def opinion_ask(task: CellTask, base: Arm, other: Arm) -> Opinion:

@@ -22,7 +22,7 @@ from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.ceiling import Ceiling, ceiling_judge
 from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.judging import Matrix
-from hakmem_lab.studies.matrix import PLAN_FILE, RESULTS_FILE, MatrixPlan, machine_text
+from hakmem_lab.studies.matrix import RESULTS_FILE, MatrixPlan, machine_text
 from hakmem_lab.studies.where import Where, where_read
 from hakmem_lab.workloads.cells import Measure
 
@@ -107,50 +107,52 @@ def _ratio(result: Result) -> float:
 
 
 def overview_gather(checkout: Checkout, run: Path | None, since: Path | None) -> Overview:
-    results = checkout.root / "bench_results"
-    chosen = run or newest_run(results / MATRIX_KIND)
+    matrices = checkout.results(MATRIX_KIND)
+    chosen = run or newest_run(matrices)
     kept = Kept(chosen, MatrixPlan.load(chosen))
     matrix = kept.judged()
-    before = since or run_before(results / MATRIX_KIND, kept)
+    before = since or run_before(matrices, kept)
     earlier = Kept(before, MatrixPlan.load(before)) if before else None
     return Overview(
         run=kept,
         matrix=matrix,
         before=earlier.plan if earlier else None,
         changes=tuple(changes_between(earlier.judged(), matrix)) if earlier else (),
-        history=tuple(history_read(results / MATRIX_KIND, kept.plan)),
-        ceiling=ceiling_newest(results / CEILING_KIND),
-        where=tuple(where_newest(results / WHERE_KIND)),
-        baseline=baseline_newest(results / BASELINE_KIND),
+        history=tuple(history_read(matrices, kept.plan)),
+        ceiling=ceiling_newest(checkout.results(CEILING_KIND)),
+        where=tuple(where_newest(checkout.results(WHERE_KIND))),
+        baseline=baseline_newest(checkout.results(BASELINE_KIND)),
     )
 
 
 # ---- runs of the matrix -----------------------------------------------------------------------------------
 
 
-def complete_runs(folder: Path) -> list[Path]:
-    """Oldest first."""
-    return sorted(
-        path.parent for path in folder.glob(f"*/{RESULTS_FILE}") if (path.parent / PLAN_FILE).exists()
-    )
+def suite_runs(folder: Path) -> dict[Path, MatrixPlan]:
+    """Complete runs of whole suites, oldest first: some workloads that were picked out are not the picture."""
+    runs = {}
+    for path in sorted(path.parent for path in folder.glob(f"*/{RESULTS_FILE}")):
+        try:
+            plan = MatrixPlan.load(path)
+        except LabError:  # of an earlier laboratory
+            continue
+        if not plan.settings.only:
+            runs[path] = plan
+    return runs
 
 
 def newest_run(folder: Path) -> Path:
-    runs = complete_runs(folder)
+    runs = suite_runs(folder)
     if not runs:
         raise LabError("no complete run of the matrix is in bench_results: ./hakmem bench makes one")
-    return runs[-1]
+    return list(runs)[-1]
 
 
 def run_before(folder: Path, kept: Kept) -> Path | None:
     """The newest one before it on the same machine that measured most of its workloads."""
     names = {row.name for row in kept.plan.rows}
-    for path in reversed(complete_runs(folder)):
+    for path, plan in reversed(suite_runs(folder).items()):
         if path.name >= kept.plan.run:
-            continue
-        try:
-            plan = MatrixPlan.load(path)
-        except LabError:  # of an earlier laboratory
             continue
         shared = names & {row.name for row in plan.rows}
         if len(shared) >= SHARED_LEAST * len(names) and machine_text(plan.source) == machine_text(
@@ -176,22 +178,25 @@ def changes_between(then: Matrix, now: Matrix) -> list[Change]:
 
 HISTORY = """
     WITH speeds AS (
-        SELECT run, date, commit, task, arm, median(ops / seconds) AS speed
+        SELECT run, date, commit, task, slot, attempt, arm, ops / seconds AS speed
         FROM read_parquet({files}, union_by_name = true)
-        WHERE kind = 'timed' AND outcome = '' AND disturbed = '' AND seconds > 0
+        WHERE kind = 'timed' AND outcome = '' AND seconds > 0
             AND arm IN ('hakmem', 'glibc') AND list_contains(?, task)
+    ), tasks AS (
+        SELECT own.run, own.date, own.commit, task, median(ln(own.speed / peer.speed)) AS ratio
+        FROM speeds AS own JOIN speeds AS peer USING (run, task, slot, attempt)
+        WHERE own.arm = 'hakmem' AND peer.arm = 'glibc'
         GROUP BY ALL
     )
-    SELECT own.date, own.commit, count(*), exp(avg(ln(own.speed / peer.speed)))
-    FROM speeds AS own JOIN speeds AS peer USING (run, task)
-    WHERE own.arm = 'hakmem' AND peer.arm = 'glibc'
-    GROUP BY own.run, own.date, own.commit ORDER BY own.run
+    SELECT date, commit, count(*), exp(avg(ratio)) FROM tasks GROUP BY run, date, commit ORDER BY run
 """
 
 
 def history_read(folder: Path, plan: MatrixPlan) -> list[Moment]:
-    """Every run that measured some of this one's workloads, beside glibc in the same run."""
-    files = sorted(str(path) for path in folder.glob("*/raw/*.parquet"))
+    """Every run of a whole suite on this machine, beside glibc in the same rounds."""
+    machine = machine_text(plan.source)
+    runs = [path for path, one in suite_runs(folder).items() if machine_text(one.source) == machine]
+    files = sorted(str(path) for run in runs for path in run.glob("raw/*.parquet"))
     tasks = [
         row.name for row in plan.rows if row.measure is Measure.TIME and not row.control and not row.memory
     ]
@@ -216,7 +221,10 @@ def _listed(files: Sequence[str]) -> str:
 def ceiling_newest(folder: Path) -> Ceiling | None:
     """Of whole groups or suites: some workloads that were picked out are not the picture."""
     for path in sorted((path.parent for path in folder.glob(f"*/{CEILING_FILE}")), reverse=True):
-        plan = MatrixPlan.load(path)
+        try:
+            plan = MatrixPlan.load(path)
+        except LabError:  # of an earlier laboratory
+            continue
         if not plan.settings.only:
             return ceiling_judge(Kept(path, plan).judged())
     return None

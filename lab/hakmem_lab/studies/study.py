@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -52,8 +51,7 @@ def progress_make() -> Progress:
 @contextmanager
 def study_open(checkout: Checkout, kind: str, seed: int) -> Iterator[Study]:
     """Samples go to bench_results/KIND/TIME/."""
-    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    path = checkout.root / "bench_results" / kind / moment / "samples.csv"
+    path = checkout.results_new(kind) / "samples.csv"
     try:
         with staged(checkout) as stage, sample_writer(path) as samples, progress_make() as shown:
             yield Study(checkout, stage, PeerStore(checkout), random.Random(seed), shown, samples)

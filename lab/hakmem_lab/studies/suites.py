@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from hakmem_lab.statistics.estimate import Estimate, suite_estimate
 from hakmem_lab.studies.judging import Matrix
 
@@ -28,8 +26,7 @@ def group_means(matrix: Matrix) -> list[GroupMean]:
     for peer in matrix.plan.peers:
         own = [one for one in matrix.results if one.against == peer and one.estimate and one.row in rows]
         for group in groups:
-            cells = [np.array(list(one.log_ratios.values())) for one in own if group in (ALL, one.row.group)]
+            cells = [one.unselected for one in own if one.unselected and group in (ALL, one.row.group)]
             if len(cells) > 1:
-                rng = np.random.default_rng(settings.seed)
-                means.append(GroupMean(group, peer, suite_estimate(cells, settings.confidence, rng)))
+                means.append(GroupMean(group, peer, suite_estimate(cells, settings.confidence)))
     return sorted(means, key=lambda one: groups.index(one.group))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 COUNT_PLACE = "{count}"
@@ -43,21 +42,6 @@ class Group(StrEnum):
 
 
 @dataclass(frozen=True)
-class Target:
-    """What is asked of hakmem against one peer."""
-
-    at_least: float | None = None
-    """The ratio of speeds that must be reached; None: not behind by more than the margin."""
-
-    @property
-    def text(self) -> str:
-        return f"at least {self.at_least:g}" if self.at_least else "not behind"
-
-
-NOT_BEHIND = Target()
-
-
-@dataclass(frozen=True)
 class Cell:
     name: str
     program: str
@@ -68,8 +52,6 @@ class Cell:
     group: Group = Group.SMALL
     suite: Suite = Suite.FULL
     threads: int = 1
-    targets: Mapping[str, Target] = field(default_factory=dict)
-    """By peer."""
     control: bool = False
     """Allocates nothing: any difference is the laboratory's fault."""
     switches_are_noise: bool = True

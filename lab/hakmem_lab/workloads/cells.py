@@ -5,26 +5,22 @@ FIRST_FIGURES are those of the earliest reports. Every name stays: reports of di
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from hakmem_lab.measure.runner import PRELOAD_PLACE
 from hakmem_lab.workloads.cell import (
     COUNT_PLACE,
-    NOT_BEHIND,
     SEED_PLACE,
     Cell,
     Group,
     Measure,
     Suite,
-    Target,
 )
 
 __all__ = [
     "CELLS",
     "COUNT_PLACE",
     "FIRST_FIGURES",
-    "NOT_BEHIND",
     "PROCESS_START",
     "SEED_PLACE",
     "SERVER_PEAKS",
@@ -32,19 +28,10 @@ __all__ = [
     "Group",
     "Measure",
     "Suite",
-    "Target",
     "suite_cells",
 ]
 
 QUICK, FULL = Suite.QUICK, Suite.FULL
-
-
-def _faster(against_glibc: Target) -> dict[str, Target]:
-    return {"glibc": against_glibc, "mimalloc3": NOT_BEHIND, "jemalloc": NOT_BEHIND}
-
-
-_FASTER = _faster(Target(at_least=1.2))
-_LEVEL = _faster(NOT_BEHIND)
 
 
 def _cell(
@@ -54,7 +41,6 @@ def _cell(
     command: str,
     first_count: int,
     threads: int = 1,
-    targets: Mapping[str, Target] = _LEVEL,
 ) -> Cell:
     """COMMAND as it is typed, with places for what is drawn."""
     program, *arguments = command.split()
@@ -66,7 +52,6 @@ def _cell(
         group=group,
         suite=suite,
         threads=threads,
-        targets=targets,
         # Where threads are more than two processors, they switch by themselves.
         switches_are_noise=threads <= 2,
     )
@@ -77,13 +62,13 @@ def _cell(
 
 def _random_mixed(slots: int, suite: Suite) -> Cell:
     command = f"random_mixed {COUNT_PLACE} {slots} {SEED_PLACE} 16 1024"
-    return _cell(Group.SMALL, suite, f"random mix, {slots} slots", command, 200_000, targets=_FASTER)
+    return _cell(Group.SMALL, suite, f"random mix, {slots} slots", command, 200_000)
 
 
 def _lifo_burst(blocks: int, size: int, suite: Suite) -> Cell:
     name = f"LIFO burst, {blocks} of {size} B" if size else f"LIFO burst, {blocks} of 16-256 B"
     command = f"lifo_burst {blocks} {size} {COUNT_PLACE} {SEED_PLACE}"
-    return _cell(Group.SMALL, suite, name, command, max(1, 200_000 // blocks), targets=_FASTER)
+    return _cell(Group.SMALL, suite, name, command, max(1, 200_000 // blocks))
 
 
 def _tiny_hot(size: int, suite: Suite) -> Cell:
@@ -170,11 +155,9 @@ def _writers(name: str, program: str) -> Cell:
     return _cell(Group.THREADS, QUICK, name, command, 5_000_000, threads=2)
 
 
-def _producer(
-    name: str, batch: int, consumers: int, suite: Suite, targets: Mapping[str, Target] = _LEVEL
-) -> Cell:
+def _producer(name: str, batch: int, consumers: int, suite: Suite) -> Cell:
     command = f"producer_consumer {COUNT_PLACE} 64 {batch} {SEED_PLACE} {consumers}"
-    return _cell(Group.HAND_OVER, suite, name, command, 100_000, 1 + consumers, targets)
+    return _cell(Group.HAND_OVER, suite, name, command, 100_000, 1 + consumers)
 
 
 _HAND_OVER = _cell(
@@ -184,7 +167,6 @@ _HAND_OVER = _cell(
     f"hand_over {COUNT_PLACE} 1000 0 {SEED_PLACE}",
     100_000,
     threads=2,
-    targets=_FASTER,
 )
 
 _THREAD_CHURN = replace(
@@ -231,7 +213,6 @@ SERVER_PEAKS = replace(
         f"server_peaks {COUNT_PLACE} {SEED_PLACE}",
         1,
         threads=2,
-        targets={},
     ),
     switches_are_noise=False,
     measure=Measure.CPU,
@@ -244,26 +225,12 @@ _COLD_START = replace(
 )
 
 PROCESS_START = replace(
-    _cell(
-        Group.START,
-        QUICK,
-        "start of `true`",
-        f"start_loop {COUNT_PLACE} {PRELOAD_PLACE} -- true",
-        50,
-        targets={"mimalloc3": NOT_BEHIND},
-    ),
+    _cell(Group.START, QUICK, "start of `true`", f"start_loop {COUNT_PLACE} {PRELOAD_PLACE} -- true", 50),
     switches_are_noise=False,
 )
 
 _NO_ALLOCATION = replace(
-    _cell(
-        Group.CONTROL,
-        QUICK,
-        "no allocation (control)",
-        f"no_alloc {COUNT_PLACE} {SEED_PLACE}",
-        2_000_000,
-        targets={},
-    ),
+    _cell(Group.CONTROL, QUICK, "no allocation (control)", f"no_alloc {COUNT_PLACE} {SEED_PLACE}", 2_000_000),
     control=True,
 )
 
@@ -278,7 +245,7 @@ FIRST_FIGURES = (
     _lifo_burst(64, 0, FULL),
     _lifo_burst(1000, 0, FULL),
     _lifo_burst(4000, 0, QUICK),
-    _producer("producer and consumer", 100, 1, QUICK, _FASTER),
+    _producer("producer and consumer", 100, 1, QUICK),
     _HAND_OVER,
     _writers("two writers, 16 B blocks", "shared_write"),
     _VM_MIXED,
