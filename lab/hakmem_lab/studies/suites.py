@@ -18,7 +18,7 @@ class GroupMean:
 
 
 def group_means(matrix: Matrix) -> list[GroupMean]:
-    """Of groups with one workload there is no mean."""
+    """Of groups with one or two workloads there is none: its interval would hold everything."""
     settings = matrix.plan.settings
     rows = [row for row in matrix.plan.rows if not row.control and not row.memory]
     groups = [ALL, *dict.fromkeys(row.group for row in rows)]
@@ -27,6 +27,6 @@ def group_means(matrix: Matrix) -> list[GroupMean]:
         own = [one for one in matrix.results if one.against == peer and one.estimate and one.row in rows]
         for group in groups:
             cells = [one.unselected for one in own if one.unselected and group in (ALL, one.row.group)]
-            if len(cells) > 1:
+            if len(cells) > (1 if group == ALL else 2):
                 means.append(GroupMean(group, peer, suite_estimate(cells, settings.confidence)))
     return sorted(means, key=lambda one: groups.index(one.group))
