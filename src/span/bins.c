@@ -1,7 +1,6 @@
 /* bins.c - the bins, and the choice among the spans of one bin. */
 #include "span/bins.h"
 
-#include "base/bits.h"
 #include "span/pages.h"
 
 enum {
@@ -112,25 +111,34 @@ static bool is_better(uint32_t candidate, uint32_t best) {
 
 static uint32_t better_of(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && is_better(b, a)) ? b : a; }
 
-/* Every span that is looked at counts, whether it fits or not; every span of a higher bin fits. */
-static uint32_t find_in(const struct set *set, uint32_t pages) {
+/* Whether the free span at FIRST has PAGES pages from an aligned start on. Not inline: requests without an alignment
+ * need none of it. */
+static HAK_NOINLINE bool has_aligned(uint32_t first, uint32_t pages, uint32_t align_pages) {
+    return bins_aligned_from(first, align_pages) + pages <= first + span_at(first)->pages;
+}
+
+/* Every span that is looked at counts, whether it fits or not. One with pages ENOUGH for any start fits, and so does every
+ * span of a higher bin. */
+static uint32_t find_in(const struct set *set, uint32_t pages, uint32_t align_pages) {
     if (set->spans == 0) return 0;
+    const uint32_t enough = pages + align_pages - 1;
     for (unsigned bin = next_filled(set, bin_of(pages)); bin < BINS; bin = next_filled(set, bin + 1)) {
         uint32_t best = 0;
         unsigned looked_at = 0;
         for (uint32_t at = set->bins[bin]; at != 0 && looked_at++ < LOOKED_AT; at = span_at(at)->next)
-            if (span_at(at)->pages >= pages) best = better_of(best, at);
+            if (span_at(at)->pages >= enough || (enough != pages && has_aligned(at, pages, align_pages)))
+                best = better_of(best, at);
         if (best != 0) return best;
     }
     return 0;
 }
 
-uint32_t bins_find(uint32_t pages, enum span_zone zone) {
+uint32_t bins_find(uint32_t pages, uint32_t align_pages, enum span_zone zone) {
     enum span_zone other = zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN;
-    uint32_t found = find_in(&sets[zone][DIRTY], pages);
-    if (found == 0) found = find_in(&sets[other][DIRTY], pages);
-    if (found == 0) found = find_in(&sets[zone][CLEAN], pages);
-    if (found == 0 && zone == ZONE_HUGE) found = find_in(&sets[other][CLEAN], pages);
+    uint32_t found = find_in(&sets[zone][DIRTY], pages, align_pages);
+    if (found == 0) found = find_in(&sets[other][DIRTY], pages, align_pages);
+    if (found == 0) found = find_in(&sets[zone][CLEAN], pages, align_pages);
+    if (found == 0 && zone == ZONE_HUGE) found = find_in(&sets[other][CLEAN], pages, align_pages);
     return found;
 }
 

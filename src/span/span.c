@@ -163,10 +163,8 @@ struct place {
 };
 
 static struct place find_place(size_t pages, size_t align_pages, enum span_zone zone) {
-    const uint32_t head = is_allowed(pages) ? bins_find((uint32_t)(pages + align_pages - 1), zone) : 0;
-    /* Aligned as an address: the window's base is aligned to 2 MiB only. */
-    const uintptr_t address = (uintptr_t)page_address(head), aligned = round_up(address, align_pages * PAGE_BYTES);
-    return (struct place){head, head + (uint32_t)((aligned - address) / PAGE_BYTES)};
+    const uint32_t head = is_allowed(pages) ? bins_find((uint32_t)pages, (uint32_t)align_pages, zone) : 0;
+    return (struct place){head, (uint32_t)bins_aligned_from(head, align_pages)};
 }
 
 /* Whether some of the PAGES pages there are not dirty. */
@@ -258,8 +256,8 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
         }
         if (!span_is_allowed(pages)) return 0;
         make_room(pages);
-        /* Someone else may take what was brought: then bring more. */
-        if (add_fresh(pages + align_pages - 1, zone)) continue;
+        /* It begins with a chunk. Someone else may take what was brought: then bring more. */
+        if (add_fresh(pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES, zone)) continue;
         span_lock();
         /* Of the huge zone a plain request takes clean memory at last. */
         first = take_at(find_place(pages, align_pages, ZONE_HUGE), pages);

@@ -11,6 +11,8 @@
  *   a clean span before the other zone's dirty   the_choice_follows_the_rule
  *   dirty pages of the huge zone are not sought  the_choice_follows_the_rule, dirty_pages_are_...
  *   the middle of a list is taken out badly      the_choice_follows_the_rule
+ *   an aligned hole is not found                 the_choice_follows_the_rule
+ *   an aligned start is enough, without pages    the_choice_follows_the_rule
  */
 #include "blocks.h"
 #include "span/bins.h"
@@ -31,7 +33,7 @@ static uint64_t now;
 
 static void empty_bins(void) {
     span_lock();
-    for (uint32_t first; (first = bins_find(1, ZONE_HUGE)) != 0;) bins_remove(first);
+    for (uint32_t first; (first = bins_find(1, 1, ZONE_HUGE)) != 0;) bins_remove(first);
     span_unlock();
 }
 
@@ -70,8 +72,15 @@ static bool is_better(const struct model *a, const struct model *b) {
     return a_used != b_used ? a_used > b_used : a->first < b->first;
 }
 
+static bool fits(const struct model *span, uint32_t pages, uint32_t align) {
+    for (uint32_t at = span->first; at + pages <= span->first + span->pages; at++)
+        if (is_aligned(page_address(at), align * PAGE_BYTES)) return true;
+    return false;
+}
+
 /* Of the spans in one set: the best of the newest LOOKED_AT, in the lowest bin that may do where one does. */
-static const struct model *naive_find_in(uint32_t pages, enum span_zone zone, bool in_state(const struct model *)) {
+static const struct model *naive_find_in(uint32_t pages, uint32_t align, enum span_zone zone,
+                                         bool in_state(const struct model *)) {
     uint32_t bin = bin_start(pages);
     for (;;) {
         const struct model *chosen = NULL;
@@ -86,7 +95,7 @@ static const struct model *naive_find_in(uint32_t pages, enum span_zone zone, bo
             }
             if (newest == NULL) break;
             older_than = newest->inserted;
-            if (newest->pages >= pages && (chosen == NULL || is_better(newest, chosen))) chosen = newest;
+            if (fits(newest, pages, align) && (chosen == NULL || is_better(newest, chosen))) chosen = newest;
         }
         uint32_t next = UINT32_MAX;
         for (size_t i = 0; i < span_count; i++) {
@@ -104,11 +113,12 @@ static bool is_clean(const struct model *span) { return span->dirty == 0; }
 
 /* What is dirty, of its own zone, then of the other; then what is clean: and plain memory rather than none, but not huge
  * pages. */
-static uint32_t naive_find(uint32_t pages, enum span_zone zone) {
-    const struct model *best = naive_find_in(pages, zone, is_dirty);
-    if (best == NULL) best = naive_find_in(pages, zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN, is_dirty);
-    if (best == NULL) best = naive_find_in(pages, zone, is_clean);
-    if (best == NULL && zone == ZONE_HUGE) best = naive_find_in(pages, ZONE_PLAIN, is_clean);
+static uint32_t naive_find(uint32_t pages, uint32_t align, enum span_zone zone) {
+    const struct model *best = naive_find_in(pages, align, zone, is_dirty);
+    if (best == NULL)
+        best = naive_find_in(pages, align, zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN, is_dirty);
+    if (best == NULL) best = naive_find_in(pages, align, zone, is_clean);
+    if (best == NULL && zone == ZONE_HUGE) best = naive_find_in(pages, align, ZONE_PLAIN, is_clean);
     return best != NULL ? best->first : 0;
 }
 
@@ -146,8 +156,9 @@ TEST(the_choice_follows_the_rule) {
         size_t few = i / 1000 % 2 ? span_count : 12; /* full bins, and nearly empty ones */
         toggle(&spans[rng_below(&rng, few)]);
         uint32_t pages = 1 + (uint32_t)rng_below(&rng, rng_below(&rng, 2) ? 40 : 170);
-        CHECK_AT(bins_find(pages, ZONE_PLAIN) == naive_find(pages, ZONE_PLAIN), i);
-        CHECK_AT(bins_find(pages, ZONE_HUGE) == naive_find(pages, ZONE_HUGE), i);
+        uint32_t align = rng_below(&rng, 2) ? 1 : 1u << rng_below(&rng, 8);
+        CHECK_AT(bins_find(pages, align, ZONE_PLAIN) == naive_find(pages, align, ZONE_PLAIN), i);
+        CHECK_AT(bins_find(pages, align, ZONE_HUGE) == naive_find(pages, align, ZONE_HUGE), i);
         for (int zone = 0; zone < ZONES; zone++) {
             uint32_t dirty = bins_find_dirty((enum span_zone)zone, NULL);
             CHECK_AT((dirty != 0) == any_dirty((enum span_zone)zone), i);
@@ -162,19 +173,19 @@ TEST(the_choice_follows_the_rule) {
 TEST(nothing_fits_and_everything_is_found_again) {
     struct rng rng = {check_now.seed + 1};
     start(&rng);
-    CHECK_EQ(bins_find(1, ZONE_HUGE), 0);
+    CHECK_EQ(bins_find(1, 1, ZONE_HUGE), 0);
     CHECK(bins_find_dirty(ZONE_PLAIN, NULL) == 0 && bins_find_dirty(ZONE_HUGE, NULL) == 0);
     for (size_t i = 0; i < span_count; i++) toggle(&spans[i]);
-    CHECK_EQ(bins_find(PAGES, ZONE_HUGE), 0);
+    CHECK_EQ(bins_find(PAGES, 1, ZONE_HUGE), 0);
     for (size_t left = span_count; left > 0; left--) {
-        uint32_t first = bins_find(1, ZONE_HUGE);
+        uint32_t first = bins_find(1, 1, ZONE_HUGE);
         size_t i = 0;
         while (i < span_count && (spans[i].first != first || !spans[i].inserted)) i++;
         CHECK_AT(i < span_count, left);
         bins_remove(first);
         spans[i].inserted = 0;
     }
-    CHECK_EQ(bins_find(1, ZONE_HUGE), 0);
+    CHECK_EQ(bins_find(1, 1, ZONE_HUGE), 0);
     CHECK(bins_find_dirty(ZONE_PLAIN, NULL) == 0 && bins_find_dirty(ZONE_HUGE, NULL) == 0);
 }
 

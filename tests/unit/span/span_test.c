@@ -9,6 +9,8 @@
  *   every span claims to be zero                 random_work_keeps_the_books
  *   pages of one dirty run are counted twice     random_work_keeps_the_books
  *   one dirty page passes for all, or none does  what_is_kept_is_asked_for_before_growth
+ *   an aligned hole is not found                 aligned_holes_are_used_again
+ *   more comes than an alignment needs           alignment_brings_no_more_than_it_needs
  */
 #include "child.h"
 #include "clock.h"
@@ -130,6 +132,50 @@ TEST(aligned_spans) {
     CHECK_EQ(span_take(window.pages - CHUNK_PAGES + 1, 1, false), 0);
     CHECK(!span_extend(CHUNK_PAGES, window.pages + 1));
 }
+
+/* What earlier tests left free serves nobody then; what comes for the last page, at most 4095 more, does. */
+static void use_what_is_free(void) {
+    configure(ACE_NEVER, UINT64_MAX);
+    for (const uint64_t fresh = counts_now().fresh_pages; counts_now().fresh_pages == fresh;)
+        CHECK(span_take(1, 1, true) != 0);
+}
+
+/* Of aligned spans side by side every second one is given back: as many again find room there. */
+static uint32_t hole_pages;
+static void take_holes_again(void) {
+    enum { PAGES = 16384 }; /* half of it is more than can be free elsewhere */
+    static uint32_t spans[PAGES / 2];
+    const uint32_t count = PAGES / hole_pages;
+    use_what_is_free();
+    for (uint32_t i = 0; i < count; i++) CHECK((spans[i] = span_take(hole_pages, hole_pages, true)) != 0);
+    for (uint32_t i = 0; i < count; i += 2) span_give(spans[i]);
+    const uint64_t fresh = counts_now().fresh_pages;
+    for (uint32_t i = 0; i < count; i += 2) {
+        CHECK((spans[i] = span_take(hole_pages, hole_pages, true)) != 0);
+        CHECK_AT(is_aligned(page_address(spans[i]), hole_pages * PAGE_BYTES), i);
+    }
+    CHECK_EQ(counts_now().fresh_pages, fresh);
+    check_books();
+}
+
+TEST(aligned_holes_are_used_again) {
+    for (hole_pages = 2; hole_pages <= 128; hole_pages *= 4) IN_CHILD(take_holes_again);
+}
+
+/* Fresh memory begins with a chunk: only what is aligned to more needs more pages than it has. */
+static void take_fresh_aligned(void) {
+    enum { PAGES = 3 * 4096 }; /* more than comes at once for less */
+    use_what_is_free();
+    for (uint32_t align = 2; align <= 16 * CHUNK_PAGES; align *= 4) {
+        const uint64_t fresh = counts_now().fresh_pages;
+        const uint32_t first = span_take(PAGES, align, true);
+        CHECK_AT(first != 0 && is_aligned(page_address(first), align * PAGE_BYTES), align);
+        CHECK_EQ(counts_now().fresh_pages - fresh, PAGES + (align > CHUNK_PAGES ? align - CHUNK_PAGES : 0));
+    }
+    check_books();
+}
+
+TEST(alignment_brings_no_more_than_it_needs) { IN_CHILD(take_fresh_aligned); }
 
 /* What is kept is asked for once, where some of the pages would have to be brought in, and no sooner. */
 static size_t asked_pages;
