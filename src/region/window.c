@@ -1,8 +1,8 @@
 /* window.c - finding a window, and growing into it.
  *
  * Everything below next_page is committed and was given to the span floor; what lies between it and
- * reserved_page is reserved. Both are guarded by lock, which is held across the system calls that
- * move them: whoever waits needs memory too. */
+ * reserved_page is reserved, and committed as far as pages_end where the books for it were refused. All are
+ * guarded by lock, which is held across the system calls that move them: whoever waits needs memory too. */
 #include "region/window.h"
 
 #include "base/bits.h"
@@ -26,8 +26,8 @@ static struct {
     bool sparse; /* a range of addresses only: regions and books are mapped as they are needed */
     size_t next_page;
     size_t reserved_page;
-    /* Ends of the usable part of each array, as addresses. Each only grows. */
-    uintptr_t words_end, spans_end, remotes_end, chunks_end;
+    /* Ends of the usable part of each array, and of the pages themselves, as addresses. Each only grows. */
+    uintptr_t words_end, spans_end, remotes_end, chunks_end, pages_end;
 } grow;
 
 void window_lock(void) { os_lock_take(&grow.lock); }
@@ -65,6 +65,7 @@ static void settle(bool sparse, uintptr_t base, size_t pages, uintptr_t books, v
     grow.spans_end = books;
     grow.remotes_end = (uintptr_t)window.remotes;
     grow.chunks_end = (uintptr_t)window.chunks;
+    grow.pages_end = base;
     grow.sparse = sparse;
     grow.next_page = CHUNK_PAGES;
     grow.reserved_page = reserved_page;
@@ -154,6 +155,11 @@ static bool provide_part(uintptr_t array, size_t element_bytes, size_t first, si
     return true;
 }
 
+/* Pages whose books were refused are there already. */
+static bool commit(size_t first, size_t pages) {
+    return provide_part(window.base, PAGE_BYTES, first, first + pages, true, &grow.pages_end);
+}
+
 /* The books of one page more on either side can be read: neighbours are looked at before merging. */
 static bool provide_books(size_t first, size_t last) {
     size_t end = min_size(last + 1, window.pages);
@@ -217,11 +223,12 @@ struct page_run window_extend(size_t pages) {
     window_lock();
     if (ensure_region(pages)) {
         size_t first = grow.next_page, size = commit_pages(pages);
+        /* Pages before their books: where the kernel refuses what was asked for, no books of it stay behind. */
+        if (!commit(first, size)) size = commit(first, pages) ? pages : 0;
         /* Books for a round number of pages at once: few calls. */
-        if (provide_books(first, min_size(round_up(first + size, BOOKS_PAGES), grow.reserved_page))) {
+        if (size != 0 &&
+            provide_books(first, min_size(round_up(first + size, BOOKS_PAGES), grow.reserved_page))) {
             populate_first_records();
-            void *start = page_address(first);
-            if (!os_commit(start, size * PAGE_BYTES)) size = os_commit(start, pages * PAGE_BYTES) ? pages : 0;
             run = (struct page_run){first, size};
             grow.next_page = first + size;
         }

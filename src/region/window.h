@@ -8,8 +8,8 @@
  *   remotes   16 bytes that other threads write, apart from the spans; untouched until one does
  *   chunks    28 bytes per 2 MiB: which pages are used, which were ever touched
  *
- * Only words may be read for any page of the window, and chunks for any up to the last that was committed. The others exist
- * for pages that are committed, that is for every page whose word is not 0, and for their neighbours.
+ * Only words may be read for any page of the window, and chunks for any up to the last that was given to the span floor. The
+ * others exist for pages that were given, that is for every page whose word is not 0, and for their neighbours.
  *
  * Before window_start the window has no pages and an impossible base, so that every pointer, NULL
  * included, is found to lie outside it. */

@@ -14,6 +14,8 @@
  *   the limit of the address space is ignored    under_a_limit
  *   spans are aligned by page number only        a_window_where_the_kernel_puts_it
  *   the lock is not taken                        threads_extend_in_turn
+ *   refused pages leave their books behind       a_refused_commit_leaves_no_books
+ *   pages without books are committed again      pages_wait_for_their_books
  */
 #include "blocks.h"
 #include "child.h"
@@ -27,7 +29,7 @@
 #include <sys/syscall.h>
 
 /* What is refused; nothing by default. */
-static bool refuse_hints, refuse_all_maps;
+static bool refuse_hints, refuse_all_maps, refuse_books;
 static size_t refuse_maps_from = SIZE_MAX, refuse_readable_from = SIZE_MAX;
 static size_t refuse_fixed_from = SIZE_MAX, refuse_protect_from = SIZE_MAX;
 
@@ -43,8 +45,10 @@ extern int __interceptor_mprotect(void *, size_t, int) __attribute__((weak));
 
 void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset) {
     bool fixed = (flags & MAP_FIXED) != 0;
-    if ((refuse_hints && hint != NULL && !fixed) || (fixed && bytes >= refuse_fixed_from) || refuse_all_maps ||
-        bytes >= refuse_maps_from || (protection == PROT_READ && bytes >= refuse_readable_from)) {
+    if ((refuse_hints && hint != NULL && !fixed) || (fixed && bytes >= refuse_fixed_from) ||
+        refuse_all_maps || bytes >= refuse_maps_from ||
+        (protection == PROT_READ && bytes >= refuse_readable_from) ||
+        (refuse_books && !fixed && (protection & PROT_WRITE) != 0)) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
@@ -307,6 +311,46 @@ TEST(a_refused_commit_loses_nothing) {
     NEED_A_STUBBORN_KERNEL();
     asked_bytes = MIB(128);
     IN_CHILD(extend_refused);
+}
+
+static uint64_t committed_bytes(void) { return atomic_load(&os_counters.committed_bytes); }
+
+/* Books for so much would be a thousandth of it. */
+static void extend_by_too_much(void) {
+    CHECK(start_window(GIB(256)));
+    check_usable(window_extend(1));
+    const uint64_t before = committed_bytes();
+    refuse_protect_from = refuse_fixed_from = GIB(1);
+    CHECK_EQ(window_extend(GIB(32) / PAGE_BYTES).pages, 0);
+    CHECK_EQ(committed_bytes(), before);
+    check_usable(window_extend(1));
+}
+
+TEST(a_refused_commit_leaves_no_books) {
+    NEED_A_STUBBORN_KERNEL();
+    IN_CHILD(extend_by_too_much);
+}
+
+/* Where the books cannot be had the pages are committed once, however often they are asked for, and given at last. */
+static void extend_without_books(void) {
+    enum { MANY = 5000 }; /* more than the first region has */
+    CHECK(start_window(GIB(256)));
+    refuse_books = true;
+    if (use_up(1, MANY) >= MANY) return; /* a window reserved whole has its books, too */
+    const uint64_t before = committed_bytes();
+    for (int i = 0; i < 100; i++) CHECK_EQ(window_extend(1).pages, 0);
+    CHECK_EQ(committed_bytes(), before);
+    refuse_books = false;
+    const size_t next = page_after_last;
+    struct page_run run = window_extend(1);
+    CHECK(run.first == next || next == 0);
+    check_usable(run);
+    CHECK(committed_bytes() - before < run.pages * PAGE_BYTES); /* the books alone */
+}
+
+TEST(pages_wait_for_their_books) {
+    NEED_A_STUBBORN_KERNEL();
+    IN_CHILD(extend_without_books);
 }
 
 /* In a process that began under the limit: this one's own window counts against any that is set now. */
