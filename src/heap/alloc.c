@@ -58,24 +58,22 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
     }
 }
 
-/* Fills half of an empty stack and takes one block. Lock held; dropped meanwhile. */
+/* Fills half of an empty stack, which is closed, and takes one block. Lock held; dropped meanwhile. */
 static void *refill(struct heap *heap, unsigned class, bool *zero) {
     struct bin *bin = &heap->bins[class];
-    stack_note_refill(heap, class);
     uint32_t want = ace_refill(bin->depth);
-    void **end = bin->stack + want, **top = stack_top(heap, class);
-    /* A signal handler must not push meanwhile: what it freed would be written over. */
-    atomic_store_explicit(&heap->front.hi[class], top, memory_order_relaxed);
+    void **end = bin->stack + want;
     uint32_t got = gather_or_create(heap, class, end, want, zero);
     if (got == 0) {
-        stack_set(heap, class, bin->bottom, top);
+        stack_set(heap, class, bin->bottom, bin->bottom);
         return NULL;
     }
     counter_add(&bin->refilled_blocks, got);
     bin->recent_refilled_blocks += got;
-    stack_set(heap, class, end - got, end - 1);
+    void *block = end[-1];
+    stack_set(heap, class, end - got, end - 1); /* from here on a handler may push to where it was */
     stack_set_keeping(heap, class, true);
-    return end[-1];
+    return block;
 }
 
 /* The commons have no owner whose looks would tell it. Their lock is held. */
@@ -96,7 +94,9 @@ static void *alloc_small(unsigned class, bool *zero) {
     if (heap == NULL) return alloc_from_commons(class, zero);
     os_lock_take(&heap->lock);
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
-    /* Some are there when he was sent here for another reason than an empty stack. */
+    if (HAK_LIKELY(stack_held(heap, class) == 0)) stack_note_refill(heap, class);
+    stack_close(heap, class); /* or a refill would write over what signal handlers free */
+    /* Some are there when he was sent here for another reason than an empty stack, or a handler freed them just now. */
     void *block = HAK_UNLIKELY(stack_held(heap, class) != 0) ? stack_pop(heap, class) : refill(heap, class, zero);
     os_lock_drop(&heap->lock);
     return block;

@@ -187,26 +187,42 @@ HAK_INLINE void stack_set_keeping(struct heap *heap, unsigned class, bool keep) 
     heap->front.keep[class] = keep && bin->streams ? bin->stack + ace_kept(bin->depth) : NULL;
 }
 
-/* The stack's blocks now lie in bottom .. top - 1. */
+/* A lower bound above every top, as NULL is an upper one below every top. */
+#define STACK_LO_CLOSED ((void **)(INTPTR_MAX & -(intptr_t)sizeof(void *)))
+
+/* Signal handlers of the owner neither pop nor push from here to stack_set: they would not know what is being done with the blocks. What
+ * they did before is in the top, which is to be read from here on. */
+HAK_INLINE void stack_close(struct heap *heap, unsigned class) {
+    atomic_store_explicit(&heap->front.lo[class], STACK_LO_CLOSED, memory_order_relaxed);
+    atomic_store_explicit(&heap->front.hi[class], NULL, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* The blocks of a stack that is closed, or nobody's, now lie in bottom .. top - 1; opens it. Bounds that others raised and lowered
+ * meanwhile let something pass: closed again, until the top fits to them. */
 HAK_INLINE void stack_set(struct heap *heap, unsigned class, void **bottom, void **top) {
     struct bin *bin = &heap->bins[class];
     bin->bottom = bottom;
     stack_set_keeping(heap, class, heap->front.keep[class] != NULL);
+    stack_close(heap, class);
+    atomic_store_explicit(&heap->front.top[class], top, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&heap->front.lo[class], bottom, memory_order_relaxed);
     atomic_store_explicit(&heap->front.hi[class], bin->stack + bin->depth, memory_order_relaxed);
-    atomic_store_explicit(&heap->front.top[class], top, memory_order_relaxed);
 }
 
-/* One block more, for which there is room; and one less, when there are some. */
+/* One block more, for which there is room. */
 HAK_INLINE void stack_push(struct heap *heap, unsigned class, void *block) {
     void **top = stack_top(heap, class);
     front_block_set(top, block);
     atomic_store_explicit(&heap->front.top[class], top + 1, memory_order_release); /* as in front_push */
 }
+
+/* One less of a stack that is closed and holds some; opens it. */
 HAK_INLINE void *stack_pop(struct heap *heap, unsigned class) {
-    void **top = stack_top(heap, class) - 1;
-    atomic_store_explicit(&heap->front.top[class], top, memory_order_relaxed);
-    return front_block(top);
+    void **top = stack_top(heap, class) - 1, *block = front_block(top);
+    stack_set(heap, class, heap->bins[class].bottom, top);
+    return block;
 }
 
 /* Another thread's may be none: of all classes. Owner's own, or nobody's. */

@@ -144,13 +144,15 @@ static void move_down(void **to, void **from, size_t count) {
     memmove(to, from, count * sizeof *to);
 }
 
-/* Gives the COUNT oldest blocks back and moves the others to the start. */
+/* Gives the COUNT oldest blocks back, or all where a signal handler popped some since they were counted, and moves the others to the
+ * start. */
 static void give_oldest(struct heap *heap, unsigned class, size_t count) {
     struct bin *bin = &heap->bins[class];
-    void **lo = bin->bottom, **top = stack_top(heap, class);
-    bin_put(heap, lo, count);
-    size_t left = (size_t)(top - lo) - count;
-    move_down(bin->stack, lo + count, left);
+    stack_close(heap, class);
+    void **lo = bin->bottom;
+    const size_t held = stack_held(heap, class), given = min_size(count, held), left = held - given;
+    bin_put(heap, lo, given);
+    move_down(bin->stack, lo + given, left);
     stack_set(heap, class, bin->stack, bin->stack + left);
 }
 
@@ -174,11 +176,15 @@ void stack_empty_all(struct heap *heap) {
 
 static bool deepen(struct heap *heap, unsigned class, uint32_t depth) {
     struct bin *bin = &heap->bins[class];
+    stack_close(heap, class);
     void **lo = bin->bottom;
     size_t held = stack_held(heap, class);
     if (depth > bin->capacity) {
         void **stack = pool_take(depth);
-        if (stack == NULL) return false;
+        if (stack == NULL) {
+            stack_set(heap, class, lo, lo + held);
+            return false;
+        }
         memcpy(stack, lo, held * sizeof *lo);
         if (bin->capacity > first_depth(class)) pool_give(bin->stack, bin->capacity);
         bin->stack = lo = stack;
@@ -308,7 +314,7 @@ void stack_note_refill(struct heap *heap, unsigned class) {
 /* An empty stack lacks room only where it was taken from below: it begins at the start again. */
 bool stack_make_room(struct heap *heap, unsigned class) {
     struct bin *bin = &heap->bins[class];
-    if (stack_held(heap, class) == 0) stack_set(heap, class, bin->stack, bin->stack);
+    if (stack_held(heap, class) == 0) give_oldest(heap, class, 0);
     if (!stack_has_room(heap, class)) note_miss(heap, class, &bin->recent_spills);
     return stack_has_room(heap, class);
 }
