@@ -60,6 +60,7 @@ static void park(struct heap *heap) {
 
 /* What HEAP holds goes where others find it. Its lock is taken. */
 static void hand_over(struct heap *heap) {
+    stack_empty_all(heap);
     stack_reset_all(heap);
     bin_hand_over(heap);
     remote_drain(heap);
@@ -70,7 +71,6 @@ static void hand_over(struct heap *heap) {
 void thread_retire_parked(struct heap *heap) {
     os_lock_take(&heap->lock);
     if (heap->parked) {
-        stack_empty_all(heap);
         hand_over(heap);
         heap->parked = false;
     }
@@ -232,10 +232,12 @@ void heap_fork_child(void) {
 
 void thread_forgo_heap(void) { set_front(&front_constants.gone); }
 
+/* Their threads were anywhere, but not inside of a lock, which prepare had: what a child sees of each is a beginning of what it did. Of
+ * the operations without a lock that leaves whole stacks and buffers: a block on its way in or out may be lost, or still there. */
 void thread_reap_forsaken(void) {
     for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) {
         os_lock_take(&heap->lock);
-        hand_over(heap); /* but for its stacks: their thread may have been anywhere */
+        hand_over(heap);
         os_lock_drop(&heap->lock);
         registry_give(heap);
         remote_settle();

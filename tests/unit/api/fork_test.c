@@ -4,6 +4,7 @@
  * Planted defects it was seen to catch:
  *   no atfork handlers (a lock stays taken)  fork_while_another_thread_allocates: watchdog
  *   the child forgets all blocks             the_child_owns_all_blocks
+ *   it loses what others kept at hand        the_child_has_what_others_kept_at_hand
  *   handlers registered at the first malloc  early_atfork_handlers_may_allocate: watchdog
  */
 #include "blocks.h"
@@ -128,6 +129,39 @@ TEST(the_child_frees_what_the_dead_left) {
     pthread_join(thread, NULL);
     for (size_t i = 0; i < check_count(10); i++) IN_CHILD(child_that_does_all);
     free_shared();
+}
+
+/* What another thread keeps at hand: the child has it, though the thread is gone. */
+enum { AT_HAND = 20, AT_HAND_BYTES = 24000 };
+static void *at_hand[AT_HAND];
+static pthread_barrier_t at_fork;
+
+static void *keep_at_hand(void *unused) {
+    for (size_t i = 0; i < AT_HAND; i++) CHECK((at_hand[i] = hak_malloc(AT_HAND_BYTES)) != NULL);
+    for (size_t i = 0; i < AT_HAND; i++) hak_free(at_hand[i]);
+    pthread_barrier_wait(&at_fork);
+    pthread_barrier_wait(&at_fork); /* the fork is in between */
+    return unused;
+}
+
+static void child_that_takes_all(void) {
+    size_t found = 0;
+    for (size_t i = 0; i < 5000; i++) {
+        const void *block = hak_malloc(AT_HAND_BYTES);
+        CHECK(block != NULL);
+        for (size_t k = 0; k < AT_HAND; k++) found += block == at_hand[k];
+    }
+    CHECK_EQ(found, AT_HAND);
+}
+
+TEST(the_child_has_what_others_kept_at_hand) {
+    pthread_t thread;
+    CHECK_EQ(pthread_barrier_init(&at_fork, NULL, 2), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, keep_at_hand, NULL), 0);
+    pthread_barrier_wait(&at_fork);
+    IN_CHILD(child_that_takes_all);
+    pthread_barrier_wait(&at_fork);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
 static atomic_bool stop;

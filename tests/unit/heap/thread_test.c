@@ -8,6 +8,7 @@
  *   the next thread keeps others' blocks at once what_is_retired_goes_home
  *   the buffer of remote blocks stays too        what_a_thread_leaves_is_adopted
  *   the child forgets the heaps of the others    a_child_reaps_what_was_forsaken
+ *   it loses what lies in their stacks           a_child_reaps_what_was_forsaken
  *   the dead thread's front stays in place       destructors_use_the_commons
  */
 #include "blocks.h"
@@ -244,8 +245,9 @@ TEST(what_is_retired_goes_home) {
     thread_retire_parked(leaver);
     CHECK_EQ(stack_held(leaver, class), 0);
     os_lock_take(&thread_heap()->lock);
-    CHECK_EQ(remote_drain(thread_heap()), 1);
+    const uint32_t drained = remote_drain(thread_heap());
     os_lock_drop(&thread_heap()->lock);
+    CHECK_EQ(drained, 1);
 }
 
 /* Where there is no memory for more, what stacks and parked heaps hold is taken before an allocation fails. */
@@ -326,16 +328,18 @@ enum { FORSAKEN = 3, CHILD_SECONDS = CHECK_SHADOWED ? 60 : 10 };
 static pthread_barrier_t barrier;
 static void *_Atomic kept[FORSAKEN];
 
+enum { HELD = 200 };
 static void *hold_blocks(void *argument) {
     size_t which = (size_t)(uintptr_t)argument;
-    void *blocks[200];
-    for (size_t i = 0; i < 200; i++) CHECK((blocks[i] = heap_alloc(5000)) != NULL);
+    void *blocks[HELD];
+    for (size_t i = 0; i < HELD; i++) CHECK((blocks[i] = heap_alloc(5000)) != NULL);
     block_fill(blocks[0], 5000, which);
     atomic_store(&kept[which], blocks[0]);
-    for (size_t i = 1; i < 200; i += 2) heap_free(blocks[i], NULL);
+    for (size_t i = 1; i < HELD; i += 2) heap_free(blocks[i], NULL);
+    CHECK(stack_held(thread_heap(), size_class_of(5000)) != 0);
     pthread_barrier_wait(&barrier);
     pthread_barrier_wait(&barrier); /* the fork is in between */
-    for (size_t i = 0; i < 200; i += 2) heap_free(blocks[i], NULL);
+    for (size_t i = 0; i < HELD; i += 2) heap_free(blocks[i], NULL);
     return NULL;
 }
 
@@ -347,6 +351,8 @@ static void reap_and_use(const struct sum *before) {
     sum = sum_of_heaps();
     CHECK_EQ(sum.live, 1);
     CHECK(sum.slabs_of_commons >= FORSAKEN * 4);
+    /* What lay in their stacks is free. */
+    CHECK_EQ(counter_read(&commons.bins[size_class_of(5000)].taken_blocks), FORSAKEN * HELD / 2);
     /* Their heaps can be used again, their slabs adopted, their blocks freed. */
     struct heap *mine = thread_heap();
     uint64_t books = books_bytes();
