@@ -109,7 +109,7 @@ extern const char *hakmem_conf;
 HAK_API int hak_option_set(const char *name, const char *value);
 
 /* Stores the value of the option NAME as text in the BYTES bytes at VALUE. Returns 0, or -1 with errno: ENOENT, no such option;
- * ERANGE, it does not fit; 800 bytes are always enough. */
+ * ERANGE, it does not fit; 1000 bytes are always enough. */
 HAK_API int hak_option_get(const char *name, char *value, size_t bytes);
 
 /* Where that value comes from: "default", "profile", "file", "program", "conf", "environment" or "api"; NULL when there is no

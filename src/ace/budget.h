@@ -1,5 +1,5 @@
-/* budget.h - how much the stacks of one thread may be sized for: its share of what those of all threads may hide, since
- * blocks can only be taken out of a sleeper's stack. Pure functions; any thread. */
+/* budget.h - how much the stacks of one thread may be sized for: its share of what those of all threads may hide. Those of
+ * a thread that sleeps are emptied, so it has none. Pure functions; any thread. */
 #ifndef HAK_ACE_BUDGET_H
 #define HAK_ACE_BUDGET_H
 
@@ -12,9 +12,10 @@
 struct ace_budget_input {
     uint64_t in_use_bytes; /* by the process */
     uint64_t most_bytes;   /* that one thread may have of small blocks: the option thread_cache */
-    uint32_t threads;
+    uint32_t threads; /* that have a share */
     enum ace_objective objective;
     uint32_t times; /* as much of medium blocks, by ace_medium_times; not 0 where there are several threads */
+    bool alone;     /* the process has one thread */
 };
 
 enum ace_budget_reason {
@@ -46,13 +47,13 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
  * may have; nothing is promised. A thread that is alone keeps more: it gives all back before the process grows, if enough of it was touched.
  * So does one of which the program touches little. What is kept counts as in use, so a share of that must stay less than all. */
 HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input input) {
-    const bool alone = input.threads <= 1;
+    const bool alone = input.alone;
     const uint64_t in_use_share = input.in_use_bytes / ace_choose(input.objective, 16, 8, 4);
     const uint64_t least_of_one = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(32), HAK_MIB(64));
     const uint64_t least_of_all = ace_choose(input.objective, HAK_KIB(256), HAK_MIB(4), HAK_MIB(8)) * (alone ? 1 : input.times);
     const uint64_t most_of_all = in_use_share * (input.times > 1 ? 2 : 1);
     const uint64_t one = in_use_share > least_of_one ? in_use_share : least_of_one;
-    const uint64_t all = most_of_all > least_of_all ? most_of_all : least_of_all, each = all / (alone ? 1 : input.threads);
+    const uint64_t all = most_of_all > least_of_all ? most_of_all : least_of_all, each = all / (input.threads > 1 ? input.threads : 1);
     const uint64_t share = alone || each > one ? one : each;
     const uint64_t most = alone || input.times > 4 ? 2 * input.most_bytes : input.most_bytes / 2 * input.times;
     return share <= most ? (struct ace_budget_decision){share, ACE_BUDGET_SHARE} : (struct ace_budget_decision){most, ACE_BUDGET_MOST};

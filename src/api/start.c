@@ -69,12 +69,23 @@ static size_t thread_cache_bytes_of(const struct hak_options *from) {
                                              : ace_thread_cache_bytes(from->thread_cache, objective_of(from));
 }
 
+/* A huge page is as many pages as a page holds words: 2 MiB where these are of 4 KiB, 32 and 512 MiB where they are of 16 and 64. Those
+ * are too large to be asked for by a rule that weighs 2 MiB. */
+static bool huge_pages_are_chunks(void) {
+    const size_t page = os_page_bytes();
+    return page / sizeof(uint64_t) * page == CHUNK_PAGES * PAGE_BYTES;
+}
+
+static uint64_t huge_from_pages_of(const struct hak_options *from) {
+    if (from->huge_pages == HUGE_PAGES_ALWAYS) return 0;
+    if (from->huge_pages == HUGE_PAGES_NEVER || !huge_pages_are_chunks()) return UINT64_MAX;
+    return ace_huge_from_bytes(objective_of(from)) / PAGE_BYTES;
+}
+
 static struct span_settings span_settings_of(const struct hak_options *from) {
     return (struct span_settings){
         .decay_half_life_ms = half_life_ms_of(from),
-        .huge_from_pages = from->huge_pages == HUGE_PAGES_NEVER    ? UINT64_MAX
-                           : from->huge_pages == HUGE_PAGES_ALWAYS ? 0
-                                                                   : ace_huge_from_bytes(objective_of(from)) / PAGE_BYTES,
+        .huge_from_pages = huge_from_pages_of(from),
         .objective = objective_of(from),
         .soft_pages = pages_of(from->soft_limit),
         .hard_pages = pages_of(from->hard_limit),

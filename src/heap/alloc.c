@@ -17,6 +17,11 @@
 /* From so many bytes on calloc has the kernel clear what is dirty. */
 #define RENEW_BYTES HAK_MIB(8)
 
+/* From so many on it wants a block that is zero already: to clear one would bring in pages that the program may never touch. */
+#define SPARSE_BYTES HAK_KIB(8)
+
+/* In this file *ZERO says whether that is wanted, and then whether the block is known to be zero. */
+
 /* Slabs with free blocks, from near to far: the heap's own, what other threads gave back, the commons. Stores
  * up to WANT blocks downward from END. Heap's lock held. */
 static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
@@ -34,10 +39,12 @@ static void populate(uint32_t fresh, uint32_t pages) {
     os_populate(page_address(fresh), min_size(bytes, os_page_bytes() * pages));
 }
 
-/* The same, and a new slab when there is nothing else. Heap's lock held; dropped meanwhile. 0: no memory. */
+/* The same, and a new slab when there is nothing else; where zero is wanted and there, one block alone, since nobody would know it of those
+ * behind it. Heap's lock held; dropped meanwhile. 0: no memory. */
 static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
+    const bool sparse = *zero;
     for (;;) {
-        uint32_t got = gather(heap, class, end, want, zero);
+        uint32_t got = gather(heap, class, end, HAK_UNLIKELY(sparse) && bin_next_is_zero(heap, class) ? 1 : want, zero);
         if (got != 0) return got;
         const struct ace_supply_decision supply = ace_supply((struct ace_supply_input){
             .slabs = (uint32_t)counter_read(&heap->bins[class].slab_count),
@@ -97,7 +104,13 @@ static void *alloc_small(unsigned class, bool *zero) {
     if (HAK_LIKELY(stack_held(heap, class) == 0)) stack_note_refill(heap, class);
     stack_close(heap, class); /* or a refill would write over what signal handlers free */
     /* Some are there when he was sent here for another reason than an empty stack, or a handler freed them just now. */
-    void *block = HAK_UNLIKELY(stack_held(heap, class) != 0) ? stack_pop(heap, class) : refill(heap, class, zero);
+    void *block;
+    if (HAK_LIKELY(stack_held(heap, class) == 0)) {
+        block = refill(heap, class, zero);
+    } else {
+        block = stack_pop(heap, class);
+        *zero = false;
+    }
     os_lock_drop(&heap->lock);
     return block;
 }
@@ -160,12 +173,19 @@ static void *alloc_once(size_t bytes, size_t alignment, bool *zero) {
     return block != NULL ? block : large_alloc(alignment <= PAGE_BYTES ? max_size(bytes, heap_good_bytes(bytes)) : bytes, alignment, zero);
 }
 
+/* What threads keep can make room for it: not for more than there may ever be. */
+static bool may_be_revealed(size_t bytes, size_t alignment) {
+    const uint64_t limit = span_limit_bytes(), most = limit != 0 ? limit : os_address_limit();
+    return bytes <= PTRDIFF_MAX && bytes <= most && alignment <= most;
+}
+
 static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zero) {
     os_refusal_forget();
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
     void *block = alloc_once(bytes, alignment, zero);
-    if (HAK_UNLIKELY(block == NULL) && bytes <= PTRDIFF_MAX && thread_reveal()) block = alloc_once(bytes, alignment, zero);
+    if (HAK_UNLIKELY(block == NULL) && may_be_revealed(bytes, alignment) && thread_reveal())
+        block = alloc_once(bytes, alignment, zero);
     slow_leave();
     purger_tick(NULL, false);
     return block;
@@ -173,14 +193,15 @@ static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zer
 
 /* The slow path of every allocation. */
 static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
-    *zero = false;
     void *block;
-    return medium_pop(bytes, alignment, &block) ? block : alloc_slowly(bytes, alignment, zero);
+    if (!medium_pop(bytes, alignment, &block)) return alloc_slowly(bytes, alignment, zero);
+    *zero = false;
+    return block;
 }
 
 /* Not inlined: the fast path of its callers saves no registers for it. */
 static HAK_NOINLINE void *alloc_of_any_contents(size_t bytes, size_t alignment) {
-    bool zero;
+    bool zero = false;
     return alloc_any(bytes, alignment, &zero);
 }
 
@@ -206,8 +227,11 @@ static HAK_NOINLINE bool renew(char *block, size_t bytes) {
 
 void *heap_alloc_zero(size_t bytes) {
     void *block;
-    bool zero = false;
-    if (!front_pop(bytes, &block)) block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero);
+    bool zero = bytes >= SPARSE_BYTES;
+    if (front_pop(bytes, &block))
+        zero = false;
+    else
+        block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero);
     if (block == NULL || zero) return block;
     /* To clear very much costs more than to have it replaced. */
     if (bytes >= RENEW_BYTES && renew(block, bytes)) return block;

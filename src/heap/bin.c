@@ -79,6 +79,11 @@ static uint32_t fullest(const struct bin *bin) {
     return 0;
 }
 
+bool bin_next_is_zero(const struct heap *heap, unsigned class) {
+    const uint32_t first = fullest(&heap->bins[class]);
+    return first != 0 && slab_next_is_zero(first);
+}
+
 uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
     uint32_t got = 0, first;
     while (got < want && (first = fullest(&heap->bins[class])) != 0) {

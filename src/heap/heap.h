@@ -71,9 +71,10 @@ struct heap {
     bool forsaken;            /* its thread did not survive a fork: slabs wait for the commons */
     bool parked;              /* its thread has ended: what it holds waits for the next one. Guarded by the lock */
     _Atomic uint32_t ticks;   /* slow paths taken: only the owner writes it */
-    uint32_t ticks_seen;      /* this and the next two: purge.c's, guarded by the purging lock */
+    uint32_t ticks_seen;      /* this and the next three: purge.c's, guarded by the purging lock */
     uintptr_t tops_seen;
     bool visited;
+    uint8_t asleep_visits;    /* so many found it asleep, one after the other; more are not counted */
     bool robbed;              /* stack_reclaim's */
     _Atomic uint32_t undrained_slabs; /* the first of those that hung in the inbox when it was taken, and were not drained;
                                        * written under the lock */
@@ -145,6 +146,9 @@ void bin_unlink(struct heap *heap, uint32_t first);
 
 /* After its count of free blocks changed: moves it to the right list; releases it when all are free. */
 void bin_settle(struct heap *heap, uint32_t first);
+
+/* Whether the next block of CLASS from the heap's slabs is known to read as zero. Heap's lock held. */
+bool bin_next_is_zero(const struct heap *heap, unsigned class);
 
 /* Up to WANT blocks of CLASS from the heap's slabs, stored downward from END; returns how many. *ZERO: the first of
  * them, at END[-1], is known to read as zero; not written when there is none. */

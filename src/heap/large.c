@@ -108,10 +108,11 @@ size_t large_usable_bytes(size_t page) { return large_at(page)->pages * PAGE_BYT
  * pieces. */
 enum { MOVE_LEAST_PAGES = 8, RESERVE_FACTOR = 7, RESERVE_MOST_PAGES = 4096 };
 
-/* Without a reserve where there is no room for one. */
+/* Without a reserve where there is no room for one, or where a limit would count it. */
 static uint32_t move(uint32_t page, size_t pages) {
     size_t held = large_at(page)->pages;
     size_t reserve = min_size(large_at(page)->moved ? RESERVE_FACTOR * pages : pages, RESERVE_MOST_PAGES);
+    if (span_is_limited()) reserve = 0;
     page_word_set(page, WORD_NONE); /* soon someone else's */
     uint32_t to = span_move(page, held, pages + reserve);
     if (to == 0) to = span_move(page, held, pages);

@@ -19,6 +19,10 @@
 
 enum { VISIT_MS = 400 };
 
+/* A thread that slept at so many visits has no share of what threads may keep: its stacks are empty. One that wakes every second or
+ * so keeps its share, or those of the others would swing. */
+enum { SLEEPER_VISITS = 8 };
+
 /* The most that one step does. */
 enum { STEP_SPAN_PAGES = 512, STEP_LOOKED_AT_PAGES = 4096, STEP_HOLES = 64 };
 
@@ -68,17 +72,22 @@ static bool is_visited(const struct heap *heap) { return heap->visited; }
 /* Does what sleeping owners would do at their next slow path; with ALL for every owner. */
 static void visit_heaps(bool all) {
     bool saw_work = false;
+    uint32_t sleepers = 0;
     struct heap *const first = registry_first();
     for (struct heap *heap = first; heap != NULL; heap = heap->next) {
         bool asleep = sleeps(heap);
         saw_work |= !asleep;
         heap->visited = asleep || all;
+        heap->asleep_visits = (uint8_t)(asleep ? min_u32(heap->asleep_visits + 1u, SLEEPER_VISITS) : 0);
         if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) { /* a hint, too */
             if (heap->visited) thread_retire_parked(heap);
             state.left |= !heap->visited;
+        } else {
+            sleepers += heap->asleep_visits == SLEEPER_VISITS;
         }
         if (heap->visited) give_buffer(heap);
     }
+    registry_note_sleepers(sleepers);
     atomic_store_explicit(&state.saw_work, saw_work, memory_order_relaxed); /* a hint */
     state.left |= stack_reclaim(is_visited);
     /* Of everybody: who is awake looks there only when a bin is used up. */

@@ -16,6 +16,7 @@ static struct {
     _Atomic(struct heap *) idle; /* the last to be given first; written under the lock */
     _Atomic uint32_t forsaken;
     _Atomic uint32_t live; /* heaps of living threads */
+    _Atomic uint32_t sleepers; /* of these, that slept for long at the last visit */
 } registry;
 
 /* acquire: what was written of a heap before it came into the list is seen. */
@@ -73,6 +74,14 @@ struct heap *registry_take(void) {
 }
 
 uint32_t registry_live(void) { return atomic_load_explicit(&registry.live, memory_order_relaxed); }
+
+uint32_t registry_sharing(void) {
+    /* relaxed: numbers by themselves, of which the second may be of before a thread ended, or a fork. */
+    const uint32_t live = registry_live(), sleepers = atomic_load_explicit(&registry.sleepers, memory_order_relaxed);
+    return live > sleepers ? live - sleepers : 1;
+}
+
+void registry_note_sleepers(uint32_t sleepers) { atomic_store_explicit(&registry.sleepers, sleepers, memory_order_relaxed); }
 
 void registry_give(struct heap *heap) {
     atomic_fetch_sub_explicit(&registry.live, 1, memory_order_relaxed); /* a number by itself */

@@ -17,6 +17,10 @@ unsigned registry_idle(struct heap **heaps, unsigned most);
 /* How many heaps have a living thread. */
 uint32_t registry_live(void);
 
+/* How many of these share what may be kept: those whose thread did not sleep for long, by the last visit; at least 1. */
+uint32_t registry_sharing(void);
+void registry_note_sleepers(uint32_t sleepers);
+
 /* The head of the list of all heaps, which only grows there: written under the registry's lock, followed without. */
 extern HAK_HIDDEN _Atomic(struct heap *) all_heaps;
 

@@ -204,9 +204,10 @@ static struct ace_budget_decision budget_of(const struct heap *heap, bool medium
     const struct ace_budget_input input = {
         .in_use_bytes = footprint_in_use(),
         .most_bytes = counter_read(&heap_settings.thread_cache_bytes),
-        .threads = registry_live(),
+        .threads = registry_sharing(),
         .objective = heap_settings.objective,
         .times = heap->medium_times,
+        .alone = registry_live() <= 1,
     };
     if (medium && atomic_load_explicit(&os_counters.refusals[OS_CALL_MEMBARRIER], memory_order_relaxed) != 0) /* a hint */
         return (struct ace_budget_decision){0, ACE_BUDGET_MOST}; /* without the barrier nobody could take them from a sleeper */

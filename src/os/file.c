@@ -40,7 +40,10 @@ bool os_file_create(struct os_file *file, const char *path) {
         errno = ENAMETOOLONG;
         return false;
     }
-    file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    /* Never what is there already: in a folder that others write to it may be their link to a file of ours. */
+    enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC };
+    file->fd = open(file->temporary, FLAGS, 0644);
+    if (file->fd < 0 && errno == EEXIST && unlink(file->temporary) == 0) file->fd = open(file->temporary, FLAGS, 0644);
     return file->fd >= 0;
 }
 

@@ -112,17 +112,23 @@ static bool ascend(struct place *place) {
     return true;
 }
 
-/* Of what a group uses, files that nobody looked at lately can go at any time. */
-static uint64_t read_idle_files(const char *root, const struct place *place) {
-    const char *name = place->unified ? "inactive_file " : "total_inactive_file ";
-    char path[PATH_BYTES], text[TEXT_BYTES / 2];
+/* Of what a group uses, the cache of files: the kernel takes that before it kills. What lies in tmpfs is not in it. */
+static uint64_t read_files(const char *root, const struct place *place) {
+    const char *const prefix = place->unified ? "" : "total_";
+    char path[PATH_BYTES], text[TEXT_BYTES / 2], active[32], inactive[32];
+    uint64_t bytes = 0;
+    snprintf(active, sizeof active, "%sactive_file ", prefix);
+    snprintf(inactive, sizeof inactive, "%sinactive_file ", prefix);
     int length = snprintf(path, sizeof path, "%s%s/memory.stat", place->mount, place->path);
     if (length < 0 || (size_t)length >= sizeof path || !read_at(root, path, text, sizeof text)) return 0;
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, name, strlen(name)) == 0) return strtoull(line + strlen(name), NULL, 10);
+        const char *name = strncmp(line, active, strlen(active)) == 0       ? active
+                           : strncmp(line, inactive, strlen(inactive)) == 0 ? inactive
+                                                                            : NULL;
+        if (name != NULL) bytes += strtoull(line + strlen(name), NULL, 10);
     }
-    return 0;
+    return bytes;
 }
 
 /* Of all groups above one another the limit that is nearest counts, and what is used of it. */
@@ -135,7 +141,7 @@ static void read_memory(const char *root, struct place place, struct os_group *g
         uint64_t used = read_number(root, &place, two ? "memory.current" : "memory.usage_in_bytes");
         uint64_t nearest = limit < high ? limit : high, left = nearest - min_size(used, nearest);
         if (nearest == OS_UNLIMITED || used == OS_UNLIMITED || left >= least_left) continue;
-        used -= min_size(used, read_idle_files(root, &place));
+        used -= min_size(used, read_files(root, &place));
         least_left = left;
         group->memory_limit_bytes = limit;
         group->memory_high_bytes = high;

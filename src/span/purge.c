@@ -113,6 +113,7 @@ static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
     if (found.pages == 0) found = find_run(ZONE_PLAIN, pace, limit, &head);
     const uint32_t first = (uint32_t)found.first, run = (uint32_t)found.pages;
     if (run != 0) span_carve(head, first, run);
+    counter_sub(&spans.counts.used_pages, run); /* nobody uses it: no limit and no peak is to count it */
     bool moved = run != 0 && pages_any_moved(first, run);
     span_unlock();
     if (run == 0) return 0;
@@ -120,6 +121,7 @@ static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
     enum given given = give_back(first, run, moved);
     uint32_t pages = given != GIVEN_REFUSED ? run : run > CHUNK_PAGES ? give_chunks_back(first, run) : 0;
     span_lock();
+    counter_add(&spans.counts.used_pages, run);
     if (moved && pages == 0) { /* an old kernel may have unmapped what it then would not map afresh */
         span_lose(first, run);
         span_unlock();

@@ -8,7 +8,10 @@
 #include "span/pages.h"
 #include "span/state.h"
 
-struct span_state spans = {.settings = {.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}};
+struct span_state spans = {
+    .settings = {.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX},
+    .counts = {.half_life_ms = ACE_NEVER},
+};
 
 static counter soft_pages; /* of the settings; read without the lock */
 
@@ -18,9 +21,11 @@ void span_lock_reset(void) { os_lock_reset(&spans.lock); }
 
 void span_configure(const struct span_settings *settings) {
     span_lock();
+    /* What the program taught of the half-life stays where another option was set. */
+    if (settings->decay_half_life_ms != spans.settings.decay_half_life_ms)
+        counter_set(&spans.counts.half_life_ms, settings->decay_half_life_ms);
     spans.settings = *settings;
     counter_set(&soft_pages, settings->soft_pages);
-    counter_set(&spans.counts.half_life_ms, settings->decay_half_life_ms);
     span_unlock();
 }
 
@@ -62,6 +67,13 @@ bool span_is_allowed(size_t pages) {
     bool allowed = is_allowed(pages);
     span_unlock();
     return allowed;
+}
+
+bool span_is_limited(void) {
+    span_lock();
+    bool limited = spans.settings.hard_pages != 0 || spans.settings.soft_pages != 0;
+    span_unlock();
+    return limited;
 }
 
 uint64_t span_limit_bytes(void) {
@@ -152,7 +164,6 @@ void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
     purge_note_taken(before.returned);
 }
 
-/* Not whenever pages are used: those that go back to the kernel are, meanwhile. */
 static void note_peak(void) {
     counter_raise(&spans.counts.used_pages_peak, counter_read(&spans.counts.used_pages));
 }

@@ -73,6 +73,9 @@ void span_on_growth(span_spare *spare);
 /* Whether PAGES more may be in use. Any locks; a hint. */
 bool span_is_allowed(size_t pages);
 
+/* Whether there is a hard or a soft limit. Any locks. */
+bool span_is_limited(void);
+
 /* The most that may be in use, in bytes: the hard limit, or the window. Any locks. */
 uint64_t span_limit_bytes(void);
 

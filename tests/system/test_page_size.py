@@ -1,6 +1,7 @@
 """One binary for kernels with pages of 4, 16 and 64 KiB (docs/compat.md, item 6). Where the kernel has none of its own,
 tests/faults/other_kernel.c plays it: it says the size, and refuses what such a kernel refuses."""
 
+import json
 import re
 from pathlib import Path
 
@@ -42,6 +43,20 @@ int main(void) {
 }
 """
 
+# 128 MiB, all of it touched: where huge pages are worth most.
+DENSE = """
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    for (int i = 0; i < 2048; i++) {
+        char *block = malloc(64000);
+        if (block == NULL) return 1;
+        memset(block, 1, 64000);
+    }
+    return 0;
+}
+"""
+
 
 def on_pages(build: Build, page_bytes: int, *, alone: bool = False) -> dict[str, str]:
     shim = build.directory / "tests/faults/libother_kernel.so"
@@ -71,6 +86,18 @@ def test_larger_pages(build: Build, page_bytes: int, program: str) -> None:
     calls = re.findall(r"other_kernel: (\d+) calls from libhakmem", result.stderr)
     assert calls, result.stderr
     assert int(calls[-1]) > 0
+
+
+@pytest.mark.parametrize(("page_bytes", "asked"), [(4096, True), (16384, False), (65536, False)])
+def test_huge_pages_are_asked_for_where_they_are_of_2_mib(
+    build: Build, page_bytes: int, asked: bool, tmp_path: Path
+) -> None:
+    """Elsewhere they are of 32 and 512 MiB."""
+    report = tmp_path / "report.json"
+    options = {"HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": str(report)}
+    result = run(compile_c(tmp_path / "dense", DENSE), env=on_pages(build, page_bytes) | options)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert (json.loads(report.read_text())["spans"]["huge_pages"] > 0) == asked
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ static const struct {
 #define ROW(in_use, most, threads, objective, bytes, why)                                                     \
     ROW_TIMES(in_use, most, threads, objective, 1, bytes, why)
 #define ROW_TIMES(in_use, most, threads, objective, times, bytes, why)                                       \
-    {{in_use, most, threads, ACE_##objective, times}, {bytes, ACE_BUDGET_##why}}
+    {{in_use, most, threads, ACE_##objective, times, (threads) <= 1}, {bytes, ACE_BUDGET_##why}}
     /* Of 32 MiB, or a sixteenth of what is in use. */
     ROW(0, GIB(1), 1, BALANCED, MIB(32), SHARE),
     ROW(MIB(512), GIB(1), 1, BALANCED, MIB(32), SHARE),
@@ -60,9 +60,10 @@ static void check_rule(budget_rule *rule, uint64_t times, uint64_t share, uint64
             .threads = (uint32_t)(rng_next(&rng) >> (32 + rng_below(&rng, 32))),
             .objective = (enum ace_objective)((int)rng_below(&rng, 3) - 1),
             .times = 1u << rng_below(&rng, 5),
+            .alone = rng_below(&rng, 4) == 0,
         };
         const uint64_t bytes = rule(input).bytes;
-        const bool cheap = input.threads <= 1 || input.times > 1;
+        const bool cheap = input.alone || input.times > 1;
         CHECK_AT(bytes <= (cheap ? input.most_bytes * times : input.most_bytes / share) && bytes >= least, i);
         struct ace_budget_input more = input;
         more.times *= 2;
@@ -127,6 +128,9 @@ TEST(of_medium_blocks_by_the_table) {
         ROW_TIMES(0, MIB(16), 32, SMALL, 16, KIB(128), SHARE),
         ROW_TIMES(0, MIB(16), UINT32_MAX, BALANCED, 16, 0, SHARE),
     };
+    /* The others sleep: all of the 4 MiB. */
+    const struct ace_budget_input awake = {0, MIB(16), 1, ACE_BALANCED, 1, false};
+    CHECK_EQ(ace_medium_budget(awake).bytes, MIB(4));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ace_budget_decision budget = ace_medium_budget(rows[i].input);
         CHECK_AT(budget.bytes == rows[i].budget.bytes, i);

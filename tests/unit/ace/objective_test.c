@@ -47,7 +47,7 @@ static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objecti
     half_life.returned = any(&rng) >> 8;
     half_life.retaken = any(&rng) >> 8;
     struct ace_pressure_input pressure = {any(&rng), any(&rng), any(&rng), any(&rng), objective};
-    struct ace_budget_input budget = {any(&rng), any(&rng), (uint32_t)any(&rng), objective, 1u << rng_below(&rng, 5)};
+    struct ace_budget_input budget = {any(&rng), any(&rng), (uint32_t)any(&rng), objective, 1u << rng_below(&rng, 5), rng_below(&rng, 2) == 0};
     struct ace_supply_input supply = {(uint32_t)rng_below(&rng, 12), objective};
     const uint64_t all[KEPT] = {
         ace_depth_first(bytes, objective),
@@ -98,7 +98,7 @@ TEST(by_factors_of_two) {
     struct ace_budget_decision (*const rules[])(struct ace_budget_input) = {ace_budget, ace_medium_budget};
     for (size_t rule = 0; rule < 2; rule++)
         for (uint64_t in_use = 0; in_use <= GIB(64); in_use = 2 * in_use + MIB(1)) {
-            struct ace_budget_input input = {in_use, UINT64_MAX, 1, ACE_BALANCED, 1};
+            struct ace_budget_input input = {in_use, UINT64_MAX, 1, ACE_BALANCED, 1, true};
             const uint64_t balanced = rules[rule](input).bytes;
             input.objective = ACE_SPEED;
             CHECK_AT(rules[rule](input).bytes >= 2 * balanced, in_use);

@@ -6,10 +6,12 @@
  *   an aligned request is not rounded up         every_size_and_alignment
  *   every refilled block is said to be zero      zero_means_zero
  *   a refused return passes for zeros            zero_where_the_kernel_refuses
+ *   calloc clears what is zero                   what_is_zero_is_not_cleared
  *   a busy thread takes its lock again           a_handler_gets_blocks_outside: watchdog
  *   without memory the lock stays taken          without_memory: watchdog
  */
 #include "blocks.h"
+#include "child.h"
 #include "faults/fail_calls.h"
 #include "heap/alloc.h"
 #include "heap/heap.h"
@@ -87,6 +89,41 @@ TEST(zero_means_zero) {
         memset(blocks[at], 0xee, heap_usable_bytes(blocks[at]));
     }
     for (size_t at = 0; at < 200; at++) heap_free(blocks[at], NULL);
+}
+
+/* How many bytes of the whole pages inside a block are there. */
+static size_t resident_inside(const char *block, size_t bytes) {
+    const size_t page = os_page_bytes();
+    char *from = (char *)round_up((uintptr_t)block, page), *to = (char *)round_down((uintptr_t)block + bytes, page);
+    return os_resident_bytes(from, (size_t)(to - from));
+}
+
+static void zero_but_untouched(void) {
+    enum { COUNT = 60, BYTES = KIB(12) };
+    static char *blocks[COUNT];
+    size_t resident = 0;
+    heap_collect();
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK((blocks[i] = heap_alloc_zero(BYTES)) != NULL);
+        blocks[i][0] = 'x'; /* as a program would that uses little of each */
+        resident += resident_inside(blocks[i] + os_page_bytes(), BYTES - os_page_bytes());
+    }
+    CHECK_EQ(resident, 0);
+    const struct bin *bin = &thread_heap()->bins[size_class_of(BYTES)];
+    for (size_t i = 0; i < COUNT; i++) memset(blocks[i], 'x', BYTES);
+    for (size_t i = 0; i < COUNT; i++) heap_free(blocks[i], NULL);
+    const uint64_t refills = counter_read(&bin->refills);
+    for (size_t i = 0; i < COUNT; i++) { /* what is dirty comes by half a stack, as it does to malloc */
+        CHECK((blocks[i] = heap_alloc_zero(BYTES)) != NULL);
+        CHECK_AT(block_is_zero(blocks[i], BYTES), i);
+    }
+    CHECK(counter_read(&bin->refills) - refills < COUNT / 2);
+    for (size_t i = 0; i < COUNT; i++) heap_free(blocks[i], NULL);
+}
+
+TEST(what_is_zero_is_not_cleared) {
+    if (os_page_bytes() > KIB(4)) SKIP("a block of this size has no page of its own");
+    IN_CHILD(zero_but_untouched);
 }
 
 /* So often that it is seen among the counts of coverage, which do not add up where threads went on while they were written. */

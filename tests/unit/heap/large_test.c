@@ -8,8 +8,10 @@
  *   a block that shrank keeps its tail           growing_and_shrinking
  *   delayed frees are forgotten                  frees_that_had_to_wait, collecting_frees_what_waits
  *   one page too few                             sizes_and_alignments
+ *   a limit counts what a block may grow into    a_limit_counts_no_reserve
  */
 #include "blocks.h"
+#include "child.h"
 #include "heap/alloc.h"
 #include "heap/enter.h"
 #include "heap/large.h"
@@ -203,6 +205,35 @@ TEST(growing_and_shrinking) {
     CHECK_EQ(used_pages(), before);
     slow_leave();
 }
+
+/* A block that moves, with a neighbour behind it, gets a reserve for its next growth: not where that would count against a limit. */
+static uint64_t used_after_a_move(uint64_t hard_pages, uint64_t soft_pages) {
+    bool zero;
+    span_configure(&(struct span_settings){
+        .huge_from_pages = UINT64_MAX, .hard_pages = hard_pages, .soft_pages = soft_pages, .fixed = true});
+    CHECK(slow_enter());
+    const uint64_t before = used_pages();
+    char *block = large_alloc(MIB(2), 16, &zero), *neighbour = large_alloc(MIB(2), 16, &zero);
+    char *moved = large_resize(page_index(block), MIB(4));
+    CHECK(moved != NULL && neighbour != NULL);
+    if (moved == block) neighbour = block; /* nothing lay behind it */
+    const uint64_t used = used_pages() - before;
+    release(moved);
+    if (neighbour != block) release(neighbour);
+    slow_leave();
+    return neighbour != block ? used : 0;
+}
+
+static void reserve_beside_limits(void) {
+    const uint64_t without = MIB(4 + 2) / PAGE_BYTES, most = window.pages;
+    const uint64_t with = used_after_a_move(0, 0);
+    if (with <= without) return; /* it did not move, or by copying */
+    CHECK_EQ(used_after_a_move(most, 0), without);
+    CHECK_EQ(used_after_a_move(0, most), without);
+    CHECK(used_after_a_move(0, 0) > without);
+}
+
+TEST(a_limit_counts_no_reserve) { IN_CHILD(reserve_beside_limits); }
 
 TEST(frees_that_had_to_wait) {
     void *blocks[5];

@@ -8,10 +8,12 @@
  *   bounds stay raised                           a_sleepers_stacks_are_emptied
  *   whoever allocates only by fast paths sleeps  a_sleepers_stacks_are_emptied
  *   what is parked stays so for ever             a_visit_retires_what_is_parked
+ *   sleepers keep their share                    who_sleeps_for_long_has_no_share
  */
 #include "child.h"
 #include "hakmem/hakmem.h"
 #include "heap/alloc.h"
+#include "heap/registry.h"
 #include "heap/thread.h"
 #include "own_heap.h"
 #include "purge_steps.h"
@@ -77,6 +79,50 @@ static void rob_stacks(void) {
 }
 
 TEST(a_sleepers_stacks_are_emptied) { IN_CHILD(rob_stacks); }
+
+static atomic_int helper_rounds, helper_may;
+
+/* Works, sleeps until it may, and works again. */
+static void *work_and_sleep(void *unused) {
+    for (int round = 1; round <= 2; round++) {
+        heap_free(heap_alloc(100), NULL);
+        atomic_store(&helper_rounds, round);
+        wait_for(&helper_may, round);
+    }
+    return unused;
+}
+
+/* By visits at which this thread worked. */
+static void visits(int count) {
+    for (int visit = 0; visit < count; visit++) {
+        heap_free(heap_alloc(100 + 16 * (size_t)visit), NULL);
+        step_after(VISIT_MS);
+    }
+}
+
+static void share(void) {
+    enum { VISITS = 8 };
+    pthread_t thread;
+    never_decay();
+    visits(1);
+    CHECK_EQ(pthread_create(&thread, NULL, work_and_sleep, NULL), 0);
+    wait_for(&helper_rounds, 1);
+    visits(VISITS); /* at the first of which it had worked */
+    CHECK_EQ(registry_sharing(), 2);
+    visits(1);
+    CHECK_EQ(registry_live(), 2);
+    CHECK_EQ(registry_sharing(), 1);
+    atomic_store(&helper_may, 1);
+    wait_for(&helper_rounds, 2);
+    CHECK_EQ(registry_sharing(), 1);
+    visits(1);
+    CHECK_EQ(registry_sharing(), 2);
+    atomic_store(&helper_may, 2);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(registry_sharing(), 1);
+}
+
+TEST(who_sleeps_for_long_has_no_share) { IN_CHILD(share); }
 
 static void rob_without_barrier(void) {
     struct heap *heap;

@@ -74,13 +74,13 @@ TEST(version_2) {
     put("/sys/fs/cgroup/a/b/memory.max", "max\n");
     put("/sys/fs/cgroup/a/b/memory.high", "1000000\n");
     put("/sys/fs/cgroup/a/b/memory.current", "900000\n");
-    put("/sys/fs/cgroup/a/b/memory.stat", "anon 5\ninactive_file 400000\nactive_file 7\n");
+    put("/sys/fs/cgroup/a/b/memory.stat", "anon 5\ninactive_file 400000\nactive_file 100000\n");
     put("/sys/fs/cgroup/a/b/memory.pressure", "some avg10=12.34 avg60=1.00 avg300=0.00 total=5\nfull avg10=99.00\n");
     put("/sys/fs/cgroup/a/b/cpu.max", "150000 100000\n");
     struct os_group group = group_now();
     CHECK_EQ(group.memory_limit_bytes, OS_UNLIMITED);
     CHECK_EQ(group.memory_high_bytes, 1000000);
-    CHECK_EQ(group.memory_used_bytes, 500000);
+    CHECK_EQ(group.memory_used_bytes, 400000); /* without files */
     CHECK_EQ(group.stalled, 1234);
     CHECK_EQ(group.cpu_quota, 150);
     /* The nearest limit counts, of all above. */
@@ -118,7 +118,7 @@ TEST(version_1) {
     put("/proc/self/cgroup", "5:memory:/m\n4:cpu,cpuacct:/c\n1:name=systemd:/x\n0::/x\n");
     put("/sys/fs/cgroup/memory/m/memory.limit_in_bytes", "2000000\n");
     put("/sys/fs/cgroup/memory/m/memory.usage_in_bytes", "1500000\n");
-    put("/sys/fs/cgroup/memory/m/memory.stat", "inactive_file 7\ntotal_inactive_file 100000\n");
+    put("/sys/fs/cgroup/memory/m/memory.stat", "inactive_file 7\ntotal_inactive_file 60000\nactive_file 7\ntotal_active_file 40000\n");
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "15000000\n");
     put("/sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_quota_us", "-1\n");

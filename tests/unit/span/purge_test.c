@@ -9,6 +9,7 @@
  *   a tick is too short                          half_is_gone_after_the_half_life
  *   what was moved is not renewed, or marked so for ever   what_was_moved_is_healed, moves_leave_no_mappings
  *   parts are not counted                        a_part_of_a_used_span_can_be_given_back
+ *   memory on its way back counts as used        what_goes_back_is_not_in_use
  */
 #include "decays.h"
 #include "faults/fail_calls.h"
@@ -203,6 +204,26 @@ static void purge_everything(void) {
 }
 
 TEST(all_that_is_free_can_be_given_back) { IN_CHILD(purge_everything); }
+
+static uint64_t used_meanwhile;
+static void look_at_used(void) { used_meanwhile = counts_now().used_pages; }
+
+/* A limit must not refuse an allocation for what is about to be free memory. */
+static void purge_unused(void) {
+    configure(ACE_NEVER, UINT64_MAX);
+    span_give(take_keyed(300, false, 1).first);
+    const struct span_counts before = counts_now();
+    CHECK(before.dirty_pages >= 300);
+    used_meanwhile = UINT64_MAX;
+    fail_interrupt(1, look_at_used);
+    purge_all();
+    CHECK_EQ(used_meanwhile, before.used_pages);
+    CHECK_EQ(counts_now().used_pages, before.used_pages);
+    CHECK_EQ(counts_now().used_pages_peak, before.used_pages_peak);
+    check_books();
+}
+
+TEST(what_goes_back_is_not_in_use) { IN_CHILD(purge_unused); }
 
 static void purge_a_part(void) {
     configure(ACE_NEVER, UINT64_MAX);
