@@ -10,7 +10,7 @@ HEAD = """# What is claimed, and what shows it
 
 Each claim has a command that anybody can run; `./hakmem trust --run NAME` runs it and records the last line that it
 printed. What failed is shown as failed, and what was not run says so. A result holds for the sources that it was had from:
-where they changed since, the number of commits that changed them stands beside it."""
+where they changed since, the number of commits that changed them stands beside it, as it was at commit `{counted_at}`."""
 
 PLANTED = """## Planted bugs
 
@@ -100,7 +100,7 @@ def bug_row(bug: Bug) -> str:
 
 
 def page_text(claims: list[Claim], kinds: list[Kind], bugs: list[Bug], recorded: Recorded) -> str:
-    lines = [HEAD, "", f"**{count_line(claims, recorded)}.**"]
+    lines = [HEAD.format(counted_at=recorded.counted_at[:7] or "none"), "", f"**{count_line(claims, recorded)}.**"]
     lines += ["", "## Claims"]
     lines += table(
         "claim", "command", "takes", "in CI", "last result", "when, how long, of which sources", "report"
