@@ -1,14 +1,15 @@
 """The planted defects: each breaks hakmem in one place, and the test that it names must fail.
 
-    ./hakmem defects [--list] [--report FILE] [NAME...]
+    ./hakmem defects [--list] [--report FILE] [--jobs N] [NAME...]
 
-The checkout is copied to a scratch directory and built there. Each named test must pass as things are; then one
+The checkout is copied to a scratch directory and built there, for each job. Each named test must pass as things are; then one
 defect after the other is planted, built and tested, and taken out again. A crash and a timeout are failures too:
 that is how most of these defects show. What does not build is an error of the defect's own, and counts as missed.
 """
 
 import argparse
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -213,7 +215,6 @@ def try_defect(scratch: Scratch, defect: Defect, sound_seconds: float) -> Verdic
         )
     finally:
         file.write_text(before)
-    scratch.build(defect.preset, targets_of(defect))
     return verdict
 
 
@@ -222,9 +223,9 @@ def run_defects(defects: list[Defect], scratch: Scratch) -> list[Verdict]:
     verdicts = []
     for defect in defects:
         try:
-            scratch.build(defect.preset, targets_of(defect))
             key = (defect.preset, defect.test)
             if key not in sound:
+                scratch.build(defect.preset, targets_of(defect))
                 began = time.monotonic()
                 passes, said = scratch.test(defect, TEST_SECONDS)
                 if not passes:
@@ -238,6 +239,28 @@ def run_defects(defects: list[Defect], scratch: Scratch) -> list[Verdict]:
         print(f"{word}  {defect.name}: {defect.test}: {verdict.how} ({verdict.seconds:.0f} s)", flush=True)
         verdicts.append(verdict)
     return verdicts
+
+
+def shares_of(defects: list[Defect], jobs: int) -> list[list[Defect]]:
+    """As many for each job, those of one test together: it is seen to pass once."""
+    shares: list[list[Defect]] = [[] for _ in range(jobs)]
+    by_test = sorted(defects, key=lambda defect: (defect.preset, defect.test))
+    for _, group in itertools.groupby(by_test, key=lambda defect: (defect.preset, defect.test)):
+        min(shares, key=len).extend(group)
+    return [share for share in shares if share]
+
+
+def run_side_by_side(defects: list[Defect], jobs: int) -> list[Verdict]:
+    """Each job with a copy of its own. In the order of DEFECTS."""
+
+    def run_share(share: list[Defect]) -> list[Verdict]:
+        with tempfile.TemporaryDirectory(prefix="hakmem-defects-") as folder:
+            return run_defects(share, Scratch(Path(folder)))
+
+    shares = shares_of(defects, jobs)
+    with ThreadPoolExecutor(max(1, len(shares))) as pool:
+        verdicts = [verdict for found in pool.map(run_share, shares) for verdict in found]
+    return sorted(verdicts, key=lambda verdict: defects.index(verdict.defect))
 
 
 def summary(verdicts: list[Verdict]) -> str:
@@ -277,14 +300,18 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="defects to plant; all if none is named")
     parser.add_argument("--list", action="store_true", help="only name them")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the table to FILE")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="so many side by side, each in a copy (1)"
+    )
     given = parser.parse_args()
+    if given.jobs < 1:
+        parser.error("--jobs must be at least 1")
     defects = chosen(read_defects(), given.names)
     if given.list:
         for defect in defects:
             print(f"{defect.name}: {defect.why} ({defect.test})")
         return 0
-    with tempfile.TemporaryDirectory(prefix="hakmem-defects-") as folder:
-        verdicts = run_defects(defects, Scratch(Path(folder)))
+    verdicts = run_side_by_side(defects, given.jobs)
     if given.report is not None:
         given.report.write_text(report_text(verdicts))
     print(summary(verdicts))

@@ -119,3 +119,20 @@ def test_an_unknown_defect_is_named() -> None:
     result = run(COMMAND, "defects", "no_such_defect")
     assert result.returncode == 1
     assert "no_such_defect" in result.stderr
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 5, 1000])
+def test_jobs_share_all_defects_and_each_test_is_of_one(jobs: int) -> None:
+    sys.path.insert(0, str(FOLDER))
+    try:
+        from run import read_defects, shares_of
+    finally:
+        sys.path.remove(str(FOLDER))
+    defects = read_defects()
+    shares = shares_of(defects, jobs)
+    assert len(shares) <= jobs and all(shares)
+    assert sorted(one.name for share in shares for one in share) == [
+        one.name for one in sorted(defects, key=lambda one: one.name)
+    ]
+    places = [{(one.preset, one.test) for one in share} for share in shares]
+    assert sum(len(place) for place in places) == len(set().union(*places))

@@ -7,6 +7,7 @@
  *   every refilled block is said to be zero      zero_means_zero
  *   a refused return passes for zeros            zero_where_the_kernel_refuses
  *   calloc clears what is zero                   what_is_zero_is_not_cleared
+ *   whatever is refused empties every stack      what_can_not_be_had_costs_nobody
  *   a busy thread takes its lock again           a_handler_gets_blocks_outside: watchdog
  *   without memory the lock stays taken          without_memory: watchdog
  */
@@ -125,6 +126,22 @@ TEST(what_is_zero_is_not_cleared) {
     if (os_page_bytes() > KIB(4)) SKIP("a block of this size has no page of its own");
     IN_CHILD(zero_but_untouched);
 }
+
+static void hopeless(void) {
+    enum { COUNT = 100 };
+    const unsigned class = size_class_of(100);
+    void *blocks[COUNT];
+    for (size_t i = 0; i < COUNT; i++) CHECK((blocks[i] = heap_alloc(100)) != NULL);
+    for (size_t i = 0; i < COUNT; i++) heap_free(blocks[i], NULL);
+    const size_t held = stack_held(thread_heap(), class);
+    CHECK(held != 0);
+    CHECK(heap_alloc((size_t)1 << 62) == NULL);
+    CHECK(heap_alloc_aligned(100, (size_t)1 << 62) == NULL);
+    CHECK_EQ(stack_held(thread_heap(), class), held);
+}
+
+/* What threads keep is not given back for what there can never be. */
+TEST(what_can_not_be_had_costs_nobody) { IN_CHILD(hopeless); }
 
 /* So often that it is seen among the counts of coverage, which do not add up where threads went on while they were written. */
 TEST(zero_where_the_kernel_refuses) {
