@@ -86,7 +86,7 @@ def test_the_whole_suite_answers_every_goal() -> None:
         for cell in CELLS
         if not cell.control
     ]
-    rows += [row_make(name, PEERS, 4, group="programs") for name in ("one", "two")]
+    rows += [row_make(name, PEERS, 4, group="programs") for name in ("one", "two", "three")]
     samples = [
         one
         for row in rows
@@ -137,10 +137,12 @@ def test_what_is_preloaded_starts_beside_what_is(ratio: float, state: State) -> 
 
 def test_programs_are_compared_by_their_means() -> None:
     """One that is behind does not lose the mean."""
-    matrix = matrix_of({"one": level(glibc=0.9), "two": level(glibc=1.5)}, "programs")
+    matrix = matrix_of(
+        {"one": level(glibc=0.9), "two": level(glibc=1.5), "three": level(glibc=1.1)}, "programs"
+    )
     assert state_of(matrix, "real programs", "behind in none") is State.MISSED
     assert state_of(matrix, "real programs", "mean") is State.OPEN
-    matrix = matrix_of({"one": level(glibc=1.2), "two": level(glibc=1.2)}, "programs")
+    matrix = matrix_of(dict.fromkeys(("one", "two", "three"), level(glibc=1.2)), "programs")
     assert state_of(matrix, "real programs", "mean") is State.MET
 
 

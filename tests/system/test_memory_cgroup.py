@@ -20,7 +20,7 @@ LIMIT_MIB = 220
 
 FREE_AND_SLEEP = f"""
 import time
-blocks = [bytes(10000) for _ in range({PEAK_MIB * MIB // 10000})]
+blocks = [b"x" * 10000 for _ in range({PEAK_MIB * MIB // 10000})]
 print("full", flush=True); input()
 del blocks
 print("freed", flush=True); time.sleep(60)
