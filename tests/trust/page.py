@@ -100,7 +100,11 @@ def bug_row(bug: Bug) -> str:
 
 
 def page_text(claims: list[Claim], kinds: list[Kind], bugs: list[Bug], recorded: Recorded) -> str:
-    lines = [HEAD.format(counted_at=recorded.counted_at[:7] or "none"), "", f"**{count_line(claims, recorded)}.**"]
+    lines = [
+        HEAD.format(counted_at=recorded.counted_at[:7] or "none"),
+        "",
+        f"**{count_line(claims, recorded)}.**",
+    ]
     lines += ["", "## Claims"]
     lines += table(
         "claim", "command", "takes", "in CI", "last result", "when, how long, of which sources", "report"
