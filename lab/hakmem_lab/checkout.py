@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
@@ -34,14 +33,15 @@ class Checkout:
     def results_new(self, kind: str) -> Path:
         """A folder of its own for the run that begins now, also where two begin in one second."""
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        for number in count(1):
-            folder = self.results(kind) / (moment if number == 1 else f"{moment}-{number}")
+        folder, number = self.results(kind) / moment, 1
+        while True:
             try:
                 folder.mkdir(parents=True)
             except FileExistsError:
-                continue
-            return folder
-        raise AssertionError
+                number += 1
+                folder = folder.with_name(f"{moment}-{number}")
+            else:
+                return folder
 
     @property
     def library(self) -> Path:

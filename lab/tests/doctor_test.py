@@ -220,6 +220,7 @@ def test_version_1(root: Path) -> None:
     )
     group = group_of(root)
     assert (group.version, group.limit, group.current, group.processors) == (1, 4096, 100, 2.0)
+    assert (group.high, group.swap_limit) == (None, 0)
 
 
 def test_no_control_groups(root: Path) -> None:

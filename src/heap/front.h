@@ -4,7 +4,7 @@
  * asking anyone. Only the owner thread moves top and writes to the stack. lo and hi are written under the
  * heap's lock, by the owner or by another thread that wants the owner's next operation to take the slow
  * path: so the bounds are compared with <= and >=, and read atomically. What lies below lo may be taken by whoever
- * raised it: see stack.c. The bounds of a stack that a slow path changes let nothing pass: a signal handler finds it closed.
+ * raised it: see reclaim.c. The bounds of a stack that a slow path changes let nothing pass: a signal handler finds it closed.
  *
  * A front without bounds (all zero) sends every operation the slow way. Threads start with such a one. */
 #ifndef HAK_HEAP_FRONT_H

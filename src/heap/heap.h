@@ -269,6 +269,13 @@ void stack_give_idle(struct heap *heap, unsigned class);
 /* The same of one stack of medium blocks: every now and then, or a thread that needs no slabs any more would keep them. */
 void stack_give_idle_medium(struct heap *heap);
 
+/* For fork. */
+void stack_pool_lock(void);
+void stack_pool_unlock(void);
+void stack_pool_lock_reset(void);
+
+/* ---- reclaim.c: taking from the stacks of threads that sleep --------------------------------------- */
+
 /* Sends a heap's owner to its slow paths for whatever he holds; stack_take then gives back to their slabs what his stacks
  * hold but for the newest small block of each, after os_barrier_others. Others than the owner; each takes the heap's lock. */
 void stack_raise(struct heap *heap);
@@ -281,13 +288,10 @@ bool stack_reclaim(bool (*of)(const struct heap *heap));
 /* In the owner's slow paths: all he holds is his again. */
 void stack_lower(struct heap *heap);
 
-/* For fork; the first three before the heaps' locks are taken, and after they were dropped or reset. */
+/* For fork: before the heaps' locks are taken, and after they were dropped or reset. */
 void stack_reclaim_lock(void);
 void stack_reclaim_unlock(void);
 void stack_reclaim_lock_reset(void);
-void stack_pool_lock(void);
-void stack_pool_unlock(void);
-void stack_pool_lock_reset(void);
 
 /* ---- kept.c: what it costs that a thread keeps medium blocks (no heap's lock held, unless said otherwise; a few system
  * calls) -------------------------------------------------------------------------------------------------- */

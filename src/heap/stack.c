@@ -7,12 +7,7 @@
  *       |  unused   |   blocks    |   room          |                      |
  *
  * A refill stores downward, so bottom may lie above stack; a spill moves what stays to the start.
- *
- * Blocks of a thread that sleeps are taken from below. Whoever wants them raises lo to the top, lets every running
- * thread pass a barrier, and then looks at the top again. From the barrier on the owner finds his stack empty, and comes by
- * the slow path, which waits for the lock and lowers lo; only an operation that had read the old bound before
- * may still be about to take one block, the uppermost. So all below that one can be taken; and that one, too, of medium blocks, which
- * are taken where the owner does not say that he is popping one. */
+ * What others take from below: reclaim.c. */
 #include "ace/batch.h"
 #include "ace/depth.h"
 #include "base/bits.h"
@@ -127,11 +122,6 @@ void stack_count_foreign(struct heap *heap, unsigned class, uint32_t count) {
     bin->streams = !bin->streams;
     *left = bin->streams ? STREAM_TRUST : STREAM_PROOF;
     stack_set_keeping(heap, class, true);
-}
-
-/* Blocks that the owner may pop, to whoever does not hold the lock: relaxed, a hint. */
-static ptrdiff_t seen_held(const struct heap *heap, unsigned class) {
-    return stack_top(heap, class) - atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
 }
 
 /* ---- spilling ----------------------------------------------------------------------------------- */
@@ -372,81 +362,4 @@ void stack_give_idle(struct heap *heap, unsigned for_class) {
         stack_give_idle_medium(heap);
     else
         for (unsigned i = 0; i < LOOKED_AT; i++) look_for_idle(heap, heap->idle_hand++ % SIZE_CLASSES);
-}
-
-/* ---- taking from sleepers ------------------------------------------------------------------------- */
-
-void stack_raise(struct heap *heap) {
-    os_lock_take(&heap->lock);
-    heap->raised = true;
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) /* relaxed: a barrier follows */
-        atomic_store_explicit(&heap->front.lo[class], stack_top(heap, class), memory_order_relaxed);
-    os_lock_drop(&heap->lock);
-}
-
-void stack_lower(struct heap *heap) {
-    heap->raised = false;
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) /* relaxed: as in stack_set */
-        atomic_store_explicit(&heap->front.lo[class], heap->bins[class].bottom, memory_order_relaxed);
-}
-
-/* Gives the blocks from the bottom to END back; in pieces, since bin_put reads them as they are. */
-static void take_below(struct heap *heap, unsigned class, void **end) {
-    enum { PIECE = 128 };
-    void *blocks[PIECE];
-    struct bin *bin = &heap->bins[class];
-    while (bin->bottom < end) {
-        size_t count = min_size((size_t)(end - bin->bottom), PIECE);
-        for (size_t i = 0; i < count; i++) blocks[i] = front_block(bin->bottom + i);
-        bin->bottom += count;
-        bin_put(heap, blocks, count);
-    }
-}
-
-void stack_take(struct heap *heap, bool barrier_passed) {
-    os_lock_take(&heap->lock);
-    /* acquire: pairs with medium_pop. */
-    const bool popping = atomic_load_explicit(&heap->front.popping, memory_order_acquire);
-    for (unsigned class = 0; heap->raised && barrier_passed && class < SIZE_CLASSES; class++) {
-        /* relaxed: the lock is held. acquire: pairs with front_push. */
-        void **raised_to = atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
-        void **top = atomic_load_explicit(&heap->front.top[class], memory_order_acquire);
-        if (class_is_medium(class) && popping) continue; /* the next time; a handler may have pushed above the one that is popped */
-        void **end = class_is_medium(class) ? top : top - 1;
-        if (top > heap->bins[class].bottom) take_below(heap, class, end < raised_to ? end : raised_to);
-    }
-    if (heap->raised) stack_lower(heap);
-    footprint_tell(&heap->in_use_change); /* a sleeper would not */
-    os_lock_drop(&heap->lock);
-}
-
-/* Whether there is something in its stacks that can be taken: a hint. */
-static bool holds_blocks(const struct heap *heap) {
-    for (unsigned class = 0; class < SIZE_CLASSES; class++)
-        if (seen_held(heap, class) > !class_is_medium(class)) return true;
-    return false;
-}
-
-/* From a raise to the take: who raises again meanwhile would have to pass the barrier again. */
-static struct os_lock reclaiming;
-
-void stack_reclaim_lock(void) { os_lock_take(&reclaiming); }
-void stack_reclaim_unlock(void) { os_lock_drop(&reclaiming); }
-void stack_reclaim_lock_reset(void) { os_lock_reset(&reclaiming); }
-
-bool stack_reclaim(bool (*of)(const struct heap *heap)) {
-    bool some = false;
-    stack_reclaim_lock();
-    struct heap *const first = registry_first();
-    for (struct heap *heap = first; heap != NULL; heap = heap->next) {
-        heap->robbed = of(heap) && holds_blocks(heap);
-        if (!heap->robbed) continue;
-        stack_raise(heap);
-        some = true;
-    }
-    const bool taken = some && os_barrier_others();
-    for (struct heap *heap = first; heap != NULL; heap = heap->next)
-        if (heap->robbed) stack_take(heap, taken);
-    stack_reclaim_unlock();
-    return taken;
 }

@@ -112,23 +112,23 @@ static bool ascend(struct place *place) {
     return true;
 }
 
-/* Of what a group uses, the cache of files: the kernel takes that before it kills. What lies in tmpfs is not in it. */
-static uint64_t read_files(const char *root, const struct place *place) {
-    const char *const prefix = place->unified ? "" : "total_";
-    char path[PATH_BYTES], text[TEXT_BYTES / 2], active[32], inactive[32];
-    uint64_t bytes = 0;
-    snprintf(active, sizeof active, "%sactive_file ", prefix);
-    snprintf(inactive, sizeof inactive, "%sinactive_file ", prefix);
-    int length = snprintf(path, sizeof path, "%s%s/memory.stat", place->mount, place->path);
-    if (length < 0 || (size_t)length >= sizeof path || !read_at(root, path, text, sizeof text)) return 0;
+/* The number behind NAME at the start of a line; 0 where there is none. */
+static uint64_t number_after(const char *text, const char *name) {
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
-        const char *name = strncmp(line, active, strlen(active)) == 0       ? active
-                           : strncmp(line, inactive, strlen(inactive)) == 0 ? inactive
-                                                                            : NULL;
-        if (name != NULL) bytes += strtoull(line + strlen(name), NULL, 10);
+        if (strncmp(line, name, strlen(name)) == 0) return strtoull(line + strlen(name), NULL, 10);
     }
-    return bytes;
+    return 0;
+}
+
+/* Of what a group uses, the cache of files: the kernel takes that before it kills. What lies in tmpfs is not in it. */
+static uint64_t read_files(const char *root, const struct place *place) {
+    const bool two = place->unified;
+    char path[PATH_BYTES], text[TEXT_BYTES / 2];
+    int length = snprintf(path, sizeof path, "%s%s/memory.stat", place->mount, place->path);
+    if (length < 0 || (size_t)length >= sizeof path || !read_at(root, path, text, sizeof text)) return 0;
+    return number_after(text, two ? "inactive_file " : "total_inactive_file ") +
+           number_after(text, two ? "active_file " : "total_active_file ");
 }
 
 /* Of all groups above one another the limit that is nearest counts, and what is used of it. */

@@ -1,8 +1,8 @@
 """The planted defects: each breaks hakmem in one place, and the test that it names must fail.
 
-    ./hakmem defects [--list] [--report FILE] [--jobs N] [NAME...]
+    ./hakmem defects [--list] [--report FILE] [NAME...]
 
-The checkout is copied to a scratch directory and built there, for each job. Each named test must pass as things are; then one
+The checkout is copied to a scratch directory and built there, for each of some jobs. Each named test must pass as things are; then one
 defect after the other is planted, built and tested, and taken out again. A crash and a timeout are failures too:
 that is how most of these defects show. What does not build is an error of the defect's own, and counts as missed.
 """
@@ -32,6 +32,7 @@ TEST_SECONDS = 600
 # A test that hangs on a defect need not hang for long.
 PATIENCE_FACTOR, PATIENCE_SECONDS = 3.0, 20.0
 SHOWN_LINES = 30
+JOBS_MOST = 4
 FAILED = re.compile(r"FAIL ([\w/.-]+)")
 """What the tests and the specification print: not the line of a traceback that would have printed it."""
 
@@ -300,18 +301,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="defects to plant; all if none is named")
     parser.add_argument("--list", action="store_true", help="only name them")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the table to FILE")
-    parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="so many side by side, each in a copy (1)"
-    )
     given = parser.parse_args()
-    if given.jobs < 1:
-        parser.error("--jobs must be at least 1")
     defects = chosen(read_defects(), given.names)
     if given.list:
         for defect in defects:
             print(f"{defect.name}: {defect.why} ({defect.test})")
         return 0
-    verdicts = run_side_by_side(defects, given.jobs)
+    verdicts = run_side_by_side(defects, min(JOBS_MOST, os.cpu_count() or 1))
     if given.report is not None:
         given.report.write_text(report_text(verdicts))
     print(summary(verdicts))

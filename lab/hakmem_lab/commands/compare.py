@@ -188,9 +188,9 @@ def _show(
     missing: Sequence[str],
     json_file: Path | None,
 ) -> None:
-    one_run = medians_of(course, outcome.baseline)[TIME.name]
+    one_run = medians_of(course, outcome.baseline).get(TIME.name)  # none where no round was undisturbed
     lines = [plan_line(plan, course, outcome), *note_lines(outcome), *missing]
-    if isinstance(task, CommandTask) and one_run < SHORT_SECONDS:
+    if isinstance(task, CommandTask) and one_run is not None and one_run < SHORT_SECONDS:
         lines.append(
             f"One run takes {1000 * one_run:.0f} ms: the start of the process and noise weigh much. Give it more to do, or"
             f" --repeat {round(2 * SHORT_SECONDS / one_run) + 1} for starts and all."

@@ -51,7 +51,7 @@ class RowWriter:
             if self._file is not None:
                 self._file.close()
             else:
-                with suppress(OSError):
+                with suppress(OSError):  # it was never made, or holds something of others
                     self.path.parent.rmdir()
         except OSError as error:  # what a full disk did not take is tried once more here
             raise self._complaint(error) from error

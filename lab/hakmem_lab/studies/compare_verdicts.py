@@ -188,8 +188,7 @@ def medians_of(course: Course, name: str) -> dict[str, float]:
     judged, screened = (
         [one.runs[name] for one in rounds if name in one.runs] for rounds in (course.rounds, course.screening)
     )
-    observed = course.observed.get(name)
-    runs = judged or screened or ([observed] if observed else [])
+    runs = judged or screened
     medians = {}
     for figure in FIGURES:
         values = [value for run in runs if (value := figure.value(run)) is not None]

@@ -3,6 +3,7 @@
  * Planted defects it was seen to catch:
  *   half a file takes the place of the old   a_file_is_there_once_it_is_whole
  *   the program's handler is replaced        signals_that_nobody_uses
+ *   a link in the way is followed            what_lies_in_the_way_is_not_written_to
  */
 #include "os/os.h"
 
@@ -47,6 +48,28 @@ TEST(a_file_is_there_once_it_is_whole) {
     CHECK(!write_file(path, "three\n", false));
     os_read_file(path, text, sizeof text);
     CHECK(strcmp(text, "two\n") == 0);
+    end();
+}
+
+/* In a folder that others write to, what lies where the new file is written first may be theirs, and lead anywhere. */
+TEST(what_lies_in_the_way_is_not_written_to) {
+    char text[100], way[200], ours[200];
+    struct os_file file;
+    begin();
+    snprintf(ours, sizeof ours, "%s/ours", folder);
+    CHECK(write_file(ours, "ours\n", true));
+    CHECK(os_file_create(&file, path));
+    CHECK((size_t)snprintf(way, sizeof way, "%s", file.temporary) < sizeof way);
+    CHECK(!os_file_finish(&file, false));
+    CHECK_EQ(symlink(ours, way), 0);
+    CHECK(write_file(path, "report\n", true));
+    CHECK_EQ(os_read_file(ours, text, sizeof text), 5);
+    CHECK(strcmp(text, "ours\n") == 0);
+    CHECK_EQ(os_read_file(path, text, sizeof text), 7);
+    CHECK_EQ(mkdir(way, 0700), 0); /* what cannot be taken away is said */
+    CHECK(!os_file_create(&file, path));
+    CHECK_EQ(rmdir(way), 0);
+    unlink(ours);
     end();
 }
 

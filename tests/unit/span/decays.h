@@ -40,7 +40,8 @@ static uint64_t make_dirty(uint64_t half_life_ms, uint32_t pages) {
     for (int i = 0; i < 2; i++) pass(LONG_MS); /* still used at the beginning of one of two windows */
     CHECK(counts_now().dirty_pages >= pages);
     CHECK_EQ(span_dirty_left(), counts_now().dirty_pages);
-    configure(half_life_ms, UINT64_MAX); /* the half-life is as it was, whatever was used again */
+    configure(half_life_ms + 1, UINT64_MAX); /* another and back: the half-life is as it was, whatever was used again */
+    configure(half_life_ms, UINT64_MAX);
     return counts_now().dirty_pages;
 }
 

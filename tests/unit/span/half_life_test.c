@@ -5,6 +5,7 @@
  *   a sleeper waits for its windows              of_a_sleeper_all_goes_at_once
  *   what is used again is not counted            the_half_life_follows_the_program
  *   it is never quiet                            the_half_life_follows_the_program
+ *   any option sets it                           another_option_leaves_it_as_it_is
  */
 #include "decays.h"
 
@@ -98,6 +99,26 @@ static void half_life_of_a_wave(void) {
 }
 
 TEST(the_half_life_follows_the_program) { IN_CHILD(half_life_of_a_wave); }
+
+/* What was learned is not forgotten for an option that has nothing to do with it. */
+static void half_life_of_another_option(void) {
+    configure(500, UINT64_MAX);
+    purge_all();
+    for (int i = 0; i < 40 && half_life() == 500; i++) {
+        span_give(take_keyed(PEAK_PAGES, false, 1).first);
+        outlast_a_peak();
+    }
+    const uint64_t learned = half_life();
+    CHECK(learned > 500);
+    configure(500, 0);
+    CHECK_EQ(half_life(), learned);
+    configure(600, 0);
+    CHECK_EQ(half_life(), 600);
+    configure(ACE_NEVER, 0);
+    CHECK_EQ(half_life(), ACE_NEVER);
+}
+
+TEST(another_option_leaves_it_as_it_is) { IN_CHILD(half_life_of_another_option); }
 
 /* A little of much, or not much at all, is no reason. */
 static void half_life_of_little(void) {
