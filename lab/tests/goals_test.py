@@ -23,7 +23,7 @@ from hakmem_lab.studies.judging import Matrix, judge
 from hakmem_lab.studies.matrix import Row
 from hakmem_lab.studies.suites import group_means
 from hakmem_lab.workloads.cells import CELLS
-from lab_matrix import observed_make, plan_make, row_make, samples_make
+from lab_matrix import observed_make, plan_make, row_make, samples_make, tails_make
 
 PEERS = ("glibc", "mimalloc3", "mimalloc3-nothp", "snmalloc")
 
@@ -93,7 +93,8 @@ def test_the_whole_suite_answers_every_goal() -> None:
         for one in samples_make(row, rss=dict.fromkeys(("hakmem", *PEERS), 100.0), **level())
     ]
     seen = [observed_make(row, arm) for row in rows for arm in ("hakmem", *PEERS)]
-    matrix = judge(plan_make(*rows, peers=PEERS), [*samples, *seen])
+    clocked = [one for row in rows for one in tails_make(row, dict.fromkeys(("hakmem", *PEERS), [40.0] * 6))]
+    matrix = judge(plan_make(*rows, peers=PEERS), [*samples, *seen, *clocked])
     assert len(goals_reached(matrix, group_means(matrix))) == len(GOALS)
 
 
@@ -178,12 +179,16 @@ def test_page_faults() -> None:
     assert state_of(many, everywhere, "without huge") is State.MISSED
 
 
-def test_tails_of_single_runs_are_never_missed() -> None:
+def test_tails() -> None:
     row = row_make("cell", PEERS)
     samples = samples_make(row, **level())
-    for scale, state in ((0.9, State.MET), (5.0, State.OPEN)):
-        seen = [observed_make(row, arm, scale if arm == "hakmem" else 1.0) for arm in ("hakmem", *PEERS)]
-        assert state_of(judge(plan_make(row, peers=PEERS), [*samples, *seen]), "latency") is state
+    for own, state in (
+        ([36.0] * 6, State.MET),
+        ([90.0] * 6, State.MISSED),
+        ([50.0] * 5 + [40.0], State.OPEN),
+    ):
+        clocked = tails_make(row, {"hakmem": own} | {peer: [40.0] * 6 for peer in PEERS})
+        assert state_of(judge(plan_make(row, peers=PEERS), [*samples, *clocked]), "latency") is state
 
 
 def test_what_was_missed_comes_first() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.rounds import RoundPlan
-from hakmem_lab.measure.store import OBSERVED, TIMED, Sample
+from hakmem_lab.measure.store import OBSERVED, TAIL, TIMED, Sample
 from hakmem_lab.studies.comparing import peers_left
 from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row, Settings
 from hakmem_lab.workloads.cells import Measure
@@ -128,3 +128,12 @@ def observed_make(row: Row, arm: str, scale: float = 1.0) -> Sample:
         latency_p999_ns=400 * scale,
         latency_max_ns=90_000 * scale,
     )
+
+
+def tails_make(row: Row, tails: Mapping[str, Sequence[float]]) -> list[Sample]:
+    """One p99.9 for each round, in ns."""
+    return [
+        replace(sample_make(row, slot, arm), kind=TAIL, runs=len(tails), latency_p999_ns=tail)
+        for arm, all_tails in tails.items()
+        for slot, tail in enumerate(all_tails)
+    ]

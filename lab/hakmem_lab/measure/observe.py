@@ -30,6 +30,7 @@ from hakmem_lab.measure.runner import (
     Line,
     command_make,
     environment_make,
+    json_run,
     latency_of,
     pinned_to,
     process_run,
@@ -38,7 +39,7 @@ from hakmem_lab.measure.runner import (
 from hakmem_lab.measure.task import CellTask
 from hakmem_lab.workloads.cell import Cell
 
-LATENCY_VARIABLE = "WORKLOAD_LATENCY"
+LATENCY_VARIABLES = {"WORKLOAD_LATENCY": "1"}
 RSS_EVERY_SECONDS = 0.002
 TRACE_POINTS_MAX = 200
 
@@ -73,10 +74,21 @@ def observed_run(task: CellTask, arm: Arm, conditions: Conditions) -> Observed |
         return failure_of(error)
 
 
+def latency_run(task: CellTask, arm: Arm, conditions: Conditions) -> Latency | Failure:
+    try:
+        arm = arm_prepared(task.stage, task.cell, arm)
+        program = task.stage.program(task.cell.program)
+        arguments = task.cell.command(task.count, conditions.seed)
+        told = latency_of(json_run(program, arguments, arm, conditions, LATENCY_VARIABLES))
+        return told or Failure("failed: told no latency")
+    except LabError as error:
+        return failure_of(error)
+
+
 def _traced_run(task: CellTask, arm: Arm, conditions: Conditions) -> tuple[Line, Trace]:
     program = task.stage.program(task.cell.program)
     arguments = task.cell.command(task.count, conditions.seed)
-    environment = environment_make(arm, conditions.padding, preload=True) | {LATENCY_VARIABLE: "1"}
+    environment = environment_make(arm, conditions.padding, preload=True) | LATENCY_VARIABLES
     with TemporaryDirectory(prefix="observed-", dir=task.stage.folder) as folder:
         output = Path(folder) / "output"
         with output.open("w") as file, pinned_to(conditions.cpus):

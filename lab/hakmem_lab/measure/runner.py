@@ -178,13 +178,19 @@ def process_run(command: list[str], environment: dict[str, str], cpus: tuple[int
     return output
 
 
-def json_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: Conditions) -> Line:
-    """The JSON line of a program of bench/, with the proof of service checked."""
+def json_run(
+    program: Path,
+    arguments: Sequence[str],
+    arm: Arm,
+    conditions: Conditions,
+    variables: Mapping[str, str] | None = None,
+) -> Line:
+    """The JSON line of a program of bench/, which gets VARIABLES too, with the proof of service checked."""
     preload = PRELOAD_PLACE not in arguments
     try:
         output = process_run(
             command_make(program, arguments, arm.peer),
-            environment_make(arm, conditions.padding, preload),
+            environment_make(arm, conditions.padding, preload) | dict(variables or {}),
             conditions.cpus,
         )
         line: Line = json.loads(output)

@@ -21,6 +21,8 @@ from hakmem_lab.measure.provenance import Provenance
 TIMED = "timed"
 OBSERVED = "observed"
 """Runs with instruments, outside the timed rounds."""
+TAIL = "tail"
+"""The same with a clock around every operation and nothing else, in rounds of their own."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from enum import Enum
 import numpy as np
 
 from hakmem_lab.measure.service import LIBC
-from hakmem_lab.measure.store import Sample
 from hakmem_lab.statistics.estimate import Estimate
 from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.judging import CellResult, Matrix, Outcome
@@ -289,23 +288,14 @@ def _faults_of_large(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
 
 
 def _tails(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
-    """One run of each with instruments: no interval, so it is never missed."""
-
-    def tail(sample: Sample | None) -> float | None:
-        return sample.latency_p999_ns if sample else None
-
-    ratios: list[tuple[float, str]] = []
-    for row in matrix.plan.rows:
-        own = tail(matrix.observed.get((row.name, matrix.plan.subject)))
-        others = [one for peer in matrix.plan.peers if (one := tail(matrix.observed.get((row.name, peer))))]
-        if own and others and not row.control:
-            ratios.append((own / min(others), row.name))
-    if not ratios:
+    if not matrix.tails:
         return None
-    longer = sorted((one for one in ratios if one[0] > 1), reverse=True)
-    why = f"at or below the shortest in {len(ratios) - len(longer)} of {len(ratios)}, by one run of each"
-    named = _named([f"{name}, {ratio:.2f} of it" for ratio, name in longer])
-    return Answer(State.OPEN if longer else State.MET, f"{why}; {named}" if named else why)
+    behind = sorted((one for one in matrix.tails if one.behind), key=lambda one: -one.ratio)
+    longer = sum(one.ratio > 1 for one in matrix.tails) - len(behind)
+    state = State.MISSED if behind else State.OPEN if longer else State.MET
+    counts = f"behind in {len(behind)} of {len(matrix.tails)}, longer without being clear in {longer}"
+    named = _named([f"{one.row}, {one.ratio:.2f} of {one.peer}" for one in behind])
+    return Answer(state, f"{counts}; {named}" if named else counts)
 
 
 GOALS = (

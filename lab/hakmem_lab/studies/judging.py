@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from hakmem_lab.measure.store import OBSERVED, TIMED, Sample
+from hakmem_lab.measure.store import OBSERVED, TAIL, TIMED, Sample
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.statistics.selection import Best, best_compare, holm, margin_p_value
 from hakmem_lab.studies.comparing import ArmSamples, Result, compare, peer_select
 from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row, Settings
+from hakmem_lab.studies.tails import Tail, tail_judge
 
 
 class Outcome(Enum):
@@ -70,6 +71,8 @@ class Matrix:
     """By row and arm."""
     observed: Mapping[tuple[str, str], Sample]
     """By row and allocator."""
+    tails: tuple[Tail, ...]
+    """Of the rows whose latencies were measured in rounds."""
     medians: Mapping[tuple[str, str], float]
     """Operations per second by row and allocator."""
 
@@ -94,9 +97,12 @@ class Matrix:
 def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
     timed: dict[str, list[Sample]] = defaultdict(list)
     observed: dict[tuple[str, str], Sample] = {}
+    clocked: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.kind == TIMED:
             timed[sample.task].append(sample)
+        elif sample.kind == TAIL:
+            clocked[sample.task].append(sample)
         elif sample.kind == OBSERVED and not sample.outcome:
             observed[sample.task, sample.allocator] = sample
     results: list[Result] = []
@@ -116,7 +122,12 @@ def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
     if any(one.row.control and not one.passed for one in controls):
         results = [_void(one) for one in results]
     cells = _cells_judge(plan, best, results, controls, failures)
-    return Matrix(plan, tuple(results), cells, tuple(controls), failures, observed, medians)
+    tails = tuple(
+        tail
+        for row in plan.rows
+        if not row.control and (tail := tail_judge(row, clocked[row.name], plan.settings.margin)) is not None
+    )
+    return Matrix(plan, tuple(results), cells, tuple(controls), failures, observed, tails, medians)
 
 
 def _row_judge(

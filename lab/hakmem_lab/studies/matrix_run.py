@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure.observe import Observed, can_observe, observed_run
+from hakmem_lab.measure.observe import Observed, can_observe, latency_run, observed_run
 from hakmem_lab.measure.pairs import conditions_draw
 from hakmem_lab.measure.rounds import (
     Failure,
@@ -18,11 +18,12 @@ from hakmem_lab.measure.rounds import (
     rounds_run,
     slots_pending,
 )
-from hakmem_lab.measure.runner import Arm, Conditions, Measured
-from hakmem_lab.measure.store import OBSERVED, TIMED, Sample, SampleStore
+from hakmem_lab.measure.runner import Arm, Conditions, Latency, Measured
+from hakmem_lab.measure.store import OBSERVED, TAIL, TIMED, Sample, SampleStore
 from hakmem_lab.measure.task import CellTask, Task
 from hakmem_lab.studies.comparing import peers_left
 from hakmem_lab.studies.matrix import SAME, SUBJECT, Row
+from hakmem_lab.studies.tails import JUDGED, SELECTING, peer_shortest
 from hakmem_lab.workloads.programs.task import ProgramTask
 
 OBSERVED_WORK_SHARE = 0.1
@@ -79,20 +80,44 @@ def rows_observe(
     step: Step,
     kept: Sequence[Sample] = (),
 ) -> None:
-    """Every allocator once, without the controls."""
-    seen = {(one.task, one.arm) for one in kept if one.kind == OBSERVED}
+    """Every allocator once, without the controls; then the rounds of latencies, where the program tells them and memory is
+    not the figure."""
     for row in rows:
         count = row.count if row.memory else max(1, round(OBSERVED_WORK_SHARE * row.count))
         task = task_of[row.name](count)
         conditions = conditions_draw(task, random.Random(f"{seed}/{row.name}/observed"))
-        for arm in arms:
-            if arm.peer.name == SAME or arm.name not in row.rounds.arms or (row.name, arm.name) in seen:
-                continue
-            sample = observe(row, task, arm, conditions, count)
+        watched = [arm for arm in arms if arm.peer.name != SAME and arm.name in row.rounds.arms]
+        seen = {one.arm: one for one in kept if one.kind == OBSERVED and one.task == row.name}
+        for arm in watched:
+            sample = None if arm.name in seen else observe(row, task, arm, conditions, count)
             if sample is not None:
                 store.append([sample])
+                seen[arm.name] = sample
+        telling = [arm for arm in watched if arm.name in seen and seen[arm.name].latency_p999_ns is not None]
+        if telling and isinstance(task, CellTask) and not row.memory:
+            before = [one for one in kept if one.kind == TAIL and one.task == row.name]
+            tails_run(row, task, telling, seed, store, before)
         step(row.name, 1.0)
         store.compact()
+
+
+def tails_run(
+    row: Row, task: CellTask, arms: Sequence[Arm], seed: int, store: SampleStore, kept: Sequence[Sample]
+) -> None:
+    """Of ARMS; what is KEPT of an earlier run is not run again."""
+    samples = list(kept)
+    for slot in (*SELECTING, *JUDGED):
+        stay = {arm.name for arm in arms} if slot in SELECTING else {SUBJECT, peer_shortest(samples)}
+        rng = random.Random(f"{seed}/{row.name}/tail/{slot}")
+        conditions = conditions_draw(task, rng)
+        done = {one.arm for one in samples if one.slot == slot}
+        for position, arm in enumerate(rng.sample(arms, len(arms))):
+            if arm.name not in stay or arm.name in done:
+                continue
+            origin = Origin(TAIL, row.name, slot, 0, position, len(stay), arm, conditions, task.count)
+            sample = _tail_sample(origin, latency_run(task, arm, conditions))
+            store.append([sample])
+            samples.append(sample)
 
 
 def observe(row: Row, task: Task, arm: Arm, conditions: Conditions, count: int) -> Sample | None:
@@ -153,20 +178,24 @@ class Origin:
         if isinstance(run, Failure):
             return Sample(**fixed, outcome=run.outcome)
         figures = {name: value for name, value in vars(run).items() if name != "latency"}
-        return Sample(**fixed, **figures, **_latency_columns(run))
+        return Sample(**fixed, **figures, **_latency_columns(run.latency))
 
 
-def _latency_columns(run: Measured | Observed) -> dict[str, float]:
-    if run.latency is None:
-        return {}
-    return {f"latency_{name}_ns": value for name, value in vars(run.latency).items()}
+def _latency_columns(latency: Latency | None) -> dict[str, float]:
+    return {f"latency_{name}_ns": value for name, value in vars(latency).items()} if latency else {}
+
+
+def _tail_sample(origin: Origin, told: Latency | Failure) -> Sample:
+    if isinstance(told, Failure):
+        return origin.sample(told)
+    return replace(origin.sample(Failure("")), **_latency_columns(told))
 
 
 def _observed_sample(origin: Origin, seen: Observed | Failure) -> Sample:
     if isinstance(seen, Failure):
         return origin.sample(seen)
     figures = {name: value for name, value in vars(seen).items() if name != "latency"}
-    return replace(origin.sample(Failure("")), **figures, **_latency_columns(seen))
+    return replace(origin.sample(Failure("")), **figures, **_latency_columns(seen.latency))
 
 
 def round_samples(row: Row, arms: Mapping[str, Arm], one: Round) -> list[Sample]:
