@@ -22,12 +22,10 @@
 
 /* In this file *ZERO says whether that is wanted, and then whether the block is known to be zero. */
 
-/* Slabs with free blocks, from near to far: the heap's own, what other threads gave back, the commons. Stores
- * up to WANT blocks downward from END. Heap's lock held. */
+/* Slabs with free blocks, the heap's own and then those of the commons. Stores up to WANT blocks downward from END. Heap's lock
+ * held. */
 static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
     uint32_t got = bin_fill(heap, class, end, want, zero);
-    if (got == 0 && remote_has_some(heap) && remote_drain_some(heap, DRAIN_SLABS) != 0)
-        got = bin_fill(heap, class, end, want, zero);
     if (got == 0 && heap != &commons && bin_adopt(heap, class)) got = bin_fill(heap, class, end, want, zero);
     return got;
 }
@@ -39,10 +37,12 @@ static void populate(uint32_t fresh, uint32_t pages) {
     os_populate(page_address(fresh), min_size(bytes, os_page_bytes() * pages));
 }
 
-/* The same, and a new slab when there is nothing else; where zero is wanted and there, one block alone, since nobody would know it of those
- * behind it. Heap's lock held; dropped meanwhile. 0: no memory. */
+/* The same, with what other threads gave back, slabs that others do not need, and a new one when there is nothing else; where zero
+ * is wanted and there, one block alone, since nobody would know it of those behind it. Heap's lock held; dropped meanwhile. 0: no
+ * memory. */
 static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
     const bool sparse = *zero;
+    if (remote_has_some(heap) && bin_wants_drain(heap, class)) remote_drain_some(heap, DRAIN_SLABS);
     for (;;) {
         uint32_t got = gather(heap, class, end, HAK_UNLIKELY(sparse) && bin_next_is_zero(heap, class) ? 1 : want, zero);
         if (got != 0) return got;
@@ -54,7 +54,7 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
         os_lock_drop(&heap->lock);
         thread_reap_forsaken();
         remote_settle();
-        bool salvaged = thread_salvage(class);
+        bool salvaged = salvage_slab(class);
         uint32_t fresh = salvaged ? 0 : slab_create(class, supply.reason == ACE_SUPPLY_DENSE);
         if (fresh != 0 && counter_read(&heap_settings.populate) != 0) populate(fresh, supply.populate_pages);
         os_lock_take(&heap->lock);

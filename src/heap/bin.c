@@ -72,23 +72,44 @@ void bin_settle(struct heap *heap, uint32_t first) {
     link_into(bin, first, bucket);
 }
 
-/* The fullest slab that has a free block; 0 when none has. */
-static uint32_t fullest(const struct bin *bin) {
-    for (int bucket = BUCKET_QUARTER; bucket < BUCKETS; bucket++)
+/* The fullest slab of those in the list LEAST and those of emptier ones; 0 when there is none. */
+static uint32_t fullest_from(const struct bin *bin, enum bucket least) {
+    for (int bucket = (int)least; bucket < BUCKETS; bucket++)
         if (bin->slabs[bucket] != 0) return bin->slabs[bucket];
     return 0;
 }
+
+/* The fullest that has a free block. */
+static uint32_t fullest(const struct bin *bin) { return fullest_from(bin, BUCKET_QUARTER); }
 
 bool bin_next_is_zero(const struct heap *heap, unsigned class) {
     const uint32_t first = fullest(&heap->bins[class]);
     return first != 0 && slab_next_is_zero(first);
 }
 
+/* From so many bytes on a block that came back is better than one that was never used, which brings in a page, or a good part of
+ * one. A smaller one costs less than to have the line of another come from the processor that freed it. */
+static bool is_better_returned(unsigned class) { return slab_classes[class].block_bytes >= HAK_KIB(1); }
+
+bool bin_wants_drain(const struct heap *heap, unsigned class) {
+    const uint32_t first = fullest(&heap->bins[class]);
+    return first == 0 || (is_better_returned(class) && slab_returned(first) == 0);
+}
+
+/* How many of WANT blocks to take from the slab at FIRST, after GOT: where returned ones are better and it has some, these alone,
+ * and ones that were never used only where there was nothing else. */
+static uint32_t taken_of(uint32_t first, uint32_t want, uint32_t got) {
+    if (!is_better_returned(slab_at(first)->span.class)) return want;
+    const uint32_t returned = slab_returned(first);
+    if (returned != 0) return min_u32(want, returned);
+    return got == 0 ? want : 0;
+}
+
 uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
-    uint32_t got = 0, first;
-    while (got < want && (first = fullest(&heap->bins[class])) != 0) {
+    uint32_t got = 0, first, taken;
+    while (got < want && (first = fullest(&heap->bins[class])) != 0 && (taken = taken_of(first, want - got, got)) != 0) {
         if (got == 0) *zero = slab_next_is_zero(first);
-        got += slab_take(first, end - got, want - got);
+        got += slab_take(first, end - got, taken);
         bin_settle(heap, first);
     }
     counter_add(&heap->bins[class].taken_blocks, got);
@@ -157,8 +178,8 @@ void bin_hand_over(struct heap *heap) {
     os_lock_drop(&commons.lock);
 }
 
-bool bin_hand_over_fullest(struct heap *heap, unsigned class) {
-    uint32_t first = fullest(&heap->bins[class]);
+bool bin_hand_over_fullest(struct heap *heap, unsigned class, enum bucket least) {
+    uint32_t first = fullest_from(&heap->bins[class], least);
     if (first == 0) return false;
     os_lock_take(&commons.lock);
     move(heap, &commons, first, class);

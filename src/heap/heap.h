@@ -123,6 +123,7 @@ struct heap_settings {
     ace_keeper *keeper;         /* of decisions; NULL before the start */
     enum ace_objective objective; /* set at start, like the others */
     bool fixed;                   /* nothing adapts */
+    uint32_t processors;          /* that the process had when it began: its threads may each be kept to one since */
     /* Blocks that the bins of each class hold at first, and the most that they may get. */
     uint16_t first_depths[SIZE_CLASSES], most_depths[SIZE_CLASSES];
 };
@@ -150,8 +151,12 @@ void bin_settle(struct heap *heap, uint32_t first);
 /* Whether the next block of CLASS from the heap's slabs is known to read as zero. Heap's lock held. */
 bool bin_next_is_zero(const struct heap *heap, unsigned class);
 
+/* Whether what other threads gave back is to be taken in before blocks of CLASS are taken. Heap's lock held. */
+bool bin_wants_drain(const struct heap *heap, unsigned class);
+
 /* Up to WANT blocks of CLASS from the heap's slabs, stored downward from END; returns how many. *ZERO: the first of
- * them, at END[-1], is known to read as zero; not written when there is none. */
+ * them, at END[-1], is known to read as zero; not written when there is none. From 1 KiB on blocks that were used before come first, and
+ * no others with them. */
 uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero);
 
 /* Puts blocks of the heap's own slabs back. */
@@ -161,10 +166,10 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count);
  * thread gives it back, which is counted. Ends the process where BLOCK is not in use. No heap's lock held. */
 void bin_take_out(void *block, uint32_t first, bool freed);
 
-/* Hands every slab of HEAP to the commons, whose lock is taken; or the fullest of CLASS that has a free block, false when
- * none has. */
+/* Hands every slab of HEAP to the commons, whose lock is taken; or the fullest of CLASS in the list LEAST or those of emptier
+ * ones, false when there is none. */
 void bin_hand_over(struct heap *heap);
-bool bin_hand_over_fullest(struct heap *heap, unsigned class);
+bool bin_hand_over_fullest(struct heap *heap, unsigned class, enum bucket least);
 
 /* Takes a slab of CLASS from the commons, whose lock is taken; false when there is none. */
 bool bin_adopt(struct heap *heap, unsigned class);
@@ -360,7 +365,10 @@ void thread_retire_parked(struct heap *heap);
 /* What the stacks of all threads and all parked heaps hide goes back; false when no page became free by it. No lock held. */
 bool thread_reveal(void);
 
-/* A slab of CLASS that a heap which was parked lately holds goes to the commons; false when none was found. No lock held. */
-bool thread_salvage(unsigned class);
+/* ---- salvage.c ---------------------------------------------------------------------------------- */
+
+/* A slab of CLASS goes to the commons from a heap that was parked lately, or, where there are many more threads than
+ * processors, from any that has one more than half free. False when none was found. No lock held. */
+bool salvage_slab(unsigned class);
 
 #endif

@@ -44,11 +44,10 @@ static struct heap *create_heap(void) {
 /* The last that was given on processor CPU: its caches may hold the heap still, and the blocks that it allocated are those that
  * the threads there know. If there is none, the last that was looked at: other processors want those before it. Under the lock. */
 static struct heap *take_idle(uint32_t cpu) {
-    enum { LOOKED_AT = 16 };
     /* relaxed, as in what follows: under the lock. */
     struct heap *before = NULL, *heap = atomic_load_explicit(&registry.idle, memory_order_relaxed);
     if (heap == NULL) return NULL;
-    for (unsigned left = LOOKED_AT - 1; left != 0 && heap->given_on != cpu && heap->next_idle != NULL; left--) {
+    for (unsigned left = REGISTRY_WAITING - 1; left != 0 && heap->given_on != cpu && heap->next_idle != NULL; left--) {
         before = heap;
         heap = heap->next_idle;
     }
@@ -83,14 +82,16 @@ uint32_t registry_sharing(void) {
 
 void registry_note_sleepers(uint32_t sleepers) { atomic_store_explicit(&registry.sleepers, sleepers, memory_order_relaxed); }
 
-void registry_give(struct heap *heap) {
+struct heap *registry_give(struct heap *heap) {
     atomic_fetch_sub_explicit(&registry.live, 1, memory_order_relaxed); /* a number by itself */
     const uint32_t cpu = os_cpu();
     os_lock_take(&registry.lock);
     heap->given_on = cpu;
     heap->next_idle = atomic_load_explicit(&registry.idle, memory_order_relaxed);
     atomic_store_explicit(&registry.idle, heap, memory_order_relaxed);
+    for (unsigned i = 0; i < REGISTRY_WAITING && heap != NULL; i++) heap = heap->next_idle;
     os_lock_drop(&registry.lock);
+    return heap;
 }
 
 unsigned registry_idle(struct heap **heaps, unsigned most) {

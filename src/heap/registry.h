@@ -8,8 +8,11 @@
  * before others. NULL when there is no memory for a new one. */
 struct heap *registry_take(void);
 
-/* Keeps such a heap for the next thread. */
-void registry_give(struct heap *heap);
+/* So many heaps wait for a thread as the last one left them: as many as a thread that begins looks at. */
+enum { REGISTRY_WAITING = 16 };
+
+/* Keeps such a heap for the next thread. Returns the one that is then the first to wait beyond those, or NULL. */
+struct heap *registry_give(struct heap *heap);
 
 /* Stores up to MOST heaps that wait for a thread, the last to come first; returns how many. Each may find one meanwhile. */
 unsigned registry_idle(struct heap **heaps, unsigned most);

@@ -38,8 +38,15 @@ size_t heap_foreign(void *block, enum heap_foreign_use use) { return foreign_han
 
 /* ---- start and exit ----------------------------------------------------------------------------- */
 
+/* HEAP waits for a thread; of those that do, the one that is too many holds nothing any more. */
+static void give(struct heap *heap) {
+    struct heap *beyond = registry_give(heap);
+    if (beyond != NULL) thread_retire_parked(beyond);
+    remote_settle();
+}
+
 /* The heap stays as it is for the next thread that begins. Nobody is sure to come: what its stacks hold counts as free
- * already, others take what they lack (thread_salvage), and one that sleeps is retired by the next visit (purge.c). */
+ * already, others take what they lack (salvage.c), and one that sleeps is retired by the next visit (purge.c). */
 static void park(struct heap *heap) {
     os_lock_take(&heap->lock);
     atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
@@ -54,8 +61,7 @@ static void park(struct heap *heap) {
     footprint_add(heap->in_use_change - held_bytes);
     heap->in_use_change = held_bytes; /* told anew by who takes them out, to use them or to free them */
     os_lock_drop(&heap->lock);
-    registry_give(heap);
-    remote_settle();
+    give(heap);
 }
 
 /* What HEAP holds goes where others find it. Its lock is taken. */
@@ -99,24 +105,6 @@ bool thread_reveal(void) {
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) remote_drain_unlocked(heap);
     remote_settle();
     return given_spans() > before;
-}
-
-bool thread_salvage(unsigned class) {
-    enum { LOOKED_AT = 4 };
-    struct heap *idle[LOOKED_AT];
-    const unsigned count = registry_idle(idle, LOOKED_AT);
-    bool found = false;
-    for (unsigned i = 0; i < count && !found; i++) {
-        struct heap *heap = idle[i];
-        os_lock_take(&heap->lock);
-        if (heap->parked) { /* or a thread has begun with it */
-            stack_empty(heap, class);
-            found = bin_hand_over_fullest(heap, class);
-        }
-        os_lock_drop(&heap->lock);
-    }
-    remote_settle();
-    return found;
 }
 
 /* Called when a thread ends, among the destructors of its other keys. Later operations of the thread use
@@ -167,6 +155,7 @@ bool heap_start(const struct heap_options *options) {
     heap_settings.keeper = options->keeper;
     heap_settings.objective = options->objective;
     heap_settings.fixed = options->fixed;
+    heap_settings.processors = os_processors();
     stack_set_depths(options->bin_depth, options->fixed);
     purger_start();
     foreign_handler = options->foreign;
@@ -239,7 +228,6 @@ void thread_reap_forsaken(void) {
         os_lock_take(&heap->lock);
         hand_over(heap);
         os_lock_drop(&heap->lock);
-        registry_give(heap);
-        remote_settle();
+        give(heap);
     }
 }

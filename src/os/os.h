@@ -118,6 +118,9 @@ uint32_t os_thread_id(void);
  * same. */
 uint32_t os_cpu(void);
 
+/* How many processors this thread may run on; UINT32_MAX where the kernel does not say. A system call. */
+uint32_t os_processors(void);
+
 /* The signals that this thread has blocked: bit N - 1 for signal N. */
 uint64_t os_signal_mask(void);
 

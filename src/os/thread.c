@@ -58,6 +58,15 @@ uint32_t os_thread_id(void) { return (uint32_t)syscall(SYS_gettid); }
 
 uint32_t os_cpu(void) { return (uint32_t)sched_getcpu(); }
 
+uint32_t os_processors(void) {
+    enum { SETS = 8 }; /* the kernel refuses what is too small for all it may have */
+    cpu_set_t allowed[SETS];
+    const int saved = errno;
+    const bool known = sched_getaffinity(0, sizeof allowed, allowed) == 0;
+    errno = saved;
+    return known ? (uint32_t)CPU_COUNT_S(sizeof allowed, allowed) : UINT32_MAX;
+}
+
 uint64_t os_signal_mask(void) {
     sigset_t blocked;
     uint64_t bits = 0;

@@ -111,8 +111,7 @@ uint32_t slab_take(uint32_t first, void **end, uint32_t want) {
     uint32_t left = min_u32(want, slab->free);
     const uint32_t taken = left;
 
-    uint32_t returned = slab->free - (shape->blocks - slab->carved); /* blocks in bits */
-    uint32_t from_bits = min_u32(left, returned);
+    uint32_t from_bits = min_u32(left, slab_returned(first));
     uint32_t word = slab->low_word;
     left -= from_bits;
     for (void **const stop = end - from_bits; end != stop;) {
@@ -141,8 +140,7 @@ uint32_t slab_take(uint32_t first, void **end, uint32_t want) {
 
 bool slab_next_is_zero(uint32_t first) {
     const struct slab *slab = slab_at(first);
-    bool from_bits = slab->free != slab_classes[slab->span.class].blocks - slab->carved;
-    return slab->span.zero && !from_bits;
+    return slab->span.zero && slab_returned(first) == 0;
 }
 
 /* The number of the block at OFFSET in a slab. When OFFSET is not a multiple of the block size, or lies outside

@@ -85,6 +85,12 @@ uint32_t slab_take(uint32_t first, void **end, uint32_t want);
 /* Whether the block that slab_take would return first reads as zero. Owner's lock. */
 bool slab_next_is_zero(uint32_t first);
 
+/* Free blocks of the slab that were handed out before. Owner's lock. */
+HAK_INLINE uint32_t slab_returned(uint32_t first) {
+    const struct slab *slab = slab_at(first);
+    return slab->free - (slab_classes[slab->span.class].blocks - slab->carved);
+}
+
 /* Puts blocks back: the leading ones of BLOCKS, of which the first lies in this slab, as far as they do. Returns
  * how many these were. A block
  * that is not in use or not a block ends the process. Owner's lock. */

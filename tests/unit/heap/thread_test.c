@@ -207,8 +207,8 @@ TEST(others_take_what_they_lack_from_a_parked_heap) {
     run_thread(leave_few, NULL);
     uint32_t total = atomic_load(&leaver->slab_total), slabs = (uint32_t)leaver->bins[class].slab_count;
     CHECK(slabs != 0 && total > slabs);
-    CHECK(!thread_salvage(size_class_of(60000))); /* of which it holds none */
-    CHECK(thread_salvage(class));
+    CHECK(!salvage_slab(size_class_of(60000))); /* of which it holds none */
+    CHECK(salvage_slab(class));
     CHECK(leaver->parked);
     CHECK_EQ(leaver->bins[class].slab_count, slabs - 1);
     CHECK_EQ(stack_held(leaver, class), 0);
@@ -267,10 +267,39 @@ static void *stay_for_a_while(void *may_end) {
     move_to(cpu_of_leaver);
     heap_free(heap_alloc(FEW_BYTES), NULL);
     leaver = thread_heap();
-    CHECK(!thread_salvage(size_class_of(FEW_BYTES))); /* its own is not there to be had */
+    CHECK(!salvage_slab(size_class_of(FEW_BYTES))); /* its own is not there to be had */
     thread_retire_parked(leaver);
     CHECK(counter_read(&leaver->bins[size_class_of(FEW_BYTES)].slab_count) != 0);
     return may_end;
+}
+
+static pthread_barrier_t all_began;
+
+static void *leave_one_beside_others(void *block) {
+    CHECK((*(void **)block = heap_alloc(FEW_BYTES)) != NULL);
+    pthread_barrier_wait(&all_began);
+    return NULL;
+}
+
+/* As many as a thread that begins would look at. */
+TEST(so_many_wait_and_no_more) {
+    enum { THREADS = REGISTRY_WAITING + 9 };
+    pthread_t threads[THREADS];
+    void *blocks[THREADS];
+    const uint32_t processors = heap_settings.processors;
+    heap_settings.processors = THREADS; /* each has a slab of its own */
+    CHECK_EQ(pthread_barrier_init(&all_began, NULL, THREADS), 0);
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, leave_one_beside_others, &blocks[i]), 0);
+    for (size_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    unsigned waiting = 0;
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) waiting += heap->parked;
+    CHECK_EQ(waiting, REGISTRY_WAITING);
+    CHECK(commons.bins[size_class_of(FEW_BYTES)].slab_count != 0); /* what the others had is there for all */
+    for (size_t i = 0; i < THREADS; i++) heap_free(blocks[i], NULL);
+    CHECK_EQ(pthread_barrier_destroy(&all_began), 0);
+    thread_reveal(); /* nobody waits with something in the next test */
+    heap_settings.processors = processors;
 }
 
 TEST(what_is_retired_holds_nothing) {
