@@ -25,7 +25,28 @@ HAK_INLINE uint32_t count_in(uint32_t bits, struct share share) {
 
 HAK_INLINE uint32_t dirty_in(const struct chunk *chunk) { return chunk->touched & ~chunk->refused; }
 
+/* No page of FIRST .. END - 1 is dirty: what was given back last, with what was given back beside it before. A long span goes back in
+ * many pieces; for each the others would be searched and counted anew. */
+static struct {
+    uint32_t first, end;
+} cleaned;
+
+/* AT, or where the stretch ends that it lies in. */
+HAK_INLINE uint32_t past_cleaned(uint32_t at) { return at >= cleaned.first && at < cleaned.end ? cleaned.end : at; }
+
+static void lengthen_cleaned(uint32_t first, uint32_t end) {
+    if (first != cleaned.end && end != cleaned.first) cleaned.first = cleaned.end = first;
+    cleaned.first = min_u32(cleaned.first, first);
+    cleaned.end = max_u32(cleaned.end, end);
+}
+
+/* What lies above stays: that is where purging goes on. */
+static void shorten_cleaned(uint32_t first, uint32_t end) {
+    if (first < cleaned.end) cleaned.first = max_u32(cleaned.first, end);
+}
+
 struct pages_before pages_mark_used(uint32_t first, uint32_t pages) {
+    shorten_cleaned(first, first + pages);
     struct pages_before before = {0, 0, 0};
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
@@ -57,6 +78,7 @@ void pages_mark_returned(uint32_t first, uint32_t pages) {
         share.chunk->returned |= share.mask;
         at += share.pages;
     }
+    lengthen_cleaned(first, first + pages);
 }
 
 void pages_mark_refused(uint32_t first, uint32_t pages) {
@@ -131,7 +153,7 @@ uint32_t pages_next_edge(uint32_t at, uint32_t end) {
 
 uint32_t pages_count_dirty(uint32_t first, uint32_t pages) {
     uint32_t dirty = 0;
-    for (uint32_t at = first, end = first + pages; at < end;) {
+    for (uint32_t at = first, end = first + pages; (at = past_cleaned(at)) < end;) {
         struct share share = share_at(at, end);
         dirty += count_in(dirty_in(share.chunk), share);
         at += share.pages;
@@ -143,9 +165,9 @@ unsigned pages_used_in_chunk(uint32_t page) {
     return count_bits(page_chunk(page)->used);
 }
 
-uint32_t pages_next_dirty(uint32_t *first, uint32_t end) {
+uint32_t pages_next_dirty(uint32_t *first, uint32_t end, uint32_t most) {
     uint32_t at = *first;
-    while (at < end) { /* to the first dirty page */
+    while ((at = past_cleaned(at)) < end) { /* to the first dirty page */
         struct share share = share_at(at, end);
         uint32_t dirty = dirty_in(share.chunk) & share.mask;
         if (dirty != 0) {
@@ -154,7 +176,9 @@ uint32_t pages_next_dirty(uint32_t *first, uint32_t end) {
         }
         at += share.pages;
     }
-    uint32_t start = at;
+    if (at >= end) return 0;
+    const uint32_t start = at;
+    end = start + min_u32(end - start, most);
     while (at < end) { /* to the first clean one after it */
         struct share share = share_at(at, end);
         uint32_t clean = ~dirty_in(share.chunk) & share.mask;

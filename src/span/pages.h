@@ -43,8 +43,8 @@ uint32_t pages_count_dirty(uint32_t first, uint32_t pages);
 /* Used pages in the chunk of PAGE. */
 unsigned pages_used_in_chunk(uint32_t page);
 
-/* The first run of dirty pages at or after *FIRST and before END: its start in *FIRST, its length as
- * result; 0 when there is none. */
-uint32_t pages_next_dirty(uint32_t *first, uint32_t end);
+/* The first run of dirty pages at or after *FIRST and before END, or the first MOST pages of it: its start in *FIRST, its length
+ * as result; 0 when there is none. */
+uint32_t pages_next_dirty(uint32_t *first, uint32_t end, uint32_t most);
 
 #endif

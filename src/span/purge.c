@@ -75,22 +75,24 @@ static struct page_run whole_chunks(struct page_run run) {
     return (struct page_run){first, first < end ? end - first : 0};
 }
 
-/* The first run of dirty pages at or after FROM in the free span at HEAD. */
-static struct page_run dirty_run(uint32_t head, uint32_t from) {
-    uint32_t pages = pages_next_dirty(&from, head + span_at(head)->pages);
+/* The first run of dirty pages at or after FROM in the free span at HEAD, or the first MOST pages of it. */
+static struct page_run dirty_run(uint32_t head, uint32_t from, uint32_t most) {
+    uint32_t pages = pages_next_dirty(&from, head + span_at(head)->pages, most);
     return (struct page_run){from, pages};
 }
 
-/* The first dirty whole chunks of it. */
-static struct page_run dirty_chunks(uint32_t head) {
+/* The first dirty whole chunks of it; about MOST pages of them, which are a chunk or more. */
+static struct page_run dirty_chunks(uint32_t head, uint32_t most) {
     for (uint32_t from = head;;) {
-        struct page_run run = dirty_run(head, from), whole = whole_chunks(run);
+        struct page_run run = dirty_run(head, from, most + CHUNK_PAGES), whole = whole_chunks(run); /* it may begin within one */
         if (run.pages == 0 || whole.pages != 0) return whole;
         from = (uint32_t)(run.first + run.pages);
     }
 }
 
-static bool has_whole_chunk(uint32_t head) { return dirty_chunks(head).pages != 0; }
+static bool has_whole_chunk(uint32_t head) {
+    return span_at(head)->dirty >= CHUNK_PAGES && dirty_chunks(head, CHUNK_PAGES).pages != 0;
+}
 
 /* The first run of at most LIMIT dirty pages of a free span of ZONE. Of huge pages, while the program works, whole ones
  * only: broken ones would cost it more than they hold. Its span in *HEAD. Lock held. */
@@ -98,8 +100,8 @@ static struct page_run find_run(enum span_zone zone, enum span_pace pace, uint32
     const bool whole = zone == ZONE_HUGE && pace == SPAN_PACE_WORK;
     *head = bins_find_dirty(zone, whole ? has_whole_chunk : NULL);
     if (*head == 0) return (struct page_run){0, 0};
-    struct page_run run = whole ? dirty_chunks(*head) : dirty_run(*head, *head);
     if (whole) limit = max_u32(limit - limit % CHUNK_PAGES, CHUNK_PAGES);
+    struct page_run run = whole ? dirty_chunks(*head, limit) : dirty_run(*head, *head, limit);
     run.pages = min_size(run.pages, limit);
     return run;
 }
@@ -141,7 +143,7 @@ static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
 static uint64_t purge_pages(uint64_t pages, enum span_pace pace) {
     uint64_t done = 0;
     for (uint32_t purged = 1; done < pages && purged != 0; done += purged)
-        purged = purge_one((uint32_t)min_size(pages - done, UINT32_MAX), pace);
+        purged = purge_one((uint32_t)min_size(pages - done, window.pages), pace);
     return done;
 }
 

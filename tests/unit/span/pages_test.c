@@ -8,6 +8,8 @@
  *   a move's mark is taken from the whole chunk  random_runs
  *   the dirty run that is found begins a chunk
  *   too early, or ends with its chunk            dirty_runs_are_found_whole
+ *   what was given back is looked at again       what_went_is_not_looked_at_again
+ *   what is used again passes for given back     random_runs
  */
 #include "blocks.h"
 #include "span/pages.h"
@@ -104,11 +106,11 @@ TEST(random_runs) {
 }
 
 /* The run that a loop over the pages finds. */
-static uint32_t naive_dirty_run(uint32_t *first, uint32_t end) {
+static uint32_t naive_dirty_run(uint32_t *first, uint32_t end, uint32_t most) {
     uint32_t at = *first;
     while (at < end && !dirty[at]) at++;
     *first = at;
-    while (at < end && dirty[at]) at++;
+    while (at < end && dirty[at] && at - *first < most) at++;
     return at - *first;
 }
 
@@ -128,8 +130,31 @@ TEST(dirty_runs_are_found_whole) {
         choose(&rng, &first, &pages);
         end = first + pages;
         uint32_t found = base + first, expected = first;
-        uint32_t length = naive_dirty_run(&expected, end);
-        CHECK_AT(pages_next_dirty(&found, base + end) == length, i);
+        uint32_t most = i % 3 ? 1 + (uint32_t)rng_below(&rng, 2 * CHUNK_PAGES) : UINT32_MAX;
+        uint32_t length = naive_dirty_run(&expected, end, most);
+        CHECK_AT(pages_next_dirty(&found, base + end, most) == length, i);
         if (length != 0) CHECK_AT(found == base + expected, i);
     }
+}
+
+/* Whoever looks there sees pages that nobody marked. */
+static void put_bait_into(uint32_t chunk) { window.chunks[base / CHUNK_PAGES + chunk].touched |= 1; }
+
+/* A span goes back piece by piece, and no piece costs more than the one before. */
+TEST(what_went_is_not_looked_at_again) {
+    start();
+    pages_mark_used(base, PAGES);
+    for (uint32_t chunk = 1; chunk < 4; chunk++) pages_mark_returned(base + chunk * CHUNK_PAGES, CHUNK_PAGES);
+    pages_mark_returned(base, CHUNK_PAGES); /* and one before them */
+    for (uint32_t chunk = 0; chunk < 4; chunk++) put_bait_into(chunk);
+    CHECK_EQ(pages_count_dirty(base, PAGES), 2 * CHUNK_PAGES);
+    uint32_t first = base;
+    CHECK_EQ(pages_next_dirty(&first, base + PAGES, 7), 7);
+    CHECK_EQ(first, base + 4 * CHUNK_PAGES);
+
+    pages_mark_used(base + CHUNK_PAGES, 1); /* what lies behind it is still known */
+    CHECK_EQ(pages_count_dirty(base + CHUNK_PAGES, PAGES - CHUNK_PAGES), 2 * CHUNK_PAGES + 1);
+    first = base + CHUNK_PAGES + 1;
+    CHECK_EQ(pages_next_dirty(&first, base + PAGES, 7), 7);
+    CHECK_EQ(first, base + 4 * CHUNK_PAGES);
 }
