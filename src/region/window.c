@@ -6,6 +6,7 @@
 #include "region/window.h"
 
 #include "base/bits.h"
+#include "base/counter.h"
 #include "base/size_classes.h"
 #include "os/os.h"
 
@@ -25,7 +26,7 @@ static struct {
     struct os_lock lock;
     bool sparse; /* a range of addresses only: regions and books are mapped as they are needed */
     size_t next_page;
-    size_t reserved_page;
+    counter reserved_page; /* read without the lock */
     /* Ends of the usable part of each array, and of the pages themselves, as addresses. Each only grows. */
     uintptr_t words_end, spans_end, remotes_end, chunks_end, pages_end;
 } grow;
@@ -34,14 +35,19 @@ void window_lock(void) { os_lock_take(&grow.lock); }
 void window_unlock(void) { os_lock_drop(&grow.lock); }
 void window_lock_reset(void) { os_lock_reset(&grow.lock); }
 
+bool window_holds(const void *address) { return page_index(address) < counter_read(&grow.reserved_page); }
+
 /* ---- start -------------------------------------------------------------------------------------- */
 
-/* Some place in the middle of a 47-bit address space, far from what the kernel maps from the top and
+/* Address spaces of 47 bits or more, of 42 bits, and of 39 or 38. */
+static const uint8_t lower_bits[] = {0, 0, 5, 9};
+
+/* Some place in the middle of the address space, or below where it is small: far from what the kernel maps from the top and
  * from programs and their heaps. Differs from process to process. */
 static uintptr_t random_base(uint64_t seed, unsigned attempt) {
     const uintptr_t lowest = (uintptr_t)HAK_GIB(1024) * 32, span = (uintptr_t)HAK_GIB(1024) * 32;
     uint64_t mixed = (seed + attempt) * 0x9e3779b97f4a7c15u;
-    return lowest + round_down((size_t)(mixed % span), HAK_GIB(4));
+    return (lowest + round_down((size_t)(mixed % span), HAK_GIB(4))) >> lower_bits[attempt];
 }
 
 /* Each array has kernel pages of its own. */
@@ -68,7 +74,7 @@ static void settle(bool sparse, uintptr_t base, size_t pages, uintptr_t books, v
     grow.pages_end = base;
     grow.sparse = sparse;
     grow.next_page = CHUNK_PAGES;
-    grow.reserved_page = reserved_page;
+    counter_set(&grow.reserved_page, reserved_page);
     window.pages = pages;
 }
 
@@ -80,13 +86,13 @@ static void *reserve_words(size_t pages) {
 }
 
 /* A window of addresses only, its books before it. Its first region must be had at once, or the place is not
- * usable. */
+ * usable. It may reach over what others map, and beyond all addresses that there are: it grows as far as the kernel lets it. */
 static bool start_sparse(size_t bytes, size_t region_bytes) {
     size_t pages = bytes / PAGE_BYTES;
     uint64_t seed = os_random_seed();
     void *words = reserve_words(pages);
     if (words == NULL) return false;
-    for (unsigned attempt = 0; attempt < 3; attempt++) {
+    for (unsigned attempt = 0; attempt < sizeof lower_bits; attempt++) {
         uintptr_t books = random_base(seed, attempt);
         uintptr_t base = books + books_bytes_for(pages);
         if (!os_reserve_at((char *)base + CHUNK_BYTES, region_bytes)) continue;
@@ -172,12 +178,12 @@ static bool provide_books(size_t first, size_t last) {
 
 /* Reserves at least PAGES more, after a gap where someone else's mapping is in the way. */
 static bool reserve_region(size_t pages) {
-    size_t wanted = min_size(max_size(grow.reserved_page * PAGE_BYTES, REGION_LEAST_BYTES), REGION_MOST_BYTES);
+    size_t wanted = min_size(max_size(counter_read(&grow.reserved_page) * PAGE_BYTES, REGION_LEAST_BYTES), REGION_MOST_BYTES);
     size_t limit = os_address_limit();
     if (limit != SIZE_MAX) wanted = min_size(wanted, max_size(limit / 16, CHUNK_BYTES));
     wanted = max_size(wanted / PAGE_BYTES, pages);
     for (size_t gap = 0; gap <= window.pages / 8; gap = gap == 0 ? HAK_GIB(1) / PAGE_BYTES : gap * 4) {
-        size_t start = grow.reserved_page + gap;
+        size_t start = counter_read(&grow.reserved_page) + gap;
         if (start >= window.pages || window.pages - start < pages) return false;
         size_t most = min_size(wanted, window.pages - start);
         for (size_t size = round_up(most, CHUNK_PAGES); size >= pages; size = round_down(size / 2, CHUNK_PAGES)) {
@@ -186,7 +192,7 @@ static bool reserve_region(size_t pages) {
             os_name(page_address(start), size * PAGE_BYTES, OS_NAME_BLOCKS);
             /* What is left of the region before stays unused beyond a gap. */
             if (gap != 0) grow.next_page = start;
-            grow.reserved_page = start + size;
+            counter_set(&grow.reserved_page, start + size);
             return true;
         }
     }
@@ -201,7 +207,7 @@ static void populate_first_records(void) {
     os_populate((void *)from, to - from);
 }
 
-static size_t left_in_region(void) { return grow.reserved_page - grow.next_page; }
+static size_t left_in_region(void) { return counter_read(&grow.reserved_page) - grow.next_page; }
 
 /* Room for PAGES pages in one region: what is left of the last one, with or without more after it. */
 static bool ensure_region(size_t pages) {
@@ -227,7 +233,7 @@ struct page_run window_extend(size_t pages) {
         if (!commit(first, size)) size = commit(first, pages) ? pages : 0;
         /* Books for a round number of pages at once: few calls. */
         if (size != 0 &&
-            provide_books(first, min_size(round_up(first + size, BOOKS_PAGES), grow.reserved_page))) {
+            provide_books(first, min_size(round_up(first + size, BOOKS_PAGES), counter_read(&grow.reserved_page)))) {
             populate_first_records();
             run = (struct page_run){first, size};
             grow.next_page = first + size;

@@ -92,7 +92,7 @@ struct page_run {
 };
 
 /* Settles the window: BYTES of address space, or with 0 what suits the machine (1 TiB, less under
- * RLIMIT_AS, in a small address space or under an emulator). Called once, by one thread. On false
+ * RLIMIT_AS or an emulator). Called once, by one thread. On false
  * there is no window: everything is served by mappings outside it. */
 bool window_start(size_t bytes);
 
@@ -100,6 +100,10 @@ bool window_start(size_t bytes);
  * before, so that a run may continue the one before it. Empty when the window is used up or the
  * kernel refuses. Any thread; makes system calls. */
 struct page_run window_extend(size_t pages);
+
+/* Whether ADDRESS lies in what was reserved of the window, or in a gap of that: the window itself may reach over what others map. At any
+ * time. */
+bool window_holds(const void *address);
 
 /* For fork: nobody extends the window between the two. */
 void window_lock(void);

@@ -64,7 +64,7 @@ static bool is_own_stack(const struct os_mapping *mapping) {
 
 void foreign_describe(const void *pointer, char *text, size_t bytes) {
     struct os_mapping mapping;
-    if (page_is_inside(page_index(pointer)))
+    if (window_holds(pointer))
         describe_inside(pointer, text, bytes);
     else if (!os_find_mapping(pointer, &mapping))
         snprintf(text, bytes, "nothing is mapped there");
@@ -104,7 +104,7 @@ size_t foreign_handle(void *block, enum heap_foreign_use use) {
     uint64_t earlier = atomic_fetch_add_explicit(&foreign_seen, 1, memory_order_relaxed); /* a statistic */
     const enum foreign_policy now = atomic_load_explicit(&policy, memory_order_relaxed);
     size_t size = 0;
-    if (now == FOREIGN_LIBC && !page_is_inside(page_index(block)) && hand_on(block, use, &size))
+    if (now == FOREIGN_LIBC && !window_holds(block) && hand_on(block, use, &size))
         return size;
     if (now == FOREIGN_COUNT && earlier != 0) return 0;
     char looks[320];

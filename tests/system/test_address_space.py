@@ -21,22 +21,38 @@ def served_by_hakmem(build: Build, program: str, **variables: str) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def fewer_addresses(build: Build, bits: int) -> dict[str, str]:
+    shim = build.directory / "tests/faults/libother_kernel.so"
+    return {"LD_PRELOAD": f"{shim} {build.library}", "OTHER_ADDRESS_BITS": str(bits)}
+
+
 @pytest.mark.parametrize("bits", [39, 42])
 def test_fewer_addresses_have_room_for_a_window(build: Build, bits: int, tmp_path: Path) -> None:
     """Without one every block is a mapping of its own: all works, and takes a minute where it took a second."""
     report = tmp_path / "statistics.json"
-    shim = build.directory / "tests/faults/libother_kernel.so"
-    wanted = {"OTHER_ADDRESS_BITS": str(bits), "HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": str(report)}
-    env = environment(LD_PRELOAD=f"{shim} {build.library}", PYTHONMALLOC="malloc", **wanted)
+    wanted = {"PYTHONMALLOC": "malloc", "HAKMEM_STATS": "json", "HAKMEM_STATS_FILE": str(report)}
+    env = environment(**fewer_addresses(build, bits), **wanted)
     assert run(sys.executable, "-c", "", env=env).returncode == 0
     assert json.loads(report.read_text())["spans"]["fresh_pages"] > 16
+
+
+def calls_of_a_start(build: Build, bits: int) -> int:
+    result = run("true", env=environment(**fewer_addresses(build, bits), OTHER_REPORT="1"))
+    calls = re.search(r"other_kernel: (\d+) calls from libhakmem", result.stderr)
+    assert calls, result.stderr
+    return int(calls[1])
+
+
+@pytest.mark.parametrize("bits", [39, 42])
+def test_fewer_addresses_cost_few_calls(build: Build, bits: int) -> None:
+    """Each of three places that are not there is asked for and given back."""
+    assert calls_of_a_start(build, bits) <= calls_of_a_start(build, 48) + 6
 
 
 @pytest.mark.parametrize(("bits", "program"), [*((39, program) for program in PROGRAMS), (42, PROGRAMS[0])])
 def test_fewer_addresses(build: Build, program: str, bits: int) -> None:
     """As with three levels of page tables, and below the place where hakmem looks first."""
-    shim = build.directory / "tests/faults/libother_kernel.so"
-    served_by_hakmem(build, program, LD_PRELOAD=f"{shim} {build.library}", OTHER_ADDRESS_BITS=str(bits))
+    served_by_hakmem(build, program, **fewer_addresses(build, bits))
 
 
 def charged_bytes(maps: str) -> int:

@@ -16,6 +16,8 @@
  *   the lock is not taken                        threads_extend_in_turn
  *   refused pages leave their books behind       a_refused_commit_leaves_no_books
  *   pages without books are committed again      pages_wait_for_their_books
+ *   no place is tried below 32 TiB               a_small_address_space
+ *   none but where the kernel takes hints        a_window_where_the_kernel_puts_it
  */
 #include "blocks.h"
 #include "child.h"
@@ -30,6 +32,8 @@
 
 /* What is refused; nothing by default. */
 static bool refuse_hints, refuse_all_maps, refuse_books;
+static size_t maps; /* that were not refused */
+static uintptr_t refuse_hints_from = UINTPTR_MAX;
 static size_t refuse_maps_from = SIZE_MAX, refuse_readable_from = SIZE_MAX;
 static size_t refuse_fixed_from = SIZE_MAX, refuse_protect_from = SIZE_MAX;
 
@@ -52,6 +56,8 @@ void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t 
         errno = ENOMEM;
         return MAP_FAILED;
     }
+    maps++;
+    if ((uintptr_t)hint + bytes > refuse_hints_from) hint = NULL; /* as a kernel does that has no such addresses */
     if (__interceptor_mmap) return __interceptor_mmap(hint, bytes, protection, flags, file, offset);
     return (void *)syscall(SYS_mmap, hint, bytes, protection, flags, file, offset);
 }
@@ -194,6 +200,33 @@ TEST(a_window_where_the_kernel_puts_it) {
     asked_bytes = MIB(64);
     IN_CHILD(start_without_hints);
     for (asked_bytes = MIB(64); asked_bytes < MIB(80); asked_bytes += MIB(2)) IN_CHILD(align_without_hints);
+}
+
+/* Address spaces of ASKED bytes: found with few calls, and grown into as far as they reach. */
+static void start_below(void) {
+    enum { STEP = GIB(1) / PAGE_BYTES };
+    refuse_hints_from = asked_bytes;
+    maps = 0;
+    CHECK(start_window(0));
+    CHECK_AT(maps <= 6, maps);
+    CHECK_EQ(window.pages * PAGE_BYTES, GIB(1024));
+    check_outside_pointers();
+    check_usable(window_extend(1));
+    for (size_t pages = 0; pages < GIB(100) / PAGE_BYTES; pages += STEP) { /* none of them touched */
+        struct page_run run = window_extend(STEP);
+        CHECK_AT(run.pages >= STEP, pages / STEP);
+        CHECK((uintptr_t)page_address(run.first + run.pages) <= asked_bytes);
+    }
+}
+
+TEST(a_small_address_space) {
+    NEED_A_STUBBORN_KERNEL();
+    if (CHECK_SHADOWED) SKIP("shadow memory lies there");
+    const unsigned bits[] = {38, 39, 42};
+    for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
+        asked_bytes = (size_t)1 << bits[i];
+        IN_CHILD(start_below);
+    }
 }
 
 static uint64_t mapped_bytes(void) {

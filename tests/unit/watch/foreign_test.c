@@ -3,6 +3,7 @@
  * Planted defects it was seen to catch:
  *   the block before is named for an interior pointer   the_looks_of_a_pointer
  *   libc gets what lies in hakmem's memory              libc_gets_only_what_may_be_its_own
+ *   the whole window is hakmem's                        what_others_map_in_the_window_is_theirs
  *   a count is not kept                                 counted_and_otherwise_ignored
  */
 #include "watch/foreign.h"
@@ -53,13 +54,22 @@ TEST(the_looks_of_a_pointer) {
     CHECK(looks_like(mapped, "nothing is mapped there"));
     hak_free(large);
     CHECK(looks_like(large, "perhaps it was freed before"));
-    CHECK(looks_like(page_address(window.pages - 1), "where no block is"));
+    CHECK(looks_like(page_address(span_end_page()), "where no block is"));
     hak_free(small);
     hak_free(medium);
     CHECK(looks_like(medium, "perhaps it was freed before"));
     char little[12];
     foreign_describe(local, little, sizeof little);
     CHECK(strlen(little) == sizeof little - 1);
+}
+
+/* In a small address space the window reaches over everybody's memory. */
+TEST(what_others_map_in_the_window_is_theirs) {
+    char *last = page_address(window.pages - 1);
+    if (mmap(last, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != last) SKIP("the window is reserved whole");
+    CHECK(looks_like(last, "it lies in memory that is not hakmem's"));
+    CHECK_EQ(munmap(last, 4096), 0);
+    CHECK(looks_like(last, "nothing is mapped there"));
 }
 
 #ifndef CHECK_EMULATED /* an emulator's own break is the one that the kernel names */
