@@ -163,27 +163,30 @@ void bin_take_out(void *block, uint32_t first, bool freed) {
     os_lock_drop(&owner->lock);
 }
 
-/* The commons' lock is taken. */
+/* One of them is the commons, whose lock is taken. */
 static void move(struct heap *from, struct heap *to, uint32_t first, unsigned class) {
     bin_unlink(from, first);
     slab_set_owner(first, to, heap_word(to, class));
     bin_place(to, first);
 }
 
-void bin_hand_over(struct heap *heap) {
+/* Each by itself: of a large heap they are many, and every thread in need of a slab asks the commons. */
+static void hand_over_one(struct heap *heap, uint32_t first, unsigned class) {
     os_lock_take(&commons.lock);
+    move(heap, &commons, first, class);
+    os_lock_drop(&commons.lock);
+}
+
+void bin_hand_over(struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         for (int bucket = 0; bucket < BUCKETS; bucket++)
-            for (uint32_t first; (first = heap->bins[class].slabs[bucket]) != 0;) move(heap, &commons, first, class);
-    os_lock_drop(&commons.lock);
+            for (uint32_t first; (first = heap->bins[class].slabs[bucket]) != 0;) hand_over_one(heap, first, class);
 }
 
 bool bin_hand_over_fullest(struct heap *heap, unsigned class, enum bucket least) {
     uint32_t first = fullest_from(&heap->bins[class], least);
     if (first == 0) return false;
-    os_lock_take(&commons.lock);
-    move(heap, &commons, first, class);
-    os_lock_drop(&commons.lock);
+    hand_over_one(heap, first, class);
     return true;
 }
 

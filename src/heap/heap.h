@@ -166,8 +166,8 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count);
  * thread gives it back, which is counted. Ends the process where BLOCK is not in use. No heap's lock held. */
 void bin_take_out(void *block, uint32_t first, bool freed);
 
-/* Hands every slab of HEAP to the commons, whose lock is taken; or the fullest of CLASS in the list LEAST or those of emptier
- * ones, false when there is none. */
+/* Hands every slab of HEAP to the commons, whose lock is taken for one after the other; or the fullest of CLASS in the list LEAST or
+ * those of emptier ones, false when there is none. */
 void bin_hand_over(struct heap *heap);
 bool bin_hand_over_fullest(struct heap *heap, unsigned class, enum bucket least);
 

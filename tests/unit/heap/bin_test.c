@@ -7,8 +7,11 @@
  *   prev is not mended when a slab is unlinked   random_filling_and_putting
  *   hand-over forgets the full slabs             handing_over_and_adopting
  *   adoption leaves the old word                 handing_over_and_adopting
+ *   the commons wait for all that is handed over others_come_between
  */
 #include "own_heap.h"
+
+#include <pthread.h>
 
 enum { MOST_HELD = 6000 };
 
@@ -176,5 +179,44 @@ TEST(handing_over_and_adopting) {
         CHECK(!bin_adopt(to, class)); /* the others have nothing to give */
         CHECK_EQ(to->bins[class].adopted_slabs, partial);
         CHECK_EQ(commons.bins[class].slab_count, full);
+    }
+}
+
+static _Atomic bool handing_over, came_between, done;
+
+static void *look_at_commons(void *from) {
+    const struct heap *heap = from;
+    while (!atomic_load(&done) && !atomic_load(&came_between)) {
+        os_lock_take(&commons.lock);
+        bool both = atomic_load(&commons.slab_total) != 0 && atomic_load(&heap->slab_total) != 0;
+        if (both && atomic_load(&handing_over)) atomic_store(&came_between, true);
+        os_lock_drop(&commons.lock);
+    }
+    return NULL;
+}
+
+/* However many slabs a heap hands over, whoever needs one of the commons waits for one of them. */
+TEST(others_come_between) {
+    enum { SLABS = 2000, CLASS = 15 };
+    struct heap *from = make_heap(HEAP_DEAD);
+    pthread_t looker;
+    for (int i = 0; i < SLABS; i++) add_slab(from, CLASS);
+    CHECK_EQ(pthread_create(&looker, NULL, look_at_commons, from), 0);
+    for (size_t i = 0; i < check_count(1000) && !atomic_load(&came_between); i++) {
+        os_lock_take(&from->lock);
+        atomic_store(&handing_over, true);
+        bin_hand_over(from);
+        atomic_store(&handing_over, false);
+        for (int slab = 0; slab < SLABS; slab++) CHECK(bin_adopt(from, CLASS));
+        os_lock_drop(&from->lock);
+    }
+    atomic_store(&done, true);
+    CHECK_EQ(pthread_join(looker, NULL), 0);
+    CHECK(came_between);
+    held_count = 0;
+    while (from->bins[CLASS].slab_count != 0) {
+        fill(from, CLASS, 1); /* of a slab of one block at least */
+        bin_put(from, held, held_count);
+        held_count = 0;
     }
 }
