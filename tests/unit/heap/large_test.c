@@ -28,7 +28,7 @@ static uint64_t used_pages(void) {
     return counts.used_pages;
 }
 
-static bool in_window(const void *block) { return page_is_inside(page_index(block)); }
+static bool in_window(const void *block) { return window_holds(block); }
 
 static size_t usable(const void *block) {
     return in_window(block) ? large_usable_bytes(page_index(block)) : outside_bytes(block);
