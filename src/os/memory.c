@@ -158,13 +158,14 @@ bool os_purge(void *address, size_t bytes) {
 #endif
 
 void os_populate(void *address, size_t bytes) {
-    static _Atomic bool refused; /* a kernel without it is asked once */
-    if (atomic_load_explicit(&refused, memory_order_relaxed)) return; /* asking twice is harmless */
+    static _Atomic bool unsupported; /* a kernel without it answers EINVAL, and is asked once */
+    if (atomic_load_explicit(&unsupported, memory_order_relaxed)) return; /* asking twice is harmless */
     int saved = errno;
     size_t page = os_page_bytes();
     uintptr_t start = round_down((uintptr_t)address, page), end = round_up((uintptr_t)address + bytes, page);
     bool done = madvise((void *)start, end - start, MADV_POPULATE_WRITE) == 0;
-    if (!os_counted(OS_CALL_MADVISE_POPULATE, done, saved)) atomic_store_explicit(&refused, true, memory_order_relaxed);
+    if (!done && errno == EINVAL) atomic_store_explicit(&unsupported, true, memory_order_relaxed);
+    os_counted(OS_CALL_MADVISE_POPULATE, done, saved);
 }
 
 bool os_renew(void *address, size_t bytes) {

@@ -144,6 +144,8 @@ static uintptr_t word_at(uintptr_t address) {
     __asm__ volatile("movq (%1), %0" : "=r"(word) : "r"(address) : "memory");
 #elif defined(__aarch64__)
     __asm__ volatile("ldr %0, [%1]" : "=r"(word) : "r"(address) : "memory");
+#else
+    word = *(const volatile uintptr_t *)address;
 #endif
     return word;
 }

@@ -69,13 +69,17 @@ static void tell_untouched(size_t used_bytes, size_t touched_bytes) {
 static bool is_touched(void) {
     static _Atomic bool touched;         /* relaxed, both: two threads may both look */
     static _Atomic uint64_t again_pages;
-    if (atomic_load_explicit(&touched, memory_order_relaxed) || spans.settings.huge_from_pages == 0) return true;
+    if (atomic_load_explicit(&touched, memory_order_relaxed)) return true;
+    span_lock();
+    const struct span_settings settings = spans.settings;
+    span_unlock();
+    if (settings.huge_from_pages == 0) return true;
     const uint64_t used_pages = counter_read(&spans.counts.used_pages);
     if (used_pages < atomic_load_explicit(&again_pages, memory_order_relaxed)) return false;
     size_t used_bytes, touched_bytes;
     look_at_some(&used_bytes, &touched_bytes);
     if (used_bytes == 0) return true; /* the first memory there is */
-    if (touched_bytes >= ace_huge_touched_least(used_bytes, spans.settings.objective)) {
+    if (touched_bytes >= ace_huge_touched_least(used_bytes, settings.objective)) {
         atomic_store_explicit(&touched, true, memory_order_relaxed);
         return true;
     }

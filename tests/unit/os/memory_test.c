@@ -7,6 +7,7 @@
  *   an emulator's yes to MADV_DONTNEED believed  purge_by_an_emulator
  *   a refused call changes errno, is not counted refusals_are_results
  *   os_reserve_at takes what it is given         reserve_at_means_there
+ *   no memory passes for no support              populate_keeps_what_is_there
  */
 #include "blocks.h"
 #include "child.h"
@@ -150,21 +151,25 @@ HELPER(purge_that_keeps_the_data) {
     CHECK_EQ(*memory, 'x');
 }
 
-/* Also the helper's: a kernel without it is asked once in a process's life. */
+/* Also the helper's: a kernel without it is asked once in a process's life, one that has no memory the next time, too. */
 HELPER(populate_by_an_old_kernel) {
     page = os_page_bytes();
     char *memory = os_map(4 * page, page);
     /* Where libc allocates before main, the library has started and asked before. */
     uint64_t calls = counted(&os_counters.calls[OS_CALL_MADVISE_POPULATE]);
     uint64_t refusals = counted(&os_counters.refusals[OS_CALL_MADVISE_POPULATE]);
+    const int errors[] = {ENOMEM, EINTR, EINVAL};
     madvise_answer = REFUSE;
     errno = 4711;
-    os_populate(memory, 4 * page);
+    for (size_t i = 0; i < 3; i++) {
+        madvise_error = errors[i];
+        os_populate(memory, 4 * page);
+    }
     madvise_answer = ASK_THE_KERNEL;
     os_populate(memory, 4 * page);
     CHECK_EQ(errno, 4711);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MADVISE_POPULATE]), calls + 1);
-    CHECK_EQ(counted(&os_counters.refusals[OS_CALL_MADVISE_POPULATE]), refusals + 1);
+    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MADVISE_POPULATE]), calls + 3);
+    CHECK_EQ(counted(&os_counters.refusals[OS_CALL_MADVISE_POPULATE]), refusals + 3);
     CHECK(block_is_zero(memory, 4 * page));
 }
 
