@@ -180,6 +180,32 @@ def test_two_copies(checkout: Checkout, build: Path, tmp_path: Path) -> None:
     assert any(one.what == "copies of hakmem" for one in service_findings(patient))
 
 
+def test_a_small_address_space(checkout: Checkout, build: Path, tmp_path: Path) -> None:
+    """Where the window reaches over what the program maps itself."""
+    source = (
+        "#include <sys/mman.h>\n"
+        + HEAD
+        + """
+int main(void) {
+    void *mapped = mmap(NULL, 32 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(mapped, 1, 32 << 20);
+    filled(1 << 20);
+    wait_for_end();
+}
+"""
+    )
+    shim = build / "tests/faults/libother_kernel.so"
+    environment = environment_on(checkout)
+    preloads = f"{shim}:{environment['LD_PRELOAD']}"
+    program = compile_c(tmp_path / "maps", source)
+    with running([program], environment | {"LD_PRELOAD": preloads, "OTHER_ADDRESS_BITS": "39"}) as pid:
+        account = account_of(pid)
+    (copy,) = account.copies
+    assert copy.books.window_base < 1 << 39
+    assert account.is_reconciled
+    assert copy.total < 4 << 20
+
+
 @pytest.mark.usefixtures("checkout")
 def test_a_static_program(build: Path, tmp_path: Path) -> None:
     """Its page stands in its file: no dynamic linker wrote it."""

@@ -164,7 +164,8 @@ def _records_range(books: Books) -> Range:
 
 
 def _window_range(books: Books) -> Range:
-    return books.window_base, books.window_base + books.window_pages * books.page_bytes
+    """As far as it was used: it may reach over what others map."""
+    return books.window_base, books.window_base + books.spans["end_page"] * books.page_bytes
 
 
 def _books_ranges(books: Books) -> Iterator[Range]:
