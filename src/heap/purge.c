@@ -36,6 +36,7 @@ static struct {
     bool all;                /* it takes slabs of any age */
     bool left;               /* it found something that is not due, or holes, which may be more next time */
     size_t next_page;
+    uint64_t to_purge;       /* pages: what was free when the last one of all began, but for what has gone */
     uint64_t in_use_bytes;   /* when it began */
     uint64_t returned_bytes; /* by this step */
 } state;
@@ -118,7 +119,10 @@ static unsigned give_holes(uint32_t first) {
         counter_sub(&owner->bins[class].taken_blocks, hole.held);
         uint32_t free = slab_at(first)->free, blocks = slab_classes[class].blocks;
         bin_settle(owner, first);
-        if (free == blocks) break; /* released */
+        if (free == blocks) { /* released */
+            state.to_purge += slab_classes[class].pages;
+            break;
+        }
         state.left = true;
     }
     if (owner != NULL) os_lock_drop(&owner->lock);
@@ -177,6 +181,12 @@ static void set_pace(bool all, uint64_t now_ms) {
     state.asleep = asleep;
 }
 
+static uint64_t dirty_pages(void) {
+    struct span_counts counts;
+    span_counts_read(&counts);
+    return counts.dirty_pages;
+}
+
 static void begin_search(bool all, uint64_t now_ms) {
     state.searching = true;
     state.all = all;
@@ -185,11 +195,19 @@ static void begin_search(bool all, uint64_t now_ms) {
     state.visit_ms = now_ms;
     state.in_use_bytes = footprint_in_use();
     visit_heaps(all);
+    if (all) state.to_purge = dirty_pages(); /* no more: others may free for ever */
     if (purge_saw_work()) state.work_ms = now_ms;
     set_pace(all, now_ms);
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------- */
+
+/* Some of what is to go, due or not; returns how many pages. */
+static uint64_t purge_some(void) {
+    const uint64_t wanted = min_size(state.to_purge, STEP_SPAN_PAGES), pages = span_purge(wanted);
+    state.to_purge = pages < wanted ? 0 : state.to_purge - pages;
+    return pages;
+}
 
 enum purge_result purge_step(enum purge_pace pace) {
     uint64_t now_ms = os_clock_ms();
@@ -201,8 +219,8 @@ enum purge_result purge_step(enum purge_pace pace) {
     if (pace == PURGE_DUE) {
         pages = span_decay(state.pace, STEP_SPAN_PAGES, &more_spans);
     } else {
-        pages = span_purge(STEP_SPAN_PAGES);
-        more_spans = pages >= STEP_SPAN_PAGES;
+        pages = purge_some();
+        more_spans = state.to_purge != 0;
     }
     footprint_returned(state.returned_bytes + pages * PAGE_BYTES);
     if (ended) state.searching = false;

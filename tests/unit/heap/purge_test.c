@@ -8,6 +8,7 @@
  *   a slab that emptied is not given back, or looked at after   all_other_blocks_may_come_back
  *   everything is only what is due               everything_at_once
  *   a step in passing has no bound               a_step_does_only_so_much
+ *   whoever gives all back works for those who free meanwhile   what_others_free_meanwhile_is_not_waited_for
  */
 #include "child.h"
 #include "clock.h"
@@ -161,6 +162,30 @@ static void purge_all(void) {
 
 TEST(everything_at_once) { IN_CHILD(purge_all); }
 
+enum { SPANS = 8, SPAN_PAGES = 700 };
+static uint32_t spans_of_others[SPANS];
+static int given_meanwhile;
+
+static void give_one_more(void) {
+    span_give(spans_of_others[given_meanwhile++]);
+    if (given_meanwhile < SPANS) while_it_is_given_back = give_one_more;
+}
+
+static void purge_beside_others(void) {
+    never_decay();
+    for (int i = 0; i < SPANS; i++) CHECK((spans_of_others[i] = span_take(SPAN_PAGES, 1, false)) != 0);
+    step(PURGE_ALL);
+    give_one_more();
+    const struct span_counts before = counts_now();
+    step(PURGE_ALL);
+    CHECK_EQ(counts_now().returned_pages - before.returned_pages, before.dirty_pages);
+    CHECK(given_meanwhile > 1 && given_meanwhile < SPANS);
+    step(PURGE_ALL);
+    CHECK(counts_now().returned_pages - before.returned_pages >= 2 * before.dirty_pages); /* it goes the next time */
+}
+
+TEST(what_others_free_meanwhile_is_not_waited_for) { IN_CHILD(purge_beside_others); }
+
 /* In passing only so much at a time. */
 static void purge_short(void) {
     decay_in(100);
@@ -242,7 +267,7 @@ static void empty_between(void) {
     CHECK_EQ(page_word(sieve.first), WORD_NONE);
     CHECK_EQ(used - counts_now().used_pages, slab_classes[sieve.class].pages);
     CHECK_EQ(sieve_heap->bins[sieve.class].slab_count, 0);
-    CHECK_EQ(counts_now().dirty_pages, 0); /* and its pages went after it */
+    CHECK_EQ(counts_now().dirty_pages, 0); /* and its pages went after it, as if they had been free before */
 }
 
 static void refuse_holes(void) {
