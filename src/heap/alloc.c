@@ -186,8 +186,10 @@ static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zer
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
     void *block = alloc_once(bytes, alignment, zero);
-    if (HAK_UNLIKELY(block == NULL) && may_be_revealed(bytes, alignment) && thread_reveal())
+    if (HAK_UNLIKELY(block == NULL) && may_be_revealed(bytes, alignment) && reveal_hidden(bytes + alignment)) {
         block = alloc_once(bytes, alignment, zero);
+        if (block != NULL) reveal_helped();
+    }
     slow_leave();
     purger_tick(NULL, false);
     return block;

@@ -290,6 +290,9 @@ void stack_take(struct heap *heap, bool barrier_passed);
  * was taken. No heap's lock held. */
 bool stack_reclaim(bool (*of)(const struct heap *heap));
 
+/* How many bytes the stacks of all heaps hold: a hint. No lock held. */
+uint64_t stack_hidden_bytes(void);
+
 /* In the owner's slow paths: all he holds is his again. */
 void stack_lower(struct heap *heap);
 
@@ -351,6 +354,13 @@ void remote_settle(void);
  * marked, and no others. */
 void remote_mark_anew(void);
 
+/* ---- reveal.c: before an allocation fails (no lock held) --------------------------------------------- */
+
+/* One of BYTES has failed: looks through what threads hide. False when no page became free by it. Who then gets what it
+ * wants says so. */
+bool reveal_hidden(size_t bytes);
+void reveal_helped(void);
+
 /* ---- thread.c ----------------------------------------------------------------------------------- */
 
 /* Does with a pointer that is none of ours what was set at start. */
@@ -362,8 +372,9 @@ void thread_reap_forsaken(void);
 /* All that HEAP holds goes to the commons if it is parked. No lock held; call remote_settle afterwards. */
 void thread_retire_parked(struct heap *heap);
 
-/* What the stacks of all threads and all parked heaps hide goes back; false when no page became free by it. No lock held. */
-bool thread_reveal(void);
+/* What this thread's stacks, parked heaps and inboxes hide goes back, and with OTHERS what the stacks of other threads do;
+ * false when no page became free by it. No lock held. */
+bool thread_reveal(bool others);
 
 /* ---- salvage.c ---------------------------------------------------------------------------------- */
 

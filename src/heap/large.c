@@ -129,7 +129,10 @@ static void set_pages(uint32_t at, size_t pages) {
 /* Where only the hard limit is in the way, what threads keep goes first. */
 static bool extend(uint32_t page, size_t pages) {
     if (span_extend(page, pages)) return true;
-    return !span_is_allowed(pages - span_at(page)->pages) && thread_reveal() && span_extend(page, pages);
+    const size_t more = pages - span_at(page)->pages;
+    if (span_is_allowed(more) || !reveal_hidden(more * PAGE_BYTES) || !span_is_allowed(more)) return false;
+    reveal_helped();
+    return span_extend(page, pages);
 }
 
 static bool lengthen(uint32_t page, size_t pages) {

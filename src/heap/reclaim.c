@@ -66,6 +66,17 @@ static bool holds_blocks(const struct heap *heap) {
     return false;
 }
 
+uint64_t stack_hidden_bytes(void) {
+    uint64_t bytes = 0;
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
+        for (unsigned class = 0; class < SIZE_CLASSES; class++) {
+            const ptrdiff_t held = seen_held(heap, class); /* below 0 while it is closed */
+            if (held > 0) bytes += (uint64_t)held * slab_classes[class].block_bytes;
+        }
+    }
+    return bytes;
+}
+
 /* From a raise to the take: who raises again meanwhile would have to pass the barrier again. */
 static struct os_lock reclaiming;
 

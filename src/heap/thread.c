@@ -91,7 +91,7 @@ static uint64_t given_spans(void) {
 
 static bool is_any(const struct heap *heap) { return heap != NULL; }
 
-bool thread_reveal(void) {
+bool thread_reveal(bool others) {
     const uint64_t before = given_spans();
     struct heap *own = thread_heap();
     if (own != NULL) {
@@ -101,7 +101,7 @@ bool thread_reveal(void) {
     }
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
         if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) thread_retire_parked(heap); /* a hint */
-    stack_reclaim(is_any);
+    if (others) stack_reclaim(is_any);
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) remote_drain_unlocked(heap);
     remote_settle();
     return given_spans() > before;

@@ -152,7 +152,7 @@ static void revoke_and_take(void) {
 }
 static bool is_owners(const struct heap *heap) { return heap == owner; }
 static void reclaim(void) { stack_reclaim(is_owners); }
-static void reveal(void) { thread_reveal(); }
+static void reveal(void) { thread_reveal(true); }
 
 EXPLORE(medium_pop, .setup = setup_two, .threads = {take, revoke}, .check = check_taken);
 EXPLORE(medium_pop_larger, .setup = setup_larger, .threads = {take, revoke}, .check = check_taken);

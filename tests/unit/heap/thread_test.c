@@ -237,7 +237,7 @@ static void *keep_and_end(void *unused) {
 /* Blocks of others, too, of which the heap has no slab. */
 TEST(what_is_retired_goes_home) {
     const unsigned class = size_class_of(2000);
-    thread_reveal(); /* the next thread begins with an empty heap */
+    thread_reveal(true); /* the next thread begins with an empty heap */
     CHECK((given_away[0] = heap_alloc(2000)) != NULL);
     run_thread(keep_and_end, NULL);
     CHECK_EQ(stack_held(leaver, class), 1);
@@ -257,10 +257,10 @@ TEST(what_is_hidden_is_revealed) {
     CHECK(theirs_total != 0);
     heap_free(heap_alloc(50000), NULL);
     CHECK(stack_held(thread_heap(), size_class_of(50000)) != 0);
-    CHECK(thread_reveal());
+    CHECK(thread_reveal(true));
     CHECK_EQ(stack_held(thread_heap(), size_class_of(50000)), 0);
     CHECK_EQ(atomic_load(&leaver->slab_total), 0);
-    CHECK(!thread_reveal()); /* now nothing is */
+    CHECK(!thread_reveal(true)); /* now nothing is */
 }
 
 static void *stay_for_a_while(void *may_end) {

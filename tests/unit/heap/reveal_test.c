@@ -1,0 +1,145 @@
+/* reveal_test.c - what an allocation that fails costs other threads: their stacks once, and not each time; unless there is
+ * something to be had. Below a hard limit, beside a thread that does what it is told.
+ *
+ * Planted defects it was seen to catch:
+ *   each failure empties all stacks              who_asks_again_and_again_costs_others_little
+ *   for a while nobody is asked at all           what_others_freed_since_is_found
+ *   what helped passes for vain                  what_helped_is_done_again
+ */
+#include "medium.h" /* first: it says _GNU_SOURCE */
+
+#include "clock.h"
+#include "no_purger.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+enum { BYTES = KIB(256), PAUSE_MS = 50 };
+
+/* The other thread: has so many of two blocks in use, and the others in its stack. */
+static atomic_int told, done;
+static struct heap *_Atomic other_heap;
+
+static void *do_as_told(void *unused) {
+    void *blocks[2] = {NULL};
+    settle(BYTES, 2);
+    atomic_store(&other_heap, thread_heap());
+    for (int in_use = 0, count; (count = atomic_load(&told)) >= 0; sched_yield()) {
+        for (; in_use < count; in_use++) CHECK((blocks[in_use] = heap_alloc(BYTES)) != NULL);
+        for (; in_use > count; in_use--) heap_free(blocks[in_use - 1], NULL);
+        atomic_store(&done, count);
+    }
+    return unused;
+}
+
+static void tell(int count) {
+    atomic_store(&told, count);
+    while (atomic_load(&done) != count) sched_yield();
+}
+
+static size_t held_by_other(void) { return held_of(atomic_load(&other_heap), BYTES); }
+
+/* It keeps both, by its own allocations. */
+static void fill_other(void) {
+    tell(2);
+    tell(0);
+    CHECK_EQ(held_by_other(), 2);
+}
+
+static pthread_t start_other(void) {
+    pthread_t thread;
+    atomic_store(&done, -1);
+    CHECK(hak_malloc(MIB(8)) != NULL); /* no limit may be lower */
+    CHECK_EQ(pthread_create(&thread, NULL, do_as_told, NULL), 0);
+    fill_other();
+    return thread;
+}
+
+static void leave_pages(uint64_t pages) {
+    char limit[32];
+    snprintf(limit, sizeof limit, "%" PRIu64, (counts_now().used_pages + pages) * PAGE_BYTES);
+    CHECK_EQ(hak_option_set("hard_limit", limit), 0);
+}
+
+static void end_other(pthread_t thread) {
+    CHECK_EQ(hak_option_set("hard_limit", "none"), 0);
+    atomic_store(&told, -1);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+static void ask_again(void) {
+    if (!os_barrier_others()) return;
+    pthread_t thread = start_other();
+    leave_pages(0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(heap_alloc(MIB(2)) == NULL);
+        CHECK_EQ(held_by_other(), 0); /* the first time, and every now and then */
+        for (int k = 0; k < 5; k++) {
+            fill_other();
+            CHECK(heap_alloc(MIB(2)) == NULL && heap_alloc(MIB(3)) == NULL);
+            CHECK_EQ(held_by_other(), 2);
+            clock_pass(PAUSE_MS / 5 - (k == 0));
+        }
+        CHECK(heap_alloc(MIB(2)) == NULL);
+        CHECK_EQ(held_by_other(), 2);
+        clock_pass(1);
+    }
+    end_other(thread);
+}
+TEST(who_asks_again_and_again_costs_others_little) { IN_CHILD(ask_again); }
+
+static void free_since(void) {
+    if (!os_barrier_others()) return;
+    pthread_t thread = start_other();
+    tell(2);
+    leave_pages(2);
+    CHECK(heap_alloc(BYTES) == NULL);
+    tell(0);
+    CHECK_EQ(held_by_other(), 2); /* of which the limit knows nothing */
+    void *block = heap_alloc(BYTES);
+    CHECK(block != NULL);
+    heap_free(block, NULL);
+    end_other(thread);
+}
+TEST(what_others_freed_since_is_found) { IN_CHILD(free_since); }
+
+static void ask_for_less(void) {
+    if (!os_barrier_others()) return;
+    pthread_t thread = start_other();
+    leave_pages(0);
+    CHECK(heap_alloc(MIB(2)) == NULL);
+    fill_other();
+    void *block = heap_alloc(BYTES + PAGE_BYTES); /* which is not what the other has */
+    CHECK(block != NULL);
+    end_other(thread);
+}
+TEST(less_is_another_matter) { IN_CHILD(ask_for_less); }
+
+static void helped(void) {
+    if (!os_barrier_others()) return;
+    pthread_t thread = start_other();
+    leave_pages(0);
+    void *block = heap_alloc(BYTES + PAGE_BYTES);
+    CHECK(block != NULL && held_by_other() == 0);
+    leave_pages(2 * 4); /* for what it takes again */
+    fill_other();
+    CHECK((block = heap_alloc(2 * BYTES)) != NULL);
+    end_other(thread);
+}
+TEST(what_helped_is_done_again) { IN_CHILD(helped); }
+
+/* A block that grows is refused like a new one. */
+static void grow(void) {
+    if (!os_barrier_others()) return;
+    pthread_t thread = start_other();
+    char *block = heap_alloc(MIB(2));
+    leave_pages(0);
+    CHECK_EQ(heap_extend(block, MIB(4)), 0);
+    CHECK_EQ(held_by_other(), 0);
+    fill_other();
+    CHECK_EQ(heap_extend(block, MIB(4)), 0);
+    CHECK_EQ(held_by_other(), 2);
+    end_other(thread);
+}
+TEST(so_is_who_asks_for_more) { IN_CHILD(grow); }
