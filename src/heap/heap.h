@@ -92,8 +92,9 @@ struct heap {
     struct depth_sum small_depth, medium_depth;
     counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
-    struct heap *next_idle;   /* like the next one */
+    struct heap *next_idle;   /* like the next two */
     uint32_t given_on;        /* the processor where its last thread ended */
+    bool idle;                /* it waits for a thread */
     struct bin bins[SIZE_CLASSES];
 
     /* Written by other threads, on lines of their own. */

@@ -55,6 +55,7 @@ static struct heap *take_idle(uint32_t cpu) {
         before->next_idle = heap->next_idle;
     else
         atomic_store_explicit(&registry.idle, heap->next_idle, memory_order_relaxed);
+    heap->idle = false;
     return heap;
 }
 
@@ -87,6 +88,7 @@ struct heap *registry_give(struct heap *heap) {
     const uint32_t cpu = os_cpu();
     os_lock_take(&registry.lock);
     heap->given_on = cpu;
+    heap->idle = true;
     heap->next_idle = atomic_load_explicit(&registry.idle, memory_order_relaxed);
     atomic_store_explicit(&registry.idle, heap, memory_order_relaxed);
     for (unsigned i = 0; i < REGISTRY_WAITING && heap != NULL; i++) heap = heap->next_idle;
@@ -126,9 +128,8 @@ void registry_forsake_others(const struct front *survivor) {
         os_lock_reset(&heap->lock);
         live += &heap->front == survivor;
         if (&heap->front == survivor) continue;
-        /* relaxed, both: the only thread there is. */
-        if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE) heap->forsaken = true;
-        atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_relaxed);
+        heap->forsaken = !heap->idle; /* also where its thread had only just taken it, or not yet given it */
+        atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_relaxed); /* the only thread there is */
         forsaken += heap->forsaken;
     }
     atomic_store_explicit(&registry.forsaken, forsaken, memory_order_relaxed);

@@ -9,6 +9,7 @@
  *   the buffer of remote blocks stays too        what_a_thread_leaves_is_adopted
  *   the child forgets the heaps of the others    a_child_reaps_what_was_forsaken
  *   it loses what lies in their stacks           a_child_reaps_what_was_forsaken
+ *   a heap that changes hands is lost in it      a_child_finds_heaps_that_change_hands
  *   the dead thread's front stays in place       destructors_use_the_commons
  */
 #include "blocks.h"
@@ -421,6 +422,26 @@ TEST(a_child_reaps_what_was_forsaken) {
     wait_for(child);
     pthread_barrier_wait(&barrier);
     for (size_t i = 0; i < FORSAKEN; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+}
+
+/* One that a thread has just taken, or not yet given: its thread is not in the child. */
+TEST(a_child_finds_heaps_that_change_hands) {
+    struct heap *idle[2];
+    run_thread(use_many_classes, NULL); /* so that there is one */
+    struct heap *taken = registry_take();
+    CHECK(taken != NULL && atomic_load(&taken->state) == HEAP_DEAD);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(CHILD_SECONDS);
+        thread_reap_forsaken();
+        CHECK(registry_idle(idle, 1) == 1 && idle[0] == taken);
+        CHECK_EQ(registry_live(), 1);
+        CHECK(registry_take() == taken && registry_take_forsaken() == NULL);
+        _exit(0);
+    }
+    wait_for(child);
+    registry_give(taken);
 }
 
 /* Forks find the other thread in the middle of giving its buffer back. */
