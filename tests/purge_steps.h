@@ -11,8 +11,6 @@
 
 #include <sched.h>
 
-enum { VISIT_MS = 400 }; /* between two looks at a heap */
-
 CHECK_UNUSED static bool step(enum purge_pace pace) { return purge_steps(pace) != PURGE_DONE; }
 
 CHECK_UNUSED static bool step_after(uint64_t ms) {

@@ -17,8 +17,6 @@
 #include "heap/registry.h"
 #include "heap/thread.h"
 
-enum { VISIT_MS = 400 };
-
 /* A thread that slept at so many visits has no share of what threads may keep: its stacks are empty. One that wakes every second or
  * so keeps its share, or those of the others would swing. */
 enum { SLEEPER_VISITS = 8 };

@@ -4,6 +4,9 @@
 
 #include <stdbool.h>
 
+/* Between two looks at all heaps. */
+enum { VISIT_MS = 400 };
+
 enum purge_pace {
     PURGE_DUE,    /* what is due */
     PURGE_ALL,    /* everything, due or not: from the beginning */

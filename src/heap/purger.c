@@ -3,6 +3,7 @@
 
 #include "ace/decay.h"
 #include "ace/pressure.h"
+#include "base/bits.h"
 #include "heap/enter.h"
 #include "heap/footprint.h"
 #include "heap/purge.h"
@@ -12,8 +13,9 @@
 
 enum {
     LOOK_MS = 50,          /* between looks that do something */
-    TICK_MS = 50,          /* between steps of the thread */
-    QUIET_TICKS = 12,      /* with nothing left: then it ends */
+    TICK_MS = 50,          /* at least, between steps of the thread */
+    CLOCK_MS = 10,         /* which the clock goes by at once, at most: or a step could come just before something is due */
+    QUIET_MS = 600,        /* with nothing left: then it ends */
     CALM_MS = 300,         /* with one signal mask at every look: no handler */
     ASLEEP_MS = 1000,      /* without a look: the process slept */
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
@@ -144,13 +146,17 @@ static enum purge_pace pace(void) {
     return PURGE_ALL;
 }
 
+/* Until something may be due: free spans, or a visit. */
+static uint64_t tick_ms(void) { return min_size(max_size(span_decay_tick_ms(), TICK_MS), VISIT_MS) + CLOCK_MS; }
+
 static void *run(void *unused) {
     thread_forgo_heap();
-    unsigned quiet_ticks = 0;
+    uint64_t quiet_ms = 0;
     do {
-        os_sleep_ms(TICK_MS);
-        quiet_ticks = purge_steps(pace()) == PURGE_DONE ? quiet_ticks + 1 : 0;
-    } while ((quiet_ticks < QUIET_TICKS && !is_too_little()) || !end());
+        const uint64_t ms = tick_ms();
+        os_sleep_ms(ms);
+        quiet_ms = purge_steps(pace()) == PURGE_DONE ? quiet_ms + ms : 0;
+    } while ((quiet_ms < QUIET_MS && !is_too_little()) || !end());
     return unused;
 }
 

@@ -218,6 +218,9 @@ static uint64_t unused_pages(enum span_pace pace) {
     return min_size(decay.low_water_pages, decay.low_water_before_pages);
 }
 
+/* relaxed, as counters are: who sees an old half-life sees the new one the next time. */
+uint64_t span_decay_tick_ms(void) { return max_size(LEAST_TICK_MS, counter_read(&spans.counts.half_life_ms) / 8); }
+
 /* How many pages are due now. Starts the next period. */
 static uint64_t pages_due(enum span_pace pace) {
     uint64_t due = 0;
@@ -226,7 +229,7 @@ static uint64_t pages_due(enum span_pace pace) {
     uint64_t elapsed_ms = now_ms - decay.tick_ms;
     if (decay.tick_ms == 0 || now_ms < decay.tick_ms) {
         decay.tick_ms = decay.window_ms = decay.quiet_since_ms = decay.halved_ms = now_ms;
-    } else if (elapsed_ms >= LEAST_TICK_MS && elapsed_ms >= counter_read(&spans.counts.half_life_ms) / 8) {
+    } else if (elapsed_ms >= span_decay_tick_ms()) {
         adapt_half_life(now_ms);
         due = ace_decay_pages(unused_pages(pace), elapsed_ms, counter_read(&spans.counts.half_life_ms));
         decay.tick_ms = now_ms;

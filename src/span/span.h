@@ -113,6 +113,9 @@ enum span_pace { SPAN_PACE_WORK, SPAN_PACE_IDLE };
  * due. */
 uint64_t span_decay(enum span_pace pace, uint64_t most_pages, bool *more);
 
+/* How long after it the next is due at the soonest: a share of the half-life. Any locks. */
+uint64_t span_decay_tick_ms(void);
+
 /* The half-life is what was configured again, whatever was learned. */
 void span_decay_forget(void);
 

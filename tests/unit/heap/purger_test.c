@@ -3,6 +3,7 @@
  *
  * Planted defects it was seen to catch:
  *   it goes while much is dirty                 it_does_not_come_and_go
+ *   it wakes for nothing                        it_sleeps_while_nothing_is_due
  *   the mark of a single thread is a lower one   a_single_thread_with_little_stays_alone
  */
 #include "ace/decay.h"
@@ -126,6 +127,19 @@ static void alone_with_much(void) {
 }
 
 TEST(it_is_started_for_much_and_ends) { IN_CHILD(alone_with_much); }
+
+/* Nothing is due for long: it sleeps as long. */
+static void alone_with_patience(void) {
+    configure(5000, true);
+    make_garbage(MIB(64), NULL);
+    look(NULL);
+    const unsigned long before = fail_counted(FAIL_NANOSLEEP);
+    usleep(1200 * 1000);
+    CHECK(purger_is_running());
+    CHECK_AT(fail_counted(FAIL_NANOSLEEP) - before <= 6, fail_counted(FAIL_NANOSLEEP) - before);
+}
+
+TEST(it_sleeps_while_nothing_is_due) { IN_CHILD(alone_with_patience); }
 
 /* ---- with others ---------------------------------------------------------------------------------------------- */
 
