@@ -120,6 +120,16 @@ static HAK_ENTRY void end_heap(void *value) {
     errno = saved;
 }
 
+/* This process is a child, and has none itself. Most share their parent's pages until they call exec; one that begins threads
+ * is there to work, and soon with blocks of its own. relaxed, all: a page more is copied, or a block more not written to. */
+static _Atomic bool is_child;
+
+static void note_fork(bool child) { atomic_store_explicit(&is_child, child, memory_order_relaxed); }
+
+static void note_thread(void) {
+    if (atomic_load_explicit(&is_child, memory_order_relaxed)) slab_expect_child(false);
+}
+
 HAK_COLD void thread_start_heap(void) {
     if (!have_exit_key || !slow_enter()) return;
     int saved = errno;
@@ -132,6 +142,7 @@ HAK_COLD void thread_start_heap(void) {
         atomic_store_explicit(&heap->state, HEAP_LIVE, memory_order_seq_cst); /* see remote.c */
         os_lock_drop(&heap->lock);
         set_front(&heap->front);
+        note_thread();
         span_on_growth(kept_spare_growth);
         counter_set(&heap->thread_id, os_thread_id());
         purger_meet(heap);
@@ -172,7 +183,8 @@ bool heap_start(const struct heap_options *options) {
  * handler that forks inside a slow path finds it busy already, and some lock perhaps taken: then all stays as it
  * is, and the child keeps to the ways without locks until the handler returns. */
 HAK_ENTRY void heap_fork_prepare(void) {
-    slab_expect_child();
+    slab_expect_child(true);
+    note_fork(false);
     thread_state.fork_inside = thread_state.busy;
     if (thread_state.fork_inside) return;
     thread_state.busy = true;
@@ -205,6 +217,7 @@ void heap_fork_child(void) {
     /* The purge thread is gone, even where the fork came from inside a slow path. */
     purger_forget();
     span_purging_reset();
+    note_fork(true);
     if (thread_state.fork_inside) return;
     window_lock_reset();
     span_lock_reset();

@@ -223,7 +223,7 @@ static struct {
 } child;
 
 /* relaxed, both: a block more that is written to costs a copied page, no more. */
-void slab_expect_child(void) { atomic_store_explicit(&child.expected, true, memory_order_relaxed); }
+void slab_expect_child(bool expected) { atomic_store_explicit(&child.expected, expected, memory_order_relaxed); }
 
 /* Not where several blocks share a line: others write to that. */
 static bool is_rewritten(uint32_t block_bytes) {
