@@ -34,7 +34,7 @@ void model_thread_exit(void);
 /* A thread of a test that runs what os_thread_start is given, if ever: it may wait for ever. So does it in its
  * MODEL_SLEEPS_MOST th sleep: what goes round and round need not be explored further. */
 void model_started_thread(void);
-enum { MODEL_SLEEPS_MOST = 14 };
+enum { MODEL_SLEEPS_MOST = 7 };
 
 /* How many threads were started, and ended. */
 extern _Atomic uint32_t model_threads_started, model_threads_ended;
