@@ -11,7 +11,6 @@
 #define HAK_HEAP_FRONT_H
 
 #include "base/attributes.h"
-#include "base/bits.h"
 #include "base/size_classes.h"
 #include "heap/enter.h"
 #include "region/window.h"
@@ -40,6 +39,7 @@ extern HAK_HIDDEN const struct front_constants {
     unsigned char classes[SMALL_MAX_BYTES / SMALLEST_BLOCK_BYTES + 1]; /* by size, in smallest blocks */
     struct front gone; /* of a thread after its last operation, without bounds as well */
     unsigned char medium_classes[MEDIUM_MAX_BYTES / PAGE_BYTES + 1]; /* by size, in pages */
+    unsigned char aligned_classes[SMALL_MAX_BYTES / ALIGNED_LEAST_BYTES + 1]; /* by size, in the least of their blocks */
 } front_constants;
 
 HAK_INLINE struct front *thread_front(void) {
@@ -64,9 +64,9 @@ HAK_INLINE unsigned size_class_of(size_t n) {
 /* The same of N bytes, at most SMALL_MAX_BYTES and a multiple of ALIGNMENT, of whose plain class the blocks have PLAIN_BYTES bytes: that
  * class, if all its blocks are so aligned. No branch, since none could be foretold. */
 HAK_INLINE unsigned aligned_class_of(size_t n, size_t alignment, size_t plain_bytes) {
-    const unsigned plain = size_class_of(n), power = ALIGNED_CLASS + highest_bit(2 * n - 1) - highest_bit(ALIGNED_LEAST_BYTES);
-    const unsigned misfit = (plain_bytes & (alignment - 1)) != 0;
-    return plain ^ ((plain ^ power) & -misfit);
+    const unsigned plain = size_class_of(n), misfit = (plain_bytes & (alignment - 1)) != 0;
+    const unsigned aligned = front_constants.aligned_classes[(n + ALIGNED_LEAST_BYTES - 1) / ALIGNED_LEAST_BYTES];
+    return plain + ((aligned - plain) & -misfit);
 }
 
 /* Medium blocks, which are slabs by themselves. */

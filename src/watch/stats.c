@@ -20,11 +20,11 @@ static bool is_live(const struct heap *heap) {
     return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a statistic */
 }
 
-/* The least that a class serves is one byte more than the class before holds, or half of an aligned one. */
+/* The least that a class serves is one byte more than the class before holds, or half of the first aligned one. */
 static uint64_t most_slack(unsigned class) {
     const uint64_t bytes = slab_classes[class].block_bytes;
     if (class == 0) return bytes;
-    return bytes - (class >= ALIGNED_CLASS && class < SMALL_CLASSES ? bytes / 2 : slab_classes[class - 1].block_bytes) - 1;
+    return bytes - (class == ALIGNED_CLASS ? bytes / 2 : slab_classes[class - 1].block_bytes) - 1;
 }
 
 void stats_read_class(unsigned class, struct stats_class *sum) {

@@ -99,10 +99,10 @@ def test_the_table_is_complete() -> None:
     assert SMALL[-1].size == defined(TEXT, "SMALL_MAX_BYTES") == PAGE_BYTES
     assert MEDIUM[-1].size == defined(TEXT, "MEDIUM_MAX_BYTES") == MEDIUM_MOST_PAGES * PAGE_BYTES
     assert max(row.pages for row in SMALL) == defined(TEXT, "SLAB_MAX_PAGES") <= MOST_PAGES
-    assert [row.size for row in ALIGNED] == [
-        1 << log
-        for log in range(defined(TEXT, "ALIGNED_LEAST_BYTES").bit_length() - 1, PAGE_BYTES.bit_length())
-    ]
+    powers = [1 << log for log in range(10, PAGE_BYTES.bit_length())]
+    assert [row.size for row in ALIGNED] == sorted(
+        {defined(TEXT, "ALIGNED_LEAST_BYTES"), *powers, *(power * 3 // 2 for power in powers[:-1])}
+    )
     assert sum(row.pages for row in SMALL if row not in ALIGNED) == defined(
         TEXT, "SLABS_OF_SMALL_CLASSES_PAGES"
     )
@@ -120,8 +120,13 @@ def lookup(text: str) -> dict[int, int]:
 
 
 def test_the_lookup_gives_the_smallest_class() -> None:
-    small, _, medium = TEXT.partition("#define MEDIUM_CLASS_LOOKUP")
+    small, aligned, medium = re.split(r"#define (?:ALIGNED|MEDIUM)_CLASS_LOOKUP", TEXT)
     assert lookup(small) == {at: smallest_class(at * QUANTUM) for at in range(PAGE_BYTES // QUANTUM + 1)}
+    least = defined(TEXT, "ALIGNED_LEAST_BYTES")
+    assert lookup(aligned) == {
+        at: next(row.index for row in ALIGNED if row.size >= at * least)
+        for at in range(1, PAGE_BYTES // least + 1)
+    }
     assert lookup(medium) == {
         pages: smallest_class(pages * PAGE_BYTES) for pages in range(2, MEDIUM_MOST_PAGES + 1)
     }
@@ -158,7 +163,7 @@ def test_a_slab(row: Row) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.size))
 def test_the_waste_columns(row: Row) -> None:
-    before = row.size // 2 if row in ALIGNED else ROWS[row.index - 1].size if row.index else 0
+    before = row.size // 2 if row == ALIGNED[0] else ROWS[row.index - 1].size if row.index else 0
     smallest = max(before + 1, 1)
     assert row.inside_percent == pytest.approx(100 * (row.size - smallest) / row.size, abs=0.06)
     tail = row.slab_bytes - row.blocks * row.size
@@ -167,6 +172,8 @@ def test_the_waste_columns(row: Row) -> None:
         assert row.size - before == max(PAGE_BYTES, 1 << (before.bit_length() - 3))
     elif row.size > 128 and row not in ALIGNED:
         assert row.inside_percent <= (12.5 if row.size <= 4096 else 20.0)
+    elif row.size > 1024:
+        assert row.inside_percent <= 33.3
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.size))

@@ -6,6 +6,8 @@
  *   an aligned block is not freed                 aligned_small_blocks_come_back
  *   size and alignment wrap when added            impossible_aligned_sizes_fail_with_enomem
  *   posix_memalign writes the pointer on failure  posix_memalign_failure_touches_nothing
+ *   aligned blocks of powers of two only          blocks_side_by_side_are_aligned_and_waste_little
+ *   the class of an aligned block is rounded down every_small_size_at_every_small_power
  *   alignment 3 accepted                          aligned_alloc_refuses_what_is_no_power
  */
 #include "blocks.h"
@@ -94,6 +96,33 @@ TEST(mixed_alignments_keep_their_contents) {
         CHECK(block == NULL || block_holds(block, slots[i].bytes, block_key(block, i)));
         hak_free(block);
         slots[i].block = NULL;
+    }
+}
+
+/* More blocks than any of their slabs has: each is aligned, at most a third of it was not asked for, and realloc gives all of it. */
+TEST(blocks_side_by_side_are_aligned_and_waste_little) {
+    enum { BLOCKS = 50 };
+    static char *blocks[BLOCKS];
+    for (size_t power = KIB(1); power < KIB(64); power *= 2) {
+        for (size_t alignment = 128; alignment < power; alignment *= 2) {
+            const size_t step = alignment > power / 4 ? alignment : power / 4;
+            for (size_t size = power + alignment; size <= 2 * power; size += step) {
+                for (size_t i = 0; i < BLOCKS; i++) {
+                    blocks[i] = hak_aligned_alloc(alignment, size);
+                    CHECK_AT(blocks[i] != NULL && is_aligned(blocks[i], alignment), size);
+                    const size_t usable = hak_usable_size(blocks[i]);
+                    CHECK_AT(usable >= size && (usable - size) * 3 < usable, size);
+                    block_fill(blocks[i], usable, i);
+                }
+                for (size_t i = 0; i < BLOCKS; i++) {
+                    const size_t usable = hak_usable_size(blocks[i]);
+                    CHECK_AT(hak_realloc(blocks[i], usable) == blocks[i], size);
+                    blocks[i] = hak_realloc(blocks[i], usable + 1);
+                    CHECK_AT(blocks[i] != NULL && block_holds(blocks[i], usable, i), size);
+                }
+                for (size_t i = 0; i < BLOCKS; i++) hak_free(blocks[i]);
+            }
+        }
     }
 }
 

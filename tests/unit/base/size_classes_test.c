@@ -6,6 +6,7 @@
  *   a class of 176 bytes made 168                blocks_are_naturally_aligned, classes_rise
  *   one block too many in a slab                 slabs_hold_their_blocks
  *   a medium lookup row that ends one too late   a_request_gets_the_smallest_class_that_holds_it
+ *   an aligned lookup row that ends one too soon every_alignment_wastes_little
  */
 #include "base/size_classes.h"
 #include "blocks.h"
@@ -33,9 +34,27 @@ TEST(classes_rise) {
 /* The last of those for alignments serves plain requests, too. */
 static bool serves_alignments_only(unsigned class) { return class >= ALIGNED_CLASS && class < SMALL_CLASSES - 1; }
 
-TEST(those_for_alignments_are_powers_of_two) {
-    for (unsigned class = ALIGNED_CLASS; class < SMALL_CLASSES; class++)
-        CHECK_EQ(rows[class].bytes, (size_t)ALIGNED_LEAST_BYTES << (class - ALIGNED_CLASS));
+TEST(those_for_alignments_are_powers_of_two_and_one_and_a_half_times_these) {
+    unsigned class = ALIGNED_CLASS;
+    for (size_t power = ALIGNED_LEAST_BYTES; power <= SMALL_MAX_BYTES; power *= 2) {
+        CHECK_EQ(rows[class++].bytes, power);
+        if (power >= 1024 && power < SMALL_MAX_BYTES) CHECK_EQ(rows[class++].bytes, power / 2 * 3);
+    }
+    CHECK_EQ(class, SMALL_CLASSES);
+}
+
+/* Whatever is asked for: the plain class, if that is aligned; else one in which less than a third, and up to 1 KiB a sixteenth, is
+ * wasted. Slabs begin with a page, so it is enough that blocks are so long as multiples of the alignment. */
+TEST(every_alignment_wastes_little) {
+    for (size_t alignment = SMALLEST_BLOCK_BYTES; alignment <= PAGE_BYTES; alignment *= 2) {
+        for (size_t n = alignment; n <= SMALL_MAX_BYTES; n += alignment) {
+            const unsigned plain = size_class_of(n), class = aligned_class_of(n, alignment, rows[plain].bytes);
+            const size_t bytes = rows[class].bytes;
+            CHECK_AT(bytes >= n && bytes % alignment == 0, n);
+            if (rows[plain].bytes % alignment == 0) CHECK_AT(class == plain, n);
+            if (class != plain) CHECK_AT(n <= 1024 ? (bytes - n) * 16 < bytes : (bytes - n) * 3 < bytes, n);
+        }
+    }
 }
 
 TEST(a_request_gets_the_smallest_class_that_holds_it) {

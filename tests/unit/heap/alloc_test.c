@@ -12,6 +12,7 @@
  *   a busy thread takes its lock again           a_handler_gets_blocks_outside: watchdog
  *   without memory the lock stays taken          without_memory: watchdog
  */
+#include "base/bits.h"
 #include "blocks.h"
 #include "child.h"
 #include "faults/fail_calls.h"

@@ -294,8 +294,8 @@ static void refuse_a_tail(void) {
     memset(page_address(span), 'x', 64 * PAGE_BYTES);
     span_give(span);
     struct heap *heap = make_heap(HEAP_LIVE);
-    uint32_t first = add_slab(heap, ALIGNED_CLASS + 2);
-    CHECK_EQ(slab_classes[ALIGNED_CLASS + 2].block_bytes, BYTES);
+    uint32_t first = add_slab(heap, ALIGNED_CLASS + 3);
+    CHECK_EQ(slab_classes[ALIGNED_CLASS + 3].block_bytes, BYTES);
     uint32_t of_a_page = (uint32_t)os_page_bytes() / BYTES; /* so that the tail begins with a page */
     CHECK_EQ(slab_take(first, blocks + of_a_page, of_a_page), of_a_page);
     bin_settle(heap, first);

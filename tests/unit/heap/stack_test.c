@@ -17,6 +17,7 @@
  */
 #include "ace/depth.h"
 #include "ace/budget.h"
+#include "base/bits.h"
 #include "child.h"
 #include "faults/fail_calls.h"
 #include "own_stacks.h"

@@ -1,4 +1,4 @@
-/* size_classes.h - three small classes instead of 76, so that a slab is filled and emptied by a few operations: one with a
+/* size_classes.h - three small classes instead of 82, so that a slab is filled and emptied by a few operations: one with a
  * bitmap of two words, one of two blocks on a page, one over several pages; and two medium classes. Found before
  * src/base/size_classes.h. */
 #ifndef HAK_BASE_SIZE_CLASSES_H
@@ -24,6 +24,7 @@
     X(4, 196608, 3, 1, 0xaaaaaaaaaaaaaaabu, 16)
 
 #define SIZE_CLASS_LOOKUP [0 ... 32] = 0, [33 ... 2048] = 1, [2049 ... 4096] = 2,
+#define ALIGNED_CLASS_LOOKUP [1] = 2,
 #define MEDIUM_CLASS_LOOKUP [2] = 3, [3] = 4,
 
 #endif
