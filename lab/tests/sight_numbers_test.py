@@ -29,6 +29,7 @@ libc = ctypes.CDLL(None)
 malloc = libc.malloc
 malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 kept = [malloc(size) for size in range(16, 60000, 61)]
+kept += [libc.aligned_alloc(alignment, size) for alignment, size in ((512, 512), (512, 4608), (4096, 16384))]
 large = malloc(5 << 20)
 for _ in range(9):  # until they are kept
     for block in [malloc(300000), malloc(300000)]:
@@ -78,6 +79,14 @@ def test_inside_and_outside_say_the_same(checkout: Checkout, tmp_path: Path) -> 
     ]
     (row,) = (one for one in inside["classes"] if one["block_bytes"] == 5 * 65536)
     assert (row["cached_blocks"], row["live_blocks"], row["slabs"]) == (2, 0, 2)
+    for size, slack in (
+        (512, 255),
+        (6144, 2047),
+        (16384, 4095),
+    ):  # of blocks for an alignment, which come first
+        for part in (inside, outside):
+            (row,) = (one for one in part["classes"] if one["block_bytes"] == size)
+            assert (row["live_blocks"], row["slack_bytes_most"]) == (1, slack), size
     for name in ("process", "classes", "memory", "heaps", "threads", "system_calls", "kernel"):
         inside_part, outside_part = inside.pop(name), outside.pop(name)
         if name != "process":  # a few small blocks come and go between the report and the stop

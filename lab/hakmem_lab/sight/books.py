@@ -297,6 +297,12 @@ def _held_blocks(stacks: Columns) -> list[int]:
     return [count if 0 <= count < IMPOSSIBLE_DEPTH else 0 for count in held]
 
 
+def _slack_most(sizes: list[int], number: int) -> int:
+    """The least that a class serves is one byte more than the class before holds, or half of the first aligned one."""
+    before = sizes[number - 1] if number else -1
+    return sizes[number] - (before if before < sizes[number] else sizes[number] // 2) - 1
+
+
 def _class_make(shapes: Columns, bins: list[Columns], cached: list[int], number: int) -> ClassBooks:
     def total(field: str) -> int:
         return sum(int(columns[field][number]) for columns in bins)
@@ -309,7 +315,7 @@ def _class_make(shapes: Columns, bins: list[Columns], cached: list[int], number:
         block_bytes=sizes[number],
         blocks=blocks,
         pages=int(shapes["pages"][number]),
-        slack_most=sizes[number] - sizes[number - 1] - 1 if number else sizes[0],
+        slack_most=_slack_most(sizes, number),
         slabs=slabs,
         taken_blocks=taken,
         cached_blocks=min(cached[number], taken),
