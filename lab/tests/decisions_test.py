@@ -13,6 +13,7 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
 from hakmem_lab.reports import decisions as words
 from hakmem_lab.sight import decisions as sight
+from hakmem_lab.sight import ring
 from hakmem_lab.sight.decisions import Decision, Decisions, Look, looks_of_process, settled_find
 from hakmem_lab.sight.freeze import profile_text
 from hakmem_lab.sight.process import process_open
@@ -106,7 +107,7 @@ def test_only_what_stayed_through_three_looks_is_whole() -> None:
             ([1, 6, 3, 0, 5], [12, 22, 32, 42, 52]),
         )
     ]
-    rows = list(sight._whole_rows(copies))
+    rows = list(ring.whole_rows(copies))
     assert [(row["number"], row["value"]) for row in rows] == [(1, 11), (5, 51)]
 
 

@@ -128,11 +128,12 @@ static const struct hak_page_field pressed_fields[] = {{"times", 0, sizeof(count
 
 /* ---- decisions, failures, options ------------------------------------------------------------------------------ */
 
-#define FAILURE_ROW(name, ...) FIELD(GAUGE, #name, struct failure_slot, name),
+/* A slot begins with the values of its record, as they lie in that. */
+#define FAILURE_ROW(name, ...) FIELD(GAUGE, #name, struct failure, name),
 static const struct hak_page_field failure_fields[] = {FAILURE_FIELDS(FAILURE_ROW)};
 static const struct hak_page_field failure_count_fields[] = {{"count", 0, sizeof(counter), HAK_PAGE_COUNTER}};
 
-#define DECISION_ROW(name, ...) FIELD(GAUGE, #name, struct decision_slot, name),
+#define DECISION_ROW(name, ...) FIELD(GAUGE, #name, struct decision, name),
 static const struct hak_page_field decision_fields[] = {DECISION_FIELDS(DECISION_ROW)};
 static const struct hak_page_field decision_count_fields[] = {{"count", 0, sizeof(counter), HAK_PAGE_COUNTER}};
 static const struct hak_page_field kind_fields[] = {
@@ -230,9 +231,9 @@ static const struct hak_page_table tables[] = {
     ARRAY("purge_started", &purger_started, started_fields, sizeof purger_started, 1),
     ARRAY("heap_settings", &heap_settings, setting_fields, sizeof heap_settings, 1),
     ARRAY("pressed", purger_pressed, pressed_fields, sizeof purger_pressed[0], ACE_PRESSURE_STALLS + 1),
-    ARRAY("failures", failure_ring, failure_fields, sizeof failure_ring[0], FAILURES_KEPT),
+    ARRAY("failures", failure_slots, failure_fields, sizeof failure_slots[0], FAILURES_KEPT),
     ARRAY("failure_counts", failure_counts, failure_count_fields, sizeof failure_counts[0], FAILURE_CAUSE_COUNT),
-    ARRAY("decisions", decision_ring, decision_fields, sizeof decision_ring[0], DECISIONS_KEPT),
+    ARRAY("decisions", decision_slots, decision_fields, sizeof decision_slots[0], DECISIONS_KEPT),
     ARRAY("decision_counts", decision_counts, decision_count_fields, sizeof decision_counts[0], ACE_REASON_COUNT),
     ARRAY("decision_kinds", decision_kinds, kind_fields, sizeof decision_kinds[0], ACE_KIND_COUNT),
     ARRAY("reasons", decision_reasons, reason_fields, sizeof decision_reasons[0], ACE_REASON_COUNT),

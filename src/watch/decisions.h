@@ -4,9 +4,7 @@
 #define HAK_WATCH_DECISIONS_H
 
 #include "ace/decision.h"
-#include "base/counter.h"
-
-#include <stdbool.h>
+#include "watch/ring.h"
 
 /* What is known of one. X(NAME, TEXT) */
 #define DECISION_FIELDS(X)                                                                                    \
@@ -27,15 +25,8 @@ struct decision {
 };
 #undef DECISION_FIELD
 
-/* The last ones are kept, in places that are used again in turn. */
 enum { DECISIONS_KEPT = 512 };
-#define DECISION_COUNTER(name, ...) counter name;
-struct decision_slot {
-    DECISION_FIELDS(DECISION_COUNTER)
-    _Atomic uint32_t taken; /* by a writer */
-};
-#undef DECISION_COUNTER
-extern HAK_HIDDEN struct decision_slot decision_ring[DECISIONS_KEPT];
+extern HAK_HIDDEN struct ring_slot decision_slots[DECISIONS_KEPT];
 
 /* An ace_keeper. */
 void decision_note(const struct ace_decision *decision);

@@ -1,4 +1,4 @@
-/* failures.c - the last failures in a ring, and what caused each. */
+/* failures.c - what caused a failure, and the ring of the last ones. */
 #include "watch/failures.h"
 
 #include "heap/footprint.h"
@@ -8,10 +8,13 @@
 
 #include <errno.h>
 
-struct failure_slot failure_ring[FAILURES_KEPT];
+struct ring_slot failure_slots[FAILURES_KEPT];
 counter failure_counts[FAILURE_CAUSE_COUNT];
 
 static counter last_number;
+_Static_assert(sizeof(struct failure) <= RING_VALUES * sizeof(uint64_t), "a slot holds it");
+static const struct ring ring = {failure_slots, &last_number, FAILURES_KEPT, sizeof(struct failure) / sizeof(uint64_t)};
+
 static _Atomic bool traced;
 
 #define NAME(id, name, ...) name,
@@ -23,36 +26,12 @@ static const char *const cause_texts[] = {FAILURE_CAUSES(TEXT)};
 
 const char *failure_cause_name(enum failure_cause cause) { return cause_names[cause]; }
 
+uint64_t failures_made(void) { return counter_read(&last_number); }
+
+bool failure_read(uint64_t number, struct failure *failure) { return ring_read(&ring, number, failure); }
+
 /* relaxed: a setting. */
 void failures_configure(bool trace) { atomic_store_explicit(&traced, trace, memory_order_relaxed); }
-
-/* ---- the ring -------------------------------------------------------------------------------------- */
-
-/* A slot whose number is 0 is empty, or being written. Two threads write to one only when one of them was overtaken by
- * all others. */
-static void keep(const struct failure *failure) {
-    struct failure_slot *slot = &failure_ring[(failure->number - 1) % FAILURES_KEPT];
-    counter_set(&slot->number, 0);
-    /* release, each: whoever sees something new finds no number. */
-#define KEEP(name, ...)                                                                                       \
-    if (&slot->name != &slot->number) atomic_store_explicit(&slot->name, failure->name, memory_order_release);
-    FAILURE_FIELDS(KEEP)
-#undef KEEP
-    atomic_store_explicit(&slot->number, failure->number, memory_order_release); /* pairs with failure_read */
-}
-
-bool failure_read(int place, struct failure *failure) {
-    const struct failure_slot *slot = &failure_ring[place];
-    uint64_t number = atomic_load_explicit(&slot->number, memory_order_acquire); /* pairs with keep */
-    /* acquire, each: what was read comes before the second look. */
-#define READ(name, ...) failure->name = atomic_load_explicit(&slot->name, memory_order_acquire);
-    FAILURE_FIELDS(READ)
-#undef READ
-    failure->number = counter_read(&slot->number);
-    return number != 0 && failure->number == number;
-}
-
-/* ---- what happened --------------------------------------------------------------------------------- */
 
 static enum failure_cause find_cause(size_t bytes, size_t alignment) {
     if (bytes > PTRDIFF_MAX || alignment > PTRDIFF_MAX) return FAILURE_THRESHOLD;
@@ -81,8 +60,7 @@ void failure_note(size_t bytes, size_t alignment) {
     const enum failure_cause cause = find_cause(bytes, alignment);
     int saved = errno;
     const bool refused = cause == FAILURE_MAP;
-    const struct failure failure = {
-        .number = atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed) + 1, /* each its own */
+    struct failure failure = {
         .time_ms = os_clock_ms(),
         .bytes = bytes,
         .alignment = alignment,
@@ -95,7 +73,7 @@ void failure_note(size_t bytes, size_t alignment) {
         .thread_id = os_thread_id(),
     };
     atomic_fetch_add_explicit(&failure_counts[cause], 1, memory_order_relaxed); /* a statistic */
-    keep(&failure);
+    failure.number = ring_add(&ring, &failure);
     if (atomic_load_explicit(&traced, memory_order_relaxed)) trace(&failure);
     errno = saved;
 }

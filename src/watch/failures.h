@@ -2,9 +2,8 @@
 #ifndef HAK_WATCH_FAILURES_H
 #define HAK_WATCH_FAILURES_H
 
-#include "base/counter.h"
+#include "watch/ring.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #define FAILURE_CAUSES(X)                                                                                     \
@@ -36,17 +35,14 @@ struct failure {
 };
 #undef FAILURE_FIELD
 
-/* The last ones are kept, in places that are used again in turn. */
 enum { FAILURES_KEPT = 64 };
-#define FAILURE_COUNTER(name, ...) counter name;
-struct failure_slot {
-    FAILURE_FIELDS(FAILURE_COUNTER)
-};
-#undef FAILURE_COUNTER
-extern HAK_HIDDEN struct failure_slot failure_ring[FAILURES_KEPT];
+extern HAK_HIDDEN struct ring_slot failure_slots[FAILURES_KEPT];
 
-/* Copies what lies in PLACE, below FAILURES_KEPT; false when there is nothing, or it is just being written. */
-bool failure_read(int place, struct failure *failure);
+/* How many there were: the numbers of those that are kept are the last up to it. */
+uint64_t failures_made(void);
+
+/* Copies failure NUMBER, from 1 on; false when it is not kept any more, or is just being written. */
+bool failure_read(uint64_t number, struct failure *failure);
 
 /* How many there were, by cause. */
 extern HAK_HIDDEN counter failure_counts[FAILURE_CAUSE_COUNT];

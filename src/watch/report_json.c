@@ -134,6 +134,9 @@ static void print_settings(struct out *out) {
     out_print(out, "\n  ],\n");
 }
 
+/* The number of the oldest, where the last KEPT of MADE are. */
+static uint64_t oldest_kept(uint64_t made, uint64_t kept) { return made > kept ? made - kept + 1 : 1; }
+
 static void print_failure(struct out *out, const struct failure *failure) {
     bool first = true;
     char error[12];
@@ -162,9 +165,10 @@ static void print_failures(struct out *out) {
     for (int cause = 0; cause < FAILURE_CAUSE_COUNT; cause++)
         member(out, &first, failure_cause_name((enum failure_cause)cause), counter_read(&failure_counts[cause]));
     out_print(out, ", \"last\": [");
-    for (int place = 0; place < FAILURES_KEPT; place++) {
+    const uint64_t made = failures_made();
+    for (uint64_t number = oldest_kept(made, FAILURES_KEPT); number <= made; number++) {
         struct failure failure;
-        if (!failure_read(place, &failure)) continue;
+        if (!failure_read(number, &failure)) continue;
         out_print(out, "%s", none ? "" : ",");
         print_failure(out, &failure);
         none = false;
@@ -208,7 +212,7 @@ static void print_decisions(struct out *out) {
     }
     out_print(out, "%s], \"last\": [", none ? "" : "\n    ");
     none = true;
-    for (uint64_t number = made > DECISIONS_KEPT ? made - DECISIONS_KEPT + 1 : 1; number <= made; number++) {
+    for (uint64_t number = oldest_kept(made, DECISIONS_KEPT); number <= made; number++) {
         struct decision decision;
         if (!decision_read(number, &decision)) continue;
         out_print(out, "%s", none ? "" : ",");

@@ -15,6 +15,7 @@ import numpy as np
 from hakmem_lab.sight.memory import ADDRESSES_END, making_sense
 from hakmem_lab.sight.options import SMALL_MAX_BYTES, SOURCES, Kind, Option, OptionInfo
 from hakmem_lab.sight.page import Columns, Page, Record, record_at
+from hakmem_lab.sight.ring import ring_rows
 
 NEVER = (1 << 64) - 1
 """A half-life without end."""
@@ -338,9 +339,7 @@ def _calls_read(page: Page) -> tuple[Call, ...]:
 
 
 def _failures_read(page: Page, calls: tuple[Call, ...], classes: list[ClassBooks]) -> list[Failure]:
-    columns = page.array("failures")
-    rows = (record_at(columns, place) for place in range(len(columns["number"])))
-    return [_failure_make(row, calls, classes) for row in rows if row["number"]]
+    return [_failure_make(row, calls, classes) for row in ring_rows(page, "failures")]
 
 
 def _failure_make(row: Record, calls: tuple[Call, ...], classes: list[ClassBooks]) -> Failure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import numpy as np
 from hakmem_lab.errors import LabError
 from hakmem_lab.sight.books import NEVER, Books, books_read
 from hakmem_lab.sight.memory import making_sense, memory_open
-from hakmem_lab.sight.page import Columns, Page, columns_parse, pages_find, record_at
+from hakmem_lab.sight.page import Page, pages_find, record_at
 from hakmem_lab.sight.process import Process
+from hakmem_lab.sight.ring import ring_rows
 
 DEPTH, HALF_LIFE = "depth", "half_life"
 """Kinds of decisions."""
@@ -133,8 +134,7 @@ def _decisions_read(page: Page, sizes: Sequence[int]) -> Decisions:
     inputs = [[string(reason[one]) for one in INPUTS] for reason in reasons]
     kind_of = [kinds[reason["kind"]] for reason in reasons]
     counts = page.array("decision_counts")["count"].tolist()
-    rows = _whole_rows([_ring_read(page) for _ in range(3)])
-    last = [
+    last = tuple(
         Decision(
             number=row["number"],
             time_ms=row["time_ms"],
@@ -146,26 +146,10 @@ def _decisions_read(page: Page, sizes: Sequence[int]) -> Decisions:
             after=row["to"],
             inputs={name: row[one] for name, one in zip(inputs[row["reason"]], INPUTS, strict=True) if name},
         )
-        for row in rows
-    ]
+        for row in ring_rows(page, "decisions")
+    )
     times = {(kind, name): count for kind, name, count in zip(kind_of, names, counts, strict=True)}
-    return Decisions(times, tuple(sorted(last, key=lambda one: one.number)))
-
-
-def _ring_read(page: Page) -> Columns:
-    """Without what the process never touched."""
-    table = page.table("decisions")
-    length = (table.count - 1) * table.record_bytes + table.extent
-    return columns_parse(table, page.memory.read_present(table.address, length), table.count)
-
-
-def _whole_rows(copies: Sequence[Columns]) -> Iterable[Mapping[str, int]]:
-    """Of three copies, one after the other: what has one number in the first and in the last was not written
-    to while the second was made."""
-    first, second, last = copies
-    for place, number in enumerate(second["number"].tolist()):
-        if number and number == first["number"][place] == last["number"][place]:
-            yield record_at(second, place)
+    return Decisions(times, last)
 
 
 def depths_read(page: Page, sizes: Sequence[int]) -> dict[int, int]:

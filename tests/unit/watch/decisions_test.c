@@ -1,11 +1,9 @@
-/* decisions_test.c - what is written down of the engine's decisions: all that change something, each once, each whole.
+/* decisions_test.c - what is written down of the engine's decisions: all that change something, each once.
  *
  * Planted defects it was seen to catch:
  *   a decision is told twice                        depths_are_told_as_they_change
  *   a bin that made room is not told                depths_are_told_as_they_change
  *   every refusal is told                           a_refusal_is_told_once
- *   a record is read while it is written            records_are_whole, a_record_is_read_as_it_was_or_not_at_all
- *   two writers share a place                       records_are_whole
  *   what is as it was is told                       the_half_life_is_told
  */
 #include "watch/decisions.h"
@@ -15,124 +13,32 @@
 #include "blocks.h"
 #include "child.h"
 #include "heap/thread.h"
-#include "interrupted.h"
 #include "span/state.h"
 #include "watch/report.h"
 
 #include <sys/mman.h>
 
-/* ---- the ring ----------------------------------------------------------------------------------------- */
+/* ---- what is kept --------------------------------------------------------------------------------------- */
 
-static void note(enum ace_reason reason, uint64_t value) {
-    decision_note(&(struct ace_decision){
-        .reason = reason,
-        .class = 3,
-        .thread_id = value,
-        .from = value,
-        .to = value + 1,
-        .inputs = {value + 2, value + 3, value + 4},
-    });
-}
-
-static bool is_noted(const struct decision *decision, uint64_t value) {
-    return decision->class == 3 && decision->thread_id == value && decision->from == value && decision->to == value + 1 &&
-           decision->input0 == value + 2 && decision->input1 == value + 3 && decision->input2 == value + 4;
-}
-
-static void fill(void) {
+static void note_two(void) {
     struct decision decision;
     const uint64_t before = decisions_made(), swings = counter_read(&decision_counts[ACE_REASON_SWING]);
-    CHECK(!decision_read(before + 1, &decision));
     uint64_t time_ms = 0;
-    for (uint64_t i = 1; i <= 3 * DECISIONS_KEPT; i++) {
-        note(ACE_REASON_SWING, i);
+    for (uint64_t i = 1; i <= 2; i++) {
+        decision_note(&(struct ace_decision){ACE_REASON_SWING, 3, 10 * i, i, 20 * i, {30 * i, 40 * i, 50 * i}});
         CHECK_EQ(decisions_made(), before + i);
-        CHECK(decision_read(before + i, &decision) && is_noted(&decision, i));
-        CHECK_EQ(decision.number, before + i);
-        CHECK_EQ(decision.reason, ACE_REASON_SWING);
+        CHECK(decision_read(before + i, &decision) && !decision_read(before + i + 1, &decision));
+        CHECK(decision_read(before + i, &decision));
+        CHECK(decision.number == before + i && decision.reason == ACE_REASON_SWING && decision.class == 3);
+        CHECK(decision.thread_id == 10 * i && decision.from == i && decision.to == 20 * i);
+        CHECK(decision.input0 == 30 * i && decision.input1 == 40 * i && decision.input2 == 50 * i);
         CHECK(decision.time_ms >= time_ms && decision.time_ms < 1000 * 1000);
         time_ms = decision.time_ms;
     }
-    CHECK_EQ(counter_read(&decision_counts[ACE_REASON_SWING]), swings + 3 * DECISIONS_KEPT);
-    for (uint64_t i = 1; i <= 3 * DECISIONS_KEPT; i++) {
-        const bool kept = decision_read(before + i, &decision);
-        CHECK_AT(kept == (i > 2 * DECISIONS_KEPT), i);
-        if (kept) CHECK_AT(is_noted(&decision, i), i);
-    }
+    CHECK_EQ(counter_read(&decision_counts[ACE_REASON_SWING]), swings + 2);
 }
 
-TEST(the_last_are_kept) { IN_CHILD(fill); }
-
-/* Many threads at once, while others read: each that is read is whole, and of one of them. */
-enum { WRITERS = 4, EACH = CHECK_SHADOWED ? 2000 : 100000 };
-static atomic_bool over;
-static atomic_ulong read_well;
-
-static void *note_often(void *argument) {
-    const uint64_t own = (uint64_t)(uintptr_t)argument << 32;
-    for (uint64_t i = 0; i < EACH; i++) note(ACE_REASON_BATCH, own + 8 * i);
-    return NULL;
-}
-
-/* The oldest: those that are just being written over. */
-static void *read_often(void *unused) {
-    enum { OLDEST = 4 };
-    while (!atomic_load(&over)) {
-        const uint64_t made = decisions_made(), oldest = made > DECISIONS_KEPT ? made - DECISIONS_KEPT + 1 : 1;
-        for (uint64_t number = oldest; number < oldest + OLDEST; number++) {
-            struct decision decision;
-            if (!decision_read(number, &decision) || decision.thread_id < (uint64_t)1 << 32) continue;
-            CHECK(is_noted(&decision, decision.thread_id));
-            atomic_fetch_add(&read_well, 1);
-        }
-    }
-    return unused;
-}
-
-static void write_and_read(void) {
-    pthread_t writers[WRITERS], reader;
-    CHECK_EQ(pthread_create(&reader, NULL, read_often, NULL), 0);
-    for (size_t i = 0; i < WRITERS; i++)
-        CHECK_EQ(pthread_create(&writers[i], NULL, note_often, (void *)(uintptr_t)(i + 1)), 0);
-    for (size_t i = 0; i < WRITERS; i++) pthread_join(writers[i], NULL);
-    while (atomic_load(&read_well) == 0) sched_yield();
-    atomic_store(&over, true);
-    pthread_join(reader, NULL);
-    CHECK(counter_read(&decision_counts[ACE_REASON_BATCH]) >= (uint64_t)WRITERS * EACH);
-}
-
-TEST(records_are_whole) { IN_CHILD(write_and_read); }
-
-/* All places are written anew in the middle of a look at one of them. */
-static void note_all(void) {
-    static uint64_t value = 8;
-    for (uint64_t i = 0; i < DECISIONS_KEPT; i++) note(ACE_REASON_BATCH, value += 8);
-}
-static void read_newest(void) {
-    struct decision decision;
-    if (decision_read(decisions_made(), &decision)) CHECK(is_noted(&decision, decision.thread_id));
-}
-static void read_while_they_change(void) {
-    note_all();
-    interrupted(read_newest, note_all);
-}
-
-TEST(a_record_is_read_as_it_was_or_not_at_all) { IN_CHILD(read_while_they_change); }
-
-/* A place that a writer has taken is left alone. */
-static void find_a_taken_place(void) {
-    struct decision decision;
-    note(ACE_REASON_SWING, 1);
-    const uint64_t number = decisions_made(), next = number + DECISIONS_KEPT;
-    atomic_store(&decision_ring[(number - 1) % DECISIONS_KEPT].taken, 1);
-    for (uint64_t i = 1; i <= DECISIONS_KEPT; i++) note(ACE_REASON_SWING, 100 + i);
-    CHECK(decision_read(number, &decision) && is_noted(&decision, 1));
-    CHECK(!decision_read(next, &decision));
-    CHECK(decision_read(next - 1, &decision));
-    atomic_store(&decision_ring[(number - 1) % DECISIONS_KEPT].taken, 0);
-}
-
-TEST(a_place_has_one_writer) { IN_CHILD(find_a_taken_place); }
+TEST(a_decision_is_kept_as_it_was_made) { IN_CHILD(note_two); }
 
 /* ---- depths --------------------------------------------------------------------------------------------- */
 

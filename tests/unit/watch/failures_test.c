@@ -2,7 +2,6 @@
  *
  * Planted defects it was seen to catch:
  *   the refusal before is taken for the cause   causes_are_not_those_of_before
- *   a record is read while it is written        records_are_whole, a_record_is_read_as_it_was_or_not_at_all
  *   only traced failures count                  too_large_a_block_is_over_the_threshold
  */
 #include "watch/failures.h"
@@ -11,7 +10,6 @@
 #include "blocks.h"
 #include "child.h"
 #include "heap/front.h"
-#include "interrupted.h"
 #include "os/os.h"
 #include "watch/report.h"
 
@@ -27,10 +25,8 @@ static uint64_t all_failures(void) {
 
 /* The newest. */
 static struct failure last_failure(void) {
-    struct failure last = {0}, other;
-    for (int place = 0; place < FAILURES_KEPT; place++)
-        if (failure_read(place, &other) && other.number > last.number) last = other;
-    CHECK(last.number != 0);
+    struct failure last;
+    CHECK(failure_read(failures_made(), &last));
     return last;
 }
 
@@ -121,54 +117,6 @@ TEST(a_small_block_has_a_class) {
     failure_note(100, 16);
     CHECK_EQ(last_failure().class, size_class_of(100));
     CHECK_EQ(all_failures(), all + 1);
-}
-
-/* All places are written anew in the middle of a look at one of them. */
-static void fail_all(void) {
-    static size_t value = 8192;
-    for (int i = 0; i < FAILURES_KEPT; i++, value++) failure_note(PTRDIFF_MAX + value, value);
-}
-static void read_any(void) {
-    struct failure failure;
-    if (failure_read(0, &failure)) CHECK_EQ(failure.bytes - PTRDIFF_MAX, failure.alignment);
-}
-static void read_while_they_change(void) {
-    fail_all();
-    interrupted(read_any, fail_all);
-}
-
-TEST(a_record_is_read_as_it_was_or_not_at_all) { IN_CHILD(read_while_they_change); }
-
-/* More than are kept, by many threads at once, while others read: each that is read is whole. */
-enum { THREADS = 4, EACH = CHECK_SHADOWED ? 300 : 3000 };
-static atomic_bool over;
-
-static void *fail_often(void *argument) {
-    size_t own = (size_t)(uintptr_t)argument;
-    for (size_t i = 0; i < EACH; i++) failure_note(PTRDIFF_MAX + (own << 20) + i + 1, (own << 20) + i + 1);
-    return NULL;
-}
-
-static void *read_often(void *unused) {
-    while (!atomic_load(&over))
-        for (int place = 0; place < FAILURES_KEPT; place++) {
-            struct failure failure;
-            if (failure_read(place, &failure) && failure.bytes > PTRDIFF_MAX && failure.alignment > 4096)
-                CHECK_EQ(failure.bytes - PTRDIFF_MAX, failure.alignment);
-        }
-    return unused;
-}
-
-TEST(records_are_whole) {
-    pthread_t writers[THREADS], reader;
-    uint64_t all = all_failures();
-    CHECK_EQ(pthread_create(&reader, NULL, read_often, NULL), 0);
-    for (size_t i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&writers[i], NULL, fail_often, (void *)(uintptr_t)(i + 1)), 0);
-    for (size_t i = 0; i < THREADS; i++) pthread_join(writers[i], NULL);
-    atomic_store(&over, true);
-    pthread_join(reader, NULL);
-    CHECK_EQ(all_failures(), all + (uint64_t)THREADS * EACH);
 }
 
 static char said[4096];
