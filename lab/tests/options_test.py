@@ -25,7 +25,6 @@ def info(
         (Kind.MILLISECONDS, 500, "500ms"),
         (Kind.MILLISECONDS, 2000, "2s"),
         (Kind.MILLISECONDS, 120000, "2min"),
-        (Kind.PERCENT, 25, "25%"),
         (Kind.CHOICE, 2, "always"),
         (Kind.PATH, 0, ""),
     ],

@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-HAK_COLD HAK_NOINLINE void *no_memory(size_t bytes, size_t alignment) {
+HAK_COLD void *no_memory(size_t bytes, size_t alignment) {
     failure_note(bytes, alignment);
     errno = ENOMEM;
     return NULL;

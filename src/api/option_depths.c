@@ -1,6 +1,6 @@
 /* option_depths.c - a number of blocks for each size class, from text and back: one for all of small blocks (`64`), or by the size of
  * blocks (`64:512+1040:128`). Of medium ones so many might be more than all else, so these are only meant where they are named. Pure functions, as in option_values.c. */
-#include "api/options.h"
+#include "api/setting.h"
 
 #include "base/bits.h"
 
@@ -71,28 +71,17 @@ static bool are_equal(const uint16_t depths[SIZE_CLASSES]) {
     return true;
 }
 
-/* Digits of NUMBER, then STOP; returns where the next goes. Cut to LEFT bytes. */
-static size_t put_number(char *at, size_t left, uint32_t number, char stop) {
-    char digits[12];
-    size_t count = 0, put = 0;
-    do digits[count++] = (char)('0' + number % 10);
-    while ((number /= 10) != 0);
-    while (count > 0 && put < left) at[put++] = digits[--count];
-    if (stop != '\0' && put < left) at[put++] = stop;
-    return put;
-}
-
 void option_format_depths(const struct option_info *info, const uint16_t depths[SIZE_CLASSES], char *buffer, size_t bytes) {
     if (are_equal(depths)) {
         option_format(info, depths[0], buffer, bytes);
         return;
     }
-    size_t used = 0, most = bytes - 1;
+    struct sink sink = sink_open(buffer, bytes);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         if (depths[class] == 0) continue;
-        if (used != 0 && used < most) buffer[used++] = '+';
-        used += put_number(buffer + used, most - used, block_bytes[class], ':');
-        used += put_number(buffer + used, most - used, depths[class], '\0');
+        if (sink.at != buffer) sink_put(&sink, "+");
+        sink_put_number(&sink, block_bytes[class]);
+        sink_put(&sink, ":");
+        sink_put_number(&sink, depths[class]);
     }
-    buffer[used] = '\0';
 }

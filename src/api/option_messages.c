@@ -3,9 +3,7 @@
 
 #include "os/os.h"
 
-#define LENGTH(array) (sizeof(array) / sizeof(array)[0])
-
-static const char *const other_variables[] = {OPTION_OTHER_VARIABLES};
+#define ORIGIN_BYTES 48
 
 /* How much of a name or value is repeated: a line must stay a line. */
 #define QUOTE_BYTES 48
@@ -21,19 +19,13 @@ static const char *const origins[OPTION_SOURCES] = {
 };
 
 /* Where SETTING stands. */
-static const char *origin(const struct setting *setting, char buffer[48]) {
-    char *at = buffer;
-    for (const char *from = origins[setting->source]; *from; from++) *at++ = *from;
+static const char *origin(const struct setting *setting, char buffer[ORIGIN_BYTES]) {
+    struct sink sink = sink_open(buffer, ORIGIN_BYTES);
+    sink_put(&sink, origins[setting->source]);
     if (setting->source == OPTION_FROM_FILE) {
-        char digits[12], *digit = digits + sizeof digits;
-        unsigned line = setting->line;
-        do *--digit = (char)('0' + line % 10);
-        while ((line /= 10) != 0);
-        while (digit < digits + sizeof digits) *at++ = *digit++;
-        *at++ = ':';
-        *at++ = ' ';
+        sink_put_number(&sink, setting->line);
+        sink_put(&sink, ": ");
     }
-    *at = 0;
     return buffer;
 }
 
@@ -75,16 +67,14 @@ static bool is_nearer(struct nearest *nearest, const char *name) {
 }
 
 void message_unknown(const struct setting *setting) {
-    size_t count;
-    const struct option_info *table = options_table(&count);
     struct nearest nearest = {.to = setting->name};
     bool variable = setting->source == OPTION_FROM_ENVIRONMENT;
     char accepts[OPTION_TEXT_BYTES] = "";
-    for (size_t i = 0; i < count; i++)
-        if (is_nearer(&nearest, table[i].name)) option_describe(&table[i], accepts, sizeof accepts);
-    for (size_t i = 0; variable && i < LENGTH(other_variables); i++)
-        if (is_nearer(&nearest, other_variables[i])) accepts[0] = 0;
-    char given[QUOTE_BYTES], name[OPTION_NAME_BYTES], from[48];
+    for (size_t i = 0; i < OPTION_TOTAL; i++)
+        if (is_nearer(&nearest, option_infos[i].name)) option_describe(&option_infos[i], accepts, sizeof accepts);
+    for (size_t i = 0; variable && i < OPTION_OTHERS; i++)
+        if (is_nearer(&nearest, option_other_variables[i])) accepts[0] = 0;
+    char given[QUOTE_BYTES], name[OPTION_NAME_BYTES], from[ORIGIN_BYTES];
     os_message("%s%s is not an option and is ignored; the nearest is %s%s%s%s%s", origin(setting, from),
                quote(setting->name, given), variable ? OPTION_PREFIX : "",
                spell(nearest.name, setting->source, name), accepts[0] ? " (" : "", accepts,
@@ -94,7 +84,7 @@ void message_unknown(const struct setting *setting) {
 void message_value(const struct setting *setting, const struct option_info *info, enum option_verdict verdict) {
     struct nearest nearest = {.to = setting->value}; /* stays without a name unless INFO is a choice */
     for (size_t i = 0; i < info->choice_count; i++) is_nearer(&nearest, info->choices[i].word);
-    char name[OPTION_NAME_BYTES], given[QUOTE_BYTES], accepts[OPTION_TEXT_BYTES], from[48];
+    char name[OPTION_NAME_BYTES], given[QUOTE_BYTES], accepts[OPTION_TEXT_BYTES], from[ORIGIN_BYTES];
     option_describe(info, accepts, sizeof accepts);
     os_message("%s%s%s%s is %s and is ignored; it takes %s%s%s", origin(setting, from),
                spell(info->name, setting->source, name),

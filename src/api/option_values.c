@@ -1,7 +1,7 @@
 /* option_values.c - values of options from text and back, and how much two names differ. Pure functions
  * over the caller's buffers: they run before libc has started, so they call nothing of it.
  */
-#include "api/options.h"
+#include "api/setting.h"
 
 #include "base/bits.h"
 
@@ -28,7 +28,6 @@ static const struct unit units[] = {
     {OPTION_TYPE_MILLISECONDS, "min", 60000},
     {OPTION_TYPE_MILLISECONDS, "s", 1000},
     {OPTION_TYPE_MILLISECONDS, "ms", 1},
-    {OPTION_TYPE_PERCENT, "%", 1},
 };
 #define UNIT_COUNT (sizeof units / sizeof units[0])
 
@@ -101,29 +100,23 @@ static enum option_verdict parse_number(const struct option_info *info, const ch
 
 /* ---- writing -------------------------------------------------------------------------------------- */
 
-/* A buffer that takes what fits and always ends in 0. */
-struct sink {
-    char *at;
-    size_t left; /* bytes still free for text, the final 0 not counted */
-};
-
-static struct sink sink_open(char *buffer, size_t bytes) {
+struct sink sink_open(char *buffer, size_t bytes) {
     buffer[0] = 0;
     return (struct sink){buffer, bytes - 1};
 }
 
-static void put_text(struct sink *sink, const char *text) {
+void sink_put(struct sink *sink, const char *text) {
     for (; *text && sink->left > 0; sink->left--) *sink->at++ = *text++;
     *sink->at = 0;
 }
 
-static void put_number(struct sink *sink, uint64_t number) {
+void sink_put_number(struct sink *sink, uint64_t number) {
     char digits[21]; /* 2^64 has 20 */
     char *at = digits + sizeof digits - 1;
     *at = 0;
     do *--at = (char)('0' + number % 10);
     while ((number /= 10) != 0);
-    put_text(sink, at);
+    sink_put(sink, at);
 }
 
 /* The largest unit of TYPE that divides VALUE, or the base unit, which is the type's last. */
@@ -139,17 +132,17 @@ static const struct unit *largest_unit(enum option_type type, uint64_t value) {
 
 static void put_value(struct sink *sink, const struct option_info *info, uint64_t value) {
     if (info->type == OPTION_TYPE_BOOL) {
-        put_text(sink, value ? on_words[0] : off_words[0]);
+        sink_put(sink, value ? on_words[0] : off_words[0]);
     } else if (info->type == OPTION_TYPE_CHOICE) {
-        put_text(sink, info->choices[value].word);
+        sink_put(sink, info->choices[value].word);
     } else if (info->type == OPTION_TYPE_PATH) {
-        put_text(sink, "");
+        sink_put(sink, "");
     } else if (info->word && value == info->word_value) {
-        put_text(sink, info->word);
+        sink_put(sink, info->word);
     } else {
         const struct unit *unit = largest_unit(info->type, value);
-        put_number(sink, value / unit->factor);
-        put_text(sink, unit->suffix);
+        sink_put_number(sink, value / unit->factor);
+        sink_put(sink, unit->suffix);
     }
 }
 
@@ -161,28 +154,28 @@ void option_format(const struct option_info *info, uint64_t value, char *buffer,
 void option_describe(const struct option_info *info, char *buffer, size_t bytes) {
     struct sink sink = sink_open(buffer, bytes);
     if (info->type == OPTION_TYPE_BOOL) {
-        put_text(&sink, "on or off");
+        sink_put(&sink, "on or off");
     } else if (info->type == OPTION_TYPE_PATH) {
-        put_text(&sink, "a path");
+        sink_put(&sink, "a path");
     } else if (info->type == OPTION_TYPE_CHOICE) {
         for (size_t i = 0; i < info->choice_count; i++) {
-            if (i > 0) put_text(&sink, i + 1 < info->choice_count ? ", " : " or ");
-            put_text(&sink, info->choices[i].word);
+            if (i > 0) sink_put(&sink, i + 1 < info->choice_count ? ", " : " or ");
+            sink_put(&sink, info->choices[i].word);
         }
     } else {
         put_value(&sink, info, info->minimum);
-        put_text(&sink, " to ");
+        sink_put(&sink, " to ");
         put_value(&sink, info, info->maximum);
         if (info->word) {
-            put_text(&sink, info->type == OPTION_TYPE_DEPTHS ? ", " : ", or ");
-            put_text(&sink, info->word);
+            sink_put(&sink, info->type == OPTION_TYPE_DEPTHS ? ", " : ", or ");
+            sink_put(&sink, info->word);
         }
-        if (info->type == OPTION_TYPE_DEPTHS) put_text(&sink, ", or by the size of blocks: 64:512+1040:128");
+        if (info->type == OPTION_TYPE_DEPTHS) sink_put(&sink, ", or by the size of blocks: 64:512+1040:128");
     }
 }
 
 const char *option_type_name(enum option_type type) {
-    static const char *const names[] = {"bool", "count", "bytes", "milliseconds", "percent", "choice", "path", "depths"};
+    static const char *const names[] = {"bool", "count", "bytes", "milliseconds", "choice", "path", "depths"};
     return names[type];
 }
 

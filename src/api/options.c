@@ -40,12 +40,7 @@ const struct option_info option_infos[OPTION_TOTAL] = {
 #define PROFILE_SETTINGS(id, word, text, settings) settings,
 static const char *const profile_settings[] = {OPTION_PROFILES(PROFILE_SETTINGS)};
 
-static const char *const other_variables[] = {OPTION_OTHER_VARIABLES};
-
-const struct option_info *options_table(size_t *count) {
-    *count = OPTION_TOTAL;
-    return option_infos;
-}
+const char *const option_other_variables[OPTION_OTHERS] = {OPTION_OTHER_VARIABLES};
 
 /* ---- reading -------------------------------------------------------------------------------------- */
 
@@ -155,8 +150,8 @@ static void read_variable(struct reader *reader, const char *variable) {
         read_list(reader, value, OPTION_FROM_CONF);
         return;
     }
-    for (size_t i = 0; i < LENGTH(other_variables); i++)
-        if (setting_is_named(&setting, other_variables[i])) return;
+    for (size_t i = 0; i < OPTION_OTHERS; i++)
+        if (setting_is_named(&setting, option_other_variables[i])) return;
     apply(reader, &setting);
 }
 

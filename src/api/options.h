@@ -96,7 +96,6 @@ enum option_type {
     OPTION_TYPE_COUNT,
     OPTION_TYPE_BYTES,
     OPTION_TYPE_MILLISECONDS,
-    OPTION_TYPE_PERCENT,
     OPTION_TYPE_CHOICE,
     OPTION_TYPE_PATH,
     OPTION_TYPE_DEPTHS
@@ -122,9 +121,12 @@ struct option_info {
     const char *text;
 };
 
-/* Every option in the order of enum option_id, *COUNT of them. Constant. */
+/* Every option, in the order of enum option_id. */
 extern HAK_HIDDEN const struct option_info option_infos[OPTION_TOTAL];
-const struct option_info *options_table(size_t *count);
+
+/* OPTION_OTHER_VARIABLES. */
+enum { OPTION_OTHERS = sizeof((const char *const[]){OPTION_OTHER_VARIABLES}) / sizeof(const char *) };
+extern HAK_HIDDEN const char *const option_other_variables[OPTION_OTHERS];
 
 /* ---- values as text (option_values.c) ------------------------------------------------------------ */
 

@@ -176,7 +176,6 @@ static const struct hak_page_field info_fields[] = {
     FIELD(STRING, "text", struct option_info, text),
 };
 static const struct hak_page_field choice_fields[] = {FIELD(STRING, "word", struct option_choice, word)};
-static const char *const other_variables[] = {OPTION_OTHER_VARIABLES};
 static const struct hak_page_field source_fields[] = {{"source", 0, 1, HAK_PAGE_GAUGE}};
 static const struct hak_page_field file_fields[] = {{"profile_file", 0, 1, HAK_PAGE_GAUGE}};
 
@@ -240,7 +239,7 @@ static const struct hak_page_table tables[] = {
     ARRAY("options", option_places, option_fields, sizeof option_places[0], COUNT_OF(option_places)),
     ARRAY("option_infos", option_infos, info_fields, sizeof option_infos[0], OPTION_TOTAL),
     POINTED("option_choices", 0, choice_fields, sizeof(struct option_choice)),
-    ARRAY("other_variables", other_variables, call_name_fields, sizeof other_variables[0], COUNT_OF(other_variables)),
+    ARRAY("other_variables", option_other_variables, call_name_fields, sizeof option_other_variables[0], OPTION_OTHERS),
     ARRAY("sources", start_settings.sources, source_fields, 1, OPTION_TOTAL),
     ARRAY("profile_file", start_settings.profile_file, file_fields, 1, OPTION_PATH_BYTES),
     ARRAY("limits", &limits, limit_fields, sizeof limits, 1),

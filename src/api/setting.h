@@ -1,4 +1,5 @@
-/* setting.h - one setting on its way from somebody's text to an option, for options.c and option_messages.c. */
+/* setting.h - one setting on its way from somebody's text to an option, and values on their way to text, for options.c
+ * and option_*.c. */
 #ifndef HAK_API_SETTING_H
 #define HAK_API_SETTING_H
 
@@ -22,6 +23,17 @@ struct setting {
 /* Whether SETTING is of the option, or other variable, called NAME. Variables are upper case and nothing else, or
  * HAKMEM_stats would work here and nowhere else. */
 bool setting_is_named(const struct setting *setting, const char *name);
+
+/* ---- option_values.c: a buffer that takes what fits and always ends in 0 ---------------------------------- */
+
+struct sink {
+    char *at;
+    size_t left; /* bytes still free for text, the final 0 not counted */
+};
+
+struct sink sink_open(char *buffer, size_t bytes);
+void sink_put(struct sink *sink, const char *text);
+void sink_put_number(struct sink *sink, uint64_t number);
 
 /* ---- option_messages.c: a line on the message descriptor for what is ignored -------------------------- */
 

@@ -17,10 +17,8 @@
 #include <unistd.h>
 
 bool settings_read(size_t index, struct report_setting *setting) {
-    size_t count;
-    const struct option_info *table = options_table(&count);
-    if (index >= count) return false;
-    setting->name = table[index].name;
+    if (index >= OPTION_TOTAL) return false;
+    setting->name = option_infos[index].name;
     setting->source = option_source_name(options_source(&start_settings, (enum option_id)index));
     options_value(&start_settings, (enum option_id)index, setting->value, sizeof setting->value);
     return true;
@@ -66,8 +64,7 @@ HAK_EXPORT void hak_on_soft_limit(void (*callback)(void *context), void *context
 
 /* What was decided at run time in place of the value; false where it is the value. */
 static bool decided(enum option_id id, char *text, size_t bytes) {
-    size_t count;
-    const struct option_info *info = &options_table(&count)[id];
+    const struct option_info *info = &option_infos[id];
     struct span_counts spans;
     span_counts_read(&spans);
     if (id == OPTION_window && start_settings.window == OPTION_AUTO)
@@ -82,8 +79,7 @@ static bool decided(enum option_id id, char *text, size_t bytes) {
 }
 
 static void show(struct out *out, enum option_id id) {
-    size_t count;
-    const struct option_info *info = &options_table(&count)[id];
+    const struct option_info *info = &option_infos[id];
     char text[OPTION_VALUE_BYTES];
     out_print(out, "{\"name\": \"%s\", \"value\": ", info->name);
     options_value(&start_settings, id, text, sizeof text);
@@ -107,7 +103,6 @@ static void show(struct out *out, enum option_id id) {
 
 bool settings_print(int fd) {
     struct out out;
-    static const char *const others[] = {OPTION_OTHER_VARIABLES};
     out_begin(&out, fd);
     out_print(&out, "{\"hakmem\": \"%s\", \"options\": [\n", hak_version());
     for (unsigned id = 0; id < OPTION_TOTAL; id++) {
@@ -115,8 +110,8 @@ bool settings_print(int fd) {
         out_print(&out, id + 1 < OPTION_TOTAL ? ",\n" : "\n");
     }
     out_print(&out, "], \"other_variables\": [");
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        out_print(&out, "%s\"%s\"", i == 0 ? "" : ", ", others[i]);
+    for (size_t i = 0; i < OPTION_OTHERS; i++)
+        out_print(&out, "%s\"%s\"", i == 0 ? "" : ", ", option_other_variables[i]);
     out_print(&out, "]}\n");
     return out_end(&out);
 }

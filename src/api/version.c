@@ -2,10 +2,6 @@
 #include "hakmem/hakmem.h"
 
 #include "api/names.h"
+#include "api/start.h"
 
-#define TEXT(number) #number
-#define VERSION(major, minor, patch) TEXT(major) "." TEXT(minor) "." TEXT(patch)
-
-HAK_EXPORT const char *hak_version(void) {
-    return VERSION(HAKMEM_VERSION_MAJOR, HAKMEM_VERSION_MINOR, HAKMEM_VERSION_PATCH);
-}
+HAK_EXPORT const char *hak_version(void) { return start_page.library; }

@@ -8,7 +8,8 @@ counter decision_counts[ACE_REASON_COUNT];
 
 static counter last_number;
 _Static_assert(sizeof(struct decision) <= RING_VALUES * sizeof(uint64_t), "a slot holds it");
-static const struct ring ring = {decision_slots, &last_number, DECISIONS_KEPT, sizeof(struct decision) / sizeof(uint64_t)};
+static const struct ring ring = {decision_slots, &last_number, DECISIONS_KEPT,
+                                 sizeof(struct decision) / sizeof(uint64_t)};
 
 #define KIND(id, name, unit) {name, unit},
 const struct decision_kind decision_kinds[ACE_KIND_COUNT] = {ACE_KINDS(KIND)};

@@ -13,7 +13,8 @@ counter failure_counts[FAILURE_CAUSE_COUNT];
 
 static counter last_number;
 _Static_assert(sizeof(struct failure) <= RING_VALUES * sizeof(uint64_t), "a slot holds it");
-static const struct ring ring = {failure_slots, &last_number, FAILURES_KEPT, sizeof(struct failure) / sizeof(uint64_t)};
+static const struct ring ring = {failure_slots, &last_number, FAILURES_KEPT,
+                                 sizeof(struct failure) / sizeof(uint64_t)};
 
 static _Atomic bool traced;
 

@@ -1,9 +1,9 @@
-/* ring.h - records of what happened, the last of them, in slots that are used again in turn. Any thread, signal handlers too,
- * under any locks; no locks of its own. The memory is untouched until the first record.
+/* ring.h - records of what happened, the last of them, in slots that are used again in turn. Any thread, signal handlers
+ * too, under any locks; no locks of its own. The memory is untouched until the first record.
  *
- * A writer takes the slot for itself; who finds it taken was overtaken by all others, or is about to overtake one, and keeps
- * nothing: so no slot is ever written by two. While it is written its number is 0, and readers look at the number twice. A
- * child that was forked in between does without this slot. */
+ * A writer takes the slot for itself; who finds it taken was overtaken by all others, or is about to overtake one, and
+ * keeps nothing: so no slot is ever written by two. While it is written its number is 0, and readers look at the number
+ * twice. A child that was forked in between does without this slot. */
 #ifndef HAK_WATCH_RING_H
 #define HAK_WATCH_RING_H
 
@@ -14,7 +14,7 @@
 enum { RING_VALUES = 11 }; /* of a record, at most */
 
 struct ring_slot {
-    counter values[RING_VALUES]; /* as they lie in the record; the first: its number, from 1; 0: none, or being written */
+    counter values[RING_VALUES]; /* as in the record; the first is its number, from 1; 0: none, or being written */
     counter taken;               /* 1: by a writer */
 };
 

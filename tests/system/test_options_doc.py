@@ -31,17 +31,14 @@ PRINTER = r"""
 uint32_t os_thread_id(void) { return 0; }
 
 int main(int argc, char **argv) {
-    static const char *const others[] = {OPTION_OTHER_VARIABLES};
     struct hak_options options;
-    size_t count;
     (void)argv;
     if (argc > 1) {
         options_read_process(&options);
         return 0;
     }
-    const struct option_info *table = options_table(&count);
-    for (size_t i = 0; i < count; i++) {
-        const struct option_info *info = &table[i];
+    for (size_t i = 0; i < OPTION_TOTAL; i++) {
+        const struct option_info *info = &option_infos[i];
         char accepts[OPTION_TEXT_BYTES], initial[OPTION_TEXT_BYTES];
         option_describe(info, accepts, sizeof accepts);
         option_format(info, info->initial, initial, sizeof initial);
@@ -53,8 +50,8 @@ int main(int argc, char **argv) {
                    info->choices[j].text);
     }
     OPTION_PROFILES(PROFILE_ROW)
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        printf("Other variables\t%s\n", others[i]);
+    for (size_t i = 0; i < OPTION_OTHERS; i++)
+        printf("Other variables\t%s\n", option_other_variables[i]);
 }
 """
 

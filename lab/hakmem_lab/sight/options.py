@@ -28,10 +28,9 @@ class Kind(IntEnum):
     COUNT = 1
     BYTES = 2
     MILLISECONDS = 3
-    PERCENT = 4
-    CHOICE = 5
-    PATH = 6
-    DEPTHS = 7
+    CHOICE = 4
+    PATH = 5
+    DEPTHS = 6
 
 
 UNITS: Mapping[Kind, tuple[tuple[str, int], ...]] = {
@@ -39,7 +38,6 @@ UNITS: Mapping[Kind, tuple[tuple[str, int], ...]] = {
     Kind.DEPTHS: (("", 1),),
     Kind.BYTES: (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)),
     Kind.MILLISECONDS: (("min", 60000), ("s", 1000), ("ms", 1)),
-    Kind.PERCENT: (("%", 1),),
 }
 """The largest first; the last is the base unit."""
 

@@ -3,10 +3,7 @@
 
 #include "check.h"
 
-static const struct option_info *info_of(enum option_id id) {
-    size_t count;
-    return &options_table(&count)[id];
-}
+static const struct option_info *info_of(enum option_id id) { return &option_infos[id]; }
 
 /* ---- values --------------------------------------------------------------------------------------- */
 
@@ -26,7 +23,6 @@ static uint64_t parsed(const struct option_info *info, const char *text) {
 static const struct option_info any_bytes = {.type = OPTION_TYPE_BYTES, .maximum = UINT64_MAX};
 static const struct option_info any_count = {.type = OPTION_TYPE_COUNT, .maximum = UINT64_MAX};
 static const struct option_info any_time = {.type = OPTION_TYPE_MILLISECONDS, .maximum = UINT64_MAX};
-static const struct option_info share = {.type = OPTION_TYPE_PERCENT, .maximum = 100};
 
 TEST(units) {
     static const struct {
@@ -61,11 +57,6 @@ TEST(units) {
         {&any_time, "3min", 180000},
         {&any_time, "3m", MALFORMED},
         {&any_time, "2K", MALFORMED},
-        {&share, "25%", 25},
-        {&share, "25", 25},
-        {&share, "100%", 100},
-        {&share, "101%", OUT_OF_RANGE},
-        {&share, "25%%", MALFORMED},
         {&any_count, "12", 12},
         {&any_count, "12K", MALFORMED},
         {&any_count, "", MALFORMED},
@@ -154,7 +145,6 @@ TEST(format_takes_the_largest_unit) {
     CHECK(formats_as(&any_time, 2000, "2s"));
     CHECK(formats_as(&any_time, 3600000, "60min"));
     CHECK(formats_as(&any_count, 60000, "60000"));
-    CHECK(formats_as(&share, 25, "25%"));
     CHECK(formats_as(info_of(OPTION_decay), OPTION_NEVER, "never"));
     char cut[6];
     memset(cut, 'x', sizeof cut);
@@ -184,18 +174,13 @@ static void check_numbers(const struct option_info *info) {
 
 /* What one row may get wrong. */
 TEST(table_is_sound) {
-    static const char *const others[] = {OPTION_OTHER_VARIABLES};
-    size_t count;
-    const struct option_info *table = options_table(&count);
-    CHECK_EQ(count, OPTION_TOTAL);
-    for (size_t i = 0; i < count; i++) {
-        const struct option_info *info = &table[i];
+    for (size_t i = 0; i < OPTION_TOTAL; i++) {
+        const struct option_info *info = &option_infos[i];
         size_t length = strlen(info->name);
         CHECK_AT(length > 0 && length < OPTION_NAME_BYTES, i);
         CHECK_AT(strspn(info->name, "abcdefghijklmnopqrstuvwxyz0123456789_") == length, i);
-        for (size_t j = 0; j < i; j++) CHECK_AT(strcmp(table[j].name, info->name) != 0, i);
-        for (size_t j = 0; j < sizeof others / sizeof others[0]; j++)
-            CHECK_AT(strcmp(others[j], info->name) != 0, i);
+        for (size_t j = 0; j < i; j++) CHECK_AT(strcmp(option_infos[j].name, info->name) != 0, i);
+        for (size_t j = 0; j < OPTION_OTHERS; j++) CHECK_AT(strcmp(option_other_variables[j], info->name) != 0, i);
         if (info->type != OPTION_TYPE_PATH) check_numbers(info);
         CHECK_AT((info->type == OPTION_TYPE_CHOICE) == (info->choice_count > 0), i);
         for (size_t j = 0; j < info->choice_count; j++) check_round_trip(info, j);

@@ -95,8 +95,7 @@ TEST(every_option_by_its_variable) {
 }
 
 TEST(profiles_are_understood) {
-    size_t count;
-    const struct option_info *profile = &options_table(&count)[OPTION_profile];
+    const struct option_info *profile = &option_infos[OPTION_profile];
     for (size_t i = 0; i < profile->choice_count; i++) {
         char variable[64];
         snprintf(variable, sizeof variable, "HAKMEM_PROFILE=%s", profile->choices[i].word);
