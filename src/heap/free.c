@@ -186,10 +186,8 @@ bool heap_owns(const void *block) {
     return word_of(block, page_index(block)) != WORD_NONE || outside_bytes(block) != 0;
 }
 
-size_t heap_usable_bytes(const void *block) {
-    if (block == NULL) return 0;
-    size_t page = page_index(block);
-    uint32_t word = word_of(block, page);
+/* Of BLOCK, which starts in PAGE, whose word is WORD. */
+static size_t usable_bytes_of(const void *block, size_t page, uint32_t word) {
     if (word == WORD_LARGE) return large_usable_bytes(page);
     if (word != WORD_NONE) {
         const unsigned class = word & WORD_CLASS_MASK;
@@ -197,6 +195,12 @@ size_t heap_usable_bytes(const void *block) {
     }
     size_t bytes = outside_bytes(block);
     return bytes != 0 ? bytes : heap_foreign((void *)(uintptr_t)block, HEAP_FOREIGN_SIZE);
+}
+
+size_t heap_usable_bytes(const void *block) {
+    if (block == NULL) return 0;
+    const size_t page = page_index(block);
+    return usable_bytes_of(block, page, word_of(block, page));
 }
 
 /* Of a small block. Less than half of it in use: a smaller one is worth the copy. */
@@ -221,8 +225,9 @@ static bool become_large(void *block, uint32_t word) {
 }
 
 void *heap_resize(void *block, size_t bytes) {
-    const size_t page = page_index(block), usable = heap_usable_bytes(block);
+    const size_t page = page_index(block);
     const uint32_t word = word_of(block, page);
+    const size_t usable = usable_bytes_of(block, page, word);
     if (usable <= SMALL_MAX_BYTES || word == WORD_NONE) return suits(usable, bytes) ? block : NULL;
     if (bytes <= SMALL_MAX_BYTES || bytes > PTRDIFF_MAX) return NULL; /* a small block holds it in less */
     if (bytes <= usable && is_as_good(usable, word, bytes)) return block;
@@ -234,9 +239,10 @@ void *heap_resize(void *block, size_t bytes) {
 }
 
 size_t heap_extend(void *block, size_t bytes) {
-    const size_t page = page_index(block), usable = heap_usable_bytes(block);
-    if (bytes <= usable) return usable;
+    const size_t page = page_index(block);
     const uint32_t word = word_of(block, page);
+    const size_t usable = usable_bytes_of(block, page, word);
+    if (bytes <= usable) return usable;
     if (bytes > PTRDIFF_MAX || !slow_enter()) return 0;
     const bool extended = become_large(block, word) && large_extend(page, bytes);
     slow_leave();
