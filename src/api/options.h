@@ -2,8 +2,8 @@
  *
  * Where a value comes from, the strongest first: a call of hak_option_set, HAKMEM_<NAME> variables, the list
  * HAKMEM_CONF=a:b,c:d, the list that the program was compiled with (hakmem_conf), the profile's file, the profile, the
- * default. Within one source the last setting counts. A setting
- * that is unknown or not understood gets one line on standard error and changes nothing else.
+ * default. Within one source the last setting counts. A setting that is unknown or not understood gets one line on standard
+ * error and changes nothing else.
  *
  * Nothing here allocates, takes a lock, uses the locale or keeps state, and no file is read but that of a profile: the
  * functions work before libc has started, and from any thread.

@@ -39,8 +39,9 @@ void buffer_give_all(struct heap *heap, void *block) {
 
 void buffer_take(struct heap *heap) {
     if (buffer_held(heap) == 0) return;
-    void **top = atomic_load_explicit(&heap->front.buffer_top, memory_order_acquire); /* pairs with buffer_push */
+    void **top = atomic_load_explicit(&heap->front.buffer_top, memory_order_acquire); /* pairs with front_buffer */
     const size_t bytes = give_below(heap, NULL, top);
-    atomic_store_explicit(&heap->buffer_bottom, top, memory_order_relaxed); /* under the lock, like the next */
-    atomic_fetch_add_explicit(&heap->buffer_given_bytes, (uint32_t)bytes, memory_order_relaxed);
+    const uint32_t given = atomic_load_explicit(&heap->buffer_given_bytes, memory_order_relaxed); /* under the lock */
+    atomic_store_explicit(&heap->buffer_bottom, top, memory_order_relaxed);
+    atomic_store_explicit(&heap->buffer_given_bytes, given + (uint32_t)bytes, memory_order_relaxed);
 }

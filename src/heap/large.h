@@ -1,6 +1,5 @@
-/* large.h - blocks above MEDIUM_MAX_BYTES, or aligned to more than a page, which are spans of their own, and blocks outside the
- * window. Between slow_enter and
- * slow_leave, unless said otherwise. No heap's lock is held. */
+/* large.h - blocks above MEDIUM_MAX_BYTES, or aligned to more than a page, which are spans of their own, and blocks outside
+ * the window. Between slow_enter and slow_leave, unless said otherwise. No heap's lock is held. */
 #ifndef HAK_HEAP_LARGE_H
 #define HAK_HEAP_LARGE_H
 

@@ -1,5 +1,5 @@
-/* os.h - the whole contract with the kernel and libc, on one screen. Of the others only
- * watch makes some of its own, for the proof that it served a program.
+/* os.h - the whole contract with the kernel and libc. Of the other floors only watch makes some calls of its own, for the
+ * proof that it served a program.
  *
  * Every primitive may be called from any thread, keeps errno when it succeeds, and reports failure by its
  * result; none aborts except os_panic. They call libc's wrappers, so that tests can interpose them.

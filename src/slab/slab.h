@@ -92,8 +92,7 @@ HAK_INLINE uint32_t slab_returned(uint32_t first) {
 }
 
 /* Puts blocks back: the leading ones of BLOCKS, of which the first lies in this slab, as far as they do. Returns
- * how many these were. A block
- * that is not in use or not a block ends the process. Owner's lock. */
+ * how many these were. A block that is not in use or not a block ends the process. Owner's lock. */
 size_t slab_put(uint32_t first, void *const *blocks, size_t count);
 
 /* The same for a thread that does not own the slab: the blocks become the owner's once it drains them.

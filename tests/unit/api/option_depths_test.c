@@ -64,6 +64,17 @@ TEST(what_is_wrong_is_refused) {
     }
 }
 
+/* As hakmem.h promises. */
+TEST(the_longest_fits_in_1000_bytes) {
+    uint16_t written[SIZE_CLASSES];
+    char text[1000];
+    CHECK(sizeof text <= OPTION_VALUE_BYTES && OPTION_PATH_BYTES <= sizeof text);
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) written[class] = 8192;
+    option_format_depths(info(), written, text, sizeof text);
+    CHECK_EQ(parse(text), OPTION_VALID);
+    CHECK_EQ(memcmp(depths, written, sizeof written), 0);
+}
+
 TEST(what_is_written_is_read_back) {
     struct rng rng = {check_now.seed};
     for (size_t round = 0; round < check_count(2000); round++) {
