@@ -40,7 +40,7 @@ HAK_EXPORT int hak_option_get(const char *name, char *value, size_t bytes) {
         errno = ENOENT;
         return -1;
     }
-    options_value(&start_settings, id, text, sizeof text);
+    start_read_option(id, text, sizeof text);
     if (strlen(text) >= bytes) {
         errno = ERANGE;
         return -1;

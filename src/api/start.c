@@ -157,6 +157,12 @@ int start_change_option(const char *name, const char *value) {
     return error;
 }
 
+void start_read_option(enum option_id id, char *text, size_t bytes) {
+    os_lock_take(&start_lock);
+    options_value(&start_settings, id, text, bytes);
+    os_lock_drop(&start_lock);
+}
+
 HAK_COLD void start_now(void) {
     /* The sanitizer would know of none of our blocks, and of none of its own threads. */
     if (has_sanitizer() && serves_process())

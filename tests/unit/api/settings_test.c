@@ -3,6 +3,7 @@
  * Planted defects it was seen to catch:
  *   large blocks take the reserve   a_hard_limit_is_kept
  *   told at every look              above_a_soft_limit_once_is_enough
+ *   read while it is written        what_is_read_was_set
  */
 #include "blocks.h"
 #include "child.h"
@@ -12,6 +13,8 @@
 #include "api/settings.h"
 #include "span/span.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 const char *hakmem_conf = "thread_cache:3MiB,decay:450ms";
@@ -53,6 +56,36 @@ TEST(what_cannot_be_set_says_why) {
     CHECK(hak_option_get("huge_pages", small, 0) == -1 && errno == ERANGE);
     CHECK(hak_option_source("decays") == NULL);
 }
+
+/* Paths of different lengths and letters, each of one letter. */
+enum { SETS = CHECK_SHADOWED ? 5000 : 500000 };
+static atomic_bool over;
+
+static void *set_often(void *unused) {
+    char path[180];
+    for (int i = 0; i < SETS; i++) {
+        const size_t length = i % 2 == 0 ? sizeof path - 1 : 20;
+        memset(path, 'a' + i % 2, length);
+        path[length] = '\0';
+        CHECK_EQ(hak_option_set("stats_file", path), 0);
+    }
+    atomic_store(&over, true);
+    return unused;
+}
+
+static void read_what_is_set(void) {
+    pthread_t setter;
+    CHECK_EQ(pthread_create(&setter, NULL, set_often, NULL), 0);
+    while (!atomic_load(&over)) {
+        const char *path = value_of("stats_file");
+        const size_t length = strlen(path);
+        if (length == 0) continue; /* not yet */
+        CHECK(length == (path[0] == 'a' ? 179 : 20) && strspn(path, (char[]){path[0], '\0'}) == length);
+    }
+    pthread_join(setter, NULL);
+}
+
+TEST(what_is_read_was_set) { IN_CHILD(read_what_is_set); }
 
 static char said[1 << 20];
 
