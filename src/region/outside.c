@@ -1,5 +1,6 @@
 /* outside.c - a hash table of mappings, in parts that are never freed. A slot is 0 (never used: searches end here),
- * EMPTIED, CLAIMED (being filled or emptied by one thread), or the address of a block. */
+ * EMPTIED, CLAIMED (being filled or emptied by one thread), or the address of a block. What was used once is never 0
+ * again, so a block lies in one of the first REACH slots from where its search starts, or in a later part. */
 #include "region/outside.h"
 
 #include "base/bits.h"
@@ -7,6 +8,8 @@
 
 #define CLAIMED ((uintptr_t)1)
 #define EMPTIED ((uintptr_t)OUTSIDE_NO_BLOCK)
+
+enum { REACH = OUTSIDE_FIRST_SLOTS }; /* all of the first part */
 
 struct outside_slot outside_first_slots[OUTSIDE_FIRST_SLOTS];
 struct outside_table outside_first = {.slots = OUTSIDE_FIRST_SLOTS, .slot = outside_first_slots};
@@ -36,7 +39,7 @@ static size_t start_slot(const struct outside_table *table, uintptr_t address) {
 static bool remember(uintptr_t address, size_t bytes) {
     for (struct outside_table *table = &outside_first; table != NULL; table = next_table(table)) {
         size_t start = start_slot(table, address);
-        for (size_t i = 0; i < table->slots; i++) {
+        for (size_t i = 0; i < REACH; i++) {
             struct outside_slot *slot = &table->slot[(start + i) % table->slots];
             uintptr_t empty = atomic_load_explicit(&slot->address, memory_order_relaxed); /* checked below */
             if (empty != 0 && empty != EMPTIED) continue;
@@ -58,7 +61,7 @@ static struct outside_slot *find(uintptr_t address) {
     for (struct outside_table *table = &outside_first; table != NULL;
          table = atomic_load_explicit(&table->next, memory_order_acquire)) { /* as in next_table */
         size_t start = start_slot(table, address);
-        for (size_t i = 0; i < table->slots; i++) {
+        for (size_t i = 0; i < REACH; i++) {
             struct outside_slot *slot = &table->slot[(start + i) % table->slots];
             /* acquire: pairs with the release in remember. */
             uintptr_t found = atomic_load_explicit(&slot->address, memory_order_acquire);

@@ -5,8 +5,10 @@
  *   find looks at the first table only           more_than_the_first_table_holds
  *   a block that cannot be remembered is kept    refusals_lose_nothing
  *   the alignment is dropped                     every_alignment
+ *   a part is searched from end to end           searches_are_short
  */
 #include "blocks.h"
+#include "child.h"
 #include "faults/fail_calls.h"
 #include "os/os.h"
 #include "region/outside.h"
@@ -64,6 +66,21 @@ TEST(every_alignment) {
 }
 
 static char *many[MANY];
+
+/* A part is left before it is full: then it would be searched from end to end, also when it is empty again. */
+static void fill_one_part(void) {
+    struct outside_table *part = NULL;
+    size_t unused = 0, used = 0;
+    while (part == NULL || atomic_load(&part->next) == NULL) {
+        CHECK(used < MANY && outside_map(1, 16) != NULL);
+        used++;
+        part = atomic_load(&outside_first.next);
+    }
+    for (size_t i = 0; i < part->slots; i++) unused += atomic_load(&part->slot[i].address) == 0;
+    CHECK_AT(unused > 0 && unused < part->slots / 2, unused);
+}
+
+TEST(searches_are_short) { IN_CHILD(fill_one_part); }
 
 TEST(more_than_the_first_table_holds) {
     for (int round = 0; round < 2; round++) {
