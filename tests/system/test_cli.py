@@ -2,6 +2,8 @@
 
 import os
 import pty
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,9 +28,10 @@ from toolbox import (
 # ---- the command line -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "command", ["run", "build", "test", "soak", "fuzz", "defects", "explore", "trust", "help"]
-)
+COMMANDS = re.search(r'^commands="(.*)"$', COMMAND.read_text(), re.MULTILINE)[1].split()  # type: ignore[index]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str) -> None:
     asked = run_well(COMMAND, command, "--help")
     assert asked.startswith("Usage: ./hakmem ")
@@ -37,10 +40,7 @@ def test_every_command_explains_itself(command: str) -> None:
 
 def test_help_names_every_command() -> None:
     text = run_well(COMMAND, "--help")
-    assert all(
-        f"  {name} " in text
-        for name in ("run", "build", "test", "soak", "fuzz", "defects", "explore", "trust", "help")
-    )
+    assert all(re.search(f"^  {name}$|^  {name} ", text, re.MULTILINE) for name in COMMANDS)
     assert run_well(COMMAND, "help") == text
 
 
@@ -261,6 +261,58 @@ def test_an_environment_that_is_missing_and_cannot_be_written(foreign_checkout: 
     result = as_a_guest(foreign_checkout, "doctor")
     assert result.returncode == 2
     only_line(result.stderr)
+
+
+PYTHON = """#!/bin/sh
+case "$*" in
+    -c*) exec {real} "$@" ;;
+    "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+    "-m pip "*)
+        at=$(dirname "$0")
+        ls {checkout}/.venv/bin >>{checkout}/seen
+        printf '#!%s/python\n' "$at" >"$at/script"
+        [ ! -e {checkout}/refuse ] ;;
+    *) echo "anew: $*" ;;
+esac
+"""
+
+
+@pytest.fixture
+def outdated_checkout(tmp_path: Path) -> Path:
+    """Its environment is of other requirements; a Python that only seems to make another comes first in bin."""
+    target = tmp_path / "check out"
+    for folder in (".venv/bin", "bin"):
+        (target / folder).mkdir(parents=True)
+    run_well("cp", COMMAND, COMMAND.parent / "requirements.txt", target)
+    (target / ".venv/requirements.installed").touch()
+    (target / ".venv/bin/old").touch()
+    quoted = shlex.quote(str(target))
+    (target / "bin/python3").write_text(PYTHON.format(real=shlex.quote(sys.executable), checkout=quoted))
+    (target / "bin/python3").chmod(0o755)
+    return target
+
+
+def lab_start(checkout: Path) -> subprocess.Popen[str]:
+    env = environment(PATH=f"{checkout}/bin:{os.environ['PATH']}")
+    return subprocess.Popen([checkout / "hakmem", "help", "ab"], env=env, stdout=subprocess.PIPE, text=True)
+
+
+def test_an_environment_is_replaced_when_the_new_one_is_whole_and_once(outdated_checkout: Path) -> None:
+    both = [lab_start(outdated_checkout) for _ in range(2)]
+    assert [one.communicate(timeout=60)[0] for one in both] == ["anew: -B -m hakmem_lab ab --help\n"] * 2
+    assert (outdated_checkout / "seen").read_text() == "old\n"
+    kept = outdated_checkout / ".venv"
+    assert (kept / "bin/script").read_text() == f"#!{kept}/bin/python\n"
+    assert not (kept / "bin/old").exists()
+    assert list((outdated_checkout / ".tools").glob(".venv.new*")) == []
+
+
+def test_an_environment_that_cannot_be_had_leaves_the_old_one(outdated_checkout: Path) -> None:
+    (outdated_checkout / "refuse").touch()
+    process = lab_start(outdated_checkout)
+    assert (process.communicate(timeout=60)[0], process.returncode) == ("", 2)
+    assert [one.name for one in (outdated_checkout / ".venv/bin").iterdir()] == ["old"]
+    assert list((outdated_checkout / ".tools").glob(".venv.new*")) == []
 
 
 def test_a_build_directory_without_a_build_is_refused(tmp_path: Path) -> None:
