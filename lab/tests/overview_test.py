@@ -147,6 +147,37 @@ def where_keep(checkout: Checkout, moment: str, arm: str, own: float) -> None:
     path.write_text(found.text())
 
 
+def test_results_that_cannot_be_read_are_passed_over_and_named(checkout: Checkout) -> None:
+    """Of another version of the laboratory, or damaged: the newest of each kind that can be read is shown."""
+    run_make(checkout.root, "01", level(2.0))
+    for run in ("02", "03"):
+        run_make(checkout.root, run, level(2.0))
+    (checkout.root / "bench_results/bench/02/plan.json").write_text("{}")
+    for file in (checkout.root / "bench_results/bench/03/raw").iterdir():
+        file.write_text("damaged")
+    ceiling_keep(checkout, "20260101", "", 0.5)
+    ceiling_keep(checkout, "20260102", "", 0.5)
+    (checkout.root / "bench_results/ceiling/20260102/plan.json").write_text("[]")
+    where_keep(checkout, "20260101", "hakmem", 10.0)
+    where_keep(checkout, "20260102", "hakmem", 40.0)
+    (checkout.root / "bench_results/where/20260102/where.json").write_text('{"task": "one"}')
+    for moment, text in (
+        ("20260101", '{"before": "abc", "gates": []}'),
+        ("20260102", '{"gates": [{"row": 1}]}'),
+    ):
+        check = checkout.root / "bench_results/baseline" / moment / "check.json"
+        check.parent.mkdir(parents=True)
+        check.write_text(text)
+    overview = gathered(checkout)
+    assert (overview.run.plan.run, overview.before) == ("01", None)
+    assert overview.ceiling is not None and overview.ceiling.matrix.plan.run == "20260101"
+    assert [one.commit for one in overview.where] == ["20260101"]
+    assert overview.baseline is not None and overview.baseline.before == "abc"
+    passed_over = ["bench 02", "bench 03", "ceiling 20260102", "where 20260102", "baseline 20260102"]
+    assert sorted(overview.unread) == sorted(passed_over)
+    assert f"cannot read them: {', '.join(overview.unread)}." in page_make(overview, "raw").html()
+
+
 def test_everything_is_on_one_page(checkout: Checkout) -> None:
     run_make(checkout.root, "01", level(2.0) | {"one": 0.4})
     run_make(checkout.root, "02", level(2.0) | {"one": 0.5})

@@ -13,6 +13,8 @@ from hakmem_lab.reports.report import text_write
 
 KIND = "report"
 PAGE_FILE = "report.html"
+SHOWN = 8
+"""Of the page's tables, as many as are about hakmem as a whole."""
 
 
 def report(
@@ -43,4 +45,4 @@ def report(
     text_write(kept, page.html())
     if report is not None:
         page.write_with(overview.run.store, report)
-    grids_show(page.grids[:8], [*page.lines, f"page: {path_here(kept)}"])
+    grids_show(page.grids[:SHOWN], [*page.lines, f"page: {path_here(kept)}"])

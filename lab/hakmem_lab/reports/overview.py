@@ -13,7 +13,6 @@ from hakmem_lab.reports.page import Page
 from hakmem_lab.reports.pictures import pictures_make
 from hakmem_lab.reports.report import Grid, mib_text, ratio_text
 from hakmem_lab.reports.where import number_text
-from hakmem_lab.studies.baseline import Gate
 from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.overview import Change, Overview
 from hakmem_lab.studies.suites import group_means
@@ -21,6 +20,7 @@ from hakmem_lab.studies.where import ALLOCATOR, Where
 
 TITLE = "hakmem: where it stands"
 ROWS_MAX = 15
+UNREAD_MAX = 6
 FUNCTIONS_EACH = 3
 
 
@@ -31,6 +31,7 @@ def page_make(overview: Overview, samples: str) -> Page:
         *(f"Overall: {line}" for line in summary_lines(matrix, means)),
         *change_lines(overview),
         *bottleneck_lines(overview),
+        *unread_lines(overview),
         *warning_lines(matrix),
     ]
     grids = [
@@ -41,8 +42,8 @@ def page_make(overview: Overview, samples: str) -> Page:
         memory_grid("Weaknesses: a clearly larger peak, most first", overview.larger),
         changes_grid(overview.changes),
         history_grid(overview),
-        *baseline_grids(overview),
         bottlenecks_grid(overview.where),
+        *baseline_grids(overview),
         *([shares_grid(overview.ceiling)] if overview.ceiling else []),
         outcome_grid(matrix),
     ]
@@ -136,7 +137,7 @@ def history_grid(overview: Overview) -> Grid:
 def baseline_grids(overview: Overview) -> list[Grid]:
     if overview.baseline is None:
         return []
-    return [gates_grid([Gate(**one) for one in overview.baseline["gates"]])]
+    return [gates_grid(overview.baseline.gates)]
 
 
 # ---- bottlenecks ------------------------------------------------------------------------------------------
@@ -153,8 +154,8 @@ def bottleneck_lines(overview: Overview) -> list[str]:
     if overview.baseline is None:
         lines.append("Baseline: it was not checked; ./hakmem baseline check does.")
     else:
-        lost = sum(1 for one in overview.baseline["gates"] if one["state"] == "missed")
-        lines.append(f"Baseline of {overview.baseline['before']}: {lost} figures lost in the last check.")
+        lost = sum(1 for one in overview.baseline.gates if one.state == "missed")
+        lines.append(f"Baseline of {overview.baseline.before}: {lost} figures lost in the last check.")
     looked = {one.task for one in overview.where}
     weak = list(dict.fromkeys(one.row.name for one in overview.weaknesses if one.row.name not in looked))
     if weak:
@@ -162,6 +163,14 @@ def bottleneck_lines(overview: Overview) -> list[str]:
             f"Nobody looked yet where the work goes in: {'; '.join(weak)} (./hakmem where --bench NAME)."
         )
     return lines
+
+
+def unread_lines(overview: Overview) -> list[str]:
+    if not overview.unread:
+        return []
+    more = len(overview.unread) - UNREAD_MAX
+    named = ", ".join(overview.unread[:UNREAD_MAX]) + (f" and {more} more" if more > 0 else "")
+    return [f"Passed over, since this version of the laboratory cannot read them: {named}."]
 
 
 def bottlenecks_grid(looked: Sequence[Where]) -> Grid:

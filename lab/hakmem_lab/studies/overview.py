@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import duckdb
 
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
 from hakmem_lab.statistics.estimate import Estimate, Verdict
+from hakmem_lab.studies.baseline import Gate
 from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.ceiling import Ceiling, ceiling_judge
 from hakmem_lab.studies.comparing import Result
@@ -33,6 +34,7 @@ BASELINE_KIND, BASELINE_FILE = "baseline", "check.json"
 WHERE_KIND, WHERE_FILE = "where", "where.json"
 CEILING_KIND, CEILING_FILE = "ceiling", "ceiling.json"
 MATRIX_KIND = "bench"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,15 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class Check:
+    """Of the baseline."""
+
+    before: str
+    """Its commit."""
+    gates: tuple[Gate, ...]
+
+
+@dataclass(frozen=True)
 class Overview:
     run: Kept
     matrix: Matrix
@@ -80,7 +91,9 @@ class Overview:
     ceiling: Ceiling | None
     where: tuple[Where, ...]
     """The newest of each workload."""
-    baseline: dict[str, Any] | None
+    baseline: Check | None
+    unread: tuple[str, ...]
+    """Results that were passed over, since they are of another version of the laboratory or damaged."""
 
     @property
     def strengths(self) -> list[Result]:
@@ -107,59 +120,67 @@ def _ratio(result: Result) -> float:
 
 
 def overview_gather(checkout: Checkout, run: Path | None, since: Path | None) -> Overview:
-    matrices = checkout.results(MATRIX_KIND)
-    chosen = run or newest_run(matrices)
-    kept = Kept(chosen, MatrixPlan.load(chosen))
-    matrix = kept.judged()
-    before = since or run_before(matrices, kept)
-    earlier = Kept(before, MatrixPlan.load(before)) if before else None
+    unread: list[str] = []
+    runs = suite_runs(checkout.results(MATRIX_KIND), unread)
+    kept, matrix = judged(run) if run else newest_judged(reversed(runs), unread)
+    if matrix is None or kept is None:
+        raise LabError("no complete run of the matrix is in bench_results: ./hakmem bench makes one")
+    earlier = judged(since)[1] if since else newest_judged(runs_before(runs, kept), unread)[1]
     return Overview(
         run=kept,
         matrix=matrix,
         before=earlier.plan if earlier else None,
-        changes=tuple(changes_between(earlier.judged(), matrix)) if earlier else (),
-        history=tuple(history_read(matrices, kept.plan)),
-        ceiling=ceiling_newest(checkout.results(CEILING_KIND)),
-        where=tuple(where_newest(checkout.results(WHERE_KIND))),
-        baseline=baseline_newest(checkout.results(BASELINE_KIND)),
+        changes=tuple(changes_between(earlier, matrix)) if earlier else (),
+        history=tuple(history_read(runs, kept.plan, unread)),
+        ceiling=ceiling_newest(checkout.results(CEILING_KIND), unread),
+        where=tuple(where_newest(checkout.results(WHERE_KIND), unread)),
+        baseline=baseline_newest(checkout.results(BASELINE_KIND), unread),
+        unread=tuple(dict.fromkeys(unread)),
     )
+
+
+def judged(folder: Path) -> tuple[Kept, Matrix]:
+    kept = Kept(folder, MatrixPlan.load(folder))
+    return kept, kept.judged()
+
+
+def readable(paths: Iterable[Path], read: Callable[[Path], T], unread: list[str]) -> Iterator[tuple[Path, T]]:
+    """What can be read of PATHS, files in folders of runs; the others' kinds and runs are added to UNREAD."""
+    for path in paths:
+        try:
+            yield path, read(path)
+        except LabError:
+            unread.append(f"{path.parent.parent.name} {path.parent.name}")
 
 
 # ---- runs of the matrix -----------------------------------------------------------------------------------
 
 
-def suite_runs(folder: Path) -> dict[Path, MatrixPlan]:
+def suite_runs(folder: Path, unread: list[str]) -> dict[Path, MatrixPlan]:
     """Complete runs of whole suites, oldest first: some workloads that were picked out are not the picture."""
-    runs = {}
-    for path in sorted(path.parent for path in folder.glob(f"*/{RESULTS_FILE}")):
-        try:
-            plan = MatrixPlan.load(path)
-        except LabError:  # of an earlier laboratory
-            continue
-        if not plan.settings.only:
-            runs[path] = plan
-    return runs
+    files = sorted(folder.glob(f"*/{RESULTS_FILE}"))
+    plans = readable(files, lambda file: MatrixPlan.load(file.parent), unread)
+    return {file.parent: plan for file, plan in plans if not plan.settings.only}
 
 
-def newest_run(folder: Path) -> Path:
-    runs = suite_runs(folder)
-    if not runs:
-        raise LabError("no complete run of the matrix is in bench_results: ./hakmem bench makes one")
-    return list(runs)[-1]
+def newest_judged(runs: Iterable[Path], unread: list[str]) -> tuple[Kept, Matrix] | tuple[None, None]:
+    """The first of RUNS whose samples are there and can be read."""
+    files = (run / RESULTS_FILE for run in runs)
+    found = readable(files, lambda file: judged(file.parent), unread)
+    return next((one for _, one in found), (None, None))
 
 
-def run_before(folder: Path, kept: Kept) -> Path | None:
-    """The newest one before it on the same machine that measured most of its workloads."""
+def runs_before(runs: Mapping[Path, MatrixPlan], kept: Kept) -> Iterator[Path]:
+    """Those before it on the same machine that measured most of its workloads, the newest first."""
     names = {row.name for row in kept.plan.rows}
-    for path, plan in reversed(suite_runs(folder).items()):
+    for path, plan in reversed(runs.items()):
         if path.name >= kept.plan.run:
             continue
         shared = names & {row.name for row in plan.rows}
         if len(shared) >= SHARED_LEAST * len(names) and machine_text(plan.source) == machine_text(
             kept.plan.source
         ):
-            return path
-    return None
+            yield path
 
 
 def changes_between(then: Matrix, now: Matrix) -> list[Change]:
@@ -178,36 +199,42 @@ def changes_between(then: Matrix, now: Matrix) -> list[Change]:
 
 HISTORY = """
     WITH speeds AS (
-        SELECT run, date, commit, task, slot, attempt, arm, ops / seconds AS speed
+        SELECT date, commit, task, slot, attempt, arm, ops / seconds AS speed
         FROM read_parquet({files}, union_by_name = true)
         WHERE kind = 'timed' AND outcome = '' AND seconds > 0
             AND arm IN ('hakmem', 'glibc') AND list_contains(?, task)
     ), tasks AS (
-        SELECT own.run, own.date, own.commit, task, median(ln(own.speed / peer.speed)) AS ratio
-        FROM speeds AS own JOIN speeds AS peer USING (run, task, slot, attempt)
+        SELECT own.date, own.commit, task, median(ln(own.speed / peer.speed)) AS ratio
+        FROM speeds AS own JOIN speeds AS peer USING (task, slot, attempt)
         WHERE own.arm = 'hakmem' AND peer.arm = 'glibc'
         GROUP BY ALL
     )
-    SELECT date, commit, count(*), exp(avg(ratio)) FROM tasks GROUP BY run, date, commit ORDER BY run
+    SELECT date, commit, count(*), exp(avg(ratio)) FROM tasks GROUP BY ALL
 """
 
 
-def history_read(folder: Path, plan: MatrixPlan) -> list[Moment]:
+def history_read(runs: Mapping[Path, MatrixPlan], plan: MatrixPlan, unread: list[str]) -> list[Moment]:
     """Every run of a whole suite on this machine, beside glibc in the same rounds."""
-    machine = machine_text(plan.source)
-    runs = [path for path, one in suite_runs(folder).items() if machine_text(one.source) == machine]
-    files = sorted(str(path) for run in runs for path in run.glob("raw/*.parquet"))
     tasks = [
         row.name for row in plan.rows if row.measure is Measure.TIME and not row.control and not row.memory
     ]
-    if not files or not tasks:
-        return []
-    with duckdb.connect() as database:
+
+    def read(file: Path) -> list[Moment]:
+        files = sorted(str(path) for path in file.parent.glob("raw/*.parquet"))
+        if not files:
+            return []
         try:
-            rows = database.execute(HISTORY.format(files=_listed(files)), [tasks]).fetchall()
+            with duckdb.connect() as database:
+                return [
+                    Moment(*row)
+                    for row in database.execute(HISTORY.format(files=_listed(files)), [tasks]).fetchall()
+                ]
         except duckdb.Error as error:
             raise LabError(f"the samples cannot be read: {error}") from error
-    return [Moment(*row) for row in rows][-HISTORY_MAX:]
+
+    machine = machine_text(plan.source)
+    alike = (run / RESULTS_FILE for run, one in runs.items() if machine_text(one.source) == machine)
+    return [moment for _, moments in readable(alike, read, unread) for moment in moments][-HISTORY_MAX:]
 
 
 def _listed(files: Sequence[str]) -> str:
@@ -218,34 +245,32 @@ def _listed(files: Sequence[str]) -> str:
 # ---- what else there is -----------------------------------------------------------------------------------
 
 
-def ceiling_newest(folder: Path) -> Ceiling | None:
+def ceiling_newest(folder: Path, unread: list[str]) -> Ceiling | None:
     """Of whole groups or suites: some workloads that were picked out are not the picture."""
-    for path in sorted((path.parent for path in folder.glob(f"*/{CEILING_FILE}")), reverse=True):
-        try:
-            plan = MatrixPlan.load(path)
-        except LabError:  # of an earlier laboratory
-            continue
-        if not plan.settings.only:
-            return ceiling_judge(Kept(path, plan).judged())
-    return None
+
+    def read(file: Path) -> Ceiling | None:
+        kept = Kept(file.parent, MatrixPlan.load(file.parent))
+        return None if kept.plan.settings.only else ceiling_judge(kept.judged())
+
+    files = sorted(folder.glob(f"*/{CEILING_FILE}"), reverse=True)
+    return next((ceiling for _, ceiling in readable(files, read, unread) if ceiling is not None), None)
 
 
-def where_newest(folder: Path) -> list[Where]:
+def where_newest(folder: Path, unread: list[str]) -> list[Where]:
     """Of hakmem as it is built here; by workload."""
-    newest: dict[str, Where] = {}
-    for path in sorted(folder.glob(f"*/{WHERE_FILE}")):
-        found = where_read(path)
-        if found.arm == "hakmem":
-            newest[found.task] = found
+    files = sorted(folder.glob(f"*/{WHERE_FILE}"))
+    newest = {one.task: one for _, one in readable(files, where_read, unread) if one.arm == "hakmem"}
     return [newest[name] for name in sorted(newest)]
 
 
-def baseline_newest(folder: Path) -> dict[str, Any] | None:
-    checks = sorted(folder.glob(f"*/{BASELINE_FILE}"))
-    if not checks:
-        return None
+def baseline_newest(folder: Path, unread: list[str]) -> Check | None:
+    files = sorted(folder.glob(f"*/{BASELINE_FILE}"), reverse=True)
+    return next((check for _, check in readable(files, check_read, unread)), None)
+
+
+def check_read(path: Path) -> Check:
     try:
-        kept: dict[str, Any] = json.loads(checks[-1].read_text())
-    except (OSError, ValueError) as error:
-        raise LabError(f"{checks[-1].name} cannot be read: {error}") from error
-    return kept
+        kept = json.loads(path.read_text())
+        return Check(kept["before"], tuple(Gate(**one) for one in kept["gates"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LabError(f"{path} is not a check of this version: {error}") from error
