@@ -8,7 +8,9 @@
  * The tool is small and stays on its own allocator. That matters for the peak: the kernel's ru_maxrss of a child starts
  * from what its parent held at the fork, and the laboratory, in Python, holds more than many a program. Input, output and
  * environment are the command's own; LD_PRELOAD gets the library before what it had. With --slowdown PERCENT the clock runs
- * on, busy, for that share of the time or, with --measure cpu, of the processor time. */
+ * on, busy, for that share of the time or, with --measure cpu, of the processor time.
+ *
+ * As the leader of a process group it ends, with the whole group, when it is told to by SIGTERM and when its parent ends. */
 #include "child.h"
 
 #include <errno.h>
@@ -102,6 +104,20 @@ static struct request request_read(char **argv) {
     return request;
 }
 
+/* The command and all that it started, which are of our process group; and us. */
+static void group_end(int number) {
+    (void)number;
+    kill(0, SIGKILL);
+}
+
+/* When whoever started us ends, nobody would end a server: so it ends with us. A shell's script has one group with its
+ * commands, and is left alone. */
+static void end_with_parent(void) {
+    if (getpgrp() != getpid()) return;
+    signal(SIGTERM, group_end);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+}
+
 /* Waits for one process of ours and reaps whatever else ends meanwhile. */
 static int status_wait(pid_t pid) {
     int status;
@@ -122,6 +138,7 @@ static double burn(double seconds) {
 int main(int argc, char **argv) {
     (void)argc;
     struct request request = request_read(argv);
+    end_with_parent();
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* without it, only processes that are waited for count */
     int status;
     long runs = 0;

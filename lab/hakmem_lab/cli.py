@@ -36,6 +36,7 @@ from hakmem_lab.commands.stats import stats
 from hakmem_lab.commands.sweep import sweep
 from hakmem_lab.commands.where import where
 from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.processes import ending_as_interrupted
 
 
 class Commands(TyperGroup):
@@ -92,7 +93,8 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):  # standard error does so by itself
         sys.stdout.reconfigure(errors="replace")  # a file's or a terminal's encoding may be narrower
     try:
-        app(prog_name="./hakmem")
+        with ending_as_interrupted():
+            app(prog_name="./hakmem")
     except LabError as error:
         print(f"hakmem: {error}", file=sys.stderr)
         sys.exit(error.exit_status)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +16,7 @@ from hakmem_lab.measure.launch import Start, started
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.service import preload_obstacle, service_judge
 from hakmem_lab.measure.tree import Image, Watched, descendants_of
+from lab_processes import all_end
 from toolbox import compile_c
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
@@ -163,15 +166,32 @@ def test_nothing_stays_behind(tool: Path, folder: Path) -> None:
         assert len(below) >= 3
         with pytest.raises(ProcessFailedError, match="did not end within"):
             running.wait(0.01)
-    time.sleep(0.05)
-    assert not any(Path(f"/proc/{pid}/cmdline").exists() and _is_alive(pid) for pid in below)
+    assert all_end(below)
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+MEASURER = """
+import os, signal, sys
+from pathlib import Path
+from command_test import CONDITIONS, OWN, task_make
+from hakmem_lab.measure.launch import started
+
+folder = Path(sys.argv[2])
+server = "sh -c 'echo $$ >below.new; mv below.new below; exec sleep 60' & exec sleep 60"
+with started(task_make(Path(sys.argv[1]), folder, "sh", "-c", server).start, OWN, CONDITIONS) as running:
+    while not (folder / "below").exists():
+        pass
+    print(running.pid, (folder / "below").read_text(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_server_ends_with_who_measures_it(tool: Path, folder: Path) -> None:
+    """Also when that is killed, and can do nothing about it."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    line = [sys.executable, "-c", MEASURER, str(tool), str(folder)]
+    done = subprocess.run(line, env=environment, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert all_end(map(int, done.stdout.split()))
 
 
 # ---- the proof of service ----------------------------------------------------------------------------------

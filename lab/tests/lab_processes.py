@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from hakmem_lab.checkout import Checkout
+from hakmem_lab.measure.tree import stat_fields
 from hakmem_lab.sight.account import Account, account_read
 from hakmem_lab.sight.books import Books, books_read
 from hakmem_lab.sight.launch import environment_on
@@ -122,6 +124,23 @@ int main(void) {
 }
 """
 )
+
+
+def all_end(pids: Iterable[int]) -> bool:
+    """None of them lives for long any more."""
+    deadline = time.monotonic() + 20
+    left = list(pids)
+    while left and time.monotonic() < deadline:
+        left = [pid for pid in left if _is_alive(pid)]
+        time.sleep(0.01)
+    return not left
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return stat_fields(pid)[0] != "Z"
+    except OSError:
+        return False
 
 
 @contextmanager

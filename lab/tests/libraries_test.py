@@ -102,6 +102,7 @@ from hakmem_lab.allocators import libraries
 from hakmem_lab.allocators.tools import tool_run
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.measure.stage import staged
+from hakmem_lab.processes import ending_as_interrupted
 from lab_registries import pinned_make
 
 def fetch(pinned, folder):
@@ -110,7 +111,7 @@ def fetch(pinned, folder):
 libraries.package_fetch = fetch
 folder = Path(sys.argv[1])
 try:
-    with staged(Checkout(folder, folder)) as stage:
+    with ending_as_interrupted(), staged(Checkout(folder, folder)) as stage:
         libraries.library_obtain(pinned_make("wheel", "00"), stage.checkout.tools)
 except KeyboardInterrupt:
     sys.exit(130)

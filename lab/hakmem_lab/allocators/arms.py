@@ -21,6 +21,7 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm, Conditions, environment_make, workload_run
 from hakmem_lab.measure.stage import Stage
+from hakmem_lab.processes import program_run
 
 CONFIGURED = "hakmem"
 VARIABLE = "HAKMEM_CONF"
@@ -92,16 +93,13 @@ def _options_check(stage: Stage, peer: Peer) -> None:
     """hakmem says on standard error what it does not understand, and goes on with its defaults."""
     if VARIABLE not in dict(peer.environment):
         return
-    done = subprocess.run(
-        [stage.program("no_alloc"), "1", "1"],
-        env=environment_make(Arm(peer), 0, preload=True),
-        capture_output=True,
-        text=True,
-        timeout=CHECK_SECONDS,
-        check=False,
-    )
-    if done.returncode != 0 or done.stderr:
-        lines = done.stderr.splitlines() or [f"it exited with {done.returncode}"]
+    command = [str(stage.program("no_alloc")), "1", "1"]
+    try:
+        done = program_run(command, CHECK_SECONDS, env=environment_make(Arm(peer), 0, preload=True))
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{peer.name}: a program on it did not end within {CHECK_SECONDS:g} s") from None
+    if done.status != 0 or done.errors:
+        lines = done.errors.splitlines() or [f"it exited with {done.status}"]
         raise LabError(f"{peer.name}: {refusal_text(lines[0])}")
 
 

@@ -19,9 +19,11 @@ from tempfile import TemporaryDirectory
 from hakmem_lab.allocators.tools import PACKAGES, environment_plain, tool_run
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.processes import program_run
 
 MARK = "hakmem@"
 BUILD_SECONDS = 900
+GIT_SECONDS = 60
 PROFILING = "profiling"
 LIBRARY = "libhakmem.so"
 
@@ -42,15 +44,15 @@ def presets(checkout: Checkout) -> dict[str, dict[str, str]]:
 def git(root: Path, *arguments: str) -> str:
     """What git says; an error in one line when it refuses."""
     try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
-        )
+        done = program_run(["git", "-C", str(root), *arguments], GIT_SECONDS)
     except OSError as error:
         raise LabError(f"git cannot be started: {error.strerror}") from error
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or [f"it exited with {done.returncode}"]
+    except subprocess.TimeoutExpired:
+        raise LabError(f"git {arguments[0]} did not end within {GIT_SECONDS} s") from None
+    if done.status != 0:
+        lines = done.errors.strip().splitlines() or [f"it exited with {done.status}"]
         raise LabError(f"git {arguments[0]}: {lines[0]}")
-    return done.stdout
+    return done.output
 
 
 def commit_find(checkout: Checkout, what: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.processes import program_run
 
 PACKAGES = {
     "addr2line": "binutils",
@@ -45,30 +45,14 @@ def tool_run(
     """Fails with one line: the last error that the tool told, or its last word."""
     tool = Path(command[0]).name
     try:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
+        done = program_run(command, limit, cwd=folder, env=environment)
     except OSError as error:
         raise LabError(f"{what}: {tool} cannot be started: {error.strerror}") from error
-    try:
-        output, errors = process.communicate(timeout=limit)
-    except BaseException as error:  # also the user's interrupt: what the tool started must not write on
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        if isinstance(error, subprocess.TimeoutExpired):
-            raise LabError(f"{what}: {tool} did not end within {limit:g} s") from None
-        raise
-    if process.returncode != 0:
-        said = _reason(errors) or _reason(output)
-        raise LabError(f"{what}: {tool} exited with {process.returncode}{said and f': {said}'}")
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{what}: {tool} did not end within {limit:g} s") from None
+    if done.status != 0:
+        said = _reason(done.errors) or _reason(done.output)
+        raise LabError(f"{what}: {tool} exited with {done.status}{said and f': {said}'}")
 
 
 def _reason(text: str) -> str:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hakmem_lab.measure.runner import RUN_SECONDS_MAX, Arm, environment_make, pinned_to
+from hakmem_lab.measure.runner import RUN_SECONDS_MAX, Arm, environment_make
+from hakmem_lab.processes import Finished, program_run
 
 SAMPLES_PER_SECOND = 1999
 """Not a divisor of what a program does at a round pace."""
@@ -89,22 +90,12 @@ class Subject:
         """The tool stays on its own allocator."""
         return ["env", *([f"LD_PRELOAD={self.library}"] if self.library else []), *self.command]
 
-    def run(self, line: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
+    def run(self, line: Sequence[str]) -> Finished | None:
         """None: it did not end in time."""
-        with pinned_to(self.cpus):
-            try:
-                return subprocess.run(
-                    line,
-                    env=self.environment(),
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    text=True,
-                    errors="replace",
-                    timeout=RUN_SECONDS_MAX,
-                    check=False,
-                )
-            except (subprocess.TimeoutExpired, OSError):
-                return None
+        try:
+            return program_run(line, RUN_SECONDS_MAX, self.cpus, env=self.environment())
+        except (subprocess.TimeoutExpired, OSError):
+            return None
 
 
 # ---- perf -------------------------------------------------------------------------------------------------
@@ -154,16 +145,16 @@ def _perf(subject: Subject, options: Sequence[str]) -> tuple[str, str]:
             return "", complaint
         told = subject.run([perf, "script", "--no-inline", "-i", data, "-F", "comm,ip,sym,dso"])
         complaint = _complaint(told, "perf script")
-        return ("", complaint) if complaint or told is None else (told.stdout, "")
+        return ("", complaint) if complaint or told is None else (told.output, "")
 
 
-def _complaint(done: subprocess.CompletedProcess[str] | None, what: str) -> str:
+def _complaint(done: Finished | None, what: str) -> str:
     if done is None:
         return f"{what} did not end"
-    if done.returncode == 0:
+    if done.status == 0:
         return ""
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return f"{what}: {lines[0] if lines else f'it exited with {done.returncode}'}"
+    lines = [line.strip() for line in done.errors.splitlines() if line.strip()]
+    return f"{what}: {lines[0] if lines else f'it exited with {done.status}'}"
 
 
 def perf_events(lines: Iterable[str]) -> Iterator[tuple[str, list[Frame]]]:
@@ -243,7 +234,7 @@ def _own_counters(subject: Subject, why: str) -> Told:
     """hakmem counts its calls itself, and says so at exit."""
     asked = replace(subject, further=(*subject.further, ("HAKMEM_STATS", "1")))
     done = asked.run(asked.preloaded())
-    callers = statistics_callers(done.stderr.splitlines()) if done is not None else []
+    callers = statistics_callers(done.errors.splitlines()) if done is not None else []
     if not callers:
         return Told(
             note=f"system calls are not known: {why}, and {subject.arm.name} does not count them itself"

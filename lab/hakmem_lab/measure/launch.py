@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pwd
 import select
 import signal
 import subprocess
@@ -21,8 +20,9 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 from hakmem_lab.errors import LabError, ProcessFailedError
-from hakmem_lab.measure.runner import Arm, Conditions, environment_make, pinned_to
+from hakmem_lab.measure.runner import Arm, Conditions, environment_make
 from hakmem_lab.measure.tree import tree_kill
+from hakmem_lab.processes import pinned_to, user_options
 
 TOOL = "command_cost"
 NOT_STARTED = 1
@@ -172,13 +172,6 @@ def started(
             yield Running(start, arm, process, (output, errors, report))
         finally:  # also when the user interrupts: no process stays behind
             _clear(process)
-
-
-def user_options(name: str) -> dict[str, Any]:
-    """For Popen."""
-    if not name:
-        return {}
-    return {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
 
 
 def _clear(process: subprocess.Popen[bytes]) -> None:

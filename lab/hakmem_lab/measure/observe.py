@@ -32,11 +32,11 @@ from hakmem_lab.measure.runner import (
     environment_make,
     json_run,
     latency_of,
-    pinned_to,
     process_run,
     service_check,
 )
 from hakmem_lab.measure.task import CellTask
+from hakmem_lab.processes import pinned_to
 from hakmem_lab.workloads.cell import Cell
 
 LATENCY_VARIABLES = {"WORKLOAD_LATENCY": "1"}

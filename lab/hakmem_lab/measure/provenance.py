@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from hakmem_lab.allocators import elf
+from hakmem_lab.allocators.builds import git
 from hakmem_lab.allocators.peers import Peer, glibc_version
 from hakmem_lab.checkout import Checkout, machine
+from hakmem_lab.errors import LabError
+
+BUILT_FROM = ("src", "include", "bench", "cmake", "tools", "CMakeLists.txt", "CMakePresets.json")
 
 
 @dataclass(frozen=True)
@@ -68,20 +71,12 @@ def collect(
 
 
 def commit_read(root: Path) -> str:
-    """The commit, and whether the measured sources differ from it."""
-
-    def git(*arguments: str) -> str | None:
-        command = ["git", "-C", str(root), *arguments]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except OSError:
-            return None
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    commit = git("rev-parse", "--short=12", "HEAD")
-    if commit is None:
-        return "none yet"
-    changed = git("status", "--porcelain", "--", "src", "include", "bench", "cmake")
+    """The commit, and whether what is built and measured differs from it."""
+    try:
+        commit = git(root, "rev-parse", "--short=12", "HEAD").strip()
+        changed = git(root, "status", "--porcelain", "--", *BUILT_FROM)
+    except LabError:
+        return "not known"
     return f"{commit} with changes" if changed else commit
 
 

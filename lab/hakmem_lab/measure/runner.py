@@ -11,14 +11,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.processes import program_run
 
 PRELOAD_PLACE = "{preload}"
 """In a command's arguments: the tool preloads the library into the process it starts, and not into itself."""
@@ -130,52 +130,24 @@ def command_make(program: Path, arguments: Sequence[str], peer: Peer) -> list[st
     return command
 
 
-@contextmanager
-def pinned_to(cpus: tuple[int, ...]) -> Iterator[None]:
-    """Children started inside stay on these processors."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cpus)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
 def process_run(command: list[str], environment: dict[str, str], cpus: tuple[int, ...]) -> str:
     """Its standard output; an error when it fails in any way."""
     name = Path(command[0]).name
-    with pinned_to(cpus):
-        try:
-            process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",  # what it prints may be anything
-            )
-        except OSError as error:
-            raise LabError(f"{name} cannot be started: {error.strerror}") from error
     try:
-        output, errors = process.communicate(timeout=RUN_SECONDS_MAX)
-    except BaseException as error:  # also the user's interrupt: no process stays behind
-        process.kill()
-        process.communicate()
-        if isinstance(error, subprocess.TimeoutExpired):
-            text = f"{name} did not end within {RUN_SECONDS_MAX:g} s"
-            raise ProcessFailedError(text, f"hung: {RUN_SECONDS_MAX:g} s") from None
-        raise
-    if process.returncode < 0:
-        number = -process.returncode
+        done = program_run(command, RUN_SECONDS_MAX, cpus, env=environment)
+    except OSError as error:
+        raise LabError(f"{name} cannot be started: {error.strerror}") from error
+    except subprocess.TimeoutExpired:
+        text = f"{name} did not end within {RUN_SECONDS_MAX:g} s"
+        raise ProcessFailedError(text, f"hung: {RUN_SECONDS_MAX:g} s") from None
+    if done.status < 0:
+        number = -done.status
         what = signal.strsignal(number) or "unknown signal"
         raise ProcessFailedError(f"{name} was ended by signal {number} ({what})", f"crashed: signal {number}")
-    if process.returncode != 0:
-        lines = errors.strip().splitlines()
-        said = f": {lines[-1]}" if lines else ""
-        text = f"{name} exited with {process.returncode}{said}"
-        raise ProcessFailedError(text, f"failed: status {process.returncode}")
-    return output
+    if done.status != 0:
+        text = f"{name} exited with {done.status}{done.said}"
+        raise ProcessFailedError(text, f"failed: status {done.status}")
+    return done.output
 
 
 def json_run(

@@ -6,11 +6,11 @@ copy of the same library under another name.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
-import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +18,8 @@ from tempfile import TemporaryDirectory
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+
+RUN = "run-"
 
 
 def copy_to_disk(source: Path, copy: Path) -> None:
@@ -65,23 +67,34 @@ class Stage:
 
 
 @contextmanager
-def ending_as_interrupted() -> Iterator[None]:
-    """SIGTERM does what Ctrl-C does: what was half made is removed, and what was started is ended."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def locked(folder: Path, wait: bool = True) -> Iterator[None]:
+    """BlockingIOError when another has it and we do not WAIT."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        os.close(descriptor)
+
+
+def _dead_clear(parent: Path) -> None:
+    """Whoever was killed left its folder."""
+    for folder in parent.glob(f"{RUN}*"):
+        with suppress(OSError), locked(folder, wait=False):  # it is in use, or another user's
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def staged(checkout: Checkout) -> Iterator[Stage]:
+    """The run's folder is locked while it lives."""
     parent = checkout.tools / "lab"
-    with ending_as_interrupted():
+    with ExitStack() as stack:
         try:
             parent.mkdir(parents=True, exist_ok=True)
-            made = TemporaryDirectory(dir=parent, prefix="run-")
+            with locked(parent):  # nobody clears away what is made and not locked yet
+                _dead_clear(parent)
+                folder = Path(stack.enter_context(TemporaryDirectory(dir=parent, prefix=RUN)))
+                stack.enter_context(locked(folder))
         except OSError as error:
             raise LabError(f"cannot write into {checkout.tools.name}: {error.strerror}") from error
-        with made as folder:
-            yield Stage(Path(folder), checkout)
+        yield Stage(folder, checkout)

@@ -23,6 +23,7 @@ from typing import Any
 from hakmem_lab.allocators.tools import tools_check
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.processes import program_run
 from hakmem_lab.studies.symbols import Symbols
 
 WORKLOADS = {
@@ -155,21 +156,13 @@ class Simulator:
         command = [str(self._folder / "sharing"), str(path), workload, *map(str, numbers)]
         what = f"the simulation of {workload} on {cores} cores"
         try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_SECONDS,
-                check=False,
-                env={},  # the defaults of every option
-            )
+            done = program_run(command, LIMIT_SECONDS, env={})  # the defaults of every option
         except subprocess.TimeoutExpired as error:
             raise LabError(f"{what} did not end within {LIMIT_SECONDS} s") from error
-        if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-            raise LabError(f"{what} failed: {said[0]}")
+        if done.status != 0:
+            raise LabError(f"{what} failed{done.said or f': it ended with {done.status}'}")
         symbols = self._symbols.setdefault(library, Symbols(path))
-        return simulation_read(json.loads(done.stdout), symbols)
+        return simulation_read(json.loads(done.output), symbols)
 
 
 def simulation_read(line: dict[str, Any], symbols: Symbols) -> Simulation:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.processes import program_run
+
+TOOL_SECONDS = 120
 
 WORD_BYTES = 8
 """The simulator tells of data by words."""
@@ -50,10 +52,10 @@ class Symbols:
 
 
 def tool_output(command: Sequence[str], asked: str = "") -> str:
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise LabError(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()}")
-    return done.stdout
+    done = program_run(command, TOOL_SECONDS, given=asked)
+    if done.status != 0:
+        raise LabError(f"{command[0]} ended with {done.status}{done.said}")
+    return done.output
 
 
 def variables_read(text: str) -> tuple[Variable, ...]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure.runner import Arm, Conditions, environment_make, pinned_to
+from hakmem_lab.measure.runner import Arm, Conditions, environment_make
+from hakmem_lab.processes import pinned_to
 
 SERVER = "redis-server"
 OPTIONS = (

@@ -21,11 +21,12 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure import launch
 from hakmem_lab.measure.command import measured_make
-from hakmem_lab.measure.launch import Ended, Running, Start, started, user_options
-from hakmem_lab.measure.runner import Arm, Conditions, Measured, pinned_to, steal_ticks_read
+from hakmem_lab.measure.launch import Ended, Running, Start, started
+from hakmem_lab.measure.runner import Arm, Conditions, Measured, steal_ticks_read
 from hakmem_lab.measure.service import Records, Service, libc_preloaded, linker_records, service_judge
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.tree import Watcher, children_of, tree_rss_kib, watching
+from hakmem_lab.processes import Finished, pinned_to, program_run
 from hakmem_lab.workloads.cells import SEED_PLACE, Measure
 from hakmem_lab.workloads.installed import installed_check
 from hakmem_lab.workloads.programs.file import Command, ProgramFile, Server
@@ -54,20 +55,11 @@ class Place:
         places = {INPUTS_PLACE: str(self.inputs), FOLDER_PLACE: str(self.folder), SEED_PLACE: str(self.seed)}
         return tuple(_fill(word, places) for word in command)
 
-    def run(self, command: Command, limit: float = RUN_SECONDS_MAX) -> subprocess.CompletedProcess[bytes]:
+    def run(self, command: Command, limit: float = RUN_SECONDS_MAX) -> Finished:
         """On the system's own allocator."""
         line = self.filled(command)
         try:
-            return subprocess.run(
-                line,
-                cwd=self.folder,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=limit,
-                check=False,
-                **user_options(self.user),
-            )
+            return program_run(line, limit, cwd=self.folder, env=self.environment, user=self.user)
         except OSError as error:
             raise LabError(f"{line[0]} cannot be started: {error.strerror}") from error
         except subprocess.TimeoutExpired:
@@ -75,11 +67,11 @@ class Place:
 
     def run_well(self, what: str, command: Command, limit: float = RUN_SECONDS_MAX) -> bytes:
         done = self.run(command, limit)
-        if done.returncode != 0:
-            lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        if done.status != 0:
+            lines = (done.errors or done.output).strip().splitlines()
             said = f": {lines[-1]}" if lines else ""
-            raise LabError(f"{what}: {command[0]} exited with {done.returncode}{said}")
-        return done.stdout
+            raise LabError(f"{what}: {command[0]} exited with {done.status}{said}")
+        return done.printed
 
 
 def _fill(word: str, places: dict[str, str]) -> str:
@@ -186,7 +178,7 @@ class ProgramTask:
 
     def _wait_until_ready(self, place: Place, running: Running, server: Server) -> None:
         deadline = time.monotonic() + READY_SECONDS
-        while place.run(server.ready).returncode != 0:
+        while place.run(server.ready).status != 0:
             if running.process.poll() is not None:
                 self._end_early(running)
             if time.monotonic() > deadline:

@@ -1,0 +1,108 @@
+"""Programs that are run to their end, and what ends us: nothing that was started stays behind."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Finished:
+    status: int
+    """Below zero: the signal that ended it."""
+    printed: bytes
+    errors: str
+
+    @property
+    def output(self) -> str:
+        """What it printed may be anything."""
+        return self.printed.decode(errors="replace")
+
+    @property
+    def said(self) -> str:
+        """The last line on standard error, behind a colon."""
+        lines = self.errors.strip().splitlines()
+        return f": {lines[-1].strip()}" if lines else ""
+
+
+@contextmanager
+def pinned_to(cpus: tuple[int, ...]) -> Iterator[None]:
+    """Children started inside stay on these processors."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def user_options(name: str) -> dict[str, Any]:
+    """For Popen."""
+    if not name:
+        return {}
+    return {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
+
+
+def program_run(
+    command: Sequence[str],
+    limit: float,
+    cpus: tuple[int, ...] = (),
+    given: str = "",
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    user: str = "",
+) -> Finished:
+    """On CPUS, or where we are; subprocess.TimeoutExpired when it takes longer than LIMIT seconds. Then, and when the user
+    interrupts, it is killed with all that it started in its session, which is its own."""
+    with pinned_to(cpus) if cpus else nullcontext():
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE if given else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+            **user_options(user),
+        )
+    with process:
+        try:
+            printed, errors = process.communicate(given.encode() or None, timeout=limit)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()  # not for what else may hold its output
+            raise
+    return Finished(process.returncode, printed, errors.decode(errors="replace"))
+
+
+@contextmanager
+def ending_as_interrupted() -> Iterator[None]:
+    """SIGTERM, and the end of the terminal, do what Ctrl-C does: what was half made is removed, and what was started is
+    ended. Only the first does: a terminal that is closed tells twice, and nothing is to be left because of that."""
+    told = False
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        nonlocal told
+        if not told:
+            told = True
+            raise KeyboardInterrupt
+
+    # nohup has a command ignore the end of the terminal.
+    taken = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [(number, signal.signal(number, interrupt)) for number in taken]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
