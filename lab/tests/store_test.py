@@ -6,6 +6,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from hakmem_lab.errors import LabError
+from hakmem_lab.measure import store as store_module
 from hakmem_lab.measure.store import Sample, SampleStore, provenance_columns
 from lab_matrix import SOURCE, observed_make, row_make, sample_make
 
@@ -40,6 +41,34 @@ def test_parts_and_the_journal_are_one(tmp_path: Path) -> None:
     store.append([observed_make(ROW, "hakmem")])
     assert len(list((tmp_path / "raw").glob("*.parquet"))) == 6
     assert len(store.load()) == 7
+
+
+def test_a_part_that_was_removed_is_not_written_over(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    for sample in samples_some()[:3]:
+        store.append([sample])
+        store.compact()
+    (tmp_path / "raw/0001.parquet").unlink()
+    store.append(samples_some()[3:4])
+    store.compact()
+    assert sorted(store.load(), key=repr) == sorted(samples_some()[1:4], key=repr)
+
+
+def test_the_journal_goes_when_its_rows_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file's name and what it holds are written at different times."""
+    synced: list[str] = []
+
+    def seen(path: Path) -> None:
+        assert (tmp_path / "raw/journal.jsonl").exists()
+        synced.append(path.name)
+
+    monkeypatch.setattr(store_module, "disk_sync", seen)
+    store = store_at(tmp_path)
+    store.append(samples_some())
+    store.compact()
+    assert synced == ["journal.jsonl", "raw", "0001.tmp", "raw"]
 
 
 def test_a_run_that_was_killed_while_it_wrote_loses_only_the_cut_row(tmp_path: Path) -> None:

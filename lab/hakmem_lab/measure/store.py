@@ -109,6 +109,15 @@ def provenance_columns(run: str, source: Provenance) -> dict[str, str | int]:
     }
 
 
+def disk_sync(path: Path) -> None:
+    """Returns when the file, or the names in the folder, would outlive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 class SampleStore:
     """The raw/ folder of one run."""
 
@@ -124,8 +133,8 @@ class SampleStore:
             self.folder.mkdir(parents=True, exist_ok=True)
             with self._journal.open("a") as file:
                 file.write(lines)
-                file.flush()
-                os.fsync(file.fileno())
+            disk_sync(self._journal)
+            disk_sync(self.folder)
         except OSError as error:
             raise LabError(f"cannot write samples: {error.strerror}; those before are kept") from error
 
@@ -133,12 +142,14 @@ class SampleStore:
         """The journal becomes one more Parquet file."""
         if not self._journal.exists():
             return
-        number = len(list(self.folder.glob("*.parquet"))) + 1
+        number = max((int(part.stem) for part in self.folder.glob("*.parquet")), default=0) + 1
         path = self.folder / f"{number:04d}.parquet"
         scratch = path.with_suffix(".tmp")
         try:
             self._copy(f"SELECT * FROM {self._journal_rows()}", scratch)
+            disk_sync(scratch)
             scratch.rename(path)
+            disk_sync(self.folder)
             self._journal.unlink()
         except (OSError, duckdb.Error) as error:
             scratch.unlink(missing_ok=True)

@@ -17,6 +17,7 @@ from typing import Any
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.rounds import RoundPlan
+from hakmem_lab.measure.store import disk_sync
 from hakmem_lab.reports.report import text_write
 from hakmem_lab.workloads.cells import Measure
 
@@ -119,6 +120,8 @@ class MatrixPlan:
         for row in content["rows"]:
             row["measure"] = row["measure"].value
         text_write(folder / PLAN_FILE, json.dumps(content, indent=1) + "\n")
+        disk_sync(folder / PLAN_FILE)
+        disk_sync(folder)
 
     @classmethod
     def load(cls, folder: Path) -> MatrixPlan:
