@@ -17,6 +17,7 @@ from hakmem_lab.reports.compare import (
     change_text,
     medians_grid,
     note_lines,
+    plan_line,
     result_content,
     sentence,
     verdict_grid,
@@ -274,6 +275,24 @@ def test_when_all_have_crashed_there_is_no_answer() -> None:
 
     done = study(FakeTask({"glibc": 0.5, "bad": 0.4}, fails=fails))
     assert sentence(done.outcome, done.plan).startswith("No answer: no other allocator than glibc ran")
+
+
+def test_when_the_last_one_crashes_in_a_disturbed_first_round_there_is_no_answer() -> None:
+    """No round is left whose figures could be shown."""
+
+    class Disturbed(FakeTask):
+        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+            return replace(super().run(arm, conditions), major_faults=1)
+
+    def fails(name: str, run: int) -> str:
+        return "crashed: signal 11" if name == "bad" and run > 2 else ""
+
+    done = study(Disturbed({"glibc": 0.5, "bad": 0.4}, fails=fails))
+    assert done.outcome.rounds == 0
+    assert sentence(done.outcome, done.plan).startswith("No answer: no other allocator than glibc ran")
+    assert plan_line(done.plan, done.course, done.outcome)
+    assert verdict_grid(done.outcome).rows and medians_grid(done.course, done.outcome).rows
+    result_content(SOURCE, done.course, done.plan, done.outcome, "No answer")
 
 
 def test_a_peer_that_did_not_serve_is_not_measured() -> None:

@@ -252,6 +252,24 @@ def test_a_negative_control_that_moves_makes_the_run_void(jemalloc: float, void:
     assert (matrix.cells[0].outcome is Outcome.VOID) == void
 
 
+def test_a_negative_control_that_nobody_ran_is_none() -> None:
+    still = row_make("still", control=True)
+    samples = samples_make(still)
+    for peer in PEERS:
+        samples = crashing(samples, peer)
+    matrix = judge(plan_make(ROW, still), [*samples_make(ROW, glibc=2.0), *samples])
+    assert matrix.cells[0].outcome is Outcome.VOID
+    assert any("could not be run, under every peer" in line for line in warning_lines(matrix))
+
+
+def test_a_best_peer_that_crashes_after_it_was_selected_is_why_there_is_none() -> None:
+    samples = samples_make(ROW, glibc=2.0, mimalloc3=1.1, jemalloc=2.0)
+    late = [one for one in samples if one.slot >= ROW.rounds.rounds - 2]
+    kept = [one for one in samples if one not in late]
+    (cell,) = judge(plan_make(ROW), [*kept, *crashing(late, "mimalloc3")]).cells
+    assert (cell.outcome, cell.note) == (Outcome.OPEN, "mimalloc3, which was selected, crashed: signal 11")
+
+
 def crashing(samples: list[Sample], arm: str) -> list[Sample]:
     return [
         replace(one, outcome="crashed: signal 11", ops=None, seconds=None) if one.arm == arm else one

@@ -18,6 +18,7 @@ from hakmem_lab.measure.rounds import (
     rounds_run,
     rounds_share,
     slots_pending,
+    work_compare,
 )
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.workloads.cells import Measure
@@ -152,6 +153,18 @@ def test_other_work_than_most_is_a_failure() -> None:
     rounds = run_all(Cheat(), RoundPlan(1, NAMES))
     assert rounds[0].runs["bad"] == Failure("failed: did different work")
     assert isinstance(rounds[0].runs["glibc"], Measured)
+
+
+@pytest.mark.parametrize("order", [("hakmem", "glibc"), ("glibc", "hakmem")])
+def test_of_two_that_do_different_work_neither_is_the_usual(order: tuple[str, ...]) -> None:
+    runs = {name: replace(RUN, checksum=name) for name in order}
+    assert set(work_compare(dict(runs)).values()) == {Failure("failed: did different work")}
+
+
+def test_where_only_the_controls_are_left_there_are_no_more_rounds() -> None:
+    crash = ProcessFailedError("program was ended by signal 11", "crashed: signal 11")
+    task = FakeTask(failing=dict.fromkeys(("glibc", "bad", "slow"), crash))
+    assert len(run_all(task, RoundPlan(8, NAMES, always=("hakmem",)))) == 2
 
 
 def test_a_round_is_measured_again_when_the_subject_was_disturbed() -> None:

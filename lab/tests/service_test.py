@@ -11,12 +11,14 @@ from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.allocators.probe import FAMILIES
 from hakmem_lab.allocators.service import probe_run, service_prove
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.runner import Conditions
 from hakmem_lab.measure.stage import Stage, staged
+from toolbox import compile_c
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 CONDITIONS = Conditions(1, 0, CPUS)
+CRASHES = "#include <stdlib.h>\n__attribute__((constructor)) static void start(void) { abort(); }\n"
 
 
 @pytest.fixture
@@ -57,6 +59,13 @@ def test_a_library_that_does_not_own_malloc_is_refused(stage: Stage, tmp_path: P
     peer = Peer("broken", "1", tmp_path / "nothing.so", "id")
     with pytest.raises(LabError, match="broken did not serve the process: malloc came from"):
         service_prove(stage, peer, CPUS)
+
+
+def test_a_probe_that_crashes_is_no_refusal(tmp_path: Path) -> None:
+    library = compile_c(tmp_path / "crash.so", CRASHES, "-shared", "-fPIC")
+    with pytest.raises(ProcessFailedError) as caught:
+        probe_run(Peer("crash", "1", library, "id", proof="jemalloc"), CONDITIONS)
+    assert caught.value.outcome.startswith("crashed: signal ")
 
 
 def test_a_peer_that_crashes_is_one_clear_line(stage: Stage, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,18 @@ def stage(build: Path) -> Stage:
 
 def arms_of(stage: Stage) -> list[Arm]:
     return [arm_of(stage.peer(PeerStore(stage.checkout).obtain(name))) for name in PEERS]
+
+
+def test_a_child_that_has_ended_does_not_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(LabError, match="more --mebibytes"):
+            snapshot.stop_wait(ended.pid)
+    with subprocess.Popen(["sleep", "60"]) as runs:
+        monkeypatch.setattr(snapshot, "SNAPSHOT_SECONDS", 0.1)
+        with pytest.raises(LabError, match="does not stop"):
+            snapshot.stop_wait(runs.pid)
+        runs.kill()
 
 
 def test_a_server_that_the_arm_does_not_serve_is_refused(stage: Stage) -> None:

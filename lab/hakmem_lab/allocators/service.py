@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem_lab.allocators.peers import Peer
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.runner import Arm, Conditions, environment_make, json_run, process_run, service_check
 from hakmem_lab.measure.stage import Stage
 
@@ -47,7 +47,11 @@ def probe_run(peer: Peer, conditions: Conditions) -> str:
     command = [sys.executable, "-I", "-S", "-B", str(PROBE), peer.proof, peer.version]
     try:
         line = json.loads(process_run(command, environment_make(Arm(peer), 0, preload=True), conditions.cpus))
-    except LabError as error:
-        raise LabError(f"{peer.name} did not prove itself: {error}") from error
+    except (LabError, ValueError) as error:
+        text = f"{peer.name} did not prove itself: {error}"
+        # The probe refuses by its exit status; that a process dies is a result of its own.
+        if isinstance(error, ProcessFailedError) and not error.outcome.startswith("failed"):
+            raise ProcessFailedError(text, error.outcome) from error
+        raise LabError(text) from error
     service_check(line, peer)
     return str(line["own"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from contextlib import closing
 from typing import Annotated
 
@@ -59,9 +60,8 @@ def footprint(
     checkout = Checkout.find(build)
     tools_check(checkout, programs, os.defpath)
     seed = secrets.randbits(32) if seed is None else seed
-    command = f"./hakmem footprint --rounds {rounds} --peers {peers} --seed {seed}"
-    if only:
-        command += f" --only '{only}'"
+    words = ["./hakmem", "footprint", "--rounds", str(rounds), "--peers", peers, "--seed", str(seed)]
+    command = shlex.join([*words, *(["--only", only] if only else [])])
     with (
         study_open(checkout, "footprint", seed) as study,
         closing(RowWriter(study.samples.path, COLUMNS)) as writer,

@@ -156,12 +156,14 @@ def round_run(
 
 
 def work_compare(runs: dict[str, Run]) -> dict[str, Run]:
-    """Who did other work than most is a failure, not a figure. None: it cannot tell, as no run by the clock can."""
+    """Who did other work than most is a failure, not a figure; where there are no most, nobody knows who was right. None: it
+    cannot tell, as no run by the clock can."""
     told = [run.checksum for run in runs.values() if isinstance(run, Measured) and run.checksum is not None]
     sums = Counter(told)
     if len(sums) < 2:
         return runs
-    usual = sums.most_common(1)[0][0]
+    (first, most), (_, next_most) = sums.most_common(2)
+    usual = first if most > next_most else None
     return {
         name: Failure("failed: did different work")
         if isinstance(run, Measured) and run.checksum not in (None, usual)
@@ -205,8 +207,8 @@ def rounds_run(
         attempt = sum(1 for one in rounds if one.slot == slot)
         failed = Counter(name for one in rounds for name, run in one.runs.items() if isinstance(run, Failure))
         names = [name for name in plan.arms_at(slot, left) if failed[name] < FAILURES_MAX]
-        if not names:
-            break
+        if not set(names) - set(plan.always):
+            break  # nobody is left to compare with
         rounds.append(round_run(task, plan, arms, names, slot, attempt, seed))
         keep(rounds[-1])
     return rounds

@@ -49,7 +49,9 @@ def warning_lines(matrix: Matrix) -> list[str]:
     lines = [f"Not measured: {name}: {why}." for name, why in plan.missing.items()]
     moved = [one.name for one in matrix.controls if one.row.control and not one.passed]
     if moved:
-        lines.append(f"The run is void: a program that allocates nothing differed under {', '.join(moved)}.")
+        lines.append(
+            f"The run is void: a program that allocates nothing differed, or could not be run, under {', '.join(moved)}."
+        )
     crowded = [row.name for row in plan.rows if row.threads > processors]
     if crowded:
         noun = "processor" if processors == 1 else "processors"

@@ -110,6 +110,7 @@ def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
     failures: dict[tuple[str, str], str] = {}
     medians: dict[tuple[str, str], float] = {}
     best: dict[str, Best | None] = {}
+    notes: dict[str, str] = {}
     for row in plan.rows:
         arms = ArmSamples(row, timed[row.name])
         failures |= {(row.name, arm): what for arm, what in arms.failures.items()}
@@ -119,9 +120,10 @@ def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
         results += judged
         controls += known
         best[row.name] = _best(plan.settings, row, selected, judged)
+        notes[row.name] = _without_best(row, selected, judged, arms.failures)
     if any(one.row.control and not one.passed for one in controls):
         results = [_void(one) for one in results]
-    cells = _cells_judge(plan, best, results, controls, failures)
+    cells = _cells_judge(plan, best, notes, results, controls, failures)
     tails = tuple(
         tail
         for row in plan.rows
@@ -136,6 +138,10 @@ def _row_judge(
     settings = plan.settings
     results = [compare(settings, row, arms, plan.subject, peer, peer == selected) for peer in plan.peers]
     if row.control:
+        if all(peer in arms.failures for peer in plan.peers):
+            return results, [
+                Control(row, "every peer", None, False, "nobody ran it: the run's verdicts are void")
+            ]
         return results, _stillness(settings, row, results)
     if not any(one.estimate for one in results):
         return results, []  # nothing was measured that could be controlled
@@ -201,6 +207,7 @@ def _best(settings: Settings, row: Row, selected: str | None, results: Sequence[
 def _cells_judge(
     plan: MatrixPlan,
     best: Mapping[str, Best | None],
+    notes: Mapping[str, str],
     results: Sequence[Result],
     controls: Sequence[Control],
     failures: Mapping[tuple[str, str], str],
@@ -219,7 +226,7 @@ def _cells_judge(
         if broken:
             cells.append(CellResult(row, Outcome.LOST, None, p_value, f"{plan.subject} {broken}"))
         elif one is None:
-            cells.append(CellResult(row, Outcome.OPEN, None, p_value, _without_best(row, results)))
+            cells.append(CellResult(row, Outcome.OPEN, None, p_value, notes[row.name]))
         else:
             seen = row.name not in unseen
             outcome = Outcome.VOID if row.name in void else _outcome(one, p_value, settings, seen)
@@ -232,10 +239,14 @@ def _cells_judge(
     )
 
 
-def _without_best(row: Row, results: Sequence[Result]) -> str:
-    """Why there is no best peer. Where everybody has all rounds, as in a row that rests, none of several is chosen, however many
-    rounds there are."""
-    several = sum(1 for one in results if one.row.name == row.name and one.estimate) > 1
+def _without_best(
+    row: Row, selected: str | None, results: Sequence[Result], failures: Mapping[str, str]
+) -> str:
+    """Why there is no best peer, if there is none. Where everybody has all rounds, as in a row that rests, none of several is
+    chosen, however many rounds there are."""
+    if selected in failures:
+        return f"{selected}, which was selected, {failures[selected]}"
+    several = sum(1 for one in results if one.estimate) > 1
     return NOT_SELECTED if several and not row.rounds.selection else TOO_FEW_ROUNDS
 
 

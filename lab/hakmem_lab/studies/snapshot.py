@@ -22,6 +22,7 @@ from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.runner import Arm, Conditions
 from hakmem_lab.measure.stage import Stage
+from hakmem_lab.measure.tree import stat_fields
 from hakmem_lab.reports.report import Grid
 from hakmem_lab.studies.footprint import LIMIT, SUBJECT, Row, Spread, conditions_draw, round_order
 from hakmem_lab.workloads.redis_server import Redis, command, redis_start
@@ -162,7 +163,7 @@ def copied_kib(redis: Redis, commands: Iterator[bytes]) -> int:
     child = child_of(redis.pid)
     os.kill(child, signal.SIGSTOP)
     try:
-        _wait_for_stop(child)
+        stop_wait(child)
         before = smaps_kib(child, "Private_Dirty")
         redis.send(commands)
         return smaps_kib(child, "Private_Dirty") - before
@@ -170,8 +171,13 @@ def copied_kib(redis: Redis, commands: Iterator[bytes]) -> int:
         os.kill(child, signal.SIGCONT)
 
 
-def _wait_for_stop(pid: int) -> None:
-    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+def stop_wait(pid: int) -> None:
+    deadline = time.monotonic() + SNAPSHOT_SECONDS
+    while (state := stat_fields(pid)[0]) != "T":
+        if state == "Z":
+            raise LabError("the snapshot ended before it could be looked at: it takes more --mebibytes")
+        if time.monotonic() > deadline:
+            raise LabError("the child that writes the snapshot does not stop")
         time.sleep(0.001)
 
 
