@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,17 +11,22 @@ from pathlib import Path
 from hakmem_lab.errors import LabError
 
 LIBRARY = "libhakmem.so"
+RESULTS_VARIABLE = "LAB_RESULTS_DIR"
+"""For tests, whose runs are not to be taken for what was measured."""
 
 
 @dataclass(frozen=True)
 class Checkout:
     root: Path
     build: Path
+    kept: Path | None = None
+    """Where runs are kept, if not in bench_results."""
 
     @classmethod
     def find(cls, build: Path | None = None) -> Checkout:
         root = Path(__file__).resolve().parents[2]
-        return cls(root, (build or root / "build").resolve())
+        kept = os.environ.get(RESULTS_VARIABLE)
+        return cls(root, (build or root / "build").resolve(), Path(kept).resolve() if kept else None)
 
     @property
     def tools(self) -> Path:
@@ -28,7 +34,7 @@ class Checkout:
 
     def results(self, kind: str) -> Path:
         """Where the runs of one kind of study are kept, a folder each."""
-        return self.root / "bench_results" / kind
+        return (self.kept or self.root / "bench_results") / kind
 
     def results_new(self, kind: str) -> Path:
         """A folder of its own for the run that begins now, also where two begin in one second."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import app
 from hakmem_lab.commands import asking
 from hakmem_lab.errors import LabError, ProcessFailedError
@@ -30,13 +31,6 @@ LAST_LINE = re.compile(
     r"verdict: (better|worse|equivalent|inconclusive): .+ times as fast as .+ \(99 % interval\),"
     r" smallest detectable effect .+"
 )
-
-
-@pytest.fixture
-def served(build: Path) -> Path:
-    if not (build / "libhakmem.so").is_file():
-        pytest.skip("libhakmem.so is not built: ./hakmem build")
-    return build
 
 
 def command(build: Path, *arguments: str) -> list[str]:
@@ -125,6 +119,8 @@ def test_a_command_that_fails_under_one_allocator_only_is_one_line(served: Path)
 
 
 def test_an_interrupted_run_keeps_what_it_measured(served: Path) -> None:
+    runs = Checkout.find().results("ab")
+    before = set(runs.glob("*/samples.csv"))
     process = subprocess.Popen(
         command(served, "ab", "glibc", "hakmem", "--budget", "25s", "--bench", "no allocation"),
         env=ENVIRONMENT,
@@ -132,11 +128,10 @@ def test_an_interrupted_run_keeps_what_it_measured(served: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    before = set((LAB.parent / "bench_results").glob("ab/*/samples.csv"))
-    started: set[Path] = set()
-    while process.poll() is None and not started:
+    while process.poll() is None and not any(
+        path.read_text().count("\n") > 2 for path in set(runs.glob("*/samples.csv")) - before
+    ):
         time.sleep(0.1)
-        started = set((LAB.parent / "bench_results").glob("ab/*/samples.csv")) - before
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -117,13 +117,6 @@ def test_a_wrong_option_is_refused() -> None:
     assert done.stderr.startswith("Usage: ./hakmem bench ")
 
 
-@pytest.fixture
-def served(build: Path) -> Path:
-    if not (build / "libhakmem.so").is_file():
-        pytest.skip("libhakmem.so is not built: ./hakmem build")
-    return build
-
-
 def test_a_missing_peer_is_an_error(served: Path) -> None:
     done = lab("bench", "--build", str(served), "--allocators", "glibc,nosuch")
     assert done.returncode == 2

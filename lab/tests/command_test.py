@@ -87,7 +87,7 @@ def test_a_slowdown_lets_the_clock_run_on(tool: Path, folder: Path) -> None:
     arm = Arm(OWN.peer, slowdown_percent=50)
     script = "sleep 0.2; echo ${WORKLOAD_SLOWDOWN:-none} >said"
     run = shell(tool, folder, script, arm)
-    assert 0.3 < run.seconds < 0.6
+    assert 0.3 < run.seconds < 3
     assert (folder / "said").read_text() == "0.000\n"  # the command itself is not slowed a second time
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import RESULTS_VARIABLE, Checkout
 from hypothesis import settings
 from hypothesis.configuration import set_hypothesis_home_dir
 
 ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT / "lab" / "tests") not in sys.path:
     sys.path.insert(0, str(ROOT / "lab" / "tests"))
+
+# No test finds another's runs, and nobody takes them for what was measured.
+(ROOT / ".tools").mkdir(exist_ok=True)
+KEPT = TemporaryDirectory(dir=ROOT / ".tools", prefix="lab-tests-")
+atexit.register(KEPT.cleanup)
+os.environ[RESULTS_VARIABLE] = f"{KEPT.name}/bench_results"
 
 # The same examples everywhere, and nothing left behind beside the sources.
 set_hypothesis_home_dir(ROOT / ".tools" / "hypothesis")
@@ -31,8 +39,13 @@ def build() -> Path:
 
 
 @pytest.fixture
-def checkout(build: Path) -> Checkout:
-    """With its library built."""
+def served(build: Path) -> Path:
+    """One with the library, too."""
     if not (build / "libhakmem.so").is_file():
         pytest.skip("libhakmem.so is not built: ./hakmem build")
-    return Checkout.find(build)
+    return build
+
+
+@pytest.fixture
+def checkout(served: Path) -> Checkout:
+    return Checkout.find(served)

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,24 +13,38 @@ from hakmem_lab.sight.page import NoPageError
 from hakmem_lab.sight.process import Process
 from toolbox import compile_c
 
+UNTIL_TOLD = ["sleep", "600"]
+
 
 def python(script: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", script]
 
 
 def test_the_look_that_was_asked_for(checkout: Checkout) -> None:
-    with launched(checkout, python("import time; time.sleep(1.5)")) as running:
+    with launched(checkout, UNTIL_TOLD) as running:
         seen = look(running, Trigger(seconds=0.3), lambda process: process.pid)
         assert (seen.value, seen.reached) == (running.pid, True)
-        assert 0.3 <= seen.seconds < 1.4
-        assert running.wait() == 0
+        assert 0.3 <= seen.seconds <= running.seconds
+        os.kill(running.pid, signal.SIGTERM)
 
 
-def test_the_last_look_when_it_ends_sooner(checkout: Checkout) -> None:
-    with launched(checkout, python("import time; time.sleep(0.6)")) as running:
-        seen = look(running, Trigger(seconds=60), lambda process: process.pid)
-        assert not seen.reached
-        assert 0.3 <= seen.seconds < 0.7
+@pytest.mark.parametrize(
+    "trigger", [Trigger(seconds=60), Trigger(rss=2 << 30)], ids=["sooner", "with less RSS"]
+)
+def test_the_last_look_when_it_ends(checkout: Checkout, trigger: Trigger) -> None:
+    """Also when its RSS stands still."""
+    looks: list[int] = []
+
+    def read(process: Process) -> int:
+        looks.append(process.pid)
+        if len(looks) == 4:
+            os.kill(process.pid, signal.SIGTERM)
+        return len(looks)
+
+    with launched(checkout, UNTIL_TOLD) as running:
+        seen = look(running, trigger, read)
+        assert (seen.value, seen.reached) == (len(looks), False)
+        assert seen.seconds <= running.seconds
 
 
 def test_a_look_at_some_rss(checkout: Checkout) -> None:
@@ -42,18 +55,10 @@ def test_a_look_at_some_rss(checkout: Checkout) -> None:
         assert seen.value * 1024 >= 60 << 20
 
 
-def test_the_last_look_when_it_ends_with_less_rss(checkout: Checkout) -> None:
-    """Also when its RSS stands still."""
-    with launched(checkout, ["sleep", "0.6"]) as running:
-        seen = look(running, Trigger(rss=2 << 30), lambda process: process.pid)
-        assert not seen.reached
-        assert 0.3 <= seen.seconds < 0.7
-
-
 def test_the_largest_process_is_looked_at(checkout: Checkout) -> None:
     script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = b\"x\" * (50 << 20); import time; time.sleep(1)'])"
     with launched(checkout, python(script)) as running:
-        seen = look(running, Trigger(seconds=0.6), lambda process: process.pid)
+        seen = look(running, Trigger(rss=50 << 20), lambda process: process.pid)
         assert seen.value != running.pid
 
 
@@ -102,10 +107,12 @@ def test_hakmem_says_in_it_that_it_serves(checkout: Checkout) -> None:
         assert running.proofs() == {running.pid: "served"}
 
 
-def test_a_signal_is_passed_on(checkout: Checkout) -> None:
-    script = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(9)); print('', flush=True); time.sleep(30)"
+def test_a_signal_is_passed_on(checkout: Checkout, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    script = f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit(9)); open({str(ready)!r}, 'w'); time.sleep(60)"
     with launched(checkout, python(script)) as running:
-        time.sleep(0.5)
+        while not ready.exists():
+            assert not running.ended_within(0.01)
         os.kill(os.getpid(), signal.SIGTERM)
         assert running.wait() == 9
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

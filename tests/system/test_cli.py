@@ -194,6 +194,7 @@ def test_builds_by_itself_and_again_after_a_change(clean_checkout: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_adds_little_to_the_start(clean_checkout: Path) -> None:
     command = clean_checkout / "hakmem"
     run_well(command, "run", "--", "true")

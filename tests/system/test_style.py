@@ -4,7 +4,7 @@ import json
 import re
 import sys
 
-from toolbox import COMMAND, ROOT, run, run_well, tool
+from toolbox import COMMAND, ROOT, run, tool
 
 
 def test_shell_scripts() -> None:
@@ -28,7 +28,3 @@ def test_the_command_knows_every_preset() -> None:
     listed = re.search(r'^presets="(.*)"$', COMMAND.read_text(), re.MULTILINE)
     assert listed is not None
     assert listed[1].split() == names
-
-
-def test_size_classes_are_generated() -> None:
-    run_well(sys.executable, ROOT / "tools/size_classes.py", "--check")
