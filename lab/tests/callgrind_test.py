@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hakmem_lab.studies.callgrind import Call, Place, instructions_by_object, profile_read
+from hakmem_lab.studies.callgrind import Call, Place, profile_read
 from hakmem_lab.studies.instructions import PAIRS, pair_cost, passage_cost
 
 FILE = """\
@@ -67,7 +67,7 @@ calls=1 0x50 0
 
 
 def test_own_instructions_are_told_from_callees() -> None:
-    counts = instructions_by_object(FILE.splitlines(keepends=True))
+    counts = profile_read(FILE.splitlines(keepends=True)).by_object()
     assert counts == {"/bench/lifo_burst": 117, "/lib/liballocator.so": 700, "/lib/libc.so.6": 300}
     assert sum(counts.values()) == 1117
 

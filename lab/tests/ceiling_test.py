@@ -15,6 +15,7 @@ import pytest
 from hakmem_lab.allocators.peers import PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.files import finite
 from hakmem_lab.measure.prepare import PLAN_VARIABLE, arm_prepared, plan_of
 from hakmem_lab.measure.rounds import Failure, work_compare
 from hakmem_lab.measure.runner import Arm, Conditions, json_run
@@ -29,7 +30,6 @@ from hakmem_lab.reports.ceiling import (
     refused_grid,
     shares_grid,
 )
-from hakmem_lab.reports.report import finite
 from hakmem_lab.studies.ceiling import (
     CEILING,
     NULL,

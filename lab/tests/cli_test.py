@@ -10,7 +10,7 @@ from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.cli import app, main
 from hakmem_lab.commands import baseline
 from hakmem_lab.errors import LabError
-from hakmem_lab.reports.report import target_check
+from hakmem_lab.files import target_check
 from lab_command import lab
 
 LAB = Path(__file__).resolve().parents[1]

@@ -5,7 +5,7 @@ import random
 
 import numpy as np
 import pytest
-from hakmem_lab.statistics.selection import best_compare, holm, margin_p_value, mean_estimate, slowest_beside
+from hakmem_lab.statistics.selection import best_compare, fastest_beside, holm, margin_p_value, mean_estimate
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -61,10 +61,10 @@ def noise(rng: random.Random, centre: float, spread: float, rounds: int = 24) ->
     return {number: rng.gauss(centre, spread) for number in range(rounds)}
 
 
-def test_the_best_peer_is_the_one_hakmem_is_slowest_beside() -> None:
+def test_the_best_peer_is_the_one_hakmem_is_fastest_beside() -> None:
     rng = random.Random(2)
     peers = {"slow": noise(rng, 0.5, 0.01), "fast": noise(rng, -0.2, 0.01), "level": noise(rng, 0.0, 0.01)}
-    assert slowest_beside(peers) == "fast"
+    assert fastest_beside(peers) == "fast"
     best = best_compare("fast", list(peers["fast"].values()), 0.03, 0.99)
     assert best is not None
     assert best.estimate.ratio == pytest.approx(math.exp(-0.2), rel=0.01)
@@ -77,7 +77,7 @@ def test_the_luckiest_of_many_equal_peers_wins_nothing() -> None:
     honest, naive = [], []
     for _ in range(300):
         peers = {f"peer {number}": noise(rng, 0.0, 0.05, 12) for number in range(12)}
-        selected = slowest_beside({name: dict(list(one.items())[:6]) for name, one in peers.items()})
+        selected = fastest_beside({name: dict(list(one.items())[:6]) for name, one in peers.items()})
         assert selected is not None
         best = best_compare(selected, list(peers[selected].values())[6:], 0.0, 0.99)
         assert best is not None
@@ -90,6 +90,6 @@ def test_the_luckiest_of_many_equal_peers_wins_nothing() -> None:
 
 def test_a_peer_with_too_few_rounds_is_neither_selected_nor_compared() -> None:
     rng = random.Random(4)
-    assert slowest_beside({"often": noise(rng, 0.0, 0.01), "once": {3: -2.0}}) == "often"
-    assert slowest_beside({"once": {3: -2.0}}) is None
+    assert fastest_beside({"often": noise(rng, 0.0, 0.01), "once": {3: -2.0}}) == "often"
+    assert fastest_beside({"once": {3: -2.0}}) is None
     assert best_compare("once", [-2.0], 0.03, 0.99) is None

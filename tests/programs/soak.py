@@ -23,8 +23,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from hakmem_lab.checkout import Checkout
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure import provenance
-from hakmem_lab.reports.report import Grid, mib_text, report_write
+from hakmem_lab.reports.report import mib_text, report_write
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]

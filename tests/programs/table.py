@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hakmem_lab.checkout import Checkout
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure import provenance
-from hakmem_lab.reports.report import Grid, report_write
+from hakmem_lab.reports.report import report_write
 from trial import Row
 
 COMMAND = "./hakmem soak --programs --report docs/results/programs.md"

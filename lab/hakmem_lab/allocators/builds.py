@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hakmem_lab.allocators.tools import PACKAGES, environment_plain, tool_run
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import LIBRARY, Checkout
 from hakmem_lab.errors import LabError
 from hakmem_lab.processes import program_run
 
@@ -25,7 +25,6 @@ MARK = "hakmem@"
 BUILD_SECONDS = 900
 GIT_SECONDS = 60
 PROFILING = "profiling"
-LIBRARY = "libhakmem.so"
 
 
 def library_of(checkout: Checkout, what: str, profiling: bool = False) -> Path:

@@ -15,12 +15,13 @@ from hakmem_lab.allocators.arms import arm_parse
 from hakmem_lab.commands.common import grids_show, samples_text
 from hakmem_lab.commands.units import seconds_parse, share_parse
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import json_write
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure import launch, provenance
 from hakmem_lab.measure.command import CommandTask
 from hakmem_lab.measure.pairs import Pair, cpus_allowed
 from hakmem_lab.measure.task import CellTask
 from hakmem_lab.reports.ab import outcome_content, outcome_grid, vector, vector_grid
-from hakmem_lab.reports.report import Grid, json_write
 from hakmem_lab.studies.ab import Design, Outcome, questions_ask
 from hakmem_lab.studies.arrange import Arranged, Calibrate, arrange, calibrator
 from hakmem_lab.studies.opinion import SECONDS as OPINION_SECONDS

@@ -24,12 +24,12 @@ from hakmem_lab.commands.asking import (
 from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
 from hakmem_lab.commands.planted import planted
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import json_write, text_write
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.stage import staged
 from hakmem_lab.reports.ab import outcome_grid, reason_lines
 from hakmem_lab.reports.baseline import gates_grid, loss_lines
-from hakmem_lab.reports.report import json_write, text_write
 from hakmem_lab.studies.baseline import (
     CELLS_COUNTED,
     Baseline,

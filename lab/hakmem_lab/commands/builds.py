@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -15,7 +16,7 @@ from hakmem_lab.commands.asking import INCONCLUSIVE, ShareOption
 from hakmem_lab.commands.canned import canned_ask, canned_write, overall_estimate, summary_grid
 from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show, words_split
 from hakmem_lab.errors import LabError
-from hakmem_lab.reports.report import Grid
+from hakmem_lab.grid import Grid
 from hakmem_lab.workloads.canned.file import Canned, canned_find
 from hakmem_lab.workloads.cells import CELLS, Cell
 from hakmem_lab.workloads.find import is_meant, words_named, workload_find
@@ -72,17 +73,14 @@ def restricted(canned: Canned, benches: Sequence[str], arms: Sequence[str]) -> C
     for bench in benches:
         if not any(is_meant(one, bench, canned.benches) for one in canned.benches):
             raise LabError(f"--only: '{bench}' is none of {'; '.join(canned.benches)}")
-    return Canned(
-        name=canned.name,
-        about=canned.about,
+    return replace(
+        canned,
         arms=(canned.arms[0], *(one for one in canned.arms[1:] if not arms or one in arms)),
         benches=tuple(
             one
             for one in canned.benches
             if not benches or any(is_meant(one, bench, canned.benches) for bench in benches)
         ),
-        budget=canned.budget,
-        note=canned.note,
     )
 
 

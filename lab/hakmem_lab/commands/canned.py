@@ -25,9 +25,11 @@ from hakmem_lab.commands.asking import (
 )
 from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show
 from hakmem_lab.commands.units import share_parse
+from hakmem_lab.files import text_write
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure.pairs import pairs_to_analyse
 from hakmem_lab.reports.ab import ratio_text, reason_lines, sweep_line, verdict_line
-from hakmem_lab.reports.report import Grid, markdown_report, text_write
+from hakmem_lab.reports.report import markdown_report
 from hakmem_lab.statistics.estimate import Estimate, suite_estimate
 from hakmem_lab.studies.ab import Control
 from hakmem_lab.studies.study import study_open

@@ -142,8 +142,8 @@ def command_text(settings: Settings, suite: Suite | None, allocators: str) -> st
 def ceiling_show(run: Kept, report: Path | None, json_file: Path | None) -> None:
     """The run's own folder gets its page and its shares, too."""
     # Drawing takes a second to load: not for --help and wrong options.
+    from hakmem_lab.files import text_write
     from hakmem_lab.reports.ceiling import answer_lines, ceiling_write, grids_of, page_make
-    from hakmem_lab.reports.report import text_write
 
     judged = ceiling_judge(run.judged())
     page = page_make(judged, "raw/")

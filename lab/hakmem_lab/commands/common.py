@@ -12,8 +12,9 @@ from rich.console import Console
 
 from hakmem_lab.checkout import path_here
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import target_check
+from hakmem_lab.grid import Grid, grids_print
 from hakmem_lab.measure.tree import children_of, kernel_check
-from hakmem_lab.reports.report import Grid, grids_print, target_check
 from hakmem_lab.sight.process import Process, process_open
 from hakmem_lab.studies.study import Study
 

@@ -16,6 +16,7 @@ import typer
 from hakmem_lab.allocators.arms import VARIABLE, arm_parse, arm_stage
 from hakmem_lab.allocators.peers import Peer, glibc_version
 from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.asking import INCONCLUSIVE
 from hakmem_lab.commands.common import (
     BuildOption,
     JsonOption,
@@ -48,7 +49,6 @@ from hakmem_lab.workloads.find import program_find
 from hakmem_lab.workloads.programs.task import program_prepare
 
 ALPHA = 0.01
-INCONCLUSIVE = 3
 LATE_SHARE = 1.1
 """Of the budget; what was planned may take so much longer."""
 OWN = "as it is"

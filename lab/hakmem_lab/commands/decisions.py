@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hakmem_lab.commands.common import grids_show
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import text_write
 from hakmem_lab.reports.decisions import (
     counts_grid,
     decisions_content,
@@ -15,7 +16,6 @@ from hakmem_lab.reports.decisions import (
     last_grid,
     settled_grid,
 )
-from hakmem_lab.reports.report import text_write
 from hakmem_lab.sight.decisions import Look
 from hakmem_lab.sight.freeze import profile_text
 

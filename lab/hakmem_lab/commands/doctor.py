@@ -18,8 +18,8 @@ from hakmem_lab.commands.common import (
     target_pid,
 )
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import text_write
 from hakmem_lab.reports.doctor import findings_content, findings_grid, last_line
-from hakmem_lab.reports.report import text_write
 from hakmem_lab.sight.doctor import (
     ROOT,
     library_findings,

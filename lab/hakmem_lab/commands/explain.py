@@ -22,6 +22,7 @@ from hakmem_lab.commands.common import (
 from hakmem_lab.commands.decisions import decisions_show, report_path
 from hakmem_lab.commands.units import bytes_parse, seconds_parse
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import text_write
 from hakmem_lab.reports.explain import (
     account_grid,
     advice_lines,
@@ -30,7 +31,6 @@ from hakmem_lab.reports.explain import (
     growth_grid,
     note_lines,
 )
-from hakmem_lab.reports.report import text_write
 from hakmem_lab.sight.account import Account, account_read
 from hakmem_lab.sight.advice import advice_find
 from hakmem_lab.sight.decisions import look_of_report, looks_of_process

@@ -22,9 +22,7 @@ from hakmem_lab.commands.common import (
 )
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.samples import RowWriter
-from hakmem_lab.reports.report import (
-    report_write,
-)
+from hakmem_lab.reports.report import report_write
 from hakmem_lab.studies.footprint import (
     COLUMNS,
     Sample,

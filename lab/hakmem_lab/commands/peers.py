@@ -17,9 +17,9 @@ from hakmem_lab.allocators.service import Proof, service_prove
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.common import TABLE_WIDTH, BuildOption, JsonOption, words_split
 from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.files import text_write
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.stage import Stage, staged
-from hakmem_lab.reports.report import text_write
 
 
 @dataclass(frozen=True)

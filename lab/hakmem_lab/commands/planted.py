@@ -24,12 +24,13 @@ from hakmem_lab.commands.asking import (
 )
 from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show
 from hakmem_lab.commands.units import change_parse
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.provenance import commit_read
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.reports.ab import prediction_line, reason_lines, verdict_line
 from hakmem_lab.reports.baseline import gates_grid, loss_lines
-from hakmem_lab.reports.report import Grid, report_write
+from hakmem_lab.reports.report import report_write
 from hakmem_lab.reports.where import diff_grid, diff_lines, prediction_text
 from hakmem_lab.studies.baseline import (
     Gate,

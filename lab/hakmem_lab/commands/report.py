@@ -9,7 +9,7 @@ import typer
 
 from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.common import ReportOption, grids_show
-from hakmem_lab.reports.report import text_write
+from hakmem_lab.files import text_write
 
 KIND = "report"
 PAGE_FILE = "report.html"

@@ -156,7 +156,7 @@ def command_text(settings: Settings, chosen: dict[str, list[int]], peers: str) -
 def scaling_show(run: Kept, report: Path | None, json_file: Path | None) -> None:
     """The run's own folder gets its page and its figures, too."""
     # Drawing takes a second to load: not for --help and wrong options.
-    from hakmem_lab.reports.report import text_write
+    from hakmem_lab.files import text_write
     from hakmem_lab.reports.scaling import answer_lines, grids_of, page_make, scaling_write
 
     matrix = run.judged()

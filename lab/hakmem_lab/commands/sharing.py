@@ -20,9 +20,10 @@ from hakmem_lab.commands.common import (
     words_split,
 )
 from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.files import json_write
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.samples import RowWriter
-from hakmem_lab.reports.report import json_write, report_write
+from hakmem_lab.reports.report import report_write
 from hakmem_lab.reports.sharing import TITLE, Sharing, answer_lines, content_of, grids_of, reading_lines
 from hakmem_lab.studies.progress import progress_shown
 from hakmem_lab.studies.sharing import (

@@ -17,11 +17,13 @@ from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.asking import DEFAULT_BENCH, BenchOption, CommandArgument
 from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
 from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.files import target_check, text_write
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.observe import can_observe
 from hakmem_lab.measure.provenance import commit_read
 from hakmem_lab.measure.stage import Stage, staged
-from hakmem_lab.reports.report import Grid, report_write, target_check, text_write
+from hakmem_lab.reports.report import report_write
 from hakmem_lab.reports.where import (
     change_command,
     confirm_command,

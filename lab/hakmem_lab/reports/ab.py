@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure.pairs import Pair
 from hakmem_lab.measure.runner import Measured
-from hakmem_lab.reports.report import Grid
 from hakmem_lab.statistics.estimate import Estimate, ratio_estimate
 from hakmem_lab.studies.ab import SAME, SLOWED, Answer, Control, Outcome
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.lines import Line2D
 
+from hakmem_lab.files import json_write
+from hakmem_lab.grid import Grid
 from hakmem_lab.reports.drawing import (
     BLUE,
     GREY,
@@ -22,7 +24,7 @@ from hakmem_lab.reports.drawing import (
 )
 from hakmem_lab.reports.matrix_text import controls_grid, failures_grid
 from hakmem_lab.reports.page import Page
-from hakmem_lab.reports.report import Grid, json_write, ratio_text
+from hakmem_lab.reports.report import ratio_text
 from hakmem_lab.studies.ceiling import ALL, CEILING, NULL, Answer, Ceiling, Interval, Share, State
 
 TITLE = "The ceiling: what hakmem's structure allows, and how much of it is reached"

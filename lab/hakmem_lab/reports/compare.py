@@ -6,8 +6,9 @@ import math
 from dataclasses import asdict
 from pathlib import Path
 
+from hakmem_lab.files import json_write
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure.provenance import Provenance
-from hakmem_lab.reports.report import Grid, json_write
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.compare import Course, Plan
 from hakmem_lab.studies.compare_verdicts import (

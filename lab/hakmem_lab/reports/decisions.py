@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from hakmem_lab.reports.report import Grid
+from hakmem_lab.grid import Grid
 from hakmem_lab.sight.decisions import Decision, Look, decision_content
 from hakmem_lab.sight.sizes import count_text, size_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hakmem_lab.reports.report import Grid
+from hakmem_lab.grid import Grid
 from hakmem_lab.sight.findings import Finding, Level
 from hakmem_lab.sight.sizes import count_text
 

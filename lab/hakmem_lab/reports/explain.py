@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from hakmem_lab.reports.report import Grid
+from hakmem_lab.grid import Grid
 from hakmem_lab.sight.account import DIFFERENCE_MAX, Account, CopyAccount, Row
 from hakmem_lab.sight.advice import Advice, use_lines
 from hakmem_lab.sight.growth import READINGS, Growth

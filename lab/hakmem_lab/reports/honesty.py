@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hakmem_lab.reports.report import Grid
+from hakmem_lab.grid import Grid
 from hakmem_lab.statistics.rates import rate_estimate
 from hakmem_lab.studies.ab import Design
 from hakmem_lab.studies.checks import Check

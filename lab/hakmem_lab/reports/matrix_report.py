@@ -12,6 +12,8 @@ from pathlib import Path
 from rich.console import Console
 
 from hakmem_lab.checkout import path_here
+from hakmem_lab.files import json_write, text_write
+from hakmem_lab.grid import Grid, grids_print
 from hakmem_lab.reports.drawing import Picture
 from hakmem_lab.reports.matrix_lines import reading_lines, summary_lines, warning_lines
 from hakmem_lab.reports.matrix_text import (
@@ -31,7 +33,6 @@ from hakmem_lab.reports.matrix_text import (
 )
 from hakmem_lab.reports.page import Page
 from hakmem_lab.reports.pictures import pictures_make
-from hakmem_lab.reports.report import Grid, grids_print, json_write, text_write
 from hakmem_lab.reports.then_and_now import then_grid
 from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.judging import Matrix

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure.store import Sample
-from hakmem_lab.reports.report import Grid, mib_text, ratio_text
+from hakmem_lab.reports.report import mib_text, ratio_text
 from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.comparing import Memory, Result
 from hakmem_lab.studies.goals import goals_reached

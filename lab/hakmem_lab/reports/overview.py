@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hakmem_lab.grid import Grid
 from hakmem_lab.reports.baseline import gates_grid
 from hakmem_lab.reports.ceiling import answer_lines, ceiling_picture, shares_grid
 from hakmem_lab.reports.drawing import Picture
@@ -11,7 +12,7 @@ from hakmem_lab.reports.matrix_lines import reading_lines, summary_lines, warnin
 from hakmem_lab.reports.matrix_text import counts_grid, groups_grid, memory_word, outcome_grid
 from hakmem_lab.reports.page import Page
 from hakmem_lab.reports.pictures import pictures_make
-from hakmem_lab.reports.report import Grid, mib_text, ratio_text
+from hakmem_lab.reports.report import mib_text, ratio_text
 from hakmem_lab.reports.where import number_text
 from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.overview import Change, Overview

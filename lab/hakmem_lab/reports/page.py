@@ -9,10 +9,12 @@ from pathlib import Path
 
 import jinja2
 
+from hakmem_lab.files import text_write
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.store import SampleStore
 from hakmem_lab.reports.drawing import Picture
-from hakmem_lab.reports.report import Grid, markdown_report, text_write
+from hakmem_lab.reports.report import markdown_report
 
 TEMPLATE = "page.html.j2"
 

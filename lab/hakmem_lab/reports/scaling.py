@@ -10,6 +10,8 @@ import matplotlib as mpl
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from hakmem_lab.files import json_write
+from hakmem_lab.grid import Grid
 from hakmem_lab.reports.drawing import (
     BLACK,
     BLUE,
@@ -24,7 +26,6 @@ from hakmem_lab.reports.drawing import (
 )
 from hakmem_lab.reports.matrix_text import controls_grid, failures_grid, speed_grid
 from hakmem_lab.reports.page import Page
-from hakmem_lab.reports.report import Grid, json_write
 from hakmem_lab.studies.scaling import AXES, FLAT, THREADS, Cost, Figure, Line, Scaling
 
 TITLE = "Scaling: threads, heap and block size"

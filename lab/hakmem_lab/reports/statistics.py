@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hakmem_lab.reports.report import Grid
+from hakmem_lab.grid import Grid
 from hakmem_lab.sight.books import NEVER
 from hakmem_lab.sight.metrics import CLASS_METRICS, METRICS, Numbers
 from hakmem_lab.sight.sizes import size_text

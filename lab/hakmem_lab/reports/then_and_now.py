@@ -3,7 +3,8 @@ Absolute speeds of two machines say nothing of each other."""
 
 from __future__ import annotations
 
-from hakmem_lab.reports.report import Grid, ratio_text
+from hakmem_lab.grid import Grid
+from hakmem_lab.reports.report import ratio_text
 from hakmem_lab.studies.judging import Matrix
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES, Then
 

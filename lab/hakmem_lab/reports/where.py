@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from hakmem_lab.reports.report import Grid
+from hakmem_lab.grid import Grid
 from hakmem_lab.studies.where import ALLOCATOR, Change, Diff, FunctionCost, Where
 
 FUNCTIONS_MAX = 20

@@ -36,8 +36,8 @@ class Best:
     """That the ratio lies within the margin, or on the other side of 1."""
 
 
-def slowest_beside(peers: Mapping[str, LogRatios]) -> str | None:
-    """The peer that the subject's log ratio is lowest to; None where no peer has enough rounds."""
+def fastest_beside(peers: Mapping[str, LogRatios]) -> str | None:
+    """The peer that looks fastest: to which the subject's log ratio is lowest; None where no peer has enough rounds."""
     medians = [
         (float(np.median(list(ratios.values()))), name)
         for name, ratios in peers.items()

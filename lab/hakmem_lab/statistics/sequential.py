@@ -22,8 +22,6 @@ LOOKS = ((0.25, 0.05), (0.4, 0.05), (0.6, 0.1), (0.8, 0.1), (1.0, 0.7))
 """When to look, as shares of the pairs planned, and the share of ALPHA that each look may spend. The last has the
 most: the budget is chosen so that it decides."""
 
-SHARE_LAST = LOOKS[-1][1]
-
 
 @dataclass(frozen=True)
 class PlannedLook:

@@ -124,11 +124,6 @@ def _position(text: str, before: int) -> int:
     return before + int(text) if text[0] in "+-" else int(text, 0)
 
 
-def instructions_by_object(lines: Iterable[str]) -> Counter[str]:
-    """Each object's own instructions."""
-    return profile_read(lines).by_object()
-
-
 def valgrind_find() -> str:
     valgrind = shutil.which("valgrind")
     if valgrind is None:

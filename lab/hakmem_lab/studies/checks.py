@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from hakmem_lab.reports.report import Grid
+from hakmem_lab.grid import Grid
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from hakmem_lab.errors import LabError, ProcessFailedError
-from hakmem_lab.measure.pairs import DISTURBED_EXTRA_SHARE, PADDING_MAX, SEED_BITS, cpus_allowed, disturbance
+from hakmem_lab.measure.pairs import DISTURBED_EXTRA_SHARE, conditions_draw, disturbance
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.service import Service
 from hakmem_lab.measure.task import Task
@@ -131,12 +131,6 @@ class Observation:
     @property
     def hangs_seconds(self) -> float:
         return max(HANGS_SECONDS_MIN, HANGS_TIMES * self.measured.wall_seconds)
-
-
-def conditions_draw(task: Task, rng: random.Random) -> Conditions:
-    allowed = cpus_allowed()
-    cpus = tuple(sorted(rng.sample(allowed, min(task.threads, len(allowed)))))
-    return Conditions(rng.getrandbits(SEED_BITS), rng.randrange(PADDING_MAX), cpus)
 
 
 def observe_first(task: ObservedTask, own: Arm, rng: random.Random) -> Observation:

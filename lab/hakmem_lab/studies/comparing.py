@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hakmem_lab.measure.rounds import NEAR, SELECTION_MIN
 from hakmem_lab.measure.store import Sample
 from hakmem_lab.statistics.estimate import Estimate, Verdict, mean_estimate, pairs_needed, ratio_estimate
-from hakmem_lab.statistics.selection import slowest_beside
+from hakmem_lab.statistics.selection import fastest_beside
 from hakmem_lab.studies.matrix import Row, Settings
 from hakmem_lab.workloads.cells import Measure
 
@@ -175,7 +175,7 @@ def peer_select(row: Row, samples: Iterable[Sample]) -> str | None:
     """The peer that the subject looks slowest beside in the rounds of the selection. Whatever else is among the
     samples, the choice is the same: of a run that goes on, and of one that is judged again."""
     arms = ArmSamples(row, [one for one in samples if one.slot < row.rounds.selection])
-    return slowest_beside(
+    return fastest_beside(
         _ratios_beside_peers(row, arms, [arm for arm in row.rounds.arms if arm not in arms.failures])
     )
 

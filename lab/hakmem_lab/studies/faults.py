@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure.pairs import conditions_draw
 from hakmem_lab.measure.runner import PRELOAD_PLACE, Arm, Line, json_run
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.reports.report import Grid
 from hakmem_lab.studies.checks import Check
 from hakmem_lab.workloads.cells import PROCESS_START
 

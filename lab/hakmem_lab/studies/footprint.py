@@ -23,11 +23,11 @@ from hakmem_lab.allocators.bindings import bindings_complaint, linker_environmen
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure.pairs import PADDING_MAX, SEED_BITS, cpus_allowed
 from hakmem_lab.measure.runner import PRELOAD_PLACE, Arm, Conditions, Line, json_run
 from hakmem_lab.measure.service import libc_preloaded
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.reports.report import Grid
 from hakmem_lab.workloads.footprint_inputs import (
     ANONYMOUS,
     AT_EXIT,

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.reports.report import Grid
 from hakmem_lab.studies.callgrind import allocator_instructions
 from hakmem_lab.studies.checks import Check
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import text_write
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.rounds import RoundPlan
 from hakmem_lab.measure.store import disk_sync
-from hakmem_lab.reports.report import text_write
 from hakmem_lab.workloads.cells import Measure
 
 SUBJECT = "hakmem"

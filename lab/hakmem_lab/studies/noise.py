@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import text_write
 from hakmem_lab.measure.pairs import conditions_draw, cpus_allowed
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import Task
-from hakmem_lab.reports.report import text_write
 from hakmem_lab.workloads.cells import Measure
 
 TRACE_FILE = Path(__file__).with_name("noise.json")

@@ -20,10 +20,10 @@ from pathlib import Path
 from hakmem_lab.allocators.bindings import bindings_complaint, linker_environment
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError
+from hakmem_lab.grid import Grid
 from hakmem_lab.measure.runner import Arm, Conditions
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.tree import stat_fields
-from hakmem_lab.reports.report import Grid
 from hakmem_lab.studies.footprint import LIMIT, SUBJECT, Row, Spread, conditions_draw, round_order
 from hakmem_lab.workloads.redis_server import Redis, command, redis_start
 

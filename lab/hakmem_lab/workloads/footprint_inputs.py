@@ -15,6 +15,7 @@ from pathlib import Path
 from hakmem_lab.errors import LabError
 from hakmem_lab.workloads.cells import SEED_PLACE
 from hakmem_lab.workloads.find import is_meant
+from hakmem_lab.workloads.redis_server import command
 
 INPUTS_PLACE = "{inputs}"
 BENCH_PLACE = "{bench}"
@@ -145,9 +146,6 @@ def redis_commands(rng: random.Random, keys: int) -> bytes:
 
     def size() -> int:
         return int(16 * 128 ** rng.random())
-
-    def command(*words: bytes) -> bytes:
-        return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
 
     parts = [command(b"SET", b"key:%d" % number, filler[: size()]) for number in range(keys)]
     gone = rng.sample(range(keys), keys // 2)

@@ -1,0 +1,49 @@
+"""Results as files: where one cannot be written is an error in one line."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from hakmem_lab.errors import LabError
+
+
+def text_write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise LabError(f"cannot write {path}: {error.strerror}") from error
+
+
+def target_check(path: Path | None) -> Path | None:
+    """The PATH that a user gave for a result, when a file can be written there: to be known before anything is
+    measured. Nothing is left behind, and folders are not made."""
+    if path is None:
+        return None
+    try:
+        kept = path.exists()
+        if kept and not (path.is_file() or path.is_dir()):
+            return path  # a device or a pipe takes what comes, once
+        with path.open("ab"):
+            pass
+        if not kept:
+            path.unlink()
+    except OSError as error:
+        raise LabError(f"cannot write {path}: {error.strerror}") from error
+    return path
+
+
+def json_write(path: Path, content: object) -> None:
+    """JSON has no infinity: the end of an interval that too few pairs leave open is null."""
+    text_write(path, json.dumps(finite(content), indent=1, default=str, allow_nan=False) + "\n")
+
+
+def finite(content: object) -> object:
+    """With null for every number that is none."""
+    if isinstance(content, dict):
+        return {name: finite(value) for name, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -1,0 +1,33 @@
+"""The floors of the package: a module includes only modules of its own floor and of those below."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import hakmem_lab
+import pytest
+
+PACKAGE = Path(hakmem_lab.__file__).parent
+FLOORS = (
+    {"errors", "checkout", "files", "grid", "processes", "statistics"},
+    {"measure", "workloads", "allocators"},
+    {"sight"},
+    {"studies"},
+    {"reports"},
+    {"commands"},
+    {"cli", "__main__", "__init__"},
+)
+IMPORT = re.compile(r"^ *from hakmem_lab\.(\w+)", re.MULTILINE)
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def floor(part: str) -> int:
+    return next(number for number, floor in enumerate(FLOORS) if part in floor)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE)))
+def test_what_a_module_imports_is_not_above_it(module: Path) -> None:
+    part = module.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    above = [one for one in IMPORT.findall(module.read_text()) if floor(one) > floor(part)]
+    assert above == []
