@@ -87,19 +87,22 @@ bool bin_next_is_zero(const struct heap *heap, unsigned class) {
     return first != 0 && slab_next_is_zero(first);
 }
 
-/* From so many bytes on a block that came back is better than one that was never used, which brings in a page, or a good part of
- * one. A smaller one costs less than to have the line of another come from the processor that freed it. */
-static bool is_better_returned(unsigned class) { return slab_classes[class].block_bytes >= HAK_KIB(1); }
+/* Where other threads give blocks back, of so many bytes and more, one that came back is better than one that was never used, which
+ * brings in a page, or a good part of one. A smaller one costs less than to have the line of another come from the processor that
+ * freed it. */
+static bool is_better_returned(const struct bin *bin, unsigned class) {
+    return slab_classes[class].block_bytes >= HAK_KIB(1) && counter_read(&bin->remote_blocks) != 0;
+}
 
 bool bin_wants_drain(const struct heap *heap, unsigned class) {
     const uint32_t first = fullest(&heap->bins[class]);
-    return first == 0 || (is_better_returned(class) && slab_returned(first) == 0);
+    return first == 0 || (is_better_returned(&heap->bins[class], class) && slab_returned(first) == 0);
 }
 
 /* How many of WANT blocks to take from the slab at FIRST, after GOT: where returned ones are better and it has some, these alone,
  * and ones that were never used only where there was nothing else. */
-static uint32_t taken_of(uint32_t first, uint32_t want, uint32_t got) {
-    if (!is_better_returned(slab_at(first)->span.class)) return want;
+static uint32_t taken_of(const struct bin *bin, uint32_t first, uint32_t want, uint32_t got) {
+    if (!is_better_returned(bin, slab_at(first)->span.class)) return want;
     const uint32_t returned = slab_returned(first);
     if (returned != 0) return min_u32(want, returned);
     return got == 0 ? want : 0;
@@ -107,7 +110,7 @@ static uint32_t taken_of(uint32_t first, uint32_t want, uint32_t got) {
 
 uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
     uint32_t got = 0, first, taken;
-    while (got < want && (first = fullest(&heap->bins[class])) != 0 && (taken = taken_of(first, want - got, got)) != 0) {
+    while (got < want && (first = fullest(&heap->bins[class])) != 0 && (taken = taken_of(&heap->bins[class], first, want - got, got)) != 0) {
         if (got == 0) *zero = slab_next_is_zero(first);
         got += slab_take(first, end - got, taken);
         bin_settle(heap, first);

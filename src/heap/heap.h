@@ -380,7 +380,8 @@ bool thread_reveal(bool others);
 /* ---- salvage.c ---------------------------------------------------------------------------------- */
 
 /* A slab of CLASS goes to the commons from a heap that was parked lately, or, where there are many more threads than
- * processors, from any that has one more than half free. False when none was found. No lock held. */
+ * processors and slabs of CLASS have many blocks, from any that has one more than half free. False when none was found. No lock
+ * held. */
 bool salvage_slab(unsigned class);
 
 #endif

@@ -55,7 +55,9 @@ static bool take_from_any(unsigned class) {
 }
 
 bool salvage_slab(unsigned class) {
-    const bool found = take_from_idle(class) || (is_crowded() && take_from_any(class));
+    enum { WORTH_BLOCKS = 64 }; /* what a slab of fewer has free is soon used up, and then it is taken back */
+    const bool worth = slab_classes[class].blocks >= WORTH_BLOCKS;
+    const bool found = take_from_idle(class) || (worth && is_crowded() && take_from_any(class));
     remote_settle();
     return found;
 }

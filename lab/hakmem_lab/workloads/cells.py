@@ -130,10 +130,10 @@ def _spans_mt(threads: int, size: int, suite: Suite) -> Cell:
     return _cell(Group.LARGE, suite, name, command, 20_000, threads)
 
 
-def _larson(threads: int, suite: Suite) -> Cell:
+def _larson(threads: int, suite: Suite, most: int = 128) -> Cell:
     """Its count is seconds; its threads come and go, and the scheduler with them."""
-    name = "larson, 1 thread, 8-128 B" if threads == 1 else f"larson, {threads} threads, 8-128 B"
-    command = f"larson {COUNT_PLACE} 8 128 1024 100 {SEED_PLACE} {threads}"
+    name = f"larson, {threads} {'thread' if threads == 1 else 'threads'}, 8-{most} B"
+    command = f"larson {COUNT_PLACE} 8 {most} 1024 100 {SEED_PLACE} {threads}"
     return replace(_cell(Group.THREADS, suite, name, command, 1, threads), switches_are_noise=False)
 
 
@@ -316,6 +316,7 @@ CELLS = (
     _larson(2, QUICK),
     _larson(8, QUICK),
     _larson(32, FULL),
+    _larson(32, FULL, most=1000),
     _THREAD_CHURN,
     _writers("two writers, 16 B blocks of their own", "own_write"),
     _producer("producer and consumer, one by one", 1, 1, QUICK),

@@ -45,25 +45,33 @@ static size_t check_lists(const struct heap *heap, unsigned class) {
     return out;
 }
 
-/* From 1 KiB on a refill is of blocks that came back, as long as there are some. */
-TEST(returned_blocks_come_before_unused_ones) {
+/* From 1 KiB on a refill is of blocks that came back, as long as there are some, where others give blocks back. */
+static void check_refill_of_returned(unsigned class, bool from_others) {
     enum { GIVEN = 3, WANTED = 8 };
+    struct heap *heap = make_heap(HEAP_LIVE);
+    const uint32_t first = add_slab(heap, class);
+    const bool only = from_others && slab_classes[class].block_bytes >= 1024;
+    void *blocks[WANTED], *more[WANTED];
+    bool zero;
+    CHECK_EQ(bin_fill(heap, class, blocks + WANTED, WANTED, &zero), WANTED);
+    if (from_others) counter_add(&heap->bins[class].remote_blocks, 1);
+    CHECK(bin_wants_drain(heap, class) == only);
+    bin_put(heap, blocks, GIVEN);
+    CHECK(!bin_wants_drain(heap, class));
+    const uint32_t got = bin_fill(heap, class, more + WANTED, WANTED, &zero);
+    CHECK_EQ(got, only ? GIVEN : WANTED);
+    CHECK_EQ(slab_at(first)->carved, WANTED + got - GIVEN);
+    bin_put(heap, blocks + GIVEN, WANTED - GIVEN);
+    bin_put(heap, more + WANTED - got, got);
+    CHECK_EQ(heap->bins[class].slab_count, 0);
+    CHECK(bin_wants_drain(heap, class));
+}
+
+TEST(returned_blocks_come_before_unused_ones) {
     for (unsigned class = 0; class < SMALL_CLASSES; class++) {
-        if (slab_classes[class].blocks < 2 * WANTED) continue;
-        struct heap *heap = make_heap(HEAP_LIVE);
-        const uint32_t first = add_slab(heap, class);
-        void *blocks[WANTED], *more[WANTED];
-        bool zero;
-        CHECK_EQ(bin_fill(heap, class, blocks + WANTED, WANTED, &zero), WANTED);
-        CHECK(!bin_wants_drain(heap, class) || slab_classes[class].block_bytes >= 1024);
-        bin_put(heap, blocks, GIVEN);
-        CHECK(!bin_wants_drain(heap, class));
-        const uint32_t got = bin_fill(heap, class, more + WANTED, WANTED, &zero);
-        CHECK_EQ(got, slab_classes[class].block_bytes >= 1024 ? GIVEN : WANTED);
-        CHECK_EQ(slab_at(first)->carved, WANTED + got - GIVEN);
-        bin_put(heap, blocks + GIVEN, WANTED - GIVEN);
-        bin_put(heap, more + WANTED - got, got);
-        CHECK_EQ(heap->bins[class].slab_count, 0);
+        if (slab_classes[class].blocks < 16) continue;
+        check_refill_of_returned(class, false);
+        check_refill_of_returned(class, true);
     }
 }
 
@@ -83,15 +91,10 @@ static void fill(struct heap *heap, unsigned class, uint32_t want) {
     if (expected == 0) CHECK_EQ(got, 0);
     else CHECK_EQ(slab_head(page_index(end[-1])), expected);
     for (uint32_t i = 0; i < got; i++) held[held_count++] = end[-1 - (long)i];
-    /* Less than wanted only when no slab of the class has a free block, or, from 1 KiB on, when those in the fullest were never
-     * used. */
-    if (got == want) return;
-    for (unsigned bucket = BUCKET_QUARTER; bucket < BUCKETS; bucket++) {
-        const uint32_t first = heap->bins[class].slabs[bucket];
-        if (first == 0) continue;
-        CHECK(slab_classes[class].block_bytes >= 1024 && slab_returned(first) == 0);
-        break;
-    }
+    /* Less than wanted only when no slab of the class has a free block. */
+    if (got < want)
+        for (unsigned bucket = BUCKET_QUARTER; bucket < BUCKETS; bucket++)
+            CHECK_EQ(heap->bins[class].slabs[bucket], 0);
 }
 
 static void put(struct heap *heap, struct rng *rng, size_t count) {

@@ -6,7 +6,7 @@
 #include "heap/thread.h"
 #include "no_purger.h"
 
-enum { THREADS = 6, BYTES = 900, LARGE_BYTES = 2000, MOST = 600 };
+enum { THREADS = 6, BYTES = 900, LARGE_BYTES = 2000, OWN_BYTES = 3000, MOST = 1200 }; /* of the last no other test has any */
 
 static pthread_barrier_t barrier;
 static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
@@ -14,16 +14,21 @@ static pthread_t threads[THREADS];
 static struct heap *heaps[THREADS];
 static void *kept[THREADS][MOST];
 static size_t kept_count[THREADS];
-static uint32_t blocks_each;
+static uint32_t blocks_each, bytes_each = BYTES;
+static bool without_every_third;
 
-/* Each keeps BLOCKS_EACH blocks, and has nothing in its stack. */
+/* Each keeps so many blocks, or two thirds of them, and has nothing in its stack. */
 static void *keep_some(void *argument) {
     const size_t self = (size_t)(uintptr_t)argument;
-    const unsigned class = size_class_of(BYTES);
+    const unsigned class = size_class_of(bytes_each);
     pthread_mutex_lock(&one_by_one);
     kept_count[self] = 0;
-    while (kept_count[self] < blocks_each) CHECK((kept[self][kept_count[self]++] = heap_alloc(BYTES)) != NULL);
+    while (kept_count[self] < blocks_each) CHECK((kept[self][kept_count[self]++] = heap_alloc(bytes_each)) != NULL);
     heaps[self] = thread_heap();
+    for (size_t i = 0; without_every_third && i < kept_count[self]; i += 3) {
+        heap_free(kept[self][i], NULL);
+        kept[self][i] = NULL;
+    }
     os_lock_take(&heaps[self]->lock);
     stack_empty(heaps[self], class);
     os_lock_drop(&heaps[self]->lock);
@@ -63,8 +68,20 @@ TEST(where_threads_are_many_slabs_go_round) {
     CHECK_EQ(slabs_of_all(class), 1);
     CHECK(salvage_slab(class));
     CHECK(!salvage_slab(class));
-    CHECK(!salvage_slab(size_class_of(BYTES + 1000))); /* of which nobody has any */
+    CHECK(!salvage_slab(size_class_of(BYTES - 300))); /* of which nobody has any */
     end_threads();
+    heap_settings.processors = UINT32_MAX;
+}
+
+TEST(slabs_of_a_few_blocks_stay) {
+    const unsigned class = size_class_of(LARGE_BYTES);
+    heap_settings.processors = 1;
+    bytes_each = LARGE_BYTES;
+    begin_threads(2);
+    CHECK_EQ(slabs_of_all(class), THREADS);
+    CHECK(!salvage_slab(class));
+    end_threads();
+    bytes_each = BYTES;
     heap_settings.processors = UINT32_MAX;
 }
 
@@ -78,15 +95,18 @@ TEST(who_has_a_processor_keeps_its_slabs) {
     heap_settings.processors = UINT32_MAX;
 }
 
+/* Though two of them together have room enough. */
 TEST(a_slab_that_is_half_used_stays) {
     const unsigned class = size_class_of(BYTES);
-    const uint32_t most = slab_classes[class].blocks;
+    const uint32_t most = 2 * slab_classes[class].blocks;
     CHECK(most <= MOST);
     heap_settings.processors = 1;
-    begin_threads(most - most / 3);
-    CHECK_EQ(slabs_of_all(class), THREADS);
+    without_every_third = true;
+    begin_threads(most);
+    CHECK_EQ(slabs_of_all(class), 2 * THREADS);
     CHECK(!salvage_slab(class));
     end_threads();
+    without_every_third = false;
     heap_settings.processors = UINT32_MAX;
 }
 
@@ -108,11 +128,14 @@ static bool is_given(const void *block) {
 }
 
 TEST(what_others_gave_back_comes_before_what_nobody_used) {
-    const unsigned class = size_class_of(LARGE_BYTES);
+    const unsigned class = size_class_of(OWN_BYTES);
     pthread_t thread;
+    void *kept_here = heap_alloc(OWN_BYTES); /* so that its slab is not free as a whole */
+    CHECK(kept_here != NULL);
+    counter_add(&thread_heap()->bins[class].remote_blocks, 1); /* some came back before */
     given_count = 0;
     do { /* until its stack is empty, with a few that go away */
-        CHECK((given_away[given_count++] = heap_alloc(LARGE_BYTES)) != NULL);
+        CHECK((given_away[given_count++] = heap_alloc(OWN_BYTES)) != NULL);
     } while (given_count < 3 || stack_held(thread_heap(), class) != 0);
     const uint32_t carved = slab_at(slab_head(page_index(given_away[0])))->carved;
     CHECK(carved < slab_classes[class].blocks); /* there are some that nobody used */
@@ -120,9 +143,10 @@ TEST(what_others_gave_back_comes_before_what_nobody_used) {
     CHECK_EQ(pthread_join(thread, NULL), 0);
     void *again[MOST];
     for (size_t i = 0; i < given_count; i++) {
-        CHECK((again[i] = heap_alloc(LARGE_BYTES)) != NULL);
+        CHECK((again[i] = heap_alloc(OWN_BYTES)) != NULL);
         CHECK_AT(is_given(again[i]), i);
     }
     CHECK_EQ(slab_at(slab_head(page_index(again[0])))->carved, carved);
     for (size_t i = 0; i < given_count; i++) heap_free(again[i], NULL);
+    heap_free(kept_here, NULL);
 }

@@ -299,7 +299,7 @@ TEST(so_many_wait_and_no_more) {
     CHECK(commons.bins[size_class_of(FEW_BYTES)].slab_count != 0); /* what the others had is there for all */
     for (size_t i = 0; i < THREADS; i++) heap_free(blocks[i], NULL);
     CHECK_EQ(pthread_barrier_destroy(&all_began), 0);
-    thread_reveal(); /* nobody waits with something in the next test */
+    thread_reveal(true); /* nobody waits with something in the next test */
     heap_settings.processors = processors;
 }
 
