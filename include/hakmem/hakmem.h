@@ -105,7 +105,8 @@ extern const char *hakmem_conf;
 
 /* Sets the option NAME to VALUE, both as in HAKMEM_CONF, from now on: docs/options.md says which can be set at any time, and
  * what each accepts. Returns 0, or -1 with errno: ENOENT, no such option; EPERM, it can only be set at the start; EINVAL,
- * VALUE is not understood or out of range. Then nothing changed. */
+ * VALUE is not understood or out of range; EAGAIN, a signal handler called it in the middle of another such call. Then nothing
+ * changed. */
 HAK_API int hak_option_set(const char *name, const char *value);
 
 /* Stores the value of the option NAME as text in the BYTES bytes at VALUE. Returns 0, or -1 with errno: ENOENT, no such option;

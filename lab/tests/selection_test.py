@@ -61,7 +61,7 @@ def noise(rng: random.Random, centre: float, spread: float, rounds: int = 24) ->
     return {number: rng.gauss(centre, spread) for number in range(rounds)}
 
 
-def test_the_best_peer_is_the_one_hakmem_is_fastest_beside() -> None:
+def test_the_best_peer_is_the_fastest() -> None:
     rng = random.Random(2)
     peers = {"slow": noise(rng, 0.5, 0.01), "fast": noise(rng, -0.2, 0.01), "level": noise(rng, 0.0, 0.01)}
     assert fastest_beside(peers) == "fast"

@@ -149,18 +149,34 @@ static void configure_again(void) {
     heap_configure(&heap);
 }
 
-int start_change_option(const char *name, const char *value) {
+/* False in a signal handler that may have interrupted who holds the lock, and would wait for ever. *ENTERED: for settings_unlock. */
+static bool settings_lock(bool *entered) {
+    *entered = slow_enter();
+    if (!*entered) return os_lock_try(&start_lock);
     os_lock_take(&start_lock);
-    int error = options_change(&start_settings, name, value);
+    return true;
+}
+
+static void settings_unlock(bool locked, bool entered) {
+    if (locked) os_lock_drop(&start_lock);
+    if (entered) slow_leave();
+}
+
+int start_change_option(const char *name, const char *value) {
+    bool entered;
+    const bool locked = settings_lock(&entered);
+    int error = locked ? options_change(&start_settings, name, value) : EAGAIN;
     if (error == 0) configure_again();
-    os_lock_drop(&start_lock);
+    settings_unlock(locked, entered);
     return error;
 }
 
+/* A handler that cannot lock reads what is there: a path that is being set may be half of two. */
 void start_read_option(enum option_id id, char *text, size_t bytes) {
-    os_lock_take(&start_lock);
+    bool entered;
+    const bool locked = settings_lock(&entered);
     options_value(&start_settings, id, text, bytes);
-    os_lock_drop(&start_lock);
+    settings_unlock(locked, entered);
 }
 
 HAK_COLD void start_now(void) {

@@ -43,9 +43,10 @@ static void populate(uint32_t fresh, uint32_t pages) {
  * is wanted and there, one block alone, since nobody would know it of those behind it. Heap's lock held; dropped meanwhile. 0: no
  * memory. */
 static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
+    enum { SALVAGES = 4 }; /* another may be there before */
     const bool sparse = *zero;
     if (remote_has_some(heap) && bin_wants_drain(heap, class)) remote_drain_some(heap, DRAIN_SLABS);
-    for (;;) {
+    for (unsigned round = 0;; round++) {
         uint32_t got = gather(heap, class, end, HAK_UNLIKELY(sparse) && bin_next_is_zero(heap, class) ? 1 : want, zero);
         if (got != 0) return got;
         const struct ace_supply_decision supply = ace_supply((struct ace_supply_input){
@@ -56,7 +57,7 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
         os_lock_drop(&heap->lock);
         thread_reap_forsaken();
         remote_settle();
-        bool salvaged = salvage_slab(class);
+        bool salvaged = round < SALVAGES && salvage_slab(class);
         uint32_t fresh = salvaged ? 0 : slab_create(class, supply.reason == ACE_SUPPLY_DENSE);
         if (fresh != 0 && counter_read(&heap_settings.populate) != 0) populate(fresh, supply.populate_pages);
         os_lock_take(&heap->lock);
@@ -181,15 +182,25 @@ static bool may_be_revealed(size_t bytes, size_t alignment) {
     return bytes <= PTRDIFF_MAX && bytes <= most && alignment <= most;
 }
 
+/* With what costs no other thread first. */
+static HAK_COLD void *alloc_revealed(size_t bytes, size_t alignment, bool *zero) {
+    const bool wanted_zero = *zero;
+    thread_reveal(false);
+    void *block = alloc_once(bytes, alignment, zero);
+    if (block != NULL) return block;
+    *zero = wanted_zero;
+    reveal_others(bytes + alignment);
+    block = alloc_once(bytes, alignment, zero);
+    if (block != NULL) reveal_helped();
+    return block;
+}
+
 static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zero) {
     os_refusal_forget();
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
     void *block = alloc_once(bytes, alignment, zero);
-    if (HAK_UNLIKELY(block == NULL) && may_be_revealed(bytes, alignment) && reveal_hidden(bytes + alignment)) {
-        block = alloc_once(bytes, alignment, zero);
-        if (block != NULL) reveal_helped();
-    }
+    if (HAK_UNLIKELY(block == NULL) && may_be_revealed(bytes, alignment)) block = alloc_revealed(bytes, alignment, zero);
     slow_leave();
     purger_tick(NULL, false);
     return block;

@@ -5,9 +5,10 @@
  * It is not held across a system call, but where stacks get memory. Under it the locks of the commons, of spans and of bitmaps
  * may be taken, in that order, and those of the pool of stacks and of the books; two threads' heaps are never locked together.
  *
- * A heap is live while its thread is. Then it is parked as it is until the next thread begins with it. Slabs that others lack
- * meanwhile, and all of them if nobody comes, go to the commons, a heap that no thread owns and that is never live;
- * threads adopt them from there. The memory of heaps is never unmapped: a late freer may still look at one. */
+ * A heap is live while its thread is. Then it is parked as it is until the next thread begins with it; of more than
+ * REGISTRY_WAITING those that wait for longer hold nothing. Their slabs go to the commons, a heap that no thread owns and that is
+ * never live, and so do those that others lack meanwhile, of live heaps too where threads are many (salvage.c); threads adopt them
+ * from there. The memory of heaps is never unmapped: a late freer may still look at one. */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
@@ -156,8 +157,8 @@ bool bin_next_is_zero(const struct heap *heap, unsigned class);
 bool bin_wants_drain(const struct heap *heap, unsigned class);
 
 /* Up to WANT blocks of CLASS from the heap's slabs, stored downward from END; returns how many. *ZERO: the first of
- * them, at END[-1], is known to read as zero; not written when there is none. From 1 KiB on blocks that were used before come first, and
- * no others with them. */
+ * them, at END[-1], is known to read as zero; not written when there is none. Of 1 KiB and more, where other threads gave some of CLASS
+ * back, blocks that were used before come first, and no others with them. */
 uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero);
 
 /* Puts blocks of the heap's own slabs back. */
@@ -297,7 +298,10 @@ uint64_t stack_hidden_bytes(void);
 /* In the owner's slow paths: all he holds is his again. */
 void stack_lower(struct heap *heap);
 
-/* For fork: before the heaps' locks are taken, and after they were dropped or reset. */
+/* Deeper than any stack: what is held by such a difference of two reads is of two moments. */
+enum { STACK_IMPOSSIBLE_DEPTH = 1 << 16 };
+
+/* For fork: before the heaps' locks are taken, and after they were dropped or reset. And for who waits until nobody takes. */
 void stack_reclaim_lock(void);
 void stack_reclaim_unlock(void);
 void stack_reclaim_lock_reset(void);
@@ -357,9 +361,13 @@ void remote_mark_anew(void);
 
 /* ---- reveal.c: before an allocation fails (no lock held) --------------------------------------------- */
 
-/* One of BYTES has failed: looks through what threads hide. False when no page became free by it. Who then gets what it
- * wants says so. */
-bool reveal_hidden(size_t bytes);
+/* What this thread's stacks, parked heaps and inboxes hide goes back, and with OTHERS what the stacks of other threads do;
+ * false when no page became free by it. */
+bool thread_reveal(bool others);
+
+/* One of BYTES has failed, for all that was looked through without others: these are asked, if it may help. Who then gets what it wants
+ * says so. */
+void reveal_others(size_t bytes);
 void reveal_helped(void);
 
 /* ---- thread.c ----------------------------------------------------------------------------------- */
@@ -372,10 +380,6 @@ void thread_reap_forsaken(void);
 
 /* All that HEAP holds goes to the commons if it is parked. No lock held; call remote_settle afterwards. */
 void thread_retire_parked(struct heap *heap);
-
-/* What this thread's stacks, parked heaps and inboxes hide goes back, and with OTHERS what the stacks of other threads do;
- * false when no page became free by it. No lock held. */
-bool thread_reveal(bool others);
 
 /* ---- salvage.c ---------------------------------------------------------------------------------- */
 

@@ -130,8 +130,13 @@ static void set_pages(uint32_t at, size_t pages) {
 static bool extend(uint32_t page, size_t pages) {
     if (span_extend(page, pages)) return true;
     const size_t more = pages - span_at(page)->pages;
-    if (span_is_allowed(more) || !reveal_hidden(more * PAGE_BYTES) || !span_is_allowed(more)) return false;
-    reveal_helped();
+    if (span_is_allowed(more)) return false; /* the limit is not in the way */
+    thread_reveal(false);
+    if (!span_is_allowed(more)) {
+        reveal_others(more * PAGE_BYTES);
+        if (!span_is_allowed(more)) return false;
+        reveal_helped();
+    }
     return span_extend(page, pages);
 }
 

@@ -71,7 +71,7 @@ uint64_t stack_hidden_bytes(void) {
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
         for (unsigned class = 0; class < SIZE_CLASSES; class++) {
             const ptrdiff_t held = seen_held(heap, class); /* below 0 while it is closed */
-            if (held > 0) bytes += (uint64_t)held * slab_classes[class].block_bytes;
+            if (held > 0 && held < STACK_IMPOSSIBLE_DEPTH) bytes += (uint64_t)held * slab_classes[class].block_bytes;
         }
     }
     return bytes;

@@ -1,13 +1,42 @@
-/* reveal.c - whom it costs something that an allocation fails. What other threads hide lies in their stacks: to take it
- * sends each of them to its slow paths, where it finds nothing. That is worth it for memory; but a program that asks on and
- * on for what a limit refuses would keep the stacks of all threads empty.
+/* reveal.c - memory that threads keep, looked for before an allocation fails. To empty the stacks of others sends each of them to
+ * its slow paths: worth it for memory, but not each time that a program asks on and on for what a limit refuses.
  *
- * So what did not help is not done again for VAIN_MS, unless less would be in use by now than would have been then, without
- * what lies in stacks: others freed since, and be it into their stacks, or less is asked for. That is an estimate, since
- * slabs of the blocks that lie there may have others in use. What costs nobody else is looked through each time. */
+ * So what was in vain is not done again for VAIN_MS, unless less memory would be in use now than then, not counting what lies in
+ * stacks: others freed since, or less is asked for. That is an estimate: slabs whose blocks lie there may have others in use. What
+ * costs no other thread is done each time. */
 #include "base/bits.h"
 #include "heap/heap.h"
+#include "heap/registry.h"
+#include "heap/thread.h"
 #include "span/span.h"
+
+/* ---- what is looked through ------------------------------------------------------------------------------ */
+
+static uint64_t given_spans(void) {
+    struct span_counts counts;
+    span_counts_read(&counts);
+    return counts.given;
+}
+
+static bool is_any(const struct heap *heap) { return heap != NULL; }
+
+bool thread_reveal(bool others) {
+    const uint64_t before = given_spans();
+    struct heap *own = thread_heap();
+    if (own != NULL) {
+        os_lock_take(&own->lock);
+        stack_empty_all(own);
+        os_lock_drop(&own->lock);
+    }
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
+        if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) thread_retire_parked(heap); /* a hint */
+    if (others) stack_reclaim(is_any);
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) remote_drain_unlocked(heap);
+    remote_settle();
+    return given_spans() > before;
+}
+
+/* ---- whether others are asked -------------------------------------------------------------------------------- */
 
 enum { VAIN_MS = 50 };
 
@@ -23,7 +52,8 @@ void reveal_helped(void) { atomic_store_explicit(&vain.bytes, UINT64_MAX, memory
 static uint64_t in_use_with(size_t bytes) {
     struct span_counts counts;
     span_counts_read(&counts);
-    return counts.used_pages * PAGE_BYTES + bytes - stack_hidden_bytes();
+    const uint64_t used = counts.used_pages * PAGE_BYTES;
+    return used + bytes - min_size(used, stack_hidden_bytes()); /* read while others write it */
 }
 
 /* Whether others are asked; remembers it as if in vain. */
@@ -37,8 +67,11 @@ static bool may_help(size_t bytes) {
     return true;
 }
 
-bool reveal_hidden(size_t bytes) {
-    bool some = thread_reveal(false);
-    if (may_help(bytes)) some |= thread_reveal(true);
-    return some;
+void reveal_others(size_t bytes) {
+    if (may_help(bytes)) {
+        thread_reveal(true);
+    } else { /* another is at it, perhaps: what it finds may be what is wanted here */
+        stack_reclaim_lock();
+        stack_reclaim_unlock();
+    }
 }

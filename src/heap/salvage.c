@@ -3,7 +3,7 @@
 #include "heap/registry.h"
 #include "heap/thread.h"
 
-/* The last to end first: the next thread may begin with any of them, so what is left is left with those that wait for longer. */
+/* Of those whose threads ended last. */
 static bool take_from_idle(unsigned class) {
     enum { LOOKED_AT = 4 };
     struct heap *idle[LOOKED_AT];
@@ -21,10 +21,10 @@ static bool take_from_idle(unsigned class) {
     return found;
 }
 
-/* Where there are so many threads for each processor most of them wait, and what is free in their slabs serves nobody. */
-static bool is_crowded(void) {
+/* With more threads than these for each processor most of them wait, and what is free in their slabs serves nobody. */
+static bool is_oversubscribed(void) {
     enum { THREADS_PER_PROCESSOR = 2 };
-    return registry_live() / THREADS_PER_PROCESSOR > heap_settings.processors;
+    return registry_live() > (uint64_t)THREADS_PER_PROCESSOR * heap_settings.processors;
 }
 
 /* Whether one of its slabs may be more than half free: a hint, without the lock. */
@@ -39,25 +39,25 @@ static bool take_from_any(unsigned class) {
     enum { LOOKED_AT = 32 };
     static _Atomic(struct heap *) hand; /* the last that was looked at */
     const struct heap *own = thread_heap();
-    /* relaxed: heaps stay where they are, and any will do. */
-    struct heap *heap = atomic_load_explicit(&hand, memory_order_relaxed);
+    /* acquire: what is written once of a heap, as next, is seen of one that another saw. Any will do. */
+    struct heap *heap = atomic_load_explicit(&hand, memory_order_acquire);
     bool found = false;
     for (unsigned i = 0; i < LOOKED_AT && !found; i++) {
         heap = heap == NULL || heap->next == NULL ? registry_first() : heap->next;
         if (heap == NULL) break;
         if (heap == own || !may_have_room(heap, class)) continue;
-        os_lock_take(&heap->lock);
+        if (!os_lock_try(&heap->lock)) continue; /* who has it may wait for a processor */
         found = bin_hand_over_fullest(heap, class, BUCKET_MORE);
         os_lock_drop(&heap->lock);
     }
-    atomic_store_explicit(&hand, heap, memory_order_relaxed);
+    atomic_store_explicit(&hand, heap, memory_order_release);
     return found;
 }
 
 bool salvage_slab(unsigned class) {
     enum { WORTH_BLOCKS = 64 }; /* what a slab of fewer has free is soon used up, and then it is taken back */
     const bool worth = slab_classes[class].blocks >= WORTH_BLOCKS;
-    const bool found = take_from_idle(class) || (worth && is_crowded() && take_from_any(class));
+    const bool found = take_from_idle(class) || (worth && is_oversubscribed() && take_from_any(class));
     remote_settle();
     return found;
 }

@@ -83,30 +83,6 @@ void thread_retire_parked(struct heap *heap) {
     os_lock_drop(&heap->lock);
 }
 
-static uint64_t given_spans(void) {
-    struct span_counts counts;
-    span_counts_read(&counts);
-    return counts.given;
-}
-
-static bool is_any(const struct heap *heap) { return heap != NULL; }
-
-bool thread_reveal(bool others) {
-    const uint64_t before = given_spans();
-    struct heap *own = thread_heap();
-    if (own != NULL) {
-        os_lock_take(&own->lock);
-        stack_empty_all(own);
-        os_lock_drop(&own->lock);
-    }
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
-        if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) thread_retire_parked(heap); /* a hint */
-    if (others) stack_reclaim(is_any);
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) remote_drain_unlocked(heap);
-    remote_settle();
-    return given_spans() > before;
-}
-
 /* Called when a thread ends, among the destructors of its other keys. Later operations of the thread use
  * the commons. */
 static HAK_ENTRY void end_heap(void *value) {

@@ -58,13 +58,18 @@ uint32_t os_thread_id(void) { return (uint32_t)syscall(SYS_gettid); }
 
 uint32_t os_cpu(void) { return (uint32_t)sched_getcpu(); }
 
+/* By the kernel, not by libc's functions for it: every process calls this, and would have their pages of libc. */
 uint32_t os_processors(void) {
-    enum { SETS = 8 }; /* the kernel refuses what is too small for all it may have */
-    cpu_set_t allowed[SETS];
+    enum { WORDS = 128 }; /* the kernel refuses what is too small for all processors that it may have */
+    uint64_t allowed[WORDS];
     const int saved = errno;
-    const bool known = sched_getaffinity(0, sizeof allowed, allowed) == 0;
+    const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof allowed, allowed);
     errno = saved;
-    return known ? (uint32_t)CPU_COUNT_S(sizeof allowed, allowed) : UINT32_MAX;
+    if (bytes <= 0) return UINT32_MAX;
+    uint32_t count = 0;
+    for (size_t word = 0; word < (size_t)bytes / sizeof allowed[0]; word++)
+        for (uint64_t bits = allowed[word]; bits != 0; bits &= bits - 1) count++;
+    return count;
 }
 
 uint64_t os_signal_mask(void) {

@@ -217,7 +217,7 @@ static void give_bits(_Atomic uint64_t *word, uint64_t bits, const void *block, 
     if (HAK_UNLIKELY((before & bits) != 0)) report_double_free(block, block_bytes);
 }
 
-/* On a line of its own: written once, and read by all who free for others. */
+/* On a line of its own: seldom written, and read by all who free for others. */
 static struct {
     HAK_ALIGNED(HAK_CACHE_LINE) _Atomic bool expected;
 } child;

@@ -99,8 +99,8 @@ size_t slab_put(uint32_t first, void *const *blocks, size_t count);
  * The caller must then queue the slab. Any thread, no lock. */
 size_t slab_put_remote(uint32_t first, void *const *blocks, size_t count);
 
-/* A process that is about to have a child shares its pages with it, and a page that is written to is copied: from now on no
- * block is written to when it goes home; or again each is. Any thread. */
+/* EXPECTED: this process is about to have a child, which shares its pages, and a page that is written to is copied. From now on no
+ * block is written to when it goes home. Else blocks are again. Any thread. */
 void slab_expect_child(bool expected);
 
 /* Moves what other threads gave back into bits; returns how many blocks. Owner's lock. */

@@ -83,7 +83,7 @@ struct report_numbers {
     X(spills, COUNTER, class->spills, "times that a thread's cache overflowed")                               \
     X(spilled_blocks, COUNTER, class->spilled_blocks, "blocks that went back from caches")                    \
     X(remote_blocks, COUNTER, class->remote_blocks, "blocks given back by other threads")                     \
-    X(adopted_slabs, COUNTER, class->adopted_slabs, "slabs taken over from threads that ended")
+    X(adopted_slabs, COUNTER, class->adopted_slabs, "slabs taken over from threads that ended, or, where threads are many, wait")
 
 /* relaxed: a statistic. */
 static inline uint64_t get(const _Atomic uint64_t *number) { return atomic_load_explicit(number, memory_order_relaxed); }

@@ -5,15 +5,12 @@
 #include "heap/buffer.h"
 #include "heap/registry.h"
 
-/* Deeper than any stack: such a difference is of two moments. */
-enum { IMPOSSIBLE_DEPTH = 1 << 16 };
-
 /* relaxed: the owner moves both ends meanwhile. */
 static uint64_t held_blocks(const struct heap *heap, unsigned class) {
     void **lo = atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
     void **top = atomic_load_explicit(&heap->front.top[class], memory_order_relaxed);
     uint64_t held = ((uintptr_t)top - (uintptr_t)lo) / sizeof(void *);
-    return held < IMPOSSIBLE_DEPTH ? held : 0;
+    return held < STACK_IMPOSSIBLE_DEPTH ? held : 0;
 }
 
 static bool is_live(const struct heap *heap) {

@@ -96,7 +96,7 @@ def reading_lines(matrix: Matrix) -> list[str]:
         "Latency, memory over time and system calls come from separate runs with instruments, one for each allocator, of"
         " a tenth of the work (all of it where memory is the figure)."
         f" Whose p99.9 is longer is told by {SELECTING.stop} more runs of each allocator with nothing but the clock, which select the"
-        f" peer with the shortest, and {len(JUDGED)} more of it and of hakmem: *behind* are those where every one of hakmem's is the longer.",
+        f" peer with the shortest, and {len(JUDGED)} more of it and of hakmem: *behind* are those where every one of hakmem's is longer than each of the peer's by more than the margin.",
     ]
     notes = {peer: pinned_note(peer) for peer in plan.peers}
     notes["glibc"] = glibc_note(plan.source.libc.removeprefix("glibc "))

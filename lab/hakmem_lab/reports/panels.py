@@ -87,19 +87,8 @@ def sample_trace(matrix: Matrix, row: str, arm: str) -> tuple[tuple[float, int],
 
 
 def latency_picture(matrix: Matrix) -> Picture | None:
-    """Where hakmem's tail is longest beside the shortest of the others."""
-
-    def tail(row: str, arm: str) -> float | None:
-        sample = matrix.observed.get((row, arm))
-        return sample.latency_p999_ns if sample else None
-
-    def excess(row: str) -> float:
-        others = [value for peer in matrix.plan.peers if (value := tail(row, peer))]
-        own = tail(row, matrix.plan.subject)
-        return own / min(others) if own and others else 0.0
-
-    rows = [row.name for row in matrix.plan.rows if not row.control and excess(row.name) > 0]
-    rows = sorted(rows, key=excess, reverse=True)[:PANELS_MAX]
+    """Where hakmem's tail is longest beside that of the peer with the shortest."""
+    rows = [one.row for one in sorted(matrix.tails, key=lambda one: one.ratio, reverse=True)[:PANELS_MAX]]
     if not rows:
         return None
     figure, panels = _panels(matrix, rows, 1.9)
@@ -117,5 +106,5 @@ def latency_picture(matrix: Matrix) -> Picture | None:
         axes.set_yscale("log")
         axes.set_xticks(range(4), ["p50", "p99", "p99.9", "largest"])
         axes.set_ylabel("ns")
-    caption = "Latency of single operations, with instruments: where hakmem's p99.9 is longest beside the shortest peer's."
+    caption = "Latency of single operations, by one run of each: where hakmem's p99.9 was longest beside the selected peer's."
     return Picture("latency", "Latency tails", caption, figure)

@@ -266,7 +266,10 @@ CLASS_METRICS = (
         "remote_blocks", COUNTER, "blocks given back by other threads", lambda one: one.remote_blocks
     ),
     ClassMetric(
-        "adopted_slabs", COUNTER, "slabs taken over from threads that ended", lambda one: one.adopted_slabs
+        "adopted_slabs",
+        COUNTER,
+        "slabs taken over from threads that ended, or, where threads are many, wait",
+        lambda one: one.adopted_slabs,
     ),
 )
 

@@ -4,6 +4,7 @@
  *   large blocks take the reserve   a_hard_limit_is_kept
  *   told at every look              above_a_soft_limit_once_is_enough
  *   read while it is written        what_is_read_was_set
+ *   handlers wait for the lock      handlers_do_not_wait_for_what_they_interrupted
  */
 #include "blocks.h"
 #include "child.h"
@@ -13,9 +14,12 @@
 #include "api/settings.h"
 #include "span/span.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 
 const char *hakmem_conf = "thread_cache:3MiB,decay:450ms";
 
@@ -86,6 +90,33 @@ static void read_what_is_set(void) {
 }
 
 TEST(what_is_read_was_set) { IN_CHILD(read_what_is_set); }
+
+static volatile sig_atomic_t handled, refused;
+
+static void set_and_read(int signal) {
+    (void)signal;
+    char value[32];
+    const int saved = errno;
+    handled++;
+    if (hak_option_set("decay", "2s") != 0) refused += errno == EAGAIN ? 1 : 1000000;
+    CHECK_EQ(hak_option_get("decay", value, sizeof value), 0);
+    errno = saved;
+}
+
+/* Or it would wait for ever for what it interrupted. */
+static void set_in_handlers(void) {
+    enum { CALLS = 200 };
+    const struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+    CHECK(signal(SIGALRM, set_and_read) != SIG_ERR);
+    CHECK_EQ(setitimer(ITIMER_REAL, &often, NULL), 0);
+    while (handled < CALLS) {
+        const int done = hak_option_set("decay", "1s");
+        CHECK(done == 0);
+    }
+    CHECK_EQ(setitimer(ITIMER_REAL, &never, NULL), 0);
+    CHECK(refused < 1000000); /* for no other reason */
+}
+TEST(handlers_do_not_wait_for_what_they_interrupted) { IN_CHILD(set_in_handlers); }
 
 static char said[1 << 20];
 

@@ -269,3 +269,46 @@ TEST(without_memory) {
     heap_free(block, NULL);
     for (size_t i = 0; i <= count; i++) heap_free(blocks[i], NULL);
 }
+
+/* ---- what others gave back ------------------------------------------------------------------------------- */
+
+enum { GIVEN_MOST = 200, GIVEN_BYTES = 3000 }; /* of which no other test has any */
+
+static void *given_away[GIVEN_MOST];
+static size_t given_count;
+
+static void *give_back(void *unused) {
+    heap_free(heap_alloc(16), NULL); /* so that it has a heap, and a buffer */
+    for (size_t i = 0; i < given_count; i++) heap_free(given_away[i], NULL);
+    return unused;
+}
+
+static bool is_given(const void *block) {
+    for (size_t i = 0; i < given_count; i++)
+        if (given_away[i] == block) return true;
+    return false;
+}
+
+TEST(what_others_gave_back_comes_before_what_nobody_used) {
+    const unsigned class = size_class_of(GIVEN_BYTES);
+    pthread_t thread;
+    void *kept_here = heap_alloc(GIVEN_BYTES); /* so that its slab is not free as a whole */
+    CHECK(kept_here != NULL);
+    counter_add(&thread_heap()->bins[class].remote_blocks, 1); /* some came back before */
+    given_count = 0;
+    do { /* until its stack is empty, with a few that go away */
+        CHECK((given_away[given_count++] = heap_alloc(GIVEN_BYTES)) != NULL);
+    } while (given_count < 3 || stack_held(thread_heap(), class) != 0);
+    const uint32_t carved = slab_at(slab_head(page_index(given_away[0])))->carved;
+    CHECK(carved < slab_classes[class].blocks); /* there are some that nobody used */
+    CHECK_EQ(pthread_create(&thread, NULL, give_back, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    void *again[GIVEN_MOST];
+    for (size_t i = 0; i < given_count; i++) {
+        CHECK((again[i] = heap_alloc(GIVEN_BYTES)) != NULL);
+        CHECK_AT(is_given(again[i]), i);
+    }
+    CHECK_EQ(slab_at(slab_head(page_index(again[0])))->carved, carved);
+    for (size_t i = 0; i < given_count; i++) heap_free(again[i], NULL);
+    heap_free(kept_here, NULL);
+}

@@ -5,6 +5,7 @@
  *   each failure empties all stacks              who_asks_again_and_again_costs_others_little
  *   for a while nobody is asked at all           what_others_freed_since_is_found
  *   what helped passes for vain                  what_helped_is_done_again
+ *   only free pages count                        a_slab_with_room_is_found
  */
 #include "medium.h" /* first: it says _GNU_SOURCE */
 
@@ -143,3 +144,44 @@ static void grow(void) {
     end_other(thread);
 }
 TEST(so_is_who_asks_for_more) { IN_CHILD(grow); }
+
+/* ---- what costs nobody ---------------------------------------------------------------------------------- */
+
+enum { OTHERS = 6, SMALL_BYTES = 3000 };
+
+static pthread_barrier_t all_began, one_ended;
+
+static void *leave_some(void *kept) {
+    CHECK((*(void **)kept = heap_alloc(SMALL_BYTES)) != NULL);
+    pthread_barrier_wait(&all_began);
+    return NULL;
+}
+
+static void *end_later(void *unused) {
+    heap_free(heap_alloc(16), NULL);
+    pthread_barrier_wait(&all_began);
+    pthread_barrier_wait(&one_ended);
+    return unused;
+}
+
+/* A slab that is half used, of a thread that ended before more than a refill looks at: no page becomes free by it. */
+static void find_half_used(void) {
+    pthread_t leaver, others[OTHERS];
+    void *kept;
+    CHECK(hak_malloc(MIB(8)) != NULL); /* no limit may be lower */
+    CHECK_EQ(pthread_barrier_init(&all_began, NULL, OTHERS + 2), 0);
+    CHECK_EQ(pthread_barrier_init(&one_ended, NULL, OTHERS + 1), 0);
+    CHECK_EQ(pthread_create(&leaver, NULL, leave_some, &kept), 0);
+    for (size_t i = 0; i < OTHERS; i++) CHECK_EQ(pthread_create(&others[i], NULL, end_later, NULL), 0);
+    pthread_barrier_wait(&all_began);
+    CHECK_EQ(pthread_join(leaver, NULL), 0);
+    pthread_barrier_wait(&one_ended);
+    for (size_t i = 0; i < OTHERS; i++) CHECK_EQ(pthread_join(others[i], NULL), 0);
+    leave_pages(0);
+    void *block = heap_alloc(SMALL_BYTES);
+    CHECK(block != NULL);
+    CHECK_EQ(hak_option_set("hard_limit", "none"), 0);
+    heap_free(block, NULL);
+    heap_free(kept, NULL);
+}
+TEST(a_slab_with_room_is_found) { IN_CHILD(find_half_used); }
