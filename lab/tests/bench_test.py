@@ -28,7 +28,7 @@ from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.judging import judge
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES
 from hakmem_lab.workloads.cells import CELLS
-from lab_matrix import PEERS, SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make
+from lab_matrix import PEERS, SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make, tails_make
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +51,8 @@ def kept(tmp_path: Path) -> Kept:
         samples = samples_make(row, glibc=level, mimalloc3=level, jemalloc=level)
         if row.failures:
             samples = [one for one in samples if one.arm != "glibc"]
-        store.append([*samples, *(observed_make(row, arm) for arm in ("hakmem", *PEERS))])
+        clocked = tails_make(row, dict.fromkeys(("hakmem", *PEERS), [400.0] * 6))
+        store.append([*samples, *(observed_make(row, arm) for arm in ("hakmem", *PEERS)), *clocked])
         store.compact()
     return run
 
