@@ -183,12 +183,13 @@ def test_tails() -> None:
     row = row_make("cell", PEERS)
     samples = samples_make(row, **level())
     for own, state in (
-        ([36.0] * 6, State.MET),
-        ([90.0] * 6, State.MISSED),
-        ([50.0] * 5 + [40.0], State.OPEN),
+        ([36.0] * 4, State.MET),
+        ([90.0] * 4, State.MISSED),
+        ([50.0] * 3 + [40.0], State.OPEN),
     ):
-        clocked = tails_make(row, {"hakmem": own} | {peer: [40.0] * 6 for peer in PEERS})
-        assert state_of(judge(plan_make(row, peers=PEERS), [*samples, *clocked]), "latency") is state
+        seen = [observed_make(row, arm) for arm in ("hakmem", *PEERS)]
+        clocked = tails_make(row, {"hakmem": own} | {peer: [40.0] * 4 for peer in PEERS})
+        assert state_of(judge(plan_make(row, peers=PEERS), [*samples, *seen, *clocked]), "latency") is state
 
 
 def test_what_was_missed_comes_first() -> None:

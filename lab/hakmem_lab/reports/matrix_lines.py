@@ -9,7 +9,7 @@ from hakmem_lab.allocators.pins import pinned_note
 from hakmem_lab.reports.report import ratio_text
 from hakmem_lab.studies.judging import TOO_FEW_ROUNDS, Matrix, Outcome
 from hakmem_lab.studies.suites import ALL, GroupMean
-from hakmem_lab.studies.tails import JUDGED, SELECTING
+from hakmem_lab.studies.tails import JUDGED
 from hakmem_lab.workloads.cells import Measure
 
 
@@ -95,8 +95,8 @@ def reading_lines(matrix: Matrix) -> list[str]:
         " and without a seen slowdown nothing is called equal.",
         "Latency, memory over time and system calls come from separate runs with instruments, one for each allocator, of"
         " a tenth of the work (all of it where memory is the figure)."
-        f" Whose p99.9 is longer is told by {SELECTING.stop} more runs of each allocator with nothing but the clock, which select the"
-        f" peer with the shortest, and {len(JUDGED)} more of it and of hakmem: *behind* are those where every one of hakmem's is longer than each of the peer's by more than the margin.",
+        f" p99.9 is judged by {len(JUDGED)} more runs of hakmem and of the peer that had the shortest there, with nothing but the clock:"
+        " *behind* are those where every one of hakmem's is longer than each of the peer's by more than the margin.",
     ]
     notes = {peer: pinned_note(peer) for peer in plan.peers}
     notes["glibc"] = glibc_note(plan.source.libc.removeprefix("glibc "))

@@ -127,9 +127,16 @@ def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
     tails = tuple(
         tail
         for row in plan.rows
-        if not row.control and (tail := tail_judge(row, clocked[row.name], plan.settings.margin)) is not None
+        if not row.control
+        and (tail := _tail(row, observed, clocked[row.name], plan.settings.margin)) is not None
     )
     return Matrix(plan, tuple(results), cells, tuple(controls), failures, observed, tails, medians)
+
+
+def _tail(
+    row: Row, observed: Mapping[tuple[str, str], Sample], rounds: Sequence[Sample], margin: float
+) -> Tail | None:
+    return tail_judge(row, [one for (name, _), one in observed.items() if name == row.name], rounds, margin)
 
 
 def _row_judge(

@@ -64,10 +64,9 @@ def controls_added(work: Work, settings: Settings) -> Work:
 
 def observed_seconds(works: Iterable[Work]) -> float:
     """What the runs with instruments will take: nothing where they have been. A tenth of the work with a clock around
-    every operation, and that again under strace, take about as long as a timed run; what rests does so again. The rounds of
-    latencies take half of that."""
+    every operation, and that again under strace, take about as long as a timed run; what rests does so again."""
     walls = (work.walls.items() for work in works if not work.observed)
-    return 1.5 * sum(wall for items in walls for arm, wall in items if not arm.startswith(SAME))
+    return sum(wall for items in walls for arm, wall in items if not arm.startswith(SAME))
 
 
 def rows_plan(

@@ -23,7 +23,7 @@ from hakmem_lab.measure.store import OBSERVED, TAIL, TIMED, Sample, SampleStore
 from hakmem_lab.measure.task import CellTask, Task
 from hakmem_lab.studies.comparing import peers_left
 from hakmem_lab.studies.matrix import SAME, SUBJECT, Row
-from hakmem_lab.studies.tails import JUDGED, SELECTING, peer_shortest
+from hakmem_lab.studies.tails import JUDGED, peer_shortest
 from hakmem_lab.workloads.programs.task import ProgramTask
 
 OBSERVED_WORK_SHARE = 0.1
@@ -93,10 +93,10 @@ def rows_observe(
             if sample is not None:
                 store.append([sample])
                 seen[arm.name] = sample
-        telling = [arm for arm in watched if arm.name in seen and seen[arm.name].latency_p999_ns is not None]
-        if telling and isinstance(task, CellTask) and not row.memory:
+        pair = [arm for arm in watched if arm.name in (SUBJECT, peer_shortest(seen.values()))]
+        if len(pair) == 2 and isinstance(task, CellTask) and not row.memory:
             before = [one for one in kept if one.kind == TAIL and one.task == row.name]
-            tails_run(row, task, telling, seed, store, before)
+            tails_run(row, task, pair, seed, store, before)
         step(row.name, 1.0)
         store.compact()
 
@@ -104,20 +104,16 @@ def rows_observe(
 def tails_run(
     row: Row, task: CellTask, arms: Sequence[Arm], seed: int, store: SampleStore, kept: Sequence[Sample]
 ) -> None:
-    """Of ARMS; what is KEPT of an earlier run is not run again."""
-    samples = list(kept)
-    for slot in (*SELECTING, *JUDGED):
-        stay = {arm.name for arm in arms} if slot in SELECTING else {SUBJECT, peer_shortest(samples)}
+    """What is KEPT of an earlier run is not run again."""
+    done = {(one.slot, one.arm) for one in kept}
+    for slot in JUDGED:
         rng = random.Random(f"{seed}/{row.name}/tail/{slot}")
         conditions = conditions_draw(task, rng)
-        done = {one.arm for one in samples if one.slot == slot}
         for position, arm in enumerate(rng.sample(arms, len(arms))):
-            if arm.name not in stay or arm.name in done:
+            if (slot, arm.name) in done:
                 continue
-            origin = Origin(TAIL, row.name, slot, 0, position, len(stay), arm, conditions, task.count)
-            sample = _tail_sample(origin, latency_run(task, arm, conditions))
-            store.append([sample])
-            samples.append(sample)
+            origin = Origin(TAIL, row.name, slot, 0, position, len(arms), arm, conditions, task.count)
+            store.append([_tail_sample(origin, latency_run(task, arm, conditions))])
 
 
 def observe(row: Row, task: Task, arm: Arm, conditions: Conditions, count: int) -> Sample | None:

@@ -1,19 +1,16 @@
-"""The tail of single operations' latencies: the peer that had the shortest in the first rounds is held against hakmem in others."""
+"""The tail of single operations' latencies: the peer that had the shortest in one run is held against hakmem in others."""
 
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hakmem_lab.measure.store import Sample
 from hakmem_lab.studies.matrix import SUBJECT, Row
 
-SELECTING = range(2)
-"""The rounds of every allocator. Who is the luckiest of a dozen in one run says little of the next."""
-JUDGED = range(SELECTING.stop, SELECTING.stop + 4)
-"""Those of hakmem and the one that was selected. All four of one above all four of the other is chance once in 70 times."""
+JUDGED = range(4)
+"""Rounds of hakmem and that peer. All four of one above all four of the other is chance once in 70 times."""
 
 
 @dataclass(frozen=True)
@@ -28,20 +25,16 @@ class Tail:
     """Each of hakmem's is longer than any of the peer's, by more than the margin."""
 
 
-def peer_shortest(samples: Iterable[Sample]) -> str | None:
-    """Of the rounds that select."""
-    seen: dict[str, list[float]] = defaultdict(list)
-    for one in samples:
-        if one.slot in SELECTING and one.latency_p999_ns is not None and one.arm != SUBJECT:
-            seen[one.arm].append(one.latency_p999_ns)
-    whole = {arm: statistics.median(tails) for arm, tails in seen.items() if len(tails) == len(SELECTING)}
-    return min(whole, key=lambda arm: (whole[arm], arm)) if whole else None
+def peer_shortest(observed: Iterable[Sample]) -> str | None:
+    """By one run of each. Who is the luckiest of a dozen there need not be it in the rounds that judge."""
+    tails = [(one.latency_p999_ns, one.arm) for one in observed if one.arm != SUBJECT and one.latency_p999_ns]
+    return min(tails)[1] if tails else None
 
 
-def tail_judge(row: Row, samples: Sequence[Sample], margin: float) -> Tail | None:
+def tail_judge(row: Row, observed: Iterable[Sample], rounds: Sequence[Sample], margin: float) -> Tail | None:
     """None where too little was measured."""
-    peer = peer_shortest(samples)
-    judged = [one for one in samples if one.slot in JUDGED]
+    peer = peer_shortest(observed)
+    judged = [one for one in rounds if one.slot in JUDGED]
     own, other = (
         [one.latency_p999_ns for one in judged if one.arm == arm and one.latency_p999_ns]
         for arm in (SUBJECT, peer)
