@@ -14,9 +14,9 @@
 
 #include <string.h>
 
-/* From so many bytes on calloc has the kernel replace what is dirty, in plain memory too, where each page that is written then is a fault:
- * dirty is what was handed out, and of a table that is hardly used, and made anew, to clear it would bring in all. Of 256 MiB with a
- * word in use in each MiB 2.5 MiB are resident so, by 256 faults; with all in use it takes 65,536. */
+/* From so many bytes on calloc has the kernel replace dirty pages, though each page that is written then faults: to clear a table that
+ * is made anew and hardly used would bring all of it in. Of 256 MiB with a word in use in each MiB 2.5 MiB become resident, by 256
+ * faults; with all in use it takes 65,536. */
 #define RENEW_BYTES HAK_MIB(8)
 
 /* From so many on it wants a block that is zero already: to clear one would bring in pages that the program may never touch. */

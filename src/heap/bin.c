@@ -109,8 +109,10 @@ static uint32_t taken_of(const struct bin *bin, uint32_t first, uint32_t want, u
 }
 
 uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
-    uint32_t got = 0, first, taken;
-    while (got < want && (first = fullest(&heap->bins[class])) != 0 && (taken = taken_of(&heap->bins[class], first, want - got, got)) != 0) {
+    uint32_t got = 0;
+    for (uint32_t first; got < want && (first = fullest(&heap->bins[class])) != 0;) {
+        const uint32_t taken = taken_of(&heap->bins[class], first, want - got, got);
+        if (taken == 0) break;
         if (got == 0) *zero = slab_next_is_zero(first);
         got += slab_take(first, end - got, taken);
         bin_settle(heap, first);

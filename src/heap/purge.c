@@ -34,7 +34,7 @@ static struct {
     bool all;                /* it takes slabs of any age */
     bool left;               /* it found something that is not due, or holes, which may be more next time */
     size_t next_page;
-    uint64_t to_purge;       /* pages: what was free when the last one of all began, but for what has gone */
+    uint64_t to_purge;       /* pages: dirty ones when everything was asked for, less what has gone since */
     uint64_t in_use_bytes;   /* when it began */
     uint64_t returned_bytes; /* by this step */
 } state;

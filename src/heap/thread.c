@@ -216,6 +216,7 @@ void thread_reap_forsaken(void) {
     for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) {
         os_lock_take(&heap->lock);
         hand_over(heap);
+        heap->parked = false;
         os_lock_drop(&heap->lock);
         give(heap);
     }

@@ -123,22 +123,22 @@ static uint64_t number_after(const char *text, const char *name) {
 
 /* Of what a group uses, the cache of files: the kernel takes that before it kills. What lies in tmpfs is not in it. */
 static uint64_t read_files(const char *root, const struct place *place) {
-    const bool two = place->unified;
+    const bool unified = place->unified;
     char path[PATH_BYTES], text[TEXT_BYTES / 2];
     int length = snprintf(path, sizeof path, "%s%s/memory.stat", place->mount, place->path);
     if (length < 0 || (size_t)length >= sizeof path || !read_at(root, path, text, sizeof text)) return 0;
-    return number_after(text, two ? "inactive_file " : "total_inactive_file ") +
-           number_after(text, two ? "active_file " : "total_active_file ");
+    return number_after(text, unified ? "inactive_file " : "total_inactive_file ") +
+           number_after(text, unified ? "active_file " : "total_active_file ");
 }
 
 /* Of all groups above one another the limit that is nearest counts, and what is used of it. */
 static void read_memory(const char *root, struct place place, struct os_group *group) {
     uint64_t least_left = OS_UNLIMITED;
     do {
-        bool two = place.unified;
-        uint64_t limit = as_limit(read_number(root, &place, two ? "memory.max" : "memory.limit_in_bytes"));
-        uint64_t high = two ? as_limit(read_number(root, &place, "memory.high")) : OS_UNLIMITED;
-        uint64_t used = read_number(root, &place, two ? "memory.current" : "memory.usage_in_bytes");
+        const bool unified = place.unified;
+        uint64_t limit = as_limit(read_number(root, &place, unified ? "memory.max" : "memory.limit_in_bytes"));
+        uint64_t high = unified ? as_limit(read_number(root, &place, "memory.high")) : OS_UNLIMITED;
+        uint64_t used = read_number(root, &place, unified ? "memory.current" : "memory.usage_in_bytes");
         uint64_t nearest = limit < high ? limit : high, left = nearest - min_size(used, nearest);
         if (nearest == OS_UNLIMITED || used == OS_UNLIMITED || left >= least_left) continue;
         used -= min_size(used, read_files(root, &place));

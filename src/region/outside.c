@@ -1,6 +1,7 @@
 /* outside.c - a hash table of mappings, in parts that are never freed. A slot is 0 (never used: searches end here),
  * EMPTIED, CLAIMED (being filled or emptied by one thread), or the address of a block. What was used once is never 0
- * again, so a block lies in one of the first REACH slots from where its search starts, or in a later part. */
+ * again, and a part that was full once would be searched from end to end for ever: so a block lies in one of the first REACH slots
+ * from where its search starts, or in a later part. */
 #include "region/outside.h"
 
 #include "base/bits.h"

@@ -91,9 +91,8 @@ struct page_run {
     size_t pages;
 };
 
-/* Settles the window: BYTES of address space, or with 0 what suits the machine (1 TiB, less under
- * RLIMIT_AS or an emulator). Called once, by one thread. On false
- * there is no window: everything is served by mappings outside it. */
+/* Settles the window: BYTES of address space, or with 0 what suits the machine (1 TiB, less under RLIMIT_AS or an emulator). Called
+ * once, by one thread. On false there is no window: everything is served by mappings outside it. */
 bool window_start(size_t bytes);
 
 /* Fresh, committed, zero memory: at least PAGES pages, 2 MiB aligned, always above what was given

@@ -38,7 +38,7 @@ struct failure {
 enum { FAILURES_KEPT = 64 };
 extern HAK_HIDDEN struct ring_slot failure_slots[FAILURES_KEPT];
 
-/* How many there were: the numbers of those that are kept are the last up to it. */
+/* How many there were, which is the number of the last. */
 uint64_t failures_made(void);
 
 /* Copies failure NUMBER, from 1 on; false when it is not kept any more, or is just being written. */

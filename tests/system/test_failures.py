@@ -1,6 +1,6 @@
 """Calls to the kernel that fail under the stress test and real programs: the first of each kind, and some others, another
-choice each day; FAILURES_DAY, which a failure shows, makes that of another day. All of them fail in turn by ./hakmem soak
---failures."""
+choice each day; FAILURES_DAY, which a failure shows, makes that of another day. By ./hakmem soak --failures all of them
+fail in turn."""
 
 import os
 import random

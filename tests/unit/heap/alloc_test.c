@@ -9,6 +9,7 @@
  *   calloc clears what is zero                   what_is_zero_is_not_cleared
  *   calloc brings in what nobody touched         what_was_handed_out_and_not_touched_stays_away
  *   whatever is refused empties every stack      what_can_not_be_had_costs_nobody
+ *   what others gave back waits                  what_others_gave_back_comes_before_what_nobody_used
  *   a busy thread takes its lock again           a_handler_gets_blocks_outside: watchdog
  *   without memory the lock stays taken          without_memory: watchdog
  */

@@ -7,6 +7,7 @@
  *   prev is not mended when a slab is unlinked   random_filling_and_putting
  *   hand-over forgets the full slabs             handing_over_and_adopting
  *   adoption leaves the old word                 handing_over_and_adopting
+ *   unused blocks come beside returned ones      returned_blocks_come_before_unused_ones
  *   the commons wait for all that is handed over others_come_between
  */
 #include "own_heap.h"

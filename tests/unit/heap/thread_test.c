@@ -5,6 +5,7 @@
  *   slabs stay with the dead heap                what_a_thread_leaves_is_adopted
  *   any idle heap will do                        a_thread_takes_the_heap_of_its_processor
  *   a heap is emptied at its thread's end        the_next_thread_begins_with_what_the_last_left
+ *   any number of heaps waits                    so_many_wait_and_no_more
  *   the next thread keeps others' blocks at once what_is_retired_goes_home
  *   the buffer of remote blocks stays too        what_a_thread_leaves_is_adopted
  *   the child forgets the heaps of the others    a_child_reaps_what_was_forsaken
