@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,14 @@ def started_in(folder: Path) -> int:
     while not (folder / "pid").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     return int((folder / "pid").read_text())
+
+
+@pytest.fixture(autouse=True)
+def hangups_are_not_ignored() -> Iterator[None]:
+    """They are where the tests themselves were started by nohup, and children inherit that."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def test_what_is_given_printed_and_said() -> None:
