@@ -79,7 +79,7 @@ def program_run(
         try:
             printed, errors = process.communicate(given.encode() or None, timeout=limit)
         except BaseException:
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):  # all of it may have ended by itself
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()  # not for what else may hold its output
             raise
