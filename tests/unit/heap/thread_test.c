@@ -1,4 +1,4 @@
-/* thread_test.c - heaps come and go with threads: reuse, adoption, what destructors do, and forks.
+/* thread_test.c - heaps come and go with threads: reuse, adoption, and what destructors do.
  *
  * Planted defects it was seen to catch:
  *   a heap is not given back at its thread's end heaps_are_used_again
@@ -8,8 +8,6 @@
  *   any number of heaps waits                    so_many_wait_and_no_more
  *   the next thread keeps others' blocks at once what_is_retired_goes_home
  *   the buffer of remote blocks stays too        what_a_thread_leaves_is_adopted
- *   the child forgets the heaps of the others    a_child_reaps_what_was_forsaken
- *   it loses what lies in their stacks           a_child_reaps_what_was_forsaken
  *   a heap that changes hands is lost in it      a_child_finds_heaps_that_change_hands
  *   the dead thread's front stays in place       destructors_use_the_commons
  */
@@ -19,45 +17,17 @@
 #include "heap/footprint.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
+#include "heaps.h"
 #include "no_purger.h"
 #include "region/books.h"
 
 #include <sched.h>
-#include <sys/wait.h>
 
 static void move_to(int cpu) {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
     CHECK_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-}
-
-static void run_thread(void *(*body)(void *), void *argument) {
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, body, argument), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-struct sum {
-    size_t heaps, live, slabs, slabs_of_commons, waiting;
-};
-
-static void add_heap(struct heap *heap, void *context) {
-    struct sum *sum = context;
-    if (sum->heaps++ == 0) CHECK(heap == &commons);
-    sum->live += atomic_load(&heap->state) == HEAP_LIVE;
-    sum->waiting += buffer_held(heap);
-    for (unsigned class = 0; class < SIZE_CLASSES; class++) {
-        sum->slabs += heap->bins[class].slab_count;
-        if (heap == &commons) sum->slabs_of_commons += heap->bins[class].slab_count;
-    }
-}
-
-static struct sum sum_of_heaps(void) {
-    struct sum sum = {0};
-    add_heap(&commons, &sum);
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) add_heap(heap, &sum);
-    return sum;
 }
 
 static struct heap *heap_of_thread;
@@ -351,129 +321,4 @@ TEST(destructors_use_the_commons) {
         if (i > 0) CHECK_EQ(sum_of_heaps().slabs, before.slabs);
     }
     pthread_key_delete(key);
-}
-
-/* ---- fork ----------------------------------------------------------------------------------------- */
-
-enum { FORSAKEN = 3, CHILD_SECONDS = CHECK_SHADOWED ? 60 : 10 };
-static pthread_barrier_t barrier;
-static void *_Atomic kept[FORSAKEN];
-
-enum { HELD = 200 };
-static void *hold_blocks(void *argument) {
-    size_t which = (size_t)(uintptr_t)argument;
-    void *blocks[HELD];
-    for (size_t i = 0; i < HELD; i++) CHECK((blocks[i] = heap_alloc(5000)) != NULL);
-    block_fill(blocks[0], 5000, which);
-    atomic_store(&kept[which], blocks[0]);
-    for (size_t i = 1; i < HELD; i += 2) heap_free(blocks[i], NULL);
-    CHECK(stack_held(thread_heap(), size_class_of(5000)) != 0);
-    pthread_barrier_wait(&barrier);
-    pthread_barrier_wait(&barrier); /* the fork is in between */
-    for (size_t i = 0; i < HELD; i += 2) heap_free(blocks[i], NULL);
-    return NULL;
-}
-
-static void reap_and_use(const struct sum *before) {
-    struct sum sum = sum_of_heaps();
-    CHECK_EQ(sum.live, 1);
-    CHECK_EQ(sum.slabs, before->slabs);
-    thread_reap_forsaken();
-    sum = sum_of_heaps();
-    CHECK_EQ(sum.live, 1);
-    CHECK(sum.slabs_of_commons >= FORSAKEN * 4);
-    /* What lay in their stacks is free. */
-    CHECK_EQ(counter_read(&commons.bins[size_class_of(5000)].taken_blocks), FORSAKEN * HELD / 2);
-    /* Their heaps can be used again, their slabs adopted, their blocks freed. */
-    struct heap *mine = thread_heap();
-    uint64_t books = books_bytes();
-    for (size_t i = 0; i < 100; i++) CHECK(heap_alloc(5000) != NULL);
-    CHECK(mine->bins[size_class_of(5000)].adopted_slabs > 0);
-    CHECK_EQ(books_bytes(), books);
-    for (size_t i = 0; i < FORSAKEN; i++) {
-        CHECK(block_holds(atomic_load(&kept[i]), 5000, i));
-        heap_free(atomic_load(&kept[i]), NULL);
-    }
-    thread_reap_forsaken();
-    CHECK_EQ(sum_of_heaps().heaps, before->heaps);
-}
-
-static void wait_for(pid_t child) {
-    int status = -1;
-    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
-    CHECK_EQ(status, 0);
-}
-
-TEST(a_child_reaps_what_was_forsaken) {
-    pthread_t threads[FORSAKEN];
-    heap_free(heap_alloc(5000), NULL);
-    CHECK_EQ(pthread_barrier_init(&barrier, NULL, FORSAKEN + 1), 0);
-    for (size_t i = 0; i < FORSAKEN; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, hold_blocks, (void *)(uintptr_t)i), 0);
-    pthread_barrier_wait(&barrier);
-    struct sum before = sum_of_heaps();
-    CHECK(before.live >= FORSAKEN + 1);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        alarm(CHILD_SECONDS);
-        reap_and_use(&before);
-        _exit(0);
-    }
-    wait_for(child);
-    pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < FORSAKEN; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
-}
-
-/* One that a thread has just taken, or not yet given: its thread is not in the child. */
-TEST(a_child_finds_heaps_that_change_hands) {
-    struct heap *idle[2];
-    run_thread(use_many_classes, NULL); /* so that there is one */
-    struct heap *taken = registry_take();
-    CHECK(taken != NULL && atomic_load(&taken->state) == HEAP_DEAD);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        alarm(CHILD_SECONDS);
-        thread_reap_forsaken();
-        CHECK(registry_idle(idle, 1) == 1 && idle[0] == taken);
-        CHECK_EQ(registry_live(), 1);
-        CHECK(registry_take() == taken && registry_take_forsaken() == NULL);
-        _exit(0);
-    }
-    wait_for(child);
-    registry_give(taken);
-}
-
-/* Forks find the other thread in the middle of giving its buffer back. */
-enum { RING = 4096 };
-static void *_Atomic ring[RING];
-static atomic_bool ring_ends;
-
-static void *free_from_ring(void *unused) {
-    while (!atomic_load(&ring_ends))
-        for (size_t i = 0; i < RING; i++) heap_free(atomic_exchange(&ring[i], NULL), NULL);
-    return unused;
-}
-
-TEST(forks_while_blocks_go_home) {
-    pthread_t thread;
-    atomic_store(&ring_ends, false);
-    CHECK_EQ(pthread_create(&thread, NULL, free_from_ring, NULL), 0);
-    for (size_t i = 0; i < check_count(300); i++) {
-        for (size_t k = 0; k < 3 * RING; k++)
-            if (atomic_load(&ring[k % RING]) == NULL) atomic_store(&ring[k % RING], heap_alloc(512));
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
-            alarm(CHILD_SECONDS);
-            thread_reap_forsaken();
-            for (int k = 0; k < 100; k++) CHECK(heap_alloc(512) != NULL);
-            _exit(0);
-        }
-        wait_for(child);
-    }
-    atomic_store(&ring_ends, true);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-    for (size_t i = 0; i < RING; i++) heap_free(atomic_exchange(&ring[i], NULL), NULL);
 }

@@ -1,0 +1,219 @@
+"""A checkout: what ./hakmem sets up in it, what it says where it cannot, and what of it stays when others are at it."""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from toolbox import COMMAND, environment, only_line, run, run_well
+
+
+@pytest.fixture
+def bare_path(tmp_path: Path) -> Path:
+    """A PATH with what a minimal system has, and neither compiler nor CMake."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    names = "awk cat cmp dirname find flock grep head id mkdir mv nproc paste readlink rm sed sh tail"
+    for name in names.split():
+        found = run_well("sh", "-c", f"command -v {name}").strip()
+        (folder / name).symlink_to(Path(found).resolve() if name != "awk" else found)
+    return folder
+
+
+@pytest.fixture
+def clean_checkout(tmp_path: Path) -> Path:
+    """A checkout in which nothing was ever built."""
+    target = tmp_path / "checkout"
+    target.mkdir()
+    source = COMMAND.parent
+    for name in (
+        "hakmem",
+        "CMakeLists.txt",
+        "CMakePresets.json",
+        "cmake",
+        "include",
+        "src",
+        "tools",
+        "tests",
+        "bench",
+    ):
+        run_well("cp", "-R", source / name, target)
+    return target
+
+
+def test_says_what_is_missing_when_it_may_not_install(bare_path: Path, clean_checkout: Path) -> None:
+    (bare_path / "apt-get").write_text("#!/bin/sh\nexit 99\n")
+    (bare_path / "apt-get").chmod(0o755)
+    env = environment(PATH=str(bare_path), HAKMEM_NO_INSTALL="1", CC=None, CXX=None)
+    result = run(clean_checkout / "hakmem", "run", "--", "true", env=env)
+    assert result.returncode == 125
+    line = only_line(result.stderr)
+    assert "run this as root: apt-get install" in line
+    assert all(f" {package}" in line for package in ("g++", "cmake", "make"))
+    assert run(clean_checkout / "hakmem", "build", env=env).returncode == 1
+
+
+def test_says_what_is_missing_where_there_is_no_apt(bare_path: Path, clean_checkout: Path) -> None:
+    env = environment(PATH=str(bare_path), HAKMEM_NO_INSTALL="1", CC=None, CXX=None)
+    result = run(clean_checkout / "hakmem", "build", env=env)
+    assert result.returncode == 1
+    assert "package manager" in only_line(result.stderr)
+
+
+def test_a_build_that_fails_shows_its_end(clean_checkout: Path) -> None:
+    (clean_checkout / "src/base/broken.c").write_text("#error planted here\n")
+    result = run(clean_checkout / "hakmem", "run", "--", "true")
+    assert result.returncode == 125
+    assert "planted here" in result.stderr
+    assert "hakmem-build.log" in result.stderr.splitlines()[-1]
+    assert not result.stdout
+
+
+@pytest.mark.slow
+def test_builds_by_itself_and_again_after_a_change(clean_checkout: Path) -> None:
+    command = clean_checkout / "hakmem"
+    assert run_well(command, "run", "--", "echo", "one") == "one\n"
+    library = clean_checkout / "build/libhakmem.so"
+    first = library.stat().st_mtime_ns
+    assert run(command, "run", "--", "echo", "two").stderr == ""
+    assert library.stat().st_mtime_ns == first
+    (clean_checkout / "src/base/extra.c").write_text(
+        "int extra_for_test(void);\nint extra_for_test(void) { return 1; }\n"
+    )
+    assert run_well(command, "run", "--", "echo", "three") == "three\n"
+    assert library.stat().st_mtime_ns > first
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_adds_little_to_the_start(clean_checkout: Path) -> None:
+    command = clean_checkout / "hakmem"
+    run_well(command, "run", "--", "true")
+    began = time.monotonic()
+    for _ in range(5):
+        run_well(command, "run", "--", "true")
+    assert (time.monotonic() - began) / 5 < 0.1
+
+
+@pytest.fixture
+def foreign_checkout() -> Iterator[Path]:
+    """One that only its owner may write: built, and with an environment whose Python says what it was asked."""
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are private
+        target = Path(name)
+        for folder in ("src", "build", ".tools", ".venv/bin"):
+            (target / folder).mkdir(parents=True)
+        run_well("cp", COMMAND, COMMAND.parent / "requirements.txt", target)
+        run_well("cp", target / "requirements.txt", target / ".venv/requirements.installed")
+        (target / ".venv/bin/python").write_text('#!/bin/sh\necho "$*"\n')
+        (target / ".venv/bin/python").chmod(0o755)
+        (target / "src/a.c").touch()
+        (target / "build/.lock").touch()
+        (target / "build/.built").touch()
+        folders = [target, target / "build", target / ".tools"]
+        for folder in folders:
+            folder.chmod(0o555)
+        yield target
+        for folder in folders:
+            folder.chmod(0o755)
+
+
+def as_a_guest(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """By somebody who may not write there: for root that is another user."""
+    env = environment(HAKMEM_NO_INSTALL="1")
+    user = "nobody" if os.geteuid() == 0 else None
+    return run(checkout / "hakmem", *arguments, env=env, cwd=Path("/"), user=user)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        (["doctor"], "doctor"),
+        (["help", "ab"], "ab --help"),
+        (["where", "--help"], "where --help"),
+    ],
+)
+def test_the_laboratory_of_a_checkout_that_cannot_be_written(
+    foreign_checkout: Path, arguments: list[str], asked: str
+) -> None:
+    result = as_a_guest(foreign_checkout, *arguments)
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"-B -m hakmem_lab {asked}\n", "")
+
+
+def test_a_build_that_is_out_of_date_and_cannot_be_written(foreign_checkout: Path) -> None:
+    now = time.time() + 60
+    os.utime(foreign_checkout / "src/a.c", (now, now))
+    result = as_a_guest(foreign_checkout, "doctor")
+    assert result.returncode == 2
+    assert f"{foreign_checkout}/build cannot be written" in only_line(result.stderr)
+    assert as_a_guest(foreign_checkout, "run", "--", "true").returncode == 125
+
+
+def test_an_environment_that_is_missing_and_cannot_be_written(foreign_checkout: Path) -> None:
+    (foreign_checkout / ".venv/requirements.installed").unlink()
+    result = as_a_guest(foreign_checkout, "doctor")
+    assert result.returncode == 2
+    only_line(result.stderr)
+
+
+PYTHON = """#!/bin/sh
+case "$*" in
+    -c*) exec {real} "$@" ;;
+    "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+    "-m pip "*)
+        at=$(dirname "$0")
+        ls {checkout}/.venv/bin >>{checkout}/seen
+        printf '#!%s/python\n' "$at" >"$at/script"
+        [ ! -e {checkout}/refuse ] ;;
+    *) echo "anew: $*" ;;
+esac
+"""
+
+
+@pytest.fixture
+def outdated_checkout(tmp_path: Path) -> Path:
+    """Its environment is of other requirements; a Python that only seems to make another comes first in bin."""
+    target = tmp_path / "check out"
+    for folder in (".venv/bin", "bin"):
+        (target / folder).mkdir(parents=True)
+    run_well("cp", COMMAND, COMMAND.parent / "requirements.txt", target)
+    (target / ".venv/requirements.installed").touch()
+    (target / ".venv/bin/old").touch()
+    quoted = shlex.quote(str(target))
+    (target / "bin/python3").write_text(PYTHON.format(real=shlex.quote(sys.executable), checkout=quoted))
+    (target / "bin/python3").chmod(0o755)
+    return target
+
+
+def lab_start(checkout: Path) -> subprocess.Popen[str]:
+    env = environment(PATH=f"{checkout}/bin:{os.environ['PATH']}")
+    return subprocess.Popen([checkout / "hakmem", "help", "ab"], env=env, stdout=subprocess.PIPE, text=True)
+
+
+def test_an_environment_is_replaced_when_the_new_one_is_whole_and_once(outdated_checkout: Path) -> None:
+    both = [lab_start(outdated_checkout) for _ in range(2)]
+    assert [one.communicate(timeout=60)[0] for one in both] == ["anew: -B -m hakmem_lab ab --help\n"] * 2
+    assert (outdated_checkout / "seen").read_text() == "old\n"
+    kept = outdated_checkout / ".venv"
+    assert (kept / "bin/script").read_text() == f"#!{kept}/bin/python\n"
+    assert not (kept / "bin/old").exists()
+    assert list((outdated_checkout / ".tools").glob(".venv.new*")) == []
+
+
+def test_an_environment_that_cannot_be_had_leaves_the_old_one(outdated_checkout: Path) -> None:
+    (outdated_checkout / "refuse").touch()
+    process = lab_start(outdated_checkout)
+    assert (process.communicate(timeout=60)[0], process.returncode) == ("", 2)
+    assert [one.name for one in (outdated_checkout / ".venv/bin").iterdir()] == ["old"]
+    assert list((outdated_checkout / ".tools").glob(".venv.new*")) == []
+
+
+def test_a_build_directory_without_a_build_is_refused(tmp_path: Path) -> None:
+    env = environment(HAKMEM_BUILD_DIR=str(tmp_path))
+    result = run(COMMAND, "run", "--", "true", env=env)
+    assert result.returncode == 125
+    assert str(tmp_path) in only_line(result.stderr)

@@ -1,0 +1,143 @@
+/* thread_fork_test.c - what the child of a fork does with the heaps of threads that are not in it.
+ *
+ * Planted defects it was seen to catch:
+ *   the child forgets the heaps of the others    a_child_reaps_what_was_forsaken
+ *   it loses what lies in their stacks           a_child_reaps_what_was_forsaken
+ *   a heap that changes hands is nobody's        a_child_finds_heaps_that_change_hands
+ */
+#include "heaps.h" /* first: it says _GNU_SOURCE */
+
+#include "heap/alloc.h"
+#include "heap/thread.h"
+#include "no_purger.h"
+#include "region/books.h"
+
+#include <sys/wait.h>
+
+enum { FORSAKEN = 3, CHILD_SECONDS = CHECK_SHADOWED ? 60 : 10 };
+static pthread_barrier_t barrier;
+static void *_Atomic kept[FORSAKEN];
+
+enum { HELD = 200 };
+static void *hold_blocks(void *argument) {
+    size_t which = (size_t)(uintptr_t)argument;
+    void *blocks[HELD];
+    for (size_t i = 0; i < HELD; i++) CHECK((blocks[i] = heap_alloc(5000)) != NULL);
+    block_fill(blocks[0], 5000, which);
+    atomic_store(&kept[which], blocks[0]);
+    for (size_t i = 1; i < HELD; i += 2) heap_free(blocks[i], NULL);
+    CHECK(stack_held(thread_heap(), size_class_of(5000)) != 0);
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier); /* the fork is in between */
+    for (size_t i = 0; i < HELD; i += 2) heap_free(blocks[i], NULL);
+    return NULL;
+}
+
+static void reap_and_use(const struct sum *before) {
+    struct sum sum = sum_of_heaps();
+    CHECK_EQ(sum.live, 1);
+    CHECK_EQ(sum.slabs, before->slabs);
+    thread_reap_forsaken();
+    sum = sum_of_heaps();
+    CHECK_EQ(sum.live, 1);
+    CHECK(sum.slabs_of_commons >= FORSAKEN * 4);
+    /* What lay in their stacks is free. */
+    CHECK_EQ(counter_read(&commons.bins[size_class_of(5000)].taken_blocks), FORSAKEN * HELD / 2);
+    /* Their heaps can be used again, their slabs adopted, their blocks freed. */
+    struct heap *mine = thread_heap();
+    uint64_t books = books_bytes();
+    for (size_t i = 0; i < 100; i++) CHECK(heap_alloc(5000) != NULL);
+    CHECK(mine->bins[size_class_of(5000)].adopted_slabs > 0);
+    CHECK_EQ(books_bytes(), books);
+    for (size_t i = 0; i < FORSAKEN; i++) {
+        CHECK(block_holds(atomic_load(&kept[i]), 5000, i));
+        heap_free(atomic_load(&kept[i]), NULL);
+    }
+    thread_reap_forsaken();
+    CHECK_EQ(sum_of_heaps().heaps, before->heaps);
+}
+
+static void wait_for(pid_t child) {
+    int status = -1;
+    while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
+    CHECK_EQ(status, 0);
+}
+
+TEST(a_child_reaps_what_was_forsaken) {
+    pthread_t threads[FORSAKEN];
+    heap_free(heap_alloc(5000), NULL);
+    CHECK_EQ(pthread_barrier_init(&barrier, NULL, FORSAKEN + 1), 0);
+    for (size_t i = 0; i < FORSAKEN; i++)
+        CHECK_EQ(pthread_create(&threads[i], NULL, hold_blocks, (void *)(uintptr_t)i), 0);
+    pthread_barrier_wait(&barrier);
+    struct sum before = sum_of_heaps();
+    CHECK(before.live >= FORSAKEN + 1);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(CHILD_SECONDS);
+        reap_and_use(&before);
+        _exit(0);
+    }
+    wait_for(child);
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < FORSAKEN; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+}
+
+static void *use_once(void *unused) {
+    heap_free(heap_alloc(16), NULL);
+    return unused;
+}
+
+/* One that a thread has just taken, or not yet given: its thread is not in the child. */
+TEST(a_child_finds_heaps_that_change_hands) {
+    struct heap *idle[2];
+    run_thread(use_once, NULL); /* so that there is one */
+    struct heap *taken = registry_take();
+    CHECK(taken != NULL && atomic_load(&taken->state) == HEAP_DEAD);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(CHILD_SECONDS);
+        thread_reap_forsaken();
+        CHECK(registry_idle(idle, 1) == 1 && idle[0] == taken);
+        CHECK_EQ(registry_live(), 1);
+        CHECK(registry_take() == taken && registry_take_forsaken() == NULL);
+        _exit(0);
+    }
+    wait_for(child);
+    registry_give(taken);
+}
+
+/* Forks find the other thread in the middle of giving its buffer back. */
+enum { RING = 4096 };
+static void *_Atomic ring[RING];
+static atomic_bool ring_ends;
+
+static void *free_from_ring(void *unused) {
+    while (!atomic_load(&ring_ends))
+        for (size_t i = 0; i < RING; i++) heap_free(atomic_exchange(&ring[i], NULL), NULL);
+    return unused;
+}
+
+TEST(forks_while_blocks_go_home) {
+    pthread_t thread;
+    atomic_store(&ring_ends, false);
+    CHECK_EQ(pthread_create(&thread, NULL, free_from_ring, NULL), 0);
+    for (size_t i = 0; i < check_count(300); i++) {
+        for (size_t k = 0; k < 3 * RING; k++)
+            if (atomic_load(&ring[k % RING]) == NULL) atomic_store(&ring[k % RING], heap_alloc(512));
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(CHILD_SECONDS);
+            thread_reap_forsaken();
+            for (int k = 0; k < 100; k++) CHECK(heap_alloc(512) != NULL);
+            _exit(0);
+        }
+        wait_for(child);
+    }
+    atomic_store(&ring_ends, true);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    for (size_t i = 0; i < RING; i++) heap_free(atomic_exchange(&ring[i], NULL), NULL);
+}
