@@ -16,6 +16,7 @@ CHECK_UNUSED static struct heap *make_heap(enum heap_state state) {
     char *memory = books_take(sizeof(struct heap) + (slots + REMOTE_BLOCKS) * sizeof(void *) + 256);
     CHECK(memory != NULL);
     struct heap *heap = (struct heap *)(((uintptr_t)memory + 255) & ~(uintptr_t)255);
+    heap->home = heap;
     buffer_begin(heap, heap->first_stacks + slots);
     stack_reset_all(heap);
     atomic_store(&heap->state, state);

@@ -149,34 +149,32 @@ static void configure_again(void) {
     heap_configure(&heap);
 }
 
-/* False in a signal handler that may have interrupted who holds the lock, and would wait for ever. *ENTERED: for settings_unlock. */
-static bool settings_lock(bool *entered) {
-    *entered = slow_enter();
-    if (!*entered) return os_lock_try(&start_lock);
+/* False in a signal handler that interrupted the allocator: whoever holds this lock, or one that settings need, would wait for it for
+ * ever. */
+static bool settings_lock(void) {
+    if (!slow_enter()) return false;
     os_lock_take(&start_lock);
     return true;
 }
 
-static void settings_unlock(bool locked, bool entered) {
-    if (locked) os_lock_drop(&start_lock);
-    if (entered) slow_leave();
+static void settings_unlock(void) {
+    os_lock_drop(&start_lock);
+    slow_leave();
 }
 
 int start_change_option(const char *name, const char *value) {
-    bool entered;
-    const bool locked = settings_lock(&entered);
-    int error = locked ? options_change(&start_settings, name, value) : EAGAIN;
+    if (!settings_lock()) return EAGAIN;
+    int error = options_change(&start_settings, name, value);
     if (error == 0) configure_again();
-    settings_unlock(locked, entered);
+    settings_unlock();
     return error;
 }
 
 /* A handler that cannot lock reads what is there: a path that is being set may be half of two. */
 void start_read_option(enum option_id id, char *text, size_t bytes) {
-    bool entered;
-    const bool locked = settings_lock(&entered);
+    const bool locked = settings_lock();
     options_value(&start_settings, id, text, bytes);
-    settings_unlock(locked, entered);
+    if (locked) settings_unlock();
 }
 
 HAK_COLD void start_now(void) {

@@ -24,11 +24,12 @@
 
 /* In this file *ZERO says whether that is wanted, and then whether the block is known to be zero. */
 
-/* Slabs with free blocks, the heap's own and then those of the commons. Stores up to WANT blocks downward from END. Heap's lock
- * held. */
-static uint32_t gather(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
-    uint32_t got = bin_fill(heap, class, end, want, zero);
-    if (got == 0 && heap != &commons && bin_adopt(heap, class)) got = bin_fill(heap, class, end, want, zero);
+/* Slabs with free blocks, HOME's own and then those of the commons. Stores up to WANT blocks downward from END; where zero is wanted and
+ * there, one block alone, since nobody would know it of those behind it. HOME's lock held. */
+static uint32_t gather(struct heap *home, unsigned class, void **end, uint32_t want, bool *zero) {
+    if (HAK_UNLIKELY(*zero) && bin_next_is_zero(home, class)) want = 1;
+    uint32_t got = bin_fill(home, class, end, want, zero);
+    if (got == 0 && home != &commons && bin_adopt(home, class)) got = bin_fill(home, class, end, want, zero);
     return got;
 }
 
@@ -39,20 +40,18 @@ static void populate(uint32_t fresh, uint32_t pages) {
     os_populate(page_address(fresh), min_size(bytes, os_page_bytes() * pages));
 }
 
-/* The same, with what other threads gave back, slabs that others do not need, and a new one when there is nothing else; where zero
- * is wanted and there, one block alone, since nobody would know it of those behind it. Heap's lock held; dropped meanwhile. 0: no
- * memory. */
+/* The same of the slabs that HEAP uses, with what other threads gave back, slabs that others do not need, and a new one when there is
+ * nothing else. Heap's lock held; dropped meanwhile. 0: no memory. */
 static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
     enum { SALVAGES = 4 }; /* another may be there before */
-    const bool sparse = *zero;
-    if (remote_has_some(heap) && bin_wants_drain(heap, class)) remote_drain_some(heap, DRAIN_SLABS);
     for (unsigned round = 0;; round++) {
-        uint32_t got = gather(heap, class, end, HAK_UNLIKELY(sparse) && bin_next_is_zero(heap, class) ? 1 : want, zero);
+        struct heap *home = home_take(heap);
+        if (round == 0 && remote_has_some(home) && bin_wants_drain(home, class)) remote_drain_some(home, DRAIN_SLABS);
+        const uint32_t got = gather(home, class, end, want, zero), slabs = (uint32_t)counter_read(&home->bins[class].slab_count);
+        home_drop(heap);
         if (got != 0) return got;
-        const struct ace_supply_decision supply = ace_supply((struct ace_supply_input){
-            .slabs = (uint32_t)counter_read(&heap->bins[class].slab_count),
-            .objective = heap_settings.objective,
-        });
+        const struct ace_supply_decision supply =
+            ace_supply((struct ace_supply_input){.slabs = slabs, .objective = heap_settings.objective});
         if (heap != &commons) stack_give_idle(heap, class); /* what they hold may be slabs */
         os_lock_drop(&heap->lock);
         thread_reap_forsaken();
@@ -63,8 +62,7 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
         os_lock_take(&heap->lock);
         if (salvaged) continue;
         if (fresh == 0) return 0;
-        slab_set_owner(fresh, heap, heap_word(heap, class));
-        bin_place(heap, fresh);
+        home_place(heap, fresh, class);
     }
 }
 
@@ -128,7 +126,9 @@ static void note_medium_refill(struct heap *heap, unsigned class) {
     bin->recent_refilled_blocks++;
     counter_add(&bin->refilled_blocks, 1);
     stack_give_idle(heap, class);
-    if (remote_has_some(heap)) remote_drain_some(heap, DRAIN_SLABS);
+    if (!remote_has_some(heap->home)) return;
+    remote_drain_some(home_take(heap), DRAIN_SLABS);
+    home_drop(heap);
 }
 
 /* The block of a new slab; NULL when there is no memory. No lock held. */
@@ -147,8 +147,7 @@ static void *alloc_medium(size_t bytes, size_t alignment, bool *zero) {
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
     if (own != NULL) note_medium_refill(heap, class);
     if (first != 0) {
-        slab_set_owner(first, heap, heap_word(heap, class));
-        bin_place(heap, first);
+        home_place(heap, first, class);
         heap->in_use_change += slab_classes[class].block_bytes;
     }
     if (own == NULL) tell_of_commons();
@@ -185,7 +184,7 @@ static bool may_be_revealed(size_t bytes, size_t alignment) {
 /* With what costs no other thread first. */
 static HAK_COLD void *alloc_revealed(size_t bytes, size_t alignment, bool *zero) {
     const bool wanted_zero = *zero;
-    thread_reveal(false);
+    reveal_own();
     void *block = alloc_once(bytes, alignment, zero);
     if (block != NULL) return block;
     *zero = wanted_zero;

@@ -87,11 +87,17 @@ bool bin_next_is_zero(const struct heap *heap, unsigned class) {
     return first != 0 && slab_next_is_zero(first);
 }
 
-/* Where other threads give blocks back, of so many bytes and more, one that came back is better than one that was never used, which
+/* While other threads give blocks back, of so many bytes and more, one that came back is better than one that was never used, which
  * brings in a page, or a good part of one. A smaller one costs less than to have the line of another come from the processor that
  * freed it. */
 static bool is_better_returned(const struct bin *bin, unsigned class) {
-    return slab_classes[class].block_bytes >= HAK_KIB(1) && counter_read(&bin->remote_blocks) != 0;
+    return slab_classes[class].block_bytes >= HAK_KIB(1) && bin->returning != 0;
+}
+
+void bin_note_returned(struct bin *bin, uint32_t blocks) {
+    enum { FILLS = 64 };
+    counter_add(&bin->remote_blocks, blocks);
+    bin->returning = FILLS;
 }
 
 bool bin_wants_drain(const struct heap *heap, unsigned class) {
@@ -117,6 +123,7 @@ uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, 
         got += slab_take(first, end - got, taken);
         bin_settle(heap, first);
     }
+    if (heap->bins[class].returning != 0) heap->bins[class].returning--;
     counter_add(&heap->bins[class].taken_blocks, got);
     heap->in_use_change += (int64_t)got * slab_classes[class].block_bytes;
     return got;
@@ -163,7 +170,7 @@ void bin_take_out(void *block, uint32_t first, bool freed) {
     bin_unlink(owner, first);
     struct bin *bin = &owner->bins[slab_at(first)->span.class];
     counter_sub(&bin->taken_blocks, 1);
-    if (freed) counter_add(&bin->remote_blocks, 1);
+    if (freed) bin_note_returned(bin, 1);
     slab_disown(first);
     os_lock_drop(&owner->lock);
 }

@@ -17,9 +17,10 @@ struct front;
 struct thread_state {
     struct front *front;      /* NULL only as long as all is zero */
     uintptr_t front_distance; /* from the front of none */
-    bool busy;        /* inside a slow path: a signal handler that allocates now must not enter another */
-    bool fork_inside; /* a signal handler forks while this thread is inside a slow path */
-    uint32_t heapless_frees;
+    uint32_t own_word; /* of pages whose blocks go on this thread's stacks, less the class; 0: none do, as of fronts without bounds */
+    bool busy;         /* inside a slow path: a signal handler that allocates now must not enter another */
+    bool fork_inside;  /* a signal handler forks while this thread is inside a slow path */
+    uint16_t heapless_frees;
 };
 
 extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((tls_model("initial-exec")));

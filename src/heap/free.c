@@ -14,10 +14,7 @@
 static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class) {
     os_lock_take(&heap->lock);
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
-    if (HAK_UNLIKELY(stack_has_room(heap, class)))
-        stack_push(heap, class, block);
-    else
-        stack_push_beyond(heap, class, block);
+    if (HAK_LIKELY(!stack_push(heap, class, block))) stack_push_beyond(heap, class, block);
     os_lock_drop(&heap->lock);
     remote_settle();
 }
@@ -32,11 +29,10 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
 static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
     void **const keep = heap->front.keep[class];
     if (keep == NULL) return false;
-    if (stack_top(heap, class) >= keep) {
+    if (!stack_push_below(heap, class, block, keep)) {
         heap->front.keep[class] = NULL;
         return false;
     }
-    stack_push(heap, class, block);
     stack_count_foreign(heap, class, 1);
     return true;
 }
@@ -91,12 +87,8 @@ static void free_medium_of_another(struct heap *heap, void *block, unsigned clas
     }
     slab_take(first, &block + 1, 1);
     os_lock_take(&heap->lock);
-    slab_set_owner(first, heap, heap_word(heap, class));
-    bin_place(heap, first);
-    if (HAK_LIKELY(stack_has_room(heap, class)))
-        stack_push(heap, class, block);
-    else /* a signal handler was faster */
-        stack_push_beyond(heap, class, block);
+    home_place(heap, first, class);
+    if (HAK_UNLIKELY(!stack_push(heap, class, block))) stack_push_beyond(heap, class, block); /* a signal handler was faster */
     os_lock_drop(&heap->lock);
 }
 
@@ -159,7 +151,7 @@ static HAK_NOINLINE void free_inside(void *block, const void *caller) {
         large_free(page);
     } else if (word == WORD_LARGE) {
         heap_foreign(block, HEAP_FOREIGN_FREE); /* another thread freed it at the same time */
-    } else if (heap != NULL && (word ^ class) == heap_word(heap, 0)) {
+    } else if (heap != NULL && (word ^ class) == thread_state.own_word) {
         heavy = slab_classes[class].block_bytes >= PURGER_HEAVY_BYTES;
         push_own(heap, block, class);
     } else if (class_is_medium(class)) {

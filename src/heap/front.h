@@ -130,12 +130,13 @@ HAK_INLINE bool front_buffer(struct front *front, void *block, unsigned class) {
     return true;
 }
 
-/* Keeps or buffers a block that is not this thread's, whatever it is: the word of its page differs from the front's address by DIFFERENCE,
+/* Keeps or buffers a block that is not this thread's, whatever it is: the word of its page differs from this thread's by DIFFERENCE,
  * which is the class where the other's address is taken off. False: nothing was done. The mark has a signal handler that frees such blocks
  * meanwhile take another way; one that uses the class's stack meanwhile is not kept out, as in front_push. */
 HAK_INLINE bool front_send(struct front *front, void *block, uint32_t difference) {
     const unsigned class = difference & WORD_CLASS_MASK;
-    if (HAK_UNLIKELY(front == NULL || difference - class == (uint32_t)(uintptr_t)front)) return false; /* the word is that of no heap */
+    atomic_signal_fence(memory_order_seq_cst); /* the word is read anew, or front_push would keep it in a register for this */
+    if (HAK_UNLIKELY(front == NULL || difference - class == thread_state.own_word)) return false; /* the word is that of no heap */
     if (HAK_UNLIKELY(class_is_medium(class) || !slow_enter())) return false;
     const bool taken = HAK_UNLIKELY(front->keep[class] != NULL) ? front_keep(front, block, class) : front_buffer(front, block, class);
     slow_leave();
@@ -147,7 +148,7 @@ HAK_INLINE bool front_push(void *block) {
     size_t page = page_index(block);
     if (HAK_UNLIKELY(!page_is_inside(page))) return false;
     struct front *front = thread_state.front;
-    uint32_t class = page_word(page) ^ (uint32_t)(uintptr_t)front;
+    uint32_t class = page_word(page) ^ thread_state.own_word;
     if (HAK_UNLIKELY(class >= SIZE_CLASSES)) return front_send(front, block, class);
     front_slot *slot = &front->top[class];
     void **top = atomic_load_explicit(slot, memory_order_relaxed); /* the owner's own */

@@ -2,13 +2,15 @@
  * threads. Internal to the heap floor and to the statistics; callers use alloc.h.
  *
  * Slow paths hold their heap's lock: one uncontended atomic a batch. Frees of others' blocks do without, mostly: see front.h.
- * It is not held across a system call, but where stacks get memory. Under it the locks of the commons, of spans and of bitmaps
- * may be taken, in that order, and those of the pool of stacks and of the books; two threads' heaps are never locked together.
+ * It is not held across a system call, but where stacks get memory. Under it the locks of a shared heap, of the commons, of spans and
+ * of bitmaps may be taken, in that order, and those of the pool of stacks and of the books; two threads' heaps are never locked
+ * together.
  *
  * A heap is live while its thread is. Then it is parked as it is until the next thread begins with it; of more than
  * REGISTRY_WAITING those that wait for longer hold nothing. Their slabs go to the commons, a heap that no thread owns and that is
- * never live, and so do those that others lack meanwhile, of live heaps too where threads are many (salvage.c); threads adopt them
- * from there. The memory of heaps is never unmapped: a late freer may still look at one. */
+ * never live, and so do those that others lack meanwhile (salvage.c); threads adopt them from there. Where threads are many, those that
+ * begin have stacks, but no slabs of their own: they use those of a heap that they share (home.c). The memory of heaps is never
+ * unmapped: a late freer may still look at one. */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
@@ -39,6 +41,7 @@ struct bin {
     uint32_t seen_top;    /* where stack_give_idle found the top at its last look, in slots of the stack */
     bool streams; /* so many of other heaps' blocks come that they are kept: see free.c. The owner's own */
     bool counted; /* its depth is part of the heap's depth_bytes */
+    uint8_t returning;    /* blocks came back from other threads of late: so many fills still prefer them */
     uint8_t asked; /* for depth, by others, since it last missed */
     uint8_t asked_usually; /* between two misses */
     bool refused; /* a greater depth was, and that was told, since the depth last changed */
@@ -55,7 +58,7 @@ struct depth_sum {
     uint32_t hand;      /* next bin to be asked for depth */
 };
 
-enum heap_state { HEAP_DEAD, HEAP_LIVE };
+enum heap_state { HEAP_DEAD, HEAP_LIVE, HEAP_SHARED };
 
 /* Slabs whose blocks came back: so many of them one refill takes in. */
 enum { DRAIN_SLABS = 64 };
@@ -68,6 +71,10 @@ struct heap {
     struct front front; /* first: thread_front() leads here */
 
     struct os_lock lock;
+    struct heap *home;        /* whose slabs its stacks are filled from: its own, or those of a shared heap. Guarded by the lock, and
+                               * the owner's own while there is one */
+    bool shares;              /* its thread counts among the sharers there */
+    uint32_t sharers;         /* threads that use the slabs of this, a shared heap */
     _Atomic uint32_t slab_total; /* of all bins; written under the lock */
     bool forsaken;            /* its thread did not survive a fork: slabs wait for the commons */
     bool parked;              /* its thread has ended: what it holds waits for the next one. Guarded by the lock */
@@ -136,6 +143,34 @@ HAK_INLINE void heap_tell(const struct ace_decision *decision) {
     if (heap_settings.keeper != NULL) heap_settings.keeper(decision);
 }
 
+/* ---- home.c: the slabs that a heap uses (its lock held, unless said otherwise) --------------------- */
+
+/* The heap whose slabs HEAP uses, locked. */
+HAK_INLINE struct heap *home_take(struct heap *heap) {
+    struct heap *home = heap->home;
+    if (HAK_UNLIKELY(home != heap)) os_lock_take(&home->lock);
+    return home;
+}
+
+/* And unlocked: what HEAP took of it is counted with HEAP. */
+HAK_INLINE void home_drop(struct heap *heap) {
+    struct heap *home = heap->home;
+    if (HAK_LIKELY(home == heap)) return;
+    heap->in_use_change += home->in_use_change;
+    home->in_use_change = 0;
+    os_lock_drop(&home->lock);
+}
+
+/* Whose slabs HEAP, with which a thread is about to begin, is to use: by how many threads there are. May make system calls; no lock
+ * held. */
+struct heap *home_choose(struct heap *heap);
+
+/* It uses those of HOME from now on. If these are others than before, all that it holds goes where others find it. */
+void home_enter(struct heap *heap, struct heap *home);
+
+/* Its thread has ended. What its stacks hold stays; slabs that nobody shares any more go to the commons. Call remote_settle afterwards. */
+void home_leave(struct heap *heap);
+
 /* ---- bin.c: slabs of a heap (its lock held) ----------------------------------------------------- */
 
 /* Locks the heap that owns the slab at FIRST; NULL when none does. No heap's lock held. */
@@ -156,13 +191,30 @@ bool bin_next_is_zero(const struct heap *heap, unsigned class);
 /* Whether what other threads gave back is to be taken in before blocks of CLASS are taken. Heap's lock held. */
 bool bin_wants_drain(const struct heap *heap, unsigned class);
 
+/* BLOCKS blocks of the bin's slabs came back from other threads. Heap's lock held. */
+void bin_note_returned(struct bin *bin, uint32_t blocks);
+
 /* Up to WANT blocks of CLASS from the heap's slabs, stored downward from END; returns how many. *ZERO: the first of
  * them, at END[-1], is known to read as zero; not written when there is none. Of 1 KiB and more, where other threads gave some of CLASS
- * back, blocks that were used before come first, and no others with them. */
+ * back of late, blocks that were used before come first, and no others with them. */
 uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero);
+
+/* The slab at FIRST, of CLASS, which nobody owns, is one of those that HEAP uses. */
+HAK_INLINE void home_place(struct heap *heap, uint32_t first, unsigned class) {
+    struct heap *home = home_take(heap);
+    slab_set_owner(first, home, heap_word(home, class));
+    bin_place(home, first);
+    home_drop(heap);
+}
 
 /* Puts blocks of the heap's own slabs back. */
 void bin_put(struct heap *heap, void *const *blocks, size_t count);
+
+/* The same of the slabs that HEAP uses. */
+HAK_INLINE void home_put(struct heap *heap, void *const *blocks, size_t count) {
+    bin_put(home_take(heap), blocks, count);
+    home_drop(heap);
+}
 
 /* Takes the slab at FIRST, of the medium block BLOCK alone, from the heap that owns it, whichever that is: nobody does from now on. FREED: another
  * thread gives it back, which is counted. Ends the process where BLOCK is not in use. No heap's lock held. */
@@ -222,11 +274,19 @@ HAK_INLINE void stack_set(struct heap *heap, unsigned class, void **bottom, void
     atomic_store_explicit(&heap->front.hi[class], bin->stack + bin->depth, memory_order_relaxed);
 }
 
-/* One block more, for which there is room. */
-HAK_INLINE void stack_push(struct heap *heap, unsigned class, void *block) {
+/* One block more below LIMIT; false where the stack reaches it. The top is read once: a signal handler that pushes meanwhile is
+ * undone, as in front_push, but nothing is written beyond LIMIT. */
+HAK_INLINE bool stack_push_below(struct heap *heap, unsigned class, void *block, void **limit) {
     void **top = stack_top(heap, class);
+    if (HAK_UNLIKELY(top >= limit)) return false;
     front_block_set(top, block);
     atomic_store_explicit(&heap->front.top[class], top + 1, memory_order_release); /* as in front_push */
+    return true;
+}
+
+/* One block more, if there is room. */
+HAK_INLINE bool stack_push(struct heap *heap, unsigned class, void *block) {
+    return stack_push_below(heap, class, block, heap->bins[class].stack + heap->bins[class].depth);
 }
 
 /* One less of a stack that is closed and holds some; opens it. */
@@ -289,7 +349,7 @@ void stack_raise(struct heap *heap);
 void stack_take(struct heap *heap, bool barrier_passed);
 
 /* Both, for all heaps of which OF says so. Two system calls, however many there are; none where they hold nothing. False when nothing
- * was taken. No heap's lock held. */
+ * was taken. Between stack_reclaim_lock and stack_reclaim_unlock; no heap's lock held. */
 bool stack_reclaim(bool (*of)(const struct heap *heap));
 
 /* How many bytes the stacks of all heaps hold: a hint. No lock held. */
@@ -301,7 +361,8 @@ void stack_lower(struct heap *heap);
 /* Deeper than any stack: what is held by such a difference of two reads is of two moments. */
 enum { STACK_IMPOSSIBLE_DEPTH = 1 << 16 };
 
-/* For fork: before the heaps' locks are taken, and after they were dropped or reset. And for who waits until nobody takes. */
+/* One thread at a time takes: from a raise to the take, since who raises again meanwhile would have to pass the barrier again. For fork,
+ * too: before the heaps' locks are taken, and after they were dropped or reset. */
 void stack_reclaim_lock(void);
 void stack_reclaim_unlock(void);
 void stack_reclaim_lock_reset(void);
@@ -361,12 +422,11 @@ void remote_mark_anew(void);
 
 /* ---- reveal.c: before an allocation fails (no lock held) --------------------------------------------- */
 
-/* What this thread's stacks, parked heaps and inboxes hide goes back, and with OTHERS what the stacks of other threads do;
- * false when no page became free by it. */
-bool thread_reveal(bool others);
+/* What this thread's stacks and buffer, parked heaps and inboxes hide goes back. */
+void reveal_own(void);
 
-/* One of BYTES has failed, for all that was looked through without others: these are asked, if it may help. Who then gets what it wants
- * says so. */
+/* One of BYTES has failed, for all that was looked through without others: what their stacks and buffers hide goes back, too, if it may help, and others that
+ * fail meanwhile wait for it. Who then gets what it wants says so. */
 void reveal_others(size_t bytes);
 void reveal_helped(void);
 
@@ -378,14 +438,16 @@ size_t heap_foreign(void *block, enum heap_foreign_use use);
 /* Slabs of heaps whose threads did not survive a fork go to the commons. No lock held. */
 void thread_reap_forsaken(void);
 
-/* All that HEAP holds goes to the commons if it is parked. No lock held; call remote_settle afterwards. */
+/* All that HEAP holds goes where others find it, if it is parked. No lock held; call remote_settle afterwards. */
 void thread_retire_parked(struct heap *heap);
+
+/* All that HEAP, which no thread has, holds goes where others find it. Its lock is held. */
+void thread_hand_over(struct heap *heap);
 
 /* ---- salvage.c ---------------------------------------------------------------------------------- */
 
-/* A slab of CLASS goes to the commons from a heap that was parked lately, or, where there are many more threads than
- * processors and slabs of CLASS have many blocks, from any that has one more than half free. False when none was found. No lock
- * held. */
+/* What a heap that was parked lately holds of CLASS goes where the calling thread finds it; where that shares slabs, or one that is more
+ * than half free of a thread that does not. False when nothing was found. No lock held. */
 bool salvage_slab(unsigned class);
 
 #endif

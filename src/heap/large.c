@@ -131,7 +131,7 @@ static bool extend(uint32_t page, size_t pages) {
     if (span_extend(page, pages)) return true;
     const size_t more = pages - span_at(page)->pages;
     if (span_is_allowed(more)) return false; /* the limit is not in the way */
-    thread_reveal(false);
+    reveal_own();
     if (!span_is_allowed(more)) {
         reveal_others(more * PAGE_BYTES);
         if (!span_is_allowed(more)) return false;

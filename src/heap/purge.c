@@ -78,17 +78,20 @@ static void visit_heaps(bool all) {
         saw_work |= !asleep;
         heap->visited = asleep || all;
         heap->asleep_visits = (uint8_t)(asleep ? min_u32(heap->asleep_visits + 1u, SLEEPER_VISITS) : 0);
-        if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) { /* a hint, too */
+        const uint32_t life = atomic_load_explicit(&heap->state, memory_order_relaxed); /* a hint, too */
+        if (life == HEAP_DEAD) {
             if (heap->visited) thread_retire_parked(heap);
             state.left |= !heap->visited;
         } else {
-            sleepers += heap->asleep_visits == SLEEPER_VISITS;
+            sleepers += life == HEAP_LIVE && heap->asleep_visits == SLEEPER_VISITS;
         }
         if (heap->visited) give_buffer(heap);
     }
     registry_note_sleepers(sleepers);
     atomic_store_explicit(&state.saw_work, saw_work, memory_order_relaxed); /* a hint */
+    stack_reclaim_lock();
     state.left |= stack_reclaim(is_visited);
+    stack_reclaim_unlock();
     /* Of everybody: who is awake looks there only when a bin is used up. */
     for (struct heap *heap = first; heap != NULL; heap = heap->next) state.left |= remote_drain_unlocked(heap);
     state.left |= remote_drain_unlocked(&commons);

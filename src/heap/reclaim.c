@@ -33,7 +33,7 @@ static void take_below(struct heap *heap, unsigned class, void **end) {
         size_t count = min_size((size_t)(end - bin->bottom), PIECE);
         for (size_t i = 0; i < count; i++) blocks[i] = front_block(bin->bottom + i);
         bin->bottom += count;
-        bin_put(heap, blocks, count);
+        home_put(heap, blocks, count);
     }
 }
 
@@ -77,7 +77,6 @@ uint64_t stack_hidden_bytes(void) {
     return bytes;
 }
 
-/* From a raise to the take: who raises again meanwhile would have to pass the barrier again. */
 static struct os_lock reclaiming;
 
 void stack_reclaim_lock(void) { os_lock_take(&reclaiming); }
@@ -86,7 +85,6 @@ void stack_reclaim_lock_reset(void) { os_lock_reset(&reclaiming); }
 
 bool stack_reclaim(bool (*of)(const struct heap *heap)) {
     bool some = false;
-    stack_reclaim_lock();
     struct heap *const first = registry_first();
     for (struct heap *heap = first; heap != NULL; heap = heap->next) {
         heap->robbed = of(heap) && holds_blocks(heap);
@@ -97,6 +95,5 @@ bool stack_reclaim(bool (*of)(const struct heap *heap)) {
     const bool taken = some && os_barrier_others();
     for (struct heap *heap = first; heap != NULL; heap = heap->next)
         if (heap->robbed) stack_take(heap, taken);
-    stack_reclaim_unlock();
     return taken;
 }

@@ -10,36 +10,68 @@ struct heap commons;
 
 _Atomic(struct heap *) all_heaps;
 
-/* The lock is held for a few instructions, and from fork's prepare to its end. */
+enum { SHARED_MOST = 64 };
+
+/* The lock is held for a few instructions, while a shared heap is made, and from fork's prepare to its end. */
 static struct {
     struct os_lock lock;
     _Atomic(struct heap *) idle; /* the last to be given first; written under the lock */
     _Atomic uint32_t forsaken;
     _Atomic uint32_t live; /* heaps of living threads */
     _Atomic uint32_t sleepers; /* of these, that slept for long at the last visit */
+    struct heap *shared[SHARED_MOST]; /* the first are there; under the lock, like the next */
+    uint32_t turn;
 } registry;
 
 /* acquire: what was written of a heap before it came into the list is seen. */
 struct heap *registry_first(void) { return atomic_load_explicit(&all_heaps, memory_order_acquire); }
 
-static struct heap *create_heap(void) {
+/* With room for so many pointers behind it. Page words tell heaps apart by the low half of their address, and 0 means none. */
+static struct heap *take_memory(size_t slots) {
     struct heap *heap;
-    size_t slots = stack_first_slots();
-    do { /* page words tell heaps apart by the low half of their address, and 0 means none */
-        char *memory = books_take(sizeof(struct heap) + (slots + REMOTE_BLOCKS) * sizeof(void *) + 256);
+    do {
+        char *memory = books_take(sizeof(struct heap) + slots * sizeof(void *) + 256);
         if (memory == NULL) return NULL;
         heap = (struct heap *)(void *)round_up((uintptr_t)memory, 256);
     } while ((uint32_t)(uintptr_t)heap == 0);
+    heap->home = heap;
+    return heap;
+}
+
+/* Under the lock. */
+static void enlist(struct heap *heap) {
+    heap->next = registry_first();
+    atomic_store_explicit(&all_heaps, heap, memory_order_release); /* pairs with registry_first */
+}
+
+static struct heap *create_heap(void) {
+    const size_t slots = stack_first_slots();
+    struct heap *heap = take_memory(slots + REMOTE_BLOCKS);
+    if (heap == NULL) return NULL;
     /* All that the first operations of all classes touch, in one go. */
     os_populate(heap, sizeof(struct heap) + slots * sizeof(void *));
     buffer_begin(heap, heap->first_stacks + slots);
     stack_reset_all(heap);
     os_lock_take(&registry.lock);
-    heap->next = registry_first();
-    atomic_store_explicit(&all_heaps, heap, memory_order_release); /* pairs with registry_first */
+    enlist(heap);
     os_lock_drop(&registry.lock);
     return heap;
 }
+
+struct heap *registry_shared(uint32_t count) {
+    os_lock_take(&registry.lock);
+    const uint32_t turn = registry.turn++ % min_u32(max_u32(count, 1), SHARED_MOST);
+    struct heap *heap = registry.shared[turn];
+    if (heap == NULL && (heap = take_memory(0)) != NULL) {
+        enlist(heap);
+        registry.shared[turn] = heap;
+    }
+    os_lock_drop(&registry.lock);
+    return heap;
+}
+
+/* The others are those of threads. */
+static bool is_shared(const struct heap *heap) { return heap->buffer == NULL; }
 
 /* The last that was given on processor CPU: its caches may hold the heap still, and the blocks that it allocated are those that
  * the threads there know. If there is none, the last that was looked at: other processors want those before it. Under the lock. */
@@ -111,7 +143,9 @@ unsigned registry_idle(struct heap **heaps, unsigned most) {
 
 void registry_lock_all(void) {
     os_lock_take(&registry.lock);
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) os_lock_take(&heap->lock);
+    for (int shared = 0; shared <= 1; shared++)
+        for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
+            if (is_shared(heap) == shared) os_lock_take(&heap->lock);
     os_lock_take(&commons.lock);
 }
 
@@ -127,7 +161,7 @@ void registry_forsake_others(const struct front *survivor) {
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
         os_lock_reset(&heap->lock);
         live += &heap->front == survivor;
-        if (&heap->front == survivor) continue;
+        if (&heap->front == survivor || is_shared(heap)) continue; /* forsaken sharers leave the latter by themselves */
         heap->forsaken = !heap->idle; /* also where its thread had only just taken it, or not yet given it */
         atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_relaxed); /* the only thread there is */
         forsaken += heap->forsaken;

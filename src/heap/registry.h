@@ -17,6 +17,10 @@ struct heap *registry_give(struct heap *heap);
 /* Stores up to MOST heaps that wait for a thread, the last to come first; returns how many. Each may find one meanwhile. */
 unsigned registry_idle(struct heap **heaps, unsigned most);
 
+/* Of COUNT heaps that threads share the next, each in turn: made when it is first asked for. NULL when there is no memory for it. No lock
+ * held. */
+struct heap *registry_shared(uint32_t count);
+
 /* How many heaps have a living thread. */
 uint32_t registry_live(void);
 
@@ -33,7 +37,7 @@ struct heap *registry_first(void);
 /* The commons first, then all others. */
 HAK_INLINE struct heap *registry_next(const struct heap *heap) { return heap == &commons ? registry_first() : heap->next; }
 
-/* For fork: every heap locked, and unlocked in the parent. */
+/* For fork: every heap locked, those that are shared after those that share them; and unlocked in the parent. */
 void registry_lock_all(void);
 void registry_unlock_all(void);
 

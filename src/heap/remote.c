@@ -55,7 +55,7 @@ static void queue(uint32_t first) {
     if (owner == NULL) owner = &commons; /* released meanwhile, or about to be made anew: see remote_drain */
     push(owner, first);
     /* seq_cst: see above. */
-    if (atomic_load_explicit(&owner->state, memory_order_seq_cst) != HEAP_LIVE) mark_undrained(owner);
+    if (atomic_load_explicit(&owner->state, memory_order_seq_cst) == HEAP_DEAD) mark_undrained(owner);
 }
 
 /* Takes in what was given back of a slab that hung in the inbox; returns how many blocks. */
@@ -70,9 +70,10 @@ static uint32_t drain_slab(struct heap *heap, uint32_t first) {
     }
     uint32_t blocks = slab_drain(first);
     struct bin *bin = &heap->bins[slab_at(first)->span.class];
-    counter_add(&bin->remote_blocks, blocks);
+    if (blocks == 0) return 0;
+    bin_note_returned(bin, blocks);
     counter_sub(&bin->taken_blocks, blocks);
-    if (blocks != 0) bin_settle(heap, first);
+    bin_settle(heap, first);
     return blocks;
 }
 
@@ -133,9 +134,9 @@ void remote_mark_anew(void) {
     atomic_store_explicit(&undrained_heaps, NULL, memory_order_seq_cst);
     for (struct heap *heap = &commons; heap != NULL; heap = registry_next(heap)) {
         atomic_store_explicit(&heap->undrained, false, memory_order_seq_cst);
-        bool empty = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) == 0;
+        const bool some = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || remote_has_some(heap);
         /* relaxed: the only thread there is. */
-        if (!empty && atomic_load_explicit(&heap->state, memory_order_relaxed) != HEAP_LIVE) mark_undrained(heap);
+        if (some && atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) mark_undrained(heap);
     }
 }
 

@@ -5,6 +5,7 @@
  * stacks: others freed since, or less is asked for. That is an estimate: slabs whose blocks lie there may have others in use. What
  * costs no other thread is done each time. */
 #include "base/bits.h"
+#include "heap/buffer.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
@@ -12,28 +13,35 @@
 
 /* ---- what is looked through ------------------------------------------------------------------------------ */
 
-static uint64_t given_spans(void) {
-    struct span_counts counts;
-    span_counts_read(&counts);
-    return counts.given;
-}
-
 static bool is_any(const struct heap *heap) { return heap != NULL; }
 
-bool thread_reveal(bool others) {
-    const uint64_t before = given_spans();
+/* Twice: what hung in the inbox of a heap whose slabs others have now goes to theirs. */
+static void drain_all(void) {
+    for (int pass = 0; pass < 2; pass++) {
+        for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) remote_drain_unlocked(heap);
+        remote_settle();
+    }
+}
+
+static void give_buffers(void) {
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
+        os_lock_take(&heap->lock);
+        buffer_take(heap);
+        os_lock_drop(&heap->lock);
+    }
+}
+
+void reveal_own(void) {
     struct heap *own = thread_heap();
     if (own != NULL) {
         os_lock_take(&own->lock);
         stack_empty_all(own);
+        buffer_give_all(own, NULL);
         os_lock_drop(&own->lock);
     }
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
         if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) thread_retire_parked(heap); /* a hint */
-    if (others) stack_reclaim(is_any);
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) remote_drain_unlocked(heap);
-    remote_settle();
-    return given_spans() > before;
+    drain_all();
 }
 
 /* ---- whether others are asked -------------------------------------------------------------------------------- */
@@ -68,10 +76,11 @@ static bool may_help(size_t bytes) {
 }
 
 void reveal_others(size_t bytes) {
+    stack_reclaim_lock(); /* another is at it, perhaps: what it finds may be what is wanted here */
     if (may_help(bytes)) {
-        thread_reveal(true);
-    } else { /* another is at it, perhaps: what it finds may be what is wanted here */
-        stack_reclaim_lock();
-        stack_reclaim_unlock();
+        stack_reclaim(is_any);
+        give_buffers();
+        drain_all();
     }
+    stack_reclaim_unlock();
 }

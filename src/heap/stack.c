@@ -141,7 +141,7 @@ static void give_oldest(struct heap *heap, unsigned class, size_t count) {
     stack_close(heap, class);
     void **lo = bin->bottom;
     const size_t held = stack_held(heap, class), given = min_size(count, held), left = held - given;
-    bin_put(heap, lo, given);
+    home_put(heap, lo, given);
     move_down(bin->stack, lo + given, left);
     stack_set(heap, class, bin->stack, bin->stack + left);
 }
@@ -313,12 +313,9 @@ bool stack_make_room(struct heap *heap, unsigned class) {
 void stack_push_beyond(struct heap *heap, unsigned class, void *block) {
     struct bin *bin = &heap->bins[class];
     if (!stack_make_room(heap, class)) spill(heap, class);
-    if (!stack_has_room(heap, class)) {
-        bin->recent_spilled_blocks++;
-        bin_put(heap, &block, 1);
-    } else {
-        stack_push(heap, class, block);
-    }
+    if (stack_push(heap, class, block)) return;
+    bin->recent_spilled_blocks++;
+    home_put(heap, &block, 1);
 }
 
 /* ---- idle stacks ---------------------------------------------------------------------------------- */

@@ -22,6 +22,20 @@ static void set_front(const struct front *front) {
     thread_state.front_distance = (uintptr_t)front - (uintptr_t)&front_constants.none;
 }
 
+/* The word comes before the front and goes after it: a signal handler meanwhile finds blocks to be its own in a front without bounds
+ * alone. */
+static void set_heap(const struct heap *heap) {
+    thread_state.own_word = heap_word(heap->home, 0);
+    atomic_signal_fence(memory_order_seq_cst);
+    set_front(&heap->front);
+}
+
+static void set_gone(void) {
+    set_front(&front_constants.gone);
+    atomic_signal_fence(memory_order_seq_cst);
+    thread_state.own_word = 0;
+}
+
 struct heap_settings heap_settings;
 
 /* Until the start is done. */
@@ -55,29 +69,30 @@ static void park(struct heap *heap) {
     stack_forget_streams(heap);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
+    if (heap->shares) stack_empty_all(heap); /* others are there that can use it now */
     int64_t held_bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         held_bytes += (int64_t)(stack_held(heap, class) * slab_classes[class].block_bytes);
     footprint_add(heap->in_use_change - held_bytes);
     heap->in_use_change = held_bytes; /* told anew by who takes them out, to use them or to free them */
+    home_leave(heap);
     os_lock_drop(&heap->lock);
     give(heap);
 }
 
-/* What HEAP holds goes where others find it. Its lock is taken. */
-static void hand_over(struct heap *heap) {
+void thread_hand_over(struct heap *heap) {
     stack_empty_all(heap);
     stack_reset_all(heap);
-    bin_hand_over(heap);
-    remote_drain(heap);
     buffer_give_all(heap, NULL);
+    remote_drain(heap); /* before: a slab that is free by it goes nowhere */
+    bin_hand_over(heap);
     footprint_tell(&heap->in_use_change);
 }
 
 void thread_retire_parked(struct heap *heap) {
     os_lock_take(&heap->lock);
     if (heap->parked) {
-        hand_over(heap);
+        thread_hand_over(heap);
         heap->parked = false;
     }
     os_lock_drop(&heap->lock);
@@ -89,7 +104,7 @@ static HAK_ENTRY void end_heap(void *value) {
     struct heap *heap = value;
     if (thread_front() != &heap->front || !slow_enter()) return;
     int saved = errno;
-    set_front(&front_constants.gone);
+    set_gone();
     park(heap);
     slow_leave();
     purger_farewell();
@@ -113,11 +128,14 @@ HAK_COLD void thread_start_heap(void) {
     struct heap *heap = pthread_getspecific(exit_key);
     if (heap == NULL) heap = registry_take();
     if (heap != NULL) {
+        struct heap *home = home_choose(heap);
         os_lock_take(&heap->lock);
+        home_enter(heap, home);
         heap->parked = false;
         atomic_store_explicit(&heap->state, HEAP_LIVE, memory_order_seq_cst); /* see remote.c */
         os_lock_drop(&heap->lock);
-        set_front(&heap->front);
+        remote_settle();
+        set_heap(heap);
         note_thread();
         span_on_growth(kept_spare_growth);
         counter_set(&heap->thread_id, os_thread_id());
@@ -146,6 +164,7 @@ bool heap_start(const struct heap_options *options) {
     stack_set_depths(options->bin_depth, options->fixed);
     purger_start();
     foreign_handler = options->foreign;
+    commons.home = &commons;
     /* Every new slab comes after a look at the commons: the page fault of the first look comes now. */
     os_lock_take(&commons.lock);
     os_lock_drop(&commons.lock);
@@ -170,6 +189,7 @@ HAK_ENTRY void heap_fork_prepare(void) {
     bitmaps_lock();
     stack_pool_lock();
     books_lock();
+    span_growing_lock();
     span_lock();
     window_lock();
 }
@@ -178,6 +198,7 @@ HAK_ENTRY void heap_fork_parent(void) {
     if (thread_state.fork_inside) return;
     window_unlock();
     span_unlock();
+    span_growing_unlock();
     books_unlock();
     stack_pool_unlock();
     bitmaps_unlock();
@@ -197,6 +218,7 @@ void heap_fork_child(void) {
     if (thread_state.fork_inside) return;
     window_lock_reset();
     span_lock_reset();
+    span_growing_lock_reset();
     books_lock_reset();
     stack_pool_lock_reset();
     bitmaps_lock_reset();
@@ -208,14 +230,15 @@ void heap_fork_child(void) {
     thread_state.busy = false;
 }
 
-void thread_forgo_heap(void) { set_front(&front_constants.gone); }
+void thread_forgo_heap(void) { set_gone(); }
 
 /* Their threads were anywhere, but not inside of a lock, which prepare had: what a child sees of each is a beginning of what it did. Of
  * the operations without a lock that leaves whole stacks and buffers: a block on its way in or out may be lost, or still there. */
 void thread_reap_forsaken(void) {
     for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) {
         os_lock_take(&heap->lock);
-        hand_over(heap);
+        thread_hand_over(heap);
+        home_leave(heap);
         heap->parked = false;
         os_lock_drop(&heap->lock);
         give(heap);

@@ -34,7 +34,7 @@ enum span_zone huge_zone_for(bool dense, uint32_t pages) {
 /* The first chunk in use in part PART of PARTS of the memory: its first page, and in *USED_BYTES what is in use there; 0 where nothing is. */
 static uint32_t first_in_use(size_t part, size_t parts, size_t *used_bytes) {
     span_lock();
-    const size_t chunks = spans.end_page / CHUNK_PAGES, end = chunks * (part + 1) / parts;
+    const size_t chunks = counter_read(&spans.end_page) / CHUNK_PAGES, end = chunks * (part + 1) / parts;
     size_t chunk = chunks * part / parts;
     while (chunk < end && pages_used_in_chunk((uint32_t)(chunk * CHUNK_PAGES)) == 0) chunk++;
     *used_bytes = chunk < end ? pages_used_in_chunk((uint32_t)(chunk * CHUNK_PAGES)) * PAGE_BYTES : 0;
@@ -118,7 +118,7 @@ static struct page_run stretch_of(uint32_t page, size_t chunks) {
     const size_t least = round_down(page, chunks * CHUNK_PAGES), most = least + chunks * CHUNK_PAGES;
     size_t first = round_down(page, CHUNK_PAGES), end = first + CHUNK_PAGES;
     while (first > least && page_chunk(first - CHUNK_PAGES)->given) first -= CHUNK_PAGES;
-    while (end < most && end < spans.end_page && page_chunk(end)->given) end += CHUNK_PAGES;
+    while (end < most && end < counter_read(&spans.end_page) && page_chunk(end)->given) end += CHUNK_PAGES;
     return (struct page_run){first, end - first};
 }
 

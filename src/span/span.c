@@ -13,11 +13,19 @@ struct span_state spans = {
     .counts = {.half_life_ms = ACE_NEVER},
 };
 
-static counter soft_pages; /* of the settings; read without the lock */
+static counter soft_pages, hard_pages; /* of the settings; read without the lock */
 
 void span_lock(void) { os_lock_take(&spans.lock); }
 void span_unlock(void) { os_lock_drop(&spans.lock); }
 void span_lock_reset(void) { os_lock_reset(&spans.lock); }
+
+/* From a look at how much was ever brought to the end of bringing more: held across the system calls of that, since who waits needs
+ * memory too, and mostly finds what came. */
+static struct os_lock growing;
+
+void span_growing_lock(void) { os_lock_take(&growing); }
+void span_growing_unlock(void) { os_lock_drop(&growing); }
+void span_growing_lock_reset(void) { os_lock_reset(&growing); }
 
 void span_configure(const struct span_settings *settings) {
     span_lock();
@@ -26,6 +34,7 @@ void span_configure(const struct span_settings *settings) {
         counter_set(&spans.counts.half_life_ms, settings->decay_half_life_ms);
     spans.settings = *settings;
     counter_set(&soft_pages, settings->soft_pages);
+    counter_set(&hard_pages, settings->hard_pages);
     span_unlock();
 }
 
@@ -45,12 +54,7 @@ struct span_size_counts span_sizes[SPAN_SIZES];
 
 static struct span_size_counts *size_counts(uint32_t pages) { return &span_sizes[highest_bit(pages)]; }
 
-size_t span_end_page(void) {
-    span_lock();
-    size_t end = spans.end_page;
-    span_unlock();
-    return end;
-}
+size_t span_end_page(void) { return counter_read(&spans.end_page); }
 
 /* ---- limits ----------------------------------------------------------------------------------------- */
 
@@ -69,17 +73,10 @@ bool span_is_allowed(size_t pages) {
     return allowed;
 }
 
-bool span_is_limited(void) {
-    span_lock();
-    bool limited = spans.settings.hard_pages != 0 || spans.settings.soft_pages != 0;
-    span_unlock();
-    return limited;
-}
+bool span_is_limited(void) { return counter_read(&hard_pages) != 0 || counter_read(&soft_pages) != 0; }
 
 uint64_t span_limit_bytes(void) {
-    span_lock();
-    uint64_t hard = spans.settings.hard_pages;
-    span_unlock();
+    const uint64_t hard = counter_read(&hard_pages);
     return (hard != 0 ? min_size(hard, window.pages) : window.pages) * PAGE_BYTES;
 }
 
@@ -216,19 +213,31 @@ void span_free(uint32_t first, uint32_t pages) {
 
 /* ---- taking and giving ---------------------------------------------------------------------------- */
 
-/* Brings fresh memory from the window; false when there is none. No lock held. */
-static bool add_fresh(size_t pages, enum span_zone zone) {
+static uint64_t brought_pages(void) { return counter_read(&spans.counts.fresh_pages); }
+
+/* Fresh memory from the window; false when there is none. */
+static bool bring(size_t pages, enum span_zone zone) {
     struct page_run run = window_extend(pages);
     if (run.pages == 0) return false;
     huge_settle(run, zone);
     span_lock();
     counter_add(&spans.counts.fresh_pages, run.pages);
     for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) page_chunk(page)->given = true;
-    /* Another thread's run, from behind this one, may have come first. */
-    spans.end_page = max_size(spans.end_page, run.first + run.pages);
+    counter_set(&spans.end_page, run.first + run.pages);
     insert_merged((uint32_t)run.first, (uint32_t)run.pages, 0);
     span_unlock();
     return true;
+}
+
+/* For the ROUND-th time no span was found: brings memory, unless another thread did since SEEN pages had been brought. Threads that lack some at
+ * the same time would otherwise all bring it, each a quarter more than the one before. But who finds again and again that what
+ * others brought is too short, or gone, brings his own. False when there is none. No lock held. */
+static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned round) {
+    enum { ROUNDS_FOR_OTHERS = 4 };
+    span_growing_lock();
+    const bool others = round < ROUNDS_FOR_OTHERS && brought_pages() != seen, added = others || bring(pages, zone);
+    span_growing_unlock();
+    return added;
 }
 
 /* What is free counts against a hard limit, too, before more is had: it goes back first. No lock held. */
@@ -249,8 +258,10 @@ void span_on_growth(span_spare *spare) { atomic_store_explicit(&spare_growth, sp
 
 uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
     if (pages > window.pages || align_pages > window.pages) return 0;
-    for (span_spare *spare = atomic_load_explicit(&spare_growth, memory_order_relaxed);;) {
+    span_spare *spare = atomic_load_explicit(&spare_growth, memory_order_relaxed);
+    for (unsigned round = 0;; round++) {
         span_lock();
+        const uint64_t brought = brought_pages();
         enum span_zone zone = huge_zone_for(dense, (uint32_t)pages);
         const struct place place = find_place(pages, align_pages, zone);
         const bool asks = spare != NULL && would_grow(place, pages);
@@ -268,7 +279,7 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
         if (!span_is_allowed(pages)) return 0;
         make_room(pages);
         /* It begins with a chunk. Someone else may take what was brought: then bring more. */
-        if (add_fresh(pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES, zone)) continue;
+        if (add_fresh(pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES, zone, brought, round)) continue;
         span_lock();
         /* Of the huge zone a plain request takes clean memory at last. */
         first = take_at(find_place(pages, align_pages, ZONE_HUGE), pages);
@@ -310,14 +321,16 @@ void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages) {
 
 /* ---- changing the length -------------------------------------------------------------------------- */
 
-/* Lengthens the span into what is free behind it. Returns how many pages are missing; 0: it is done. */
-static size_t extend_into_free(uint32_t first, size_t pages) {
+/* Lengthens the span into what is free behind it. Returns how many pages are missing, and in *BROUGHT how many had been brought; 0: it is
+ * done. */
+static size_t extend_into_free(uint32_t first, size_t pages, uint64_t *brought) {
     struct span *span = span_at(first);
     span_lock();
+    *brought = brought_pages();
     size_t missing = pages - span->pages;
     for (;;) { /* behind a free span there may be another, of the other zone */
         uint32_t after = first + span->pages;
-        bool at_end = after == spans.end_page;
+        bool at_end = after == counter_read(&spans.end_page);
         bool is_free = !at_end && page_is_inside(after) && span_at(after)->kind == SPAN_FREE;
         if (missing == 0) break;
         if (!is_allowed(missing)) {
@@ -342,14 +355,15 @@ bool span_extend(uint32_t first, size_t pages) {
     struct span *span = span_at(first);
     uint32_t before = span->pages;
     if (pages > window.pages) return false;
-    for (;;) {
-        size_t missing = extend_into_free(first, pages);
+    for (unsigned round = 0;; round++) {
+        uint64_t brought;
+        size_t missing = extend_into_free(first, pages, &brought);
         if (missing == 0) return true;
         if (missing == SIZE_MAX) break; /* someone lies in the way */
         span_lock();
         enum span_zone zone = huge_zone_for(true, (uint32_t)missing);
         span_unlock();
-        if (!add_fresh(missing, zone)) break;
+        if (!add_fresh(missing, zone, brought, round)) break;
     }
     if (span->pages != before) span_trim(first, before);
     return false;

@@ -16,7 +16,7 @@ struct span_state {
     struct os_lock purging; /* whoever gives memory back; taken before all other locks */
     struct span_settings settings;
     struct span_counters counts;
-    size_t end_page; /* beyond the last page that the window ever gave; there may be gaps before it */
+    counter end_page; /* beyond the last page that the window ever gave; there may be gaps before it */
 };
 extern HAK_HIDDEN struct span_state spans;
 

@@ -113,4 +113,8 @@ void stats_read_totals(struct stats_totals *totals) {
     totals->in_use_bytes = min_size(in_use, totals->held_bytes);
 }
 
-void stats_reset_peaks(void) { span_reset_peak(); }
+void stats_reset_peaks(void) {
+    if (!slow_enter()) return;
+    span_reset_peak();
+    slow_leave();
+}

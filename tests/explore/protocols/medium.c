@@ -4,6 +4,7 @@
  * Invariant: of the owner, who pops without a lock and says so meanwhile, and whoever takes from his stack, one has each block. A
  * slab that changes hands when another thread frees its block is in the lists of one heap, or of none and given back. What was
  * done with a block before is seen by its next user. */
+#include "../../reveal.h"
 #include "../model/model.h"
 
 #include "heap/large.h"
@@ -152,7 +153,7 @@ static void revoke_and_take(void) {
 }
 static bool is_owners(const struct heap *heap) { return heap == owner; }
 static void reclaim(void) { stack_reclaim(is_owners); }
-static void reveal(void) { thread_reveal(true); }
+static void reveal(void) { reveal_all(); }
 
 EXPLORE(medium_pop, .setup = setup_two, .threads = {take, revoke}, .check = check_taken);
 EXPLORE(medium_pop_larger, .setup = setup_larger, .threads = {take, revoke}, .check = check_taken);

@@ -295,7 +295,7 @@ TEST(what_others_gave_back_comes_before_what_nobody_used) {
     pthread_t thread;
     void *kept_here = heap_alloc(GIVEN_BYTES); /* so that its slab is not free as a whole */
     CHECK(kept_here != NULL);
-    counter_add(&thread_heap()->bins[class].remote_blocks, 1); /* some came back before */
+    bin_note_returned(&thread_heap()->bins[class], 1); /* some came back before */
     given_count = 0;
     do { /* until its stack is empty, with a few that go away */
         CHECK((given_away[given_count++] = heap_alloc(GIVEN_BYTES)) != NULL);

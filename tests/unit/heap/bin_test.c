@@ -55,7 +55,7 @@ static void check_refill_of_returned(unsigned class, bool from_others) {
     void *blocks[WANTED], *more[WANTED];
     bool zero;
     CHECK_EQ(bin_fill(heap, class, blocks + WANTED, WANTED, &zero), WANTED);
-    if (from_others) counter_add(&heap->bins[class].remote_blocks, 1);
+    if (from_others) bin_note_returned(&heap->bins[class], 1);
     CHECK(bin_wants_drain(heap, class) == only);
     bin_put(heap, blocks, GIVEN);
     CHECK(!bin_wants_drain(heap, class));

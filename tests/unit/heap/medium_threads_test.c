@@ -22,6 +22,7 @@
 #include "heap/purge.h"
 #include "no_purger.h"
 #include "region/outside.h"
+#include "reveal.h"
 #include "watch/stats.h"
 
 #include <inttypes.h>
@@ -208,10 +209,9 @@ static void revealed(void) {
     if (!os_barrier_others()) return;
     struct heap *heap = start_sleeper(&thread);
     settle(KIB(192), 2);
-    CHECK(thread_reveal(true));
+    reveal_all();
     CHECK_EQ(held_of(heap, KIB(256)), 0);
     CHECK_EQ(kept_bytes(), 0);
-    CHECK(!thread_reveal(true)); /* now nothing is */
     end_sleeper(thread);
 }
 TEST(where_memory_is_short_it_is_found) { IN_CHILD(revealed); }
@@ -223,7 +223,7 @@ static void without_barrier(void) {
     settle(KIB(192), 2);
     fail_arm(FAIL_MEMBARRIER, 1, true, ENOSYS);
     CHECK(kept_bytes() != 0);
-    thread_reveal(true);
+    reveal_all();
     fail_disarm();
     CHECK_EQ(kept_bytes(), 0);
     CHECK_EQ(held_of(heap, KIB(256)), 2);
@@ -374,12 +374,12 @@ static void swapped(void) {
     for (size_t i = 0; i < WORKERS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, swap, (void *)i), 0);
     while (atomic_load(&working) != 0) {
         purge_steps(PURGE_ALL);
-        thread_reveal(true);
+        reveal_all();
         sched_yield();
     }
     for (size_t i = 0; i < WORKERS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
     for (size_t i = 0; i < SHARED; i++) heap_free(atomic_exchange(&shared[i], NULL), NULL);
-    thread_reveal(true);
+    reveal_all();
     for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) {
         struct stats_class sum;
         stats_read_class(class, &sum);

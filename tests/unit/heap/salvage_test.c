@@ -1,18 +1,19 @@
-/* salvage_test.c - where threads are many, slabs of those that wait go round. The other threads stand still meanwhile.
+/* salvage_test.c - where threads are many, those that share slabs take some of those that do not. These stand still meanwhile.
  *
  * Planted defects it was seen to catch:
- *   threads keep their slabs, however many       where_threads_are_many_slabs_go_round
- *   slabs are taken from threads that run        who_has_a_processor_keeps_its_slabs, others
+ *   threads keep their slabs, however many       who_shares_takes_slabs_of_owners
+ *   what came back is not seen                   what_came_back_counts_as_free
+ *   slabs are taken by threads that have some    who_has_slabs_takes_none
  *   slabs that are nearly full are taken         a_slab_that_is_half_used_stays
- *   slabs of a few blocks are taken              slabs_of_a_few_blocks_stay
  */
 #include "blocks.h"
 #include "heap/alloc.h"
+#include "heap/buffer.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
 #include "no_purger.h"
 
-enum { THREADS = 6, BYTES = 900, LARGE_BYTES = 2000, MOST = 1200 };
+enum { THREADS = 6, BYTES = 900, MOST = 1200 };
 
 static uint32_t processors; /* as they were */
 static pthread_barrier_t barrier;
@@ -21,16 +22,16 @@ static pthread_t threads[THREADS];
 static struct heap *heaps[THREADS];
 static void *kept[THREADS][MOST];
 static size_t kept_count[THREADS];
-static uint32_t blocks_each, bytes_each = BYTES;
+static uint32_t blocks_each;
 static bool without_every_third;
 
 /* Each keeps so many blocks, or two thirds of them, and has nothing in its stack. */
 static void *keep_some(void *argument) {
     const size_t self = (size_t)(uintptr_t)argument;
-    const unsigned class = size_class_of(bytes_each);
+    const unsigned class = size_class_of(BYTES);
     pthread_mutex_lock(&one_by_one);
     kept_count[self] = 0;
-    while (kept_count[self] < blocks_each) CHECK((kept[self][kept_count[self]++] = heap_alloc(bytes_each)) != NULL);
+    while (kept_count[self] < blocks_each) CHECK((kept[self][kept_count[self]++] = heap_alloc(BYTES)) != NULL);
     heaps[self] = thread_heap();
     for (size_t i = 0; without_every_third && i < kept_count[self]; i += 3) {
         heap_free(kept[self][i], NULL);
@@ -70,32 +71,40 @@ static uint64_t slabs_of_all(unsigned class) {
     return slabs;
 }
 
-TEST(where_threads_are_many_slabs_go_round) {
-    const unsigned class = size_class_of(BYTES);
-    begin_threads(2, 1);
-    CHECK_EQ(slabs_of_all(class), 1); /* each took that of the one before */
-    CHECK(salvage_slab(class));
-    CHECK_EQ(slabs_of_all(class), 0);
-    CHECK(!salvage_slab(class));
-    CHECK(!salvage_slab(size_class_of(BYTES - 300))); /* of which nobody has any */
-    end_threads();
+static bool salvaged;
+
+static void *salvage_here(void *unused) {
+    thread_ensure_heap();
+    salvaged = salvage_slab(size_class_of(BYTES));
+    return unused;
 }
 
-TEST(slabs_of_a_few_blocks_stay) {
-    const unsigned class = size_class_of(LARGE_BYTES);
-    bytes_each = LARGE_BYTES;
-    begin_threads(2, 1);
-    CHECK_EQ(slabs_of_all(class), THREADS);
-    CHECK(!salvage_slab(class));
-    end_threads();
-    bytes_each = BYTES;
+/* In a thread that shares slabs, or not. */
+static bool salvage_by(bool sharer) {
+    pthread_t thread;
+    heap_settings.processors = sharer ? 1 : THREADS + 2;
+    CHECK_EQ(pthread_create(&thread, NULL, salvage_here, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    return salvaged;
 }
 
-TEST(who_has_a_processor_keeps_its_slabs) {
+TEST(who_shares_takes_slabs_of_owners) {
     const unsigned class = size_class_of(BYTES);
     begin_threads(2, THREADS);
     CHECK_EQ(slabs_of_all(class), THREADS);
-    CHECK(!salvage_slab(class));
+    for (unsigned taken = 1; taken <= THREADS; taken++) {
+        CHECK(salvage_by(true));
+        CHECK_EQ(slabs_of_all(class), THREADS - taken);
+    }
+    CHECK(!salvage_by(true));
+    end_threads();
+}
+
+TEST(who_has_slabs_takes_none) {
+    const unsigned class = size_class_of(BYTES);
+    begin_threads(2, THREADS);
+    CHECK(!salvage_by(false));
+    CHECK_EQ(slabs_of_all(class), THREADS);
     end_threads();
 }
 
@@ -105,9 +114,26 @@ TEST(a_slab_that_is_half_used_stays) {
     const uint32_t most = 2 * slab_classes[class].blocks;
     CHECK(most <= MOST);
     without_every_third = true;
-    begin_threads(most, 1);
+    begin_threads(most, THREADS);
     CHECK_EQ(slabs_of_all(class), 2 * THREADS);
-    CHECK(!salvage_slab(class));
+    CHECK(!salvage_by(true));
     end_threads();
     without_every_third = false;
+}
+
+TEST(what_came_back_counts_as_free) {
+    const unsigned class = size_class_of(BYTES);
+    begin_threads(slab_classes[class].blocks, THREADS);
+    CHECK_EQ(slabs_of_all(class), THREADS);
+    CHECK(!salvage_by(true));
+    for (size_t i = 2; i < kept_count[0]; i++) {
+        heap_free(kept[0][i], NULL);
+        kept[0][i] = NULL;
+    }
+    os_lock_take(&thread_heap()->lock);
+    buffer_give_all(thread_heap(), NULL);
+    os_lock_drop(&thread_heap()->lock);
+    CHECK(salvage_by(true));
+    CHECK_EQ(slabs_of_all(class), THREADS - 1);
+    end_threads();
 }

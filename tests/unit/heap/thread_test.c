@@ -19,6 +19,7 @@
 #include "heap/thread.h"
 #include "heaps.h"
 #include "no_purger.h"
+#include "reveal.h"
 #include "region/books.h"
 
 #include <sched.h>
@@ -209,7 +210,7 @@ static void *keep_and_end(void *unused) {
 /* Blocks of others, too, of which the heap has no slab. */
 TEST(what_is_retired_goes_home) {
     const unsigned class = size_class_of(2000);
-    thread_reveal(true); /* the next thread begins with an empty heap */
+    reveal_all(); /* the next thread begins with an empty heap */
     CHECK((given_away[0] = heap_alloc(2000)) != NULL);
     run_thread(keep_and_end, NULL);
     CHECK_EQ(stack_held(leaver, class), 1);
@@ -229,10 +230,9 @@ TEST(what_is_hidden_is_revealed) {
     CHECK(theirs_total != 0);
     heap_free(heap_alloc(50000), NULL);
     CHECK(stack_held(thread_heap(), size_class_of(50000)) != 0);
-    CHECK(thread_reveal(true));
+    reveal_all();
     CHECK_EQ(stack_held(thread_heap(), size_class_of(50000)), 0);
     CHECK_EQ(atomic_load(&leaver->slab_total), 0);
-    CHECK(!thread_reveal(true)); /* now nothing is */
 }
 
 static void *stay_for_a_while(void *may_end) {
@@ -270,7 +270,7 @@ TEST(so_many_wait_and_no_more) {
     CHECK(commons.bins[size_class_of(FEW_BYTES)].slab_count != 0); /* what the others had is there for all */
     for (size_t i = 0; i < THREADS; i++) heap_free(blocks[i], NULL);
     CHECK_EQ(pthread_barrier_destroy(&all_began), 0);
-    thread_reveal(true); /* nobody waits with something in the next test */
+    reveal_all(); /* nobody waits with something in the next test */
     heap_settings.processors = processors;
 }
 

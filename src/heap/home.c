@@ -1,0 +1,49 @@
+/* home.c - where threads are many, several of them use the slabs of one heap; each has stacks of its own.
+ *
+ * Slabs of its own are 64 KiB and more for each size that a thread uses. With many more threads than processors most threads wait, and what is
+ * free in their slabs serves nobody. So threads that begin then share as many heaps as there are processors: each is given the next.
+ *
+ * A shared heap has no thread and no stacks. Those who share it take in what others gave back, as owners do; after the last has left it
+ * is dead until the next comes, and its slabs are the commons'. */
+#include "heap/heap.h"
+#include "heap/registry.h"
+#include "heap/thread.h"
+
+/* Whoever shares goes on until threads are few: or those of a process with just so many would change again and again. */
+static bool is_to_share(const struct heap *heap) {
+    enum { THREADS_PER_PROCESSOR = 2 };
+    const uint64_t processors = heap_settings.processors, live = registry_live();
+    return live > (heap->home == heap ? THREADS_PER_PROCESSOR * processors : processors);
+}
+
+struct heap *home_choose(struct heap *heap) {
+    if (HAK_LIKELY(!is_to_share(heap))) return heap;
+    if (heap->home != heap) return heap->home;
+    struct heap *shared = registry_shared(heap_settings.processors);
+    return shared != NULL ? shared : heap;
+}
+
+void home_enter(struct heap *heap, struct heap *home) {
+    if (home != heap->home) {
+        thread_hand_over(heap);
+        heap->home = home;
+    }
+    if (home == heap || heap->shares) return;
+    heap->shares = true;
+    os_lock_take(&home->lock);
+    /* seq_cst: see remote.c. */
+    if (home->sharers++ == 0) atomic_store_explicit(&home->state, HEAP_SHARED, memory_order_seq_cst);
+    os_lock_drop(&home->lock);
+}
+
+void home_leave(struct heap *heap) {
+    if (!heap->shares) return;
+    heap->shares = false;
+    struct heap *home = home_take(heap);
+    if (--home->sharers == 0) {
+        atomic_store_explicit(&home->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
+        remote_drain(home);
+        bin_hand_over(home);
+    }
+    home_drop(heap);
+}

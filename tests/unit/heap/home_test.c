@@ -1,0 +1,207 @@
+/* home_test.c - where threads are many, those that begin use the slabs of heaps that they share. The other threads stand still meanwhile.
+ *
+ * Planted defects it was seen to catch:
+ *   threads have slabs of their own, however many   where_threads_are_many_they_share_slabs
+ *   threads share as soon as there are two          who_has_a_processor_has_slabs
+ *   all share one heap                              as_many_heaps_are_shared_as_there_are_processors
+ *   a shared heap that everybody left stays alive   what_nobody_shares_goes_to_the_commons, a_child_of_threads_that_share
+ *   whoever shares leaves as soon as he may         whoever_shares_goes_on
+ *   what was kept before is kept                    whoever_gets_other_slabs_gives_back_what_he_kept
+ */
+#include "heaps.h"
+
+#include "child.h"
+
+#include "heap/alloc.h"
+#include "heap/thread.h"
+#include "no_purger.h"
+
+enum { THREADS = 6, BYTES = 900, HELD = 40 };
+
+static uint32_t processors; /* as they were */
+static pthread_barrier_t barrier;
+static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t threads[THREADS];
+static struct heap *heaps[THREADS];
+static void *kept[THREADS][HELD];
+
+static void stop_here(void) {
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+}
+
+/* Each in its turn. */
+static void *keep_some(void *argument) {
+    const size_t self = (size_t)(uintptr_t)argument;
+    pthread_mutex_lock(&one_by_one);
+    for (size_t i = 0; i < HELD; i++) {
+        CHECK((kept[self][i] = heap_alloc(BYTES)) != NULL);
+        block_fill(kept[self][i], BYTES, self * HELD + i);
+    }
+    heaps[self] = thread_heap();
+    pthread_mutex_unlock(&one_by_one);
+    stop_here();
+    for (size_t i = 0; i < HELD; i++) { /* those of the one beside it */
+        const size_t beside = (self + 1) % THREADS;
+        CHECK(block_holds(kept[beside][i], BYTES, beside * HELD + i));
+        heap_free(kept[beside][i], NULL);
+    }
+    return NULL;
+}
+
+static void begin_threads(uint32_t for_processors) {
+    thread_ensure_heap();
+    processors = heap_settings.processors;
+    heap_settings.processors = for_processors;
+    CHECK_EQ(pthread_barrier_init(&barrier, NULL, THREADS + 1), 0);
+    for (size_t i = 0; i < THREADS; i++) {
+        heaps[i] = NULL;
+        CHECK_EQ(pthread_create(&threads[i], NULL, keep_some, (void *)(uintptr_t)i), 0);
+    }
+    pthread_barrier_wait(&barrier);
+}
+
+static void end_threads(void) {
+    pthread_barrier_wait(&barrier);
+    for (size_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
+    heap_settings.processors = processors;
+}
+
+static uint64_t slabs_of(const struct heap *heap) { return counter_read(&heap->bins[size_class_of(BYTES)].slab_count); }
+
+static size_t sharing(void) {
+    size_t count = 0;
+    for (size_t i = 0; i < THREADS; i++) count += heaps[i]->home != heaps[i];
+    return count;
+}
+
+/* With one processor the main thread and the first have slabs of their own. */
+static struct heap *shared_heap(void) {
+    for (size_t i = 0; i < THREADS; i++)
+        if (heaps[i]->home != heaps[i]) return heaps[i]->home;
+    return NULL;
+}
+
+static void share(void) {
+    begin_threads(1);
+    CHECK_EQ(sharing(), THREADS - 1);
+    struct heap *shared = shared_heap();
+    uint64_t blocks = 0;
+    for (size_t i = 0; i < THREADS; i++) {
+        CHECK(heaps[i]->home == heaps[i] || heaps[i]->home == shared);
+        CHECK_EQ(slabs_of(heaps[i]), 0); /* that of the first was salvaged */
+        blocks += HELD + stack_held(heaps[i], size_class_of(BYTES));
+        for (size_t k = 0; k < HELD; k++) CHECK_EQ(page_word(page_index(kept[i][k])), heap_word(shared, size_class_of(BYTES)));
+    }
+    CHECK_EQ(atomic_load(&shared->state), HEAP_SHARED);
+    CHECK_EQ(shared->sharers, THREADS - 1);
+    CHECK_EQ(counter_read(&shared->bins[size_class_of(BYTES)].taken_blocks), blocks);
+    CHECK(slabs_of(shared) * slab_classes[size_class_of(BYTES)].blocks < blocks + slab_classes[size_class_of(BYTES)].blocks);
+    end_threads();
+}
+TEST(where_threads_are_many_they_share_slabs) { IN_CHILD(share); }
+
+static void own(void) {
+    begin_threads(THREADS);
+    CHECK_EQ(sharing(), 0);
+    for (size_t i = 0; i < THREADS; i++) CHECK(slabs_of(heaps[i]) != 0);
+    end_threads();
+}
+TEST(who_has_a_processor_has_slabs) { IN_CHILD(own); }
+
+static void in_turn(void) {
+    begin_threads(2); /* the main thread and three more have slabs */
+    CHECK_EQ(sharing(), THREADS - 3);
+    size_t of_first = 0;
+    for (size_t i = 0; i < THREADS; i++) of_first += heaps[i]->home == shared_heap();
+    CHECK(of_first == 1 || of_first == 2);
+    end_threads();
+}
+TEST(as_many_heaps_are_shared_as_there_are_processors) { IN_CHILD(in_turn); }
+
+static void nobody(void) {
+    begin_threads(1);
+    struct heap *shared = shared_heap();
+    const uint64_t slabs = sum_of_heaps().slabs;
+    CHECK(slabs_of(shared) != 0);
+    end_threads();
+    CHECK_EQ(shared->sharers, 0);
+    CHECK_EQ(atomic_load(&shared->state), HEAP_DEAD);
+    CHECK_EQ(atomic_load(&shared->slab_total), 0);
+    CHECK_EQ(atomic_load(&shared->inbox), 0);
+    CHECK(sum_of_heaps().slabs <= slabs);
+    /* What they freed and kept was freed. */
+    reveal_own();
+    CHECK_EQ(slabs_of(shared) + slabs_of(&commons), 0);
+}
+TEST(what_nobody_shares_goes_to_the_commons) { IN_CHILD(nobody); }
+
+static struct heap *last_heap;
+static struct heap *last_home;
+
+static void *look_at_home(void *blocks) {
+    for (size_t i = 0; i < (size_t)(uintptr_t)blocks; i++) CHECK(heap_alloc(BYTES) != NULL);
+    thread_ensure_heap();
+    last_heap = thread_heap();
+    last_home = last_heap->home;
+    return NULL;
+}
+
+/* With two for each processor the next would have slabs of its own; it has the heap of one that shared. */
+static void go_on(void) {
+    begin_threads(1);
+    run_thread(look_at_home, NULL);
+    struct heap *const shared = last_home, *const heap = last_heap;
+    CHECK(shared != heap && shared == shared_heap());
+    heap_settings.processors = THREADS; /* not even one for each but the last */
+    run_thread(look_at_home, NULL);
+    CHECK(last_heap == heap);
+    CHECK(last_home == shared);
+    heap_settings.processors = THREADS + 2;
+    run_thread(look_at_home, NULL);
+    CHECK(last_heap == heap);
+    CHECK(last_home == heap);
+    CHECK(!heap->shares);
+    end_threads();
+}
+TEST(whoever_shares_goes_on) { IN_CHILD(go_on); }
+
+static void change(void) {
+    begin_threads(THREADS + 2);
+    run_thread(look_at_home, (void *)(uintptr_t)3); /* they stay in use */
+    struct heap *const heap = last_heap;
+    CHECK(last_home == heap);
+    CHECK_EQ(slabs_of(heap), 1);
+    heap_settings.processors = 1;
+    run_thread(look_at_home, NULL);
+    CHECK(last_heap == heap && last_home != heap);
+    CHECK_EQ(slabs_of(heap), 0);
+    CHECK_EQ(stack_held(heap, size_class_of(BYTES)), 0);
+    CHECK_EQ(slabs_of(&commons), 1);
+    end_threads();
+}
+TEST(whoever_gets_other_slabs_gives_back_what_he_kept) { IN_CHILD(change); }
+
+static void allocate_in_child(void) {
+    struct heap *shared = shared_heap();
+    CHECK_EQ(atomic_load(&shared->state), HEAP_SHARED);
+    for (size_t i = 0; i < THREADS; i++)
+        for (size_t k = 0; k < HELD; k++) heap_free(kept[i][k], NULL);
+    thread_reap_forsaken();
+    remote_settle();
+    CHECK_EQ(shared->sharers, 0);
+    CHECK_EQ(atomic_load(&shared->state), HEAP_DEAD);
+    CHECK_EQ(atomic_load(&shared->slab_total), 0);
+    reveal_own();
+    CHECK_EQ(slabs_of(&commons), 0);
+    heap_settings.processors = 2;
+    run_thread(look_at_home, (void *)(uintptr_t)100);
+    CHECK(last_home == last_heap);
+}
+static void fork_beside(void) {
+    begin_threads(1);
+    IN_CHILD(allocate_in_child);
+    end_threads();
+}
+TEST(a_child_of_threads_that_share) { IN_CHILD(fork_beside); }
