@@ -1,7 +1,8 @@
 /* home.c - where threads are many, several of them use the slabs of one heap; each has stacks of its own.
  *
  * Slabs of its own are 64 KiB and more for each size that a thread uses. With many more threads than processors most threads wait, and what is
- * free in their slabs serves nobody. So threads that begin then share as many heaps as there are processors: each is given the next.
+ * free in their slabs serves nobody. So threads that begin then share some heaps: each is given the next. These are more than the processors,
+ * or two threads that run would mostly use the same slabs, whose books would go to and fro between their caches.
  *
  * A shared heap has no thread and no stacks. Those who share it take in what others gave back, as owners do; after the last has left it
  * is dead until the next comes, and its slabs are the commons'. */
@@ -9,9 +10,10 @@
 #include "heap/registry.h"
 #include "heap/thread.h"
 
+enum { THREADS_PER_PROCESSOR = 2, SHARED_PER_PROCESSOR = 2 };
+
 /* Whoever shares goes on until threads are few: or those of a process with just so many would change again and again. */
 static bool is_to_share(const struct heap *heap) {
-    enum { THREADS_PER_PROCESSOR = 2 };
     const uint64_t processors = heap_settings.processors, live = registry_live();
     return live > (heap->home == heap ? THREADS_PER_PROCESSOR * processors : processors);
 }
@@ -19,7 +21,7 @@ static bool is_to_share(const struct heap *heap) {
 struct heap *home_choose(struct heap *heap) {
     if (HAK_LIKELY(!is_to_share(heap))) return heap;
     if (heap->home != heap) return heap->home;
-    struct heap *shared = registry_shared(heap_settings.processors);
+    struct heap *shared = registry_shared(SHARED_PER_PROCESSOR * heap_settings.processors);
     return shared != NULL ? shared : heap;
 }
 

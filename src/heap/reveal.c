@@ -25,6 +25,7 @@ static void drain_all(void) {
 
 static void give_buffers(void) {
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
+        if (buffer_held(heap) == 0) continue;
         os_lock_take(&heap->lock);
         buffer_take(heap);
         os_lock_drop(&heap->lock);

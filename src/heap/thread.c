@@ -69,7 +69,6 @@ static void park(struct heap *heap) {
     stack_forget_streams(heap);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
-    if (heap->shares) stack_empty_all(heap); /* others are there that can use it now */
     int64_t held_bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         held_bytes += (int64_t)(stack_held(heap, class) * slab_classes[class].block_bytes);
@@ -82,7 +81,6 @@ static void park(struct heap *heap) {
 
 void thread_hand_over(struct heap *heap) {
     stack_empty_all(heap);
-    stack_reset_all(heap);
     buffer_give_all(heap, NULL);
     remote_drain(heap); /* before: a slab that is free by it goes nowhere */
     bin_hand_over(heap);
@@ -93,6 +91,7 @@ void thread_retire_parked(struct heap *heap) {
     os_lock_take(&heap->lock);
     if (heap->parked) {
         thread_hand_over(heap);
+        stack_reset_all(heap);
         heap->parked = false;
     }
     os_lock_drop(&heap->lock);
@@ -238,6 +237,7 @@ void thread_reap_forsaken(void) {
     for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) {
         os_lock_take(&heap->lock);
         thread_hand_over(heap);
+        stack_reset_all(heap);
         home_leave(heap);
         heap->parked = false;
         os_lock_drop(&heap->lock);

@@ -61,7 +61,7 @@ static void check_queued(uint32_t first) {
     unsigned count = list_heaps(heaps), found = 0;
     for (unsigned i = 0; i < count; i++) {
         if (!is_in_inbox(heaps[i], first)) continue;
-        EXPLORE_CHECK(atomic_load(&heaps[i]->state) == HEAP_LIVE);
+        EXPLORE_CHECK(atomic_load(&heaps[i]->state) != HEAP_DEAD);
         found++;
     }
     EXPLORE_CHECK(atomic_load(&slab_remote_at(first)->queued) == 1);
@@ -119,7 +119,7 @@ void model_check_blocks(void *const *in_use, size_t count) {
     for (unsigned i = 0; i < heap_count; i++) {
         count_held(heaps[i]);
         check_taken(heaps[i]);
-        bool dead = atomic_load(&heaps[i]->state) != HEAP_LIVE;
+        bool dead = atomic_load(&heaps[i]->state) == HEAP_DEAD;
         EXPLORE_CHECK(!dead || atomic_load(&heaps[i]->inbox) == 0);
         EXPLORE_CHECK(!dead || !atomic_load(&heaps[i]->undrained));
     }

@@ -4,7 +4,6 @@
  * Invariant: of the owner, who pops without a lock and says so meanwhile, and whoever takes from his stack, one has each block. A
  * slab that changes hands when another thread frees its block is in the lists of one heap, or of none and given back. What was
  * done with a block before is seen by its next user. */
-#include "../../reveal.h"
 #include "../model/model.h"
 
 #include "heap/large.h"
@@ -152,8 +151,15 @@ static void revoke_and_take(void) {
     take_another();
 }
 static bool is_owners(const struct heap *heap) { return heap == owner; }
-static void reclaim(void) { stack_reclaim(is_owners); }
-static void reveal(void) { reveal_all(); }
+static void reclaim(void) {
+    stack_reclaim_lock();
+    stack_reclaim(is_owners);
+    stack_reclaim_unlock();
+}
+static void reveal(void) {
+    reveal_helped();
+    reveal_others(0);
+}
 
 EXPLORE(medium_pop, .setup = setup_two, .threads = {take, revoke}, .check = check_taken);
 EXPLORE(medium_pop_larger, .setup = setup_larger, .threads = {take, revoke}, .check = check_taken);

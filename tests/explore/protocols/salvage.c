@@ -25,8 +25,9 @@ static void begin(void) { thread_ensure_heap(); }
 static void start(unsigned owner, void (*body)(void)) {
     held = 0;
     model_start();
-    heap_settings.processors = 0;
+    heap_settings.processors = 100;
     explore_as(owner, body);
+    heap_settings.processors = 0; /* so it shares */
     explore_as(1, begin);
 }
 static void give_first(void) { model_give(blocks[0]); }
