@@ -11,6 +11,7 @@
  *   one dirty page passes for all, or none does  what_is_kept_is_asked_for_before_growth
  *   an aligned hole is not found                 aligned_holes_are_used_again
  *   more comes than an alignment needs           alignment_brings_no_more_than_it_needs
+ *   every thread in need brings memory           threads_in_need_wait_for_who_brings_memory
  */
 #include "child.h"
 #include "clock.h"
@@ -269,3 +270,34 @@ TEST(threads_share_the_pages) {
     check_books();
     CHECK(counts_now().used_pages - before.used_pages <= 8 * THREADS); /* slabs for what libc allocates */
 }
+
+/* ---- many in need at once ------------------------------------------------------------------------------ */
+
+enum { IN_NEED = 16 };
+
+static void *take_one(void *taken) {
+    CHECK((*(uint32_t *)taken = span_take(1, 1, true)) != 0);
+    return NULL;
+}
+
+/* All look for a page before memory comes. */
+static void be_in_need(void) {
+    pthread_t threads[IN_NEED];
+    uint32_t taken[IN_NEED];
+    use_what_is_free();
+    const uint64_t before = counts_now().fresh_pages;
+    use_what_is_free();
+    const uint64_t fresh = counts_now().fresh_pages, step = fresh - before;
+    CHECK(step > IN_NEED);
+    for (uint64_t i = 1; i < step; i++) CHECK(span_take(1, 1, true) != 0);
+    CHECK_EQ(counts_now().fresh_pages, fresh);
+    span_growing_lock();
+    for (size_t i = 0; i < IN_NEED; i++) CHECK_EQ(pthread_create(&threads[i], NULL, take_one, &taken[i]), 0);
+    os_sleep_ms(50); /* who is later finds memory at once */
+    span_growing_unlock();
+    for (size_t i = 0; i < IN_NEED; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK(counts_now().fresh_pages - fresh <= 2 * step);
+    check_books();
+}
+
+TEST(threads_in_need_wait_for_who_brings_memory) { IN_CHILD(be_in_need); }
