@@ -370,10 +370,23 @@ static long futex(const uint32_t *word, int operation, uint32_t value) {
     return 0;
 }
 
+/* The cores that are simulated, into BYTES bytes: as many of them as the kernel would have written. */
+static long allowed_cores(size_t bytes, uint64_t *allowed) {
+    const size_t words = CORES_MAX / 64;
+    if (now.schedule.cores == 0 || bytes < words * sizeof *allowed) {
+        errno = EINVAL;
+        return -1;
+    }
+    memset(allowed, 0, words * sizeof *allowed);
+    for (unsigned core = 0; core < now.schedule.cores; core++) allowed[core / 64] |= UINT64_C(1) << core % 64;
+    return (long)(words * sizeof *allowed);
+}
+
 long sharing_syscall(long number, long a, long b, long c, long d, long e, long f) {
     if (now.current >= 0 && number == SYS_futex) return futex((const uint32_t *)a, (int)b, (uint32_t)c);
     if (now.current >= 0 && number == SYS_membarrier) return 0; /* there is nothing that it could order */
     if (now.current >= 0 && number == SYS_gettid) return (long)self()->id;
+    if (number == SYS_sched_getaffinity) return allowed_cores((size_t)b, (uint64_t *)c);
     return syscall(number, a, b, c, d, e, f);
 }
 

@@ -7,7 +7,7 @@
  * Each case is a process of its own. Under the fault an allocation may return NULL with ENOMEM and
  * nothing else; every block that was given keeps its contents; free keeps errno. Once the fault is
  * lifted everything works again. k rises until the workload makes fewer calls than that, at most to
- * 200; beyond 24 in growing steps, or every k with --scale=2.
+ * 200; beyond 16 in growing steps, or every k with --scale=2.
  *
  * Planted defects it was seen to catch:
  *   a refused mmap or mprotect is not noticed   their sweeps, both starts: a child dies by SIGSEGV
@@ -203,10 +203,10 @@ static int run_child(void (*body)(void)) {
 /* Every k with --scale=2; else the first ones, and then a share of the others: fewer where each costs a second. */
 static unsigned long next_after(unsigned long k) {
 #ifdef CHECK_TSAN
-    return check_now.scale > 1 ? k + 1 : 3 * k;
+    return check_now.scale > 1 ? k + 1 : 12 * k;
 #else
-    if (check_now.scale > 1 || k < (CHECK_SHADOWED ? 3 : 24)) return k + 1;
-    return k + k / (CHECK_SHADOWED ? 2 : 6) + 1;
+    if (check_now.scale > 1 || k < (CHECK_SHADOWED ? 3 : 16)) return k + 1;
+    return k + k / (CHECK_SHADOWED ? 2 : 4) + 1;
 #endif
 }
 

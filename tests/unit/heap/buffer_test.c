@@ -24,9 +24,10 @@ static void take_of(struct heap *owner, unsigned class, void **blocks, uint32_t 
     bool zero;
     os_lock_take(&owner->lock);
     remote_drain(owner);
-    for (uint32_t got = 0;;) {
-        got += bin_fill(owner, class, blocks + count - got, count - got, &zero);
-        if (got == count) break;
+    for (uint32_t got = 0; got < count;) {
+        const uint32_t more = bin_fill(owner, class, blocks + count - got, count - got, &zero);
+        got += more;
+        if (more != 0) continue; /* perhaps of those alone that came back */
         os_lock_drop(&owner->lock);
         uint32_t fresh = slab_create(class, false);
         CHECK(fresh != 0);
