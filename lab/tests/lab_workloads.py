@@ -24,6 +24,7 @@ SMALL: dict[str, str] = {
     "tiny_hot": "32 16 500 {seed}",
     "producer_consumer": "20000 0 64 {seed}",
     "hand_over": "20000 100 0 {seed}",
+    "exchange": "3 20000 50 {seed}",
     "shared_write": "100000 16 {seed}",
     "line_turns": "64 500 1 {seed}",
     "no_alloc": "20000 {seed}",

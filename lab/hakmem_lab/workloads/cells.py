@@ -150,6 +150,16 @@ _LARSON_MEDIUM = replace(
 )
 
 
+_EXCHANGE = _cell(
+    Group.THREADS,
+    FULL,
+    "exchange, 16 threads, 16 B-4 KiB",
+    f"exchange 16 {COUNT_PLACE} 32 {SEED_PLACE}",
+    200_000,
+    threads=16,
+)
+
+
 def _writers(name: str, program: str) -> Cell:
     command = f"{program} {COUNT_PLACE} 16 {SEED_PLACE}"
     return _cell(Group.THREADS, QUICK, name, command, 5_000_000, threads=2)
@@ -317,6 +327,7 @@ CELLS = (
     _larson(8, QUICK),
     _larson(32, FULL),
     _larson(32, FULL, most=1000),
+    _EXCHANGE,
     _THREAD_CHURN,
     _writers("two writers, 16 B blocks of their own", "own_write"),
     _producer("producer and consumer, one by one", 1, 1, QUICK),
