@@ -7,39 +7,56 @@ Exit status: 0 when nothing was clearly lost and every limit was met, 1 when som
 from __future__ import annotations
 
 import io
+import os
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from hakmem_lab.commands.ab import ab
-from hakmem_lab.commands.baseline import baseline
-from hakmem_lab.commands.bench import bench
-from hakmem_lab.commands.bgsave import bgsave
-from hakmem_lab.commands.builds import builds
-from hakmem_lab.commands.canned import canned
-from hakmem_lab.commands.ceiling import ceiling
-from hakmem_lab.commands.compare import compare
-from hakmem_lab.commands.doctor import doctor
-from hakmem_lab.commands.explain import explain
-from hakmem_lab.commands.faults import faults
-from hakmem_lab.commands.footprint import footprint
-from hakmem_lab.commands.honesty import honesty
-from hakmem_lab.commands.instructions import instructions
-from hakmem_lab.commands.peers import peers
-from hakmem_lab.commands.report import report
-from hakmem_lab.commands.scaling import scaling
-from hakmem_lab.commands.sharing import sharing
-from hakmem_lab.commands.show_config import show_config
-from hakmem_lab.commands.stats import stats
-from hakmem_lab.commands.sweep import sweep
-from hakmem_lab.commands.where import where
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.processes import ending_as_interrupted
 
+COMMANDS = (
+    "bench",
+    "ab",
+    "sweep",
+    "canned",
+    "honesty",
+    "ceiling",
+    "where",
+    "scaling",
+    "sharing",
+    "builds",
+    "report",
+    "faults",
+    "footprint",
+    "bgsave",
+    "instructions",
+    "peers",
+    "explain",
+    "doctor",
+    "stats",
+    "show-config",
+    "compare",
+    "baseline",
+)
+"""In the order of the help."""
+LEAVES_THE_REST = {"allow_interspersed_args": False}
+"""What follows the command's first word is the command's own."""
+
 
 class Commands(TyperGroup):
+    """A command's module is imported when the command is asked for: what measures imports libraries for seconds."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:
+        return [*super().list_commands(ctx), *COMMANDS]
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> TyperCommand | TyperGroup | None:
+        return _command_make(cmd_name) if cmd_name in COMMANDS else super().get_command(ctx, cmd_name)
+
     def invoke(self, ctx: typer.Context) -> object:
         """Typer itself would end without a word."""
         try:
@@ -48,45 +65,32 @@ class Commands(TyperGroup):
             raise RunInterruptedError("interrupted") from None
 
 
+def _command_make(name: str) -> TyperCommand | TyperGroup:
+    """Of the function, or the group of them, that has the name of its module."""
+    word = name.replace("-", "_")
+    try:
+        found = getattr(import_module(f"hakmem_lab.commands.{word}"), word)
+    except KeyboardInterrupt:  # as in __main__
+        print("hakmem: interrupted", file=sys.stderr, flush=True)
+        os._exit(RunInterruptedError.exit_status)
+    if not isinstance(found, typer.Typer):
+        function, found = found, typer.Typer(add_completion=False, rich_markup_mode=None)
+        found.command(name, context_settings=LEAVES_THE_REST if name == "compare" else None)(function)
+    return get_command(found)
+
+
 app = typer.Typer(
     cls=Commands,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="The laboratory: hakmem beside other allocators, so that noise is never called a win.",
 )
 
-COMMANDS = (
-    bench,
-    ab,
-    sweep,
-    canned,
-    honesty,
-    ceiling,
-    where,
-    scaling,
-    sharing,
-    builds,
-    report,
-    faults,
-    footprint,
-    bgsave,
-    instructions,
-    peers,
-    explain,
-    doctor,
-    stats,
-)
-for command in COMMANDS:
-    app.command()(command)
-app.command("show-config")(show_config)
 
-
-app.add_typer(baseline, name="baseline")
-
-# What follows the command's first word is the command's own.
-app.command(context_settings={"allow_interspersed_args": False})(compare)
+@app.callback()
+def laboratory() -> None:
+    """The laboratory: hakmem beside other allocators, so that noise is never called a win."""
 
 
 def main() -> None:

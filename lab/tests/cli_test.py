@@ -36,9 +36,10 @@ def test_an_error_is_one_line(arguments: list[str], message: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_an_interrupt_during_the_imports_is_one_line(tmp_path: Path) -> None:
-    """Also inside an exec, as dataclasses have one."""
-    (tmp_path / "typer.py").write_text("import os\nexec('os.kill(os.getpid(), 2)')\n")
+@pytest.mark.parametrize("library", ["typer", "numpy"])
+def test_an_interrupt_during_the_imports_is_one_line(library: str, tmp_path: Path) -> None:
+    """Also inside an exec, as dataclasses have one; and of what one command alone imports."""
+    (tmp_path / f"{library}.py").write_text("import os\nexec('os.kill(os.getpid(), 2)')\n")
     done = lab("doctor", PYTHONPATH=f"{tmp_path}:{LAB}")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "hakmem: interrupted\n")
 

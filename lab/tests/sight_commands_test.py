@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.cli import main
+from hakmem_lab.cli import COMMANDS, main
 from hakmem_lab.measure.tree import children_of
 from hakmem_lab.sight import launch
-from lab_command import lab
+from lab_command import LAB, lab
 from lab_processes import (
     FRAGMENTED,
     FREED,
@@ -20,6 +22,37 @@ from lab_processes import (
 )
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from toolbox import compile_c, environment
+
+IMPORTS = """
+import sys
+from hakmem_lab.cli import app
+app(sys.argv[1:], standalone_mode=False)
+print(*sys.modules, file=sys.stderr)
+"""
+SLOW = {"duckdb", "matplotlib", "pandas", "pyarrow", "scipy"}
+"""Each takes tenths of a second to import, or more."""
+
+
+@pytest.mark.parametrize("command", ["stats", "explain", "explain --decisions", "doctor", "show-config"])
+def test_a_look_at_a_process_begins_at_once(command: str, checkout: Checkout, tmp_path: Path) -> None:
+    with on_hakmem(checkout, tmp_path, FREED) as pid:
+        line = [sys.executable, "-c", IMPORTS, *command.split(), str(pid)]
+        done = subprocess.run(
+            line, env={**os.environ, "PYTHONPATH": str(LAB)}, capture_output=True, text=True
+        )
+    imported = set(done.stderr.split())
+    assert "hakmem_lab.sight.process" in imported, done.stderr
+    assert not imported & SLOW
+
+
+def test_the_help_names_every_command() -> None:
+    folder = LAB / "hakmem_lab/commands"
+    named = {name for name in COMMANDS if (folder / f"{name.replace('-', '_')}.py").exists()}
+    assert named == set(COMMANDS)
+    done = lab("--help")
+    assert [line.split()[0] for line in done.stdout.partition("Commands:\n")[2].splitlines()] == list(
+        COMMANDS
+    )
 
 
 def test_explain_a_process(checkout: Checkout, tmp_path: Path) -> None:

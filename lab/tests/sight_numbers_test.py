@@ -30,7 +30,7 @@ malloc = libc.malloc
 malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 kept = [malloc(size) for size in range(16, 60000, 61)]
 kept += [libc.aligned_alloc(alignment, size) for alignment, size in ((512, 512), (512, 4608), (4096, 16384))]
-large = malloc(5 << 20)
+large = [malloc(5 << 20), malloc(70 << 20)]  # in the window, and larger than it
 for _ in range(9):  # until they are kept
     for block in [malloc(300000), malloc(300000)]:
         libc.free(ctypes.c_void_p(block))
@@ -47,7 +47,7 @@ os.kill(os.getpid(), 19)
 def test_inside_and_outside_say_the_same(checkout: Checkout, tmp_path: Path) -> None:
     """The process writes its own report and stops; then it is read."""
     file = tmp_path / "report.json"
-    environment = environment_on(checkout, PYTHONMALLOC="malloc", HAKMEM_DECAY="3s")
+    environment = environment_on(checkout, PYTHONMALLOC="malloc", HAKMEM_DECAY="3s", HAKMEM_WINDOW="64M")
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", SAYS, str(file)],
         env=environment,
@@ -68,6 +68,7 @@ def test_inside_and_outside_say_the_same(checkout: Checkout, tmp_path: Path) -> 
     inside, outside = json.loads(file.read_text()), report_content(now)
     Draft202012Validator(json.loads((ROOT / "docs/statistics.schema.json").read_text())).validate(outside)
     assert list(outside) == list(inside)
+    assert inside["memory"]["large_bytes"] >= 75 * MIB
     # Two blocks of five pages, which the thread keeps: none at first, one, then both. They are in use by nobody.
     for name in ("large_bytes", "large_blocks"):
         assert inside["memory"][name] == outside["memory"][name]

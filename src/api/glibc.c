@@ -24,14 +24,14 @@ HAK_LIBC_NAME(int, malloc_trim, (size_t pad), hak_malloc_trim)
 #ifndef HAK_NO_LIBC_NAMES
 
 struct mallinfo2 {
-    size_t arena;   /* bytes that hakmem holds for blocks: used, or free and not yet given back */
+    size_t arena;   /* bytes that hakmem holds for all other blocks: used, or free and not yet given back */
     size_t ordblks; /* free small blocks */
     size_t smblks;  /* 0, as are fsmblks and usmblks: there are no fastbins */
-    size_t hblks;   /* large blocks */
-    size_t hblkhd;  /* their bytes */
+    size_t hblks;   /* medium and large blocks: what glibc maps apart */
+    size_t hblkhd;  /* their bytes, which no other field has: readers add arena and hblkhd */
     size_t usmblks;
     size_t fsmblks;
-    size_t uordblks; /* bytes of blocks in use, those in the caches of threads included */
+    size_t uordblks; /* of arena, blocks in use, those in the caches of threads included */
     size_t fordblks; /* the rest of arena */
     size_t keepcost; /* of it, what hak_collect could give back as whole pages */
 };
@@ -40,6 +40,9 @@ struct mallinfo {
     int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
 
+/* Without medium and large blocks. Numbers of different moments: a difference below 0 is 0. */
+static size_t but_large(size_t bytes, const struct stats_totals *totals) { return bytes - min_size(bytes, totals->large_bytes); }
+
 static int as_int(size_t value) { return (int)min_size(value, INT_MAX); }
 
 HAK_EXPORT struct mallinfo2 mallinfo2(void) {
@@ -47,11 +50,11 @@ HAK_EXPORT struct mallinfo2 mallinfo2(void) {
     start_once();
     stats_read_totals(&totals);
     return (struct mallinfo2){
-        .arena = totals.held_bytes,
+        .arena = but_large(totals.held_bytes, &totals),
         .ordblks = totals.free_small_blocks,
         .hblks = totals.large_blocks,
         .hblkhd = totals.large_bytes,
-        .uordblks = totals.in_use_bytes,
+        .uordblks = but_large(totals.in_use_bytes, &totals),
         .fordblks = totals.held_bytes - totals.in_use_bytes,
         .keepcost = totals.dirty_bytes,
     };
@@ -96,8 +99,8 @@ HAK_EXPORT int malloc_info(int options, FILE *stream) {
                           "<system type=\"current\" size=\"%zu\"/>\n"
                           "</malloc>\n",
                           totals.free_small_blocks, totals.free_small_bytes, totals.dirty_bytes,
-                          totals.held_bytes - totals.large_bytes, totals.large_blocks, totals.large_bytes,
-                          totals.held_bytes);
+                          but_large(totals.held_bytes, &totals), totals.large_blocks, totals.large_bytes,
+                          but_large(totals.held_bytes, &totals));
     return written < 0 ? -1 : 0;
 }
 

@@ -82,7 +82,10 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     }
     if (!span_is_allowed(pages)) return NULL;
     /* A kernel that has no memory for the window has none outside; a full window is another matter. */
-    return large_map_outside(bytes, alignment, zero);
+    void *block = large_map_outside(bytes, alignment, zero);
+    if (block == NULL || span_is_allowed(0)) return block;
+    outside_unmap(block); /* another thread took what was left meanwhile */
+    return NULL;
 }
 
 void *large_map_outside(size_t bytes, size_t alignment, bool *zero) {

@@ -243,13 +243,11 @@ static void keep_to_soft_limit(void) {
         atomic_store_explicit(&soft.told, false, memory_order_relaxed); /* at the next look */
         return;
     }
-    struct span_counts counts;
-    span_counts_read(&counts);
     heap_tell(&(struct ace_decision){
         .reason = ACE_REASON_ABOVE,
         .from = 0,
         .to = 1,
-        .inputs = {counts.used_pages * PAGE_BYTES, span_soft_bytes()},
+        .inputs = {span_in_use_bytes(), span_soft_bytes()},
     });
 }
 

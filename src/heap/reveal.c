@@ -59,9 +59,7 @@ void reveal_helped(void) { atomic_store_explicit(&vain.bytes, UINT64_MAX, memory
 
 /* With BYTES more, and with nothing hidden. */
 static uint64_t in_use_with(size_t bytes) {
-    struct span_counts counts;
-    span_counts_read(&counts);
-    const uint64_t used = counts.used_pages * PAGE_BYTES;
+    const uint64_t used = span_in_use_bytes();
     return used + bytes - min_size(used, stack_hidden_bytes()); /* read while others write it */
 }
 

@@ -25,14 +25,51 @@ long os_read_file(const char *path, char *text, size_t bytes) {
     return got < 0 && length == 0 ? -1 : (long)length;
 }
 
-/* What is there already and is no regular file is written to: a pipe, and a link such as /dev/stderr, whatever it leads to. Of
- * anything else a new file takes the place once it is whole. */
+/* Replaces the path of a link in AT by that of what it leads to; false when that cannot be read or is too long. */
+static bool follow_link(char *at, size_t bytes) {
+    char next[256];
+    const ssize_t length = readlink(at, next, sizeof next);
+    if (length < 0) return false;
+    const char *folder_end = next[0] == '/' ? NULL : strrchr(at, '/');
+    const size_t kept = folder_end == NULL ? 0 : (size_t)(folder_end + 1 - at);
+    if (kept + (size_t)length >= bytes) return false;
+    memcpy(at + kept, next, (size_t)length);
+    at[kept + (size_t)length] = '\0';
+    return true;
+}
+
+/* Whether the link PATH is, or leads to, one of the kernel's to what a descriptor is open for, as /dev/stderr does: others write
+ * to that file, too. In doubt it does. */
+static bool leads_to_descriptor(const char *path) {
+    enum { MOST_LINKS = 40 }; /* as many as the kernel follows */
+    struct stat kernels, link;
+    char at[256];
+    if (lstat("/proc/self", &kernels) != 0) return false;
+    if (strlen(path) >= sizeof at) return true;
+    strcpy(at, path);
+    for (int links = 0; links < MOST_LINKS && lstat(at, &link) == 0 && S_ISLNK(link.st_mode); links++)
+        if (link.st_dev == kernels.st_dev || !follow_link(at, sizeof at)) return true;
+    return false;
+}
+
+/* Opens what is there already and is no regular file. Without a reader a FIFO is refused, not waited for. What a link leads to
+ * is opened by the kernel, which follows nobody's links in folders that all may write to; so it cannot be replaced, and is
+ * written anew in its place. */
+static int open_in_place(const char *path, bool is_link) {
+    const int how = is_link && !leads_to_descriptor(path) ? O_CREAT | O_TRUNC : O_APPEND;
+    const int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | how, 0644);
+    if (fd >= 0) fcntl(fd, F_SETFL, how & O_APPEND); /* a slow reader is waited for */
+    return fd;
+}
+
+/* Of a regular file a new one takes the place once it is whole, with the permissions of the old. */
 bool os_file_create(struct os_file *file, const char *path) {
     struct stat there;
+    const bool exists = lstat(path, &there) == 0;
     file->path = path;
-    if (lstat(path, &there) == 0 && !S_ISREG(there.st_mode)) {
+    if (exists && !S_ISREG(there.st_mode)) {
         file->temporary[0] = '\0';
-        file->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY);
+        file->fd = open_in_place(path, S_ISLNK(there.st_mode));
         return file->fd >= 0;
     }
     int length = snprintf(file->temporary, sizeof file->temporary, "%s.%u.tmp", path, os_thread_id());
@@ -42,8 +79,10 @@ bool os_file_create(struct os_file *file, const char *path) {
     }
     /* Never what is there already: in a folder that others write to it may be their link to a file of ours. */
     enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC };
-    file->fd = open(file->temporary, FLAGS, 0644);
-    if (file->fd < 0 && errno == EEXIST && unlink(file->temporary) == 0) file->fd = open(file->temporary, FLAGS, 0644);
+    const mode_t mode = exists ? there.st_mode & 0777 : 0644;
+    file->fd = open(file->temporary, FLAGS, mode);
+    if (file->fd < 0 && errno == EEXIST && unlink(file->temporary) == 0) file->fd = open(file->temporary, FLAGS, mode);
+    if (file->fd >= 0 && exists) fchmod(file->fd, mode); /* in spite of the umask; a file system that cannot has none */
     return file->fd >= 0;
 }
 

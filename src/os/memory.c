@@ -56,7 +56,7 @@ const char *os_error_name(int error, char buffer[12]) {
     } names[] = {{ENOMEM, "ENOMEM"}, {EAGAIN, "EAGAIN"}, {EINVAL, "EINVAL"},   {EPERM, "EPERM"},
                  {EACCES, "EACCES"}, {ENOSYS, "ENOSYS"}, {EEXIST, "EEXIST"},   {EFAULT, "EFAULT"},
                  {ENOENT, "ENOENT"}, {EISDIR, "EISDIR"}, {ENOTDIR, "ENOTDIR"}, {ENAMETOOLONG, "ENAMETOOLONG"},
-                 {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"}};
+                 {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"},   {ENXIO, "ENXIO"},     {ELOOP, "ELOOP"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (names[i].error == error) return names[i].name;
     snprintf(buffer, 12, "%d", error);
@@ -124,33 +124,37 @@ bool os_commit(void *address, size_t bytes) {
 }
 
 /* MADV_DONTNEED is kept from a range by locked pages (EINVAL), by sandboxes, and by emulators that
- * answer 0 and keep the data. The last kind is found out once, on a page of our own. */
+ * answer 0 and keep the data. The last kind is found out once, on a page of our own. That page may be refused where the range was
+ * not, since all that is mapped anew is locked, or the address space is used up; neither need last, so it is tried again, but not
+ * for each range. */
 static bool purge_zeroes(void) {
     enum { UNKNOWN, ZEROES, KEEPS };
     static _Atomic int verdict = UNKNOWN;
     int known = atomic_load_explicit(&verdict, memory_order_relaxed); /* the probe may run twice */
     if (known != UNKNOWN) return known == ZEROES;
-    enum { MOST_PROBES = 8 }; /* where everything is locked the probe is refused, too */
-    static _Atomic int probes;
-    if (atomic_fetch_add_explicit(&probes, 1, memory_order_relaxed) >= MOST_PROBES) return false;
+    enum { PAUSE_MS = 1000 };
+    static _Atomic uint64_t refused_ms; /* 0: never; relaxed, as the verdict */
+    const uint64_t now_ms = os_clock_ms(), last_ms = atomic_load_explicit(&refused_ms, memory_order_relaxed);
+    if (last_ms != 0 && now_ms - last_ms < PAUSE_MS) return false;
     size_t page = os_page_bytes();
-    void *probe = os_map(page, page);
-    if (probe == NULL) return false;
-    volatile unsigned char *byte = probe;
-    *byte = 1;
-    if (madvise(probe, page, MADV_DONTNEED) == 0) known = *byte == 0 ? ZEROES : KEEPS;
-    os_unmap(probe, page);
-    atomic_store_explicit(&verdict, known, memory_order_relaxed); /* still unknown when it was refused */
+    volatile unsigned char *probe = os_map(page, page);
+    if (probe != NULL) {
+        *probe = 1;
+        if (madvise((void *)(uintptr_t)probe, page, MADV_DONTNEED) == 0) known = *probe == 0 ? ZEROES : KEEPS;
+        os_unmap((void *)(uintptr_t)probe, page);
+    }
+    if (known == UNKNOWN) atomic_store_explicit(&refused_ms, now_ms, memory_order_relaxed);
+    else atomic_store_explicit(&verdict, known, memory_order_relaxed);
     return known == ZEROES;
 }
 
 bool os_purge(void *address, size_t bytes) {
     int saved = errno;
+    if (!os_counted(OS_CALL_MADVISE_FREE, madvise(address, bytes, MADV_DONTNEED) == 0, saved)) return false;
+    count(&os_counters.purged_bytes, bytes);
     bool zeroes = purge_zeroes();
     errno = saved;
-    bool done = os_counted(OS_CALL_MADVISE_FREE, madvise(address, bytes, MADV_DONTNEED) == 0, saved);
-    if (done) count(&os_counters.purged_bytes, bytes);
-    return done && zeroes;
+    return zeroes;
 }
 
 #ifndef MADV_POPULATE_WRITE /* Linux 5.14 */

@@ -225,7 +225,8 @@ struct os_file {
     char temporary[256];
 };
 
-/* Opens it for writing. It appears under its name when it is finished, in place of what was there. False with errno. */
+/* Opens it for writing. It appears under its name when it is finished, in place of what was there. What a link leads to is written
+ * anew at once; to what is no regular file, and where a link leads to a descriptor, it is appended. False with errno. */
 bool os_file_create(struct os_file *file, const char *path);
 
 /* WRITTEN: all went well. False with errno when it did not, or the file cannot be put in its place. */

@@ -15,6 +15,14 @@ enum { REACH = OUTSIDE_FIRST_SLOTS }; /* all of the first part */
 struct outside_slot outside_first_slots[OUTSIDE_FIRST_SLOTS];
 struct outside_table outside_first = {.slots = OUTSIDE_FIRST_SLOTS, .slot = outside_first_slots};
 
+struct outside_totals outside_totals;
+
+/* Of BLOCKS more, or fewer. Any thread writes them, so counter_add would lose some; relaxed, as all of a counter. */
+static void count(int blocks, size_t bytes) {
+    atomic_fetch_add_explicit(&outside_totals.blocks, (uint64_t)blocks, memory_order_relaxed);
+    atomic_fetch_add_explicit(&outside_totals.bytes, (uint64_t)blocks * bytes, memory_order_relaxed);
+}
+
 /* The table after TABLE, made if there is none; NULL if the kernel refuses. */
 static struct outside_table *next_table(struct outside_table *table) {
     /* acquire: pairs with the release below, so that the table's length is seen. */
@@ -77,12 +85,12 @@ void *outside_map(size_t bytes, size_t alignment) {
     size_t page = os_page_bytes();
     if (bytes > PTRDIFF_MAX - page) return NULL;
     size_t size = round_up(max_size(bytes, 1), page);
+    count(1, size);
     void *address = os_map(size, max_size(alignment, page));
-    if (address != NULL && !remember((uintptr_t)address, size)) {
-        os_unmap(address, size);
-        return NULL;
-    }
-    return address;
+    if (address != NULL && remember((uintptr_t)address, size)) return address;
+    if (address != NULL) os_unmap(address, size);
+    count(-1, size);
+    return NULL;
 }
 
 size_t outside_bytes(const void *address) {
@@ -100,5 +108,6 @@ bool outside_unmap(void *address) {
     size_t bytes = slot->bytes;
     atomic_store_explicit(&slot->address, EMPTIED, memory_order_release); /* the slot may be filled again */
     os_unmap(address, bytes);
+    count(-1, bytes);
     return true;
 }

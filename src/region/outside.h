@@ -6,6 +6,7 @@
 #define HAK_REGION_OUTSIDE_H
 
 #include "base/attributes.h"
+#include "base/counter.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,6 +26,12 @@ struct outside_table {
 };
 extern HAK_HIDDEN struct outside_table outside_first;
 extern HAK_HIDDEN struct outside_slot outside_first_slots[OUTSIDE_FIRST_SLOTS];
+
+/* How many blocks there are, and their bytes: counted before the kernel is asked, so that of two threads near a limit one sees the other. */
+struct outside_totals {
+    counter blocks, bytes;
+};
+extern HAK_HIDDEN struct outside_totals outside_totals;
 
 /* Zeroed memory of at least BYTES bytes, aligned to ALIGNMENT (a power of two) and at least to 16;
  * NULL if the kernel refuses or the sum overflows. */

@@ -4,6 +4,7 @@
 #include "ace/decay.h"
 #include "base/bits.h"
 #include "os/assert.h"
+#include "region/outside.h"
 #include "span/bins.h"
 #include "span/pages.h"
 #include "span/state.h"
@@ -58,12 +59,18 @@ size_t span_end_page(void) { return counter_read(&spans.end_page); }
 
 /* ---- limits ----------------------------------------------------------------------------------------- */
 
+static uint64_t in_use_pages(void) {
+    return counter_read(&spans.counts.used_pages) + (counter_read(&outside_totals.bytes) + PAGE_BYTES - 1) / PAGE_BYTES;
+}
+
+uint64_t span_in_use_bytes(void) { return in_use_pages() * PAGE_BYTES; }
+
 /* Lock held. */
 static bool is_allowed(size_t pages) {
     uint64_t hard = spans.settings.hard_pages;
     if (HAK_LIKELY(hard == 0)) return true;
     uint64_t reserve = pages <= SPAN_SMALL_PAGES ? 0 : min_size(SPAN_RESERVE_PAGES, hard / 8);
-    return counter_read(&spans.counts.used_pages) + pages <= hard - reserve;
+    return in_use_pages() + pages <= hard - reserve;
 }
 
 bool span_is_allowed(size_t pages) {
@@ -77,12 +84,12 @@ bool span_is_limited(void) { return counter_read(&hard_pages) != 0 || counter_re
 
 uint64_t span_limit_bytes(void) {
     const uint64_t hard = counter_read(&hard_pages);
-    return (hard != 0 ? min_size(hard, window.pages) : window.pages) * PAGE_BYTES;
+    return (hard != 0 ? hard : window.pages) * PAGE_BYTES;
 }
 
 bool span_is_over_soft(void) {
     uint64_t soft = counter_read(&soft_pages);
-    return HAK_UNLIKELY(soft != 0) && counter_read(&spans.counts.used_pages) > soft;
+    return HAK_UNLIKELY(soft != 0) && in_use_pages() > soft;
 }
 
 uint64_t span_soft_bytes(void) { return counter_read(&soft_pages) * PAGE_BYTES; }
@@ -244,7 +251,7 @@ static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned
 static void make_room(size_t pages) {
     span_lock();
     uint64_t hard = spans.settings.hard_pages;
-    uint64_t held = counter_read(&spans.counts.used_pages) + counter_read(&spans.counts.dirty_pages) + pages;
+    uint64_t held = in_use_pages() + counter_read(&spans.counts.dirty_pages) + pages;
     span_unlock();
     if (HAK_LIKELY(hard == 0 || held <= hard) || !span_purging_try()) return;
     span_purge(held - hard);

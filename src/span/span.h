@@ -70,6 +70,9 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense);
 typedef void span_spare(size_t pages);
 void span_on_growth(span_spare *spare);
 
+/* What limits count: used spans, and blocks outside the window. Any locks. */
+uint64_t span_in_use_bytes(void);
+
 /* Whether PAGES more may be in use. Any locks; a hint. */
 bool span_is_allowed(size_t pages);
 

@@ -4,6 +4,7 @@
 #include "heap/footprint.h"
 #include "heap/front.h"
 #include "os/os.h"
+#include "region/outside.h"
 #include "span/span.h"
 
 #include <errno.h>
@@ -66,7 +67,7 @@ void failure_note(size_t bytes, size_t alignment) {
         .bytes = bytes,
         .alignment = alignment,
         .limit = limit_of(cause),
-        .in_use = footprint_in_use(),
+        .in_use = footprint_in_use() + counter_read(&outside_totals.bytes),
         .cause = cause,
         .class = bytes <= MEDIUM_MAX_BYTES ? size_class_of(bytes) : SIZE_CLASSES,
         .call = refused ? refusal.call : 0,

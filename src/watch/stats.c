@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "heap/buffer.h"
 #include "heap/registry.h"
+#include "region/outside.h"
 
 /* relaxed: the owner moves both ends meanwhile. */
 static uint64_t held_blocks(const struct heap *heap, unsigned class) {
@@ -105,10 +106,12 @@ void stats_read_totals(struct stats_totals *totals) {
     span_counts_read(&counts);
     /* Other threads go on meanwhile: a difference below 0 is 0. */
     uint64_t spans = counts.taken - min_size(counts.taken, counts.given), used_bytes = counts.used_pages * PAGE_BYTES;
-    totals->held_bytes = used_bytes + counts.dirty_pages * PAGE_BYTES;
+    const uint64_t outside_bytes = counter_read(&outside_totals.bytes);
+    totals->held_bytes = used_bytes + counts.dirty_pages * PAGE_BYTES + outside_bytes;
     totals->dirty_bytes = counts.dirty_pages * PAGE_BYTES;
     totals->large_blocks += spans - min_size(spans, slabs);
-    totals->large_bytes += used_bytes - min_size(used_bytes, slab_bytes);
+    totals->large_blocks += counter_read(&outside_totals.blocks);
+    totals->large_bytes += used_bytes - min_size(used_bytes, slab_bytes) + outside_bytes;
     size_t in_use = totals->live_small_bytes + totals->cached_bytes + totals->large_bytes;
     totals->in_use_bytes = min_size(in_use, totals->held_bytes);
 }

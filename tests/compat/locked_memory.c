@@ -3,8 +3,9 @@
  * Locked memory cannot be given back by madvise, and every mapping counts in full against RLIMIT_MEMLOCK, reserved
  * addresses too. Each case is a child without CAP_IPC_LOCK, which would lift the limit, unless it says otherwise.
  *
- * Planted defect it was seen to catch: pages that the kernel would not take back pass for zero
- * (locked_memory_is_used_again).
+ * Planted defects it was seen to catch:
+ *   pages that the kernel would not take back pass for zero   locked_memory_is_used_again
+ *   after a few refusals nothing is given back any more       memory_that_is_unlocked_goes_back
  */
 #include "child.h"
 #include "work.h"
@@ -164,6 +165,37 @@ static void reuse_locked_memory(void) {
         CHECK_EQ(work((uint64_t)round, 3000), 0);
     }
     CHECK_RESIDENT(before, MIB(200));
+}
+
+static void unlock_again(void) {
+    enum { LOOKS = 12, BLOCKS = 64 };
+    static void *blocks[BLOCKS];
+    free(malloc(1));
+    CHECK_EQ(mlockall(flags), 0);
+    for (int i = 0; i < LOOKS; i++) {
+        work_leave_dirty(1, 200000);
+        work_give_back();
+    }
+    CHECK_EQ(munlockall(), 0);
+    sleep(2); /* what was refused just now is not tried again at once */
+    size_t before = resident_bytes();
+    for (int i = 0; i < BLOCKS; i++) {
+        CHECK((blocks[i] = malloc(MIB(1))) != NULL);
+        memset(blocks[i], 1, MIB(1));
+    }
+    for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+    work_give_back();
+    CHECK_RESIDENT(before, MIB(8));
+}
+
+/* What kept memory from going back keeps it no longer: from all that there was, and from what was mapped anew alone. */
+TEST(memory_that_is_unlocked_goes_back) {
+    const int ways[] = {EVERYTHING | MCL_ONFAULT, MCL_FUTURE};
+    if (child_status(lock_everything, CHILD_SECONDS) != 0) SKIP("not everything may be locked");
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        flags = ways[i];
+        IN_CHILD(unlock_again);
+    }
 }
 
 /* Without a limit by privilege; all of this is locked, and none of it goes back. */

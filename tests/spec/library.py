@@ -84,7 +84,8 @@ class Library:
         return stored.value or 0, returned, error
 
     def in_use_bytes(self) -> int:
-        return int(self.hakmem.mallinfo2().uordblks)
+        told = self.hakmem.mallinfo2()
+        return int(told.uordblks + told.hblkhd)
 
     def fail(self, kind: int, at: int, ever: bool) -> None:
         self.faults.fail_arm(kind, at, ever, 0)

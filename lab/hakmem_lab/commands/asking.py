@@ -156,7 +156,7 @@ def outcome_keep(study: Study, asked: Asked, further: dict[str, object], json_fi
     json_write(study.samples.path.with_name("outcome.json"), content)
     if json_file is not None:
         json_write(json_file, content)
-    return samples_text(study)
+    return samples_text(study.samples.path)
 
 
 def answer_show(asked: Asked, lines: Sequence[str], last: str) -> None:

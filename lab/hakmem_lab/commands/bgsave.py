@@ -65,7 +65,7 @@ def bgsave(
     rows = snapshot.rows_make(samples, names)
     grids = [*snapshot.snapshot_grids(rows), snapshot.resident_grid(samples, names)]
     lines = snapshot.snapshot_lines(rows)
-    grids_show(grids, [*lines, samples_text(study)])
+    grids_show(grids, [*lines, samples_text(study.samples.path)])
     if report is not None:
         notes = [*lines, *snapshot.snapshot_reading(rounds, mebibytes)]
         report_write(report, "Snapshots of redis", source, notes, grids, study.samples.path)

@@ -1,4 +1,7 @@
-"""What the commands share: their options, and how results are shown."""
+"""What the commands share: their options, and how results are shown.
+
+Those that look at processes are to begin at once, so this imports nothing of studies/, and no library that takes long.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ from hakmem_lab.files import target_check
 from hakmem_lab.grid import Grid, grids_print
 from hakmem_lab.measure.tree import children_of, kernel_check
 from hakmem_lab.sight.process import Process, process_open
-from hakmem_lab.studies.study import Study
 
 TABLE_WIDTH = 150
 """Where the output is not a terminal."""
@@ -58,8 +60,8 @@ def words_split(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def samples_text(study: Study) -> str:
-    return f"samples: {path_here(study.samples.path)}"
+def samples_text(samples: Path) -> str:
+    return f"samples: {path_here(samples)}"
 
 
 def target_pid(target: Sequence[str] | None) -> int | None:

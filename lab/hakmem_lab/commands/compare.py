@@ -203,5 +203,7 @@ def _show(
         if json_file is not None:
             result_write(json_file, content, samples)
     finally:  # also when the disk is full: the answer is there
-        grids_show([verdict_grid(outcome), medians_grid(course, outcome)], [*lines, samples_text(study)])
+        grids_show(
+            [verdict_grid(outcome), medians_grid(course, outcome)], [*lines, samples_text(study.samples.path)]
+        )
         typer.echo(last)

@@ -79,7 +79,7 @@ def footprint(
     rows = rows_make(samples, [peer.name for peer in measured])
     grids = footprint_grids(rows)
     lines = footprint_lines(rows)
-    grids_show(grids, [*lines, samples_text(study)])
+    grids_show(grids, [*lines, samples_text(study.samples.path)])
     if report is not None:
         notes = [*lines, *footprint_reading(rounds)]
         report_write(report, "Footprint", source, notes, grids, study.samples.path)

@@ -43,13 +43,14 @@ def _all_copy_rows(copy: CopyAccount) -> Iterator[Row]:
     blocks = sum(one.live_blocks for one in copy.books.classes if one.is_small)
     slack = f"{count_text(blocks, 'block')}; at most {size_text(copy.slack_most)} beyond what was asked for"
     yield Row("small_blocks", "small blocks in use", copy.live, slack)
+    outside = len(copy.books.outside)
     yield Row(
         "large_blocks",
         "large blocks in use",
         window.large,
-        f"{count_text(totals.large_blocks, 'block')} above 64 KiB",
+        f"{count_text(totals.large_blocks - outside, 'block')} above 64 KiB",
     )
-    yield Row("outside", "blocks outside the window", copy.outside)
+    yield Row("outside", "blocks outside the window", copy.outside, count_text(outside, "block"))
     yield Row(
         "cached",
         "cached by threads",

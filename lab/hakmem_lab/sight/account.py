@@ -22,8 +22,6 @@ from hakmem_lab.sight.window import WindowPages, view_read, window_pages
 DIFFERENCE_MAX = 0.02
 """Of RSS: more, and the process is read again."""
 READINGS_MAX = 3
-NO_BLOCK = 2
-"""Addresses up to here are marks of empty places, in the table of blocks outside the window."""
 
 HEAP, STACKS, FILES, DATA = "libc_heap", "stacks", "files", "data"
 SHARED, ANONYMOUS, KERNEL = "shared", "anonymous", "kernel"
@@ -174,13 +172,8 @@ def _books_ranges(books: Books) -> Iterator[Range]:
 
 
 def _outside_ranges(books: Books) -> Iterator[Range]:
-    page = books.page
-    tables = [page.array("outside")]
-    tables += [page.inside("outside_later", address) for address, _table in page.linked("outside_parts")]
-    for table in tables:
-        for address, size in zip(table["address"].tolist(), table["bytes"].tolist(), strict=True):
-            if address > NO_BLOCK:
-                yield address, address + size
+    for address, size in books.outside:
+        yield address, address + size
 
 
 def _ranges(books: Books) -> list[Range]:

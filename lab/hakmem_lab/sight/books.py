@@ -7,7 +7,7 @@ sums are those of the library's own report (src/watch/stats.c), so that both say
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,8 @@ CAUSES = ("threshold", "exhaustion", "map_failure")
 MAP_FAILURE = 2
 PRESSURES = ("limit", "high", "stalls")
 """The first of the page's table is of none."""
+NO_BLOCK = 2
+"""Addresses up to here are marks of empty places, in the table of blocks outside the window."""
 LIVE = 1
 """State of a heap whose thread lives."""
 
@@ -163,6 +165,8 @@ class Books:
     last_failures: tuple[Failure, ...]
     options: tuple[Option, ...]
     other_variables: tuple[str, ...]
+    outside: tuple[tuple[int, int], ...]
+    """Address and bytes of each block outside the window."""
     window_base: int
     window_pages: int
     books_bytes: int
@@ -206,14 +210,16 @@ class Books:
         live = sum(one.live_bytes for one in self.classes if one.is_small)
         medium = [one for one in self.classes if not one.is_small]
         cached = sum(one.cached_bytes for one in self.classes)
-        large = sum(one.live_bytes for one in medium) + self.unclassed_bytes
+        outside = sum(size for _address, size in self.outside)
+        large = sum(one.live_bytes for one in medium) + self.unclassed_bytes + outside
+        held = used + dirty + outside
         return Totals(
-            held=used + dirty,
-            in_use=min(live + cached + large, used + dirty),
+            held=held,
+            in_use=min(live + cached + large, held),
             live_small=live,
             cached=cached,
             large=large,
-            large_blocks=sum(one.live_blocks for one in medium) + self.unclassed_blocks,
+            large_blocks=sum(one.live_blocks for one in medium) + self.unclassed_blocks + len(self.outside),
             free_small=sum(one.free_blocks * one.block_bytes for one in self.classes),
             free_small_blocks=sum(one.free_blocks for one in self.classes),
             dirty=dirty,
@@ -253,6 +259,7 @@ def _books_read(page: Page) -> Books:
         last_failures=tuple(_failures_read(page, calls, classes)),
         options=tuple(_options_read(page, spans, window, limits, shapes["block_bytes"].tolist())),
         other_variables=tuple(page.strings("other_variables", "name")),
+        outside=tuple(_outside_read(page)),
         window_base=window["base"],
         window_pages=window["pages"],
         books_bytes=page.one("book_bytes")["taken_bytes"],
@@ -327,6 +334,18 @@ def _class_make(shapes: Columns, bins: list[Columns], cached: list[int], number:
         remote_blocks=total("remote_blocks"),
         adopted_slabs=total("adopted_slabs"),
     )
+
+
+# ---- blocks outside the window -----------------------------------------------------------------------------
+
+
+def _outside_read(page: Page) -> Iterator[tuple[int, int]]:
+    tables = [page.array("outside")]
+    tables += [page.inside("outside_later", address) for address, _table in page.linked("outside_parts")]
+    for table in tables:
+        for address, size in zip(table["address"].tolist(), table["bytes"].tolist(), strict=True):
+            if address > NO_BLOCK:
+                yield address, size
 
 
 # ---- calls and failures ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
  *   delayed frees are forgotten                  frees_that_had_to_wait, collecting_frees_what_waits
  *   one page too few                             sizes_and_alignments
  *   a limit counts what a block may grow into    a_limit_counts_no_reserve
+ *   no limit counts what lies outside            limits_reach_outside_the_window
  */
 #include "blocks.h"
 #include "child.h"
@@ -19,6 +20,8 @@
 #include "os/os.h"
 #include "region/outside.h"
 #include "span/span.h"
+#include "watch/failures.h"
+#include "watch/stats.h"
 
 #include <sys/wait.h>
 
@@ -108,18 +111,63 @@ HELPER(in_a_small_window) {
     slow_leave();
 }
 
-TEST(larger_than_the_window) {
+static int told;
+static void count_told(void *unused) { told += unused == NULL; }
+
+static size_t take_until_refused(char **blocks, size_t most, size_t bytes) {
+    size_t count = 0;
+    while (count < most && (blocks[count] = hak_malloc(bytes)) != NULL) count++;
+    return count;
+}
+
+HELPER(limited_in_a_small_window) {
+    enum { MOST = 40 };
+    static char *blocks[MOST];
+    struct stats_totals before, with;
+    struct failure failure;
+    CHECK_EQ(window.pages * PAGE_BYTES, MIB(64));
+    stats_read_totals(&before);
+    CHECK_EQ(hak_option_set("hard_limit", "128MiB"), 0);
+    /* One in the window and one outside. Two more would be 240 MiB. */
+    size_t count = take_until_refused(blocks, MOST, MIB(60));
+    CHECK_AT(count == 2, count);
+    CHECK(failure_read(failures_made(), &failure) && failure.limit == MIB(128) && failure.in_use >= MIB(120));
+    stats_read_totals(&with);
+    CHECK_EQ(with.large_blocks, before.large_blocks + 2);
+    CHECK(with.large_bytes >= before.large_bytes + MIB(120) && with.held_bytes >= with.in_use_bytes);
+    CHECK(with.in_use_bytes >= MIB(120) && with.in_use_bytes < MIB(128));
+    CHECK(hak_malloc(MIB(70)) == NULL); /* larger than the window */
+    hak_free(blocks[0]);
+    hak_free(blocks[1]);
+    /* Larger than the window, and less than the limit. */
+    count = take_until_refused(blocks, MOST, MIB(70));
+    CHECK_AT(count == 1 && !in_window(blocks[0]), count);
+    CHECK(hak_malloc(MIB(60)) == NULL); /* nor where it would lie in the window */
+    CHECK_EQ(hak_option_set("soft_limit", "32MiB"), 0);
+    hak_on_soft_limit(count_told, NULL);
+    for (int i = 0; i < 100 && told == 0; i++) hak_free(hak_malloc(MIB(2)));
+    CHECK_EQ(told, 1);
+    hak_free(blocks[0]);
+    stats_read_totals(&with);
+    CHECK_EQ(with.large_blocks, before.large_blocks);
+}
+
+static void run_in_a_small_window(char *helper) {
     char setting[] = "HAKMEM_WINDOW=64M", *const environment[] = {setting, NULL};
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        execle("/proc/self/exe", "large_test", "in_a_small_window", (char *)NULL, environment);
+        execle("/proc/self/exe", "large_test", helper, (char *)NULL, environment);
         _exit(127);
     }
     int status = -1;
     while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
     CHECK_EQ(status, 0);
 }
+
+TEST(larger_than_the_window) { run_in_a_small_window("in_a_small_window"); }
+
+TEST(limits_reach_outside_the_window) { run_in_a_small_window("limited_in_a_small_window"); }
 
 TEST(random_blocks) {
     enum { SLOTS = 40 };

@@ -4,6 +4,10 @@
  *   half a file takes the place of the old   a_file_is_there_once_it_is_whole
  *   the program's handler is replaced        signals_that_nobody_uses
  *   a link in the way is followed            what_lies_in_the_way_is_not_written_to
+ *   a linked file grows                      a_link_to_a_file_is_written_anew
+ *   a linked log is emptied                  a_link_to_a_descriptor_is_written_to
+ *   all may read what was kept from them     a_new_file_has_the_permissions_of_the_old
+ *   a FIFO without a reader is waited for    a_fifo_without_a_reader_is_refused
  */
 #include "os/os.h"
 
@@ -84,6 +88,94 @@ TEST(what_is_no_regular_file_is_written_to) {
     struct stat there;
     CHECK(stat(path, &there) == 0 && S_ISFIFO(there.st_mode));
     CHECK(write_file("/dev/null", "x", true));
+    end();
+}
+
+static struct os_file waiting_for;
+static void wait_for_a_reader(void) { CHECK(!os_file_create(&waiting_for, path) && errno == ENXIO); }
+
+TEST(a_fifo_without_a_reader_is_refused) {
+    begin();
+    CHECK_EQ(mkfifo(path, 0600), 0);
+    IN_CHILD(wait_for_a_reader);
+    int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct os_file file;
+    CHECK(reader >= 0 && os_file_create(&file, path));
+    CHECK_EQ(fcntl(file.fd, F_GETFL) & O_NONBLOCK, 0); /* one that reads slowly is waited for */
+    CHECK(os_file_finish(&file, true));
+    close(reader);
+    end();
+}
+
+static unsigned permissions(const char *of) {
+    struct stat there;
+    CHECK_EQ(lstat(of, &there), 0);
+    return there.st_mode & 0777;
+}
+
+TEST(a_new_file_has_the_permissions_of_the_old) {
+    const unsigned modes[] = {0600, 0640, 0666};
+    begin();
+    mode_t mask = umask(022);
+    CHECK(write_file(path, "one\n", true));
+    CHECK_EQ(permissions(path), 0644);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        CHECK_EQ(chmod(path, modes[i]), 0);
+        CHECK(write_file(path, "two\n", true));
+        CHECK_EQ(permissions(path), modes[i]);
+    }
+    umask(mask);
+    end();
+}
+
+static bool is_link(const char *of) {
+    struct stat there;
+    return lstat(of, &there) == 0 && S_ISLNK(there.st_mode);
+}
+
+TEST(a_link_to_a_file_is_written_anew) {
+    char text[100], first[200], target[200], longest[300];
+    begin();
+    snprintf(first, sizeof first, "%s/first", folder);
+    snprintf(target, sizeof target, "%s/target", folder);
+    CHECK_EQ(symlink(first, path), 0);
+    CHECK_EQ(symlink("target", first), 0); /* nothing yet, and from the folder of the link */
+    for (int round = 0; round < 2; round++) {
+        CHECK(write_file(path, round == 0 ? "longer than the next\n" : "one\n", true));
+        CHECK(is_link(path) && is_link(first));
+    }
+    CHECK_EQ(os_read_file(target, text, sizeof text), 4);
+    CHECK(strcmp(text, "one\n") == 0);
+    unlink(first);
+    unlink(target);
+    unlink(path);
+    CHECK_EQ(symlink(path, path), 0);
+    CHECK(!write_file(path, "round\n", true) && errno == ELOOP);
+    unlink(path);
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    CHECK_EQ(symlink(longest, path), 0);
+    CHECK(!write_file(path, "long\n", true) && errno == ENAMETOOLONG);
+    end();
+}
+
+/* Where standard error was sent to a file, whatever else is said goes there, too. */
+TEST(a_link_to_a_descriptor_is_written_to) {
+    char text[100], first[200], log[200], descriptor[40];
+    begin();
+    snprintf(first, sizeof first, "%s/first", folder);
+    snprintf(log, sizeof log, "%s/log", folder);
+    int fd = open(log, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && os_write(fd, "said\n", 5));
+    snprintf(descriptor, sizeof descriptor, "/proc/self/fd/%d", fd);
+    CHECK_EQ(symlink(descriptor, first), 0);
+    CHECK_EQ(symlink("first", path), 0);
+    CHECK(write_file(descriptor, "one\n", true) && write_file(path, "two\n", true));
+    CHECK_EQ(os_read_file(log, text, sizeof text), 13);
+    CHECK(strcmp(text, "said\none\ntwo\n") == 0);
+    close(fd);
+    unlink(first);
+    unlink(log);
     end();
 }
 

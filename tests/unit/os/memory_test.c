@@ -1,10 +1,9 @@
 /* memory_test.c - every primitive's contract as os.h states it, with a kernel that says yes and one that
- * says no. Moves and advice about huge pages are in memory_move_test.c.
+ * says no. Moves and advice about huge pages are in memory_move_test.c, giving back in memory_purge_test.c.
  *
  * Planted defects it was seen to catch:
  *   no second way when mprotect is refused       commit_finds_another_way
  *   the slack of an alignment is kept            maps_are_aligned_and_exact
- *   an emulator's yes to MADV_DONTNEED believed  purge_by_an_emulator
  *   a refused call changes errno, is not counted refusals_are_results
  *   os_reserve_at takes what it is given         reserve_at_means_there
  *   no memory passes for no support              populate_keeps_what_is_there
@@ -116,41 +115,6 @@ TEST(commit_finds_another_way) {
     os_unmap(memory, 3 * page);
 }
 
-TEST(purge_gives_zeroes) {
-    page = os_page_bytes();
-    char *memory = os_map(4 * page, page);
-    memset(memory, 'x', 4 * page);
-    uint64_t before = counted(&os_counters.purged_bytes);
-    CHECK(os_purge(memory + page, 2 * page));
-    CHECK_EQ(counted(&os_counters.purged_bytes), before + 2 * page);
-    CHECK_EQ(memory[0], 'x');
-    CHECK(block_is_zero(memory + page, 2 * page));
-    CHECK_EQ(memory[3 * page], 'x');
-    memory[page] = 'y';
-    NEED_A_STUBBORN_KERNEL();
-    madvise_answer = REFUSE;
-    errno = 4711;
-    CHECK(!os_purge(memory + page, page));
-    CHECK(!os_prefer_huge(memory, page));
-    madvise_answer = ASK_THE_KERNEL;
-    CHECK_EQ(errno, 4711);
-    CHECK_EQ(memory[page], 'y');
-    CHECK_EQ(counted(&os_counters.purged_bytes), before + 2 * page);
-    CHECK(os_purge(memory, page));
-    os_unmap(memory, 4 * page);
-}
-
-/* In a process that never purged: what the emulator does is found out once. */
-HELPER(purge_that_keeps_the_data) {
-    page = os_page_bytes();
-    madvise_answer = PRETEND;
-    char *memory = os_map(page, page);
-    *memory = 'x';
-    CHECK(!os_purge(memory, page));
-    CHECK(!os_purge(memory, page));
-    CHECK_EQ(*memory, 'x');
-}
-
 /* Also the helper's: a kernel without it is asked once in a process's life, one that has no memory the next time, too. */
 HELPER(populate_by_an_old_kernel) {
     page = os_page_bytes();
@@ -192,12 +156,6 @@ static void run_myself(const char *helper, char *output, size_t bytes) {
     while (waitpid(child, &status, 0) < 0) CHECK_EQ(errno, EINTR);
     if (status != 0) check_say("%s", output);
     CHECK_EQ(status, 0);
-}
-
-TEST(purge_by_an_emulator) {
-    NEED_A_STUBBORN_KERNEL();
-    char output[600];
-    run_myself("purge_that_keeps_the_data", output, sizeof output);
 }
 
 TEST(populate_keeps_what_is_there) {

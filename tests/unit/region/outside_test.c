@@ -6,6 +6,7 @@
  *   a block that cannot be remembered is kept    refusals_lose_nothing
  *   the alignment is dropped                     every_alignment
  *   a part is searched from end to end           searches_are_short
+ *   what was refused stays counted               refusals_lose_nothing
  */
 #include "blocks.h"
 #include "child.h"
@@ -21,7 +22,12 @@ static uint64_t mapped_bytes(void) {
     return atomic_load(&os_counters.reserved_bytes) - atomic_load(&os_counters.unmapped_bytes);
 }
 
+static bool totals_are(uint64_t blocks, uint64_t bytes) {
+    return counter_read(&outside_totals.blocks) == blocks && counter_read(&outside_totals.bytes) == bytes;
+}
+
 TEST(a_block_and_its_end) {
+    const uint64_t others = counter_read(&outside_totals.blocks), other_bytes = counter_read(&outside_totals.bytes);
     size_t page = os_page_bytes();
     const size_t sizes[] = {0, 1, 16, page - 1, page, page + 1, MIB(3), MIB(3) + 5};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -34,10 +40,12 @@ TEST(a_block_and_its_end) {
         memset(block, 'x', usable);
         CHECK_EQ(outside_bytes(block + 1), 0);
         CHECK_EQ(outside_bytes(block + 16), 0);
+        CHECK(totals_are(others + 1, other_bytes + usable));
         CHECK(!outside_unmap(block + 16));
         CHECK(outside_unmap(block));
         CHECK_EQ(outside_bytes(block), 0);
         CHECK(!outside_unmap(block));
+        CHECK(totals_are(others, other_bytes));
         CHECK_EQ(mapped_bytes(), before);
     }
 }
@@ -104,6 +112,7 @@ TEST(more_than_the_first_table_holds) {
 }
 
 TEST(refusals_lose_nothing) {
+    const uint64_t others = counter_read(&outside_totals.blocks), other_bytes = counter_read(&outside_totals.bytes);
     errno = 4711;
     fail_arm(FAIL_MMAP, 1, false, 0);
     CHECK(outside_map(100, 16) == NULL);
@@ -124,6 +133,7 @@ TEST(refusals_lose_nothing) {
     filler[count] = outside_map(100, 16);
     CHECK(filler[count] != NULL && outside_unmap(filler[count]));
     for (size_t i = 0; i + 1 < count; i++) CHECK_AT(outside_unmap(filler[i]), i);
+    CHECK(totals_are(others, other_bytes));
 }
 
 /* Addresses come back at once here: one thread's fresh block is often what another just unmapped. */
