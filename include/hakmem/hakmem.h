@@ -117,9 +117,9 @@ HAK_API int hak_option_get(const char *name, char *value, size_t bytes);
  * such option. */
 HAK_API const char *hak_option_source(const char *name);
 
-/* CALLBACK(CONTEXT) is called when more memory is in use than the option soft_limit allows: once, until it was less again. It runs
- * in the thread that noticed, inside one of its calls of malloc or free, with no lock held: it may allocate and free, and should
- * be short. The last one set counts; NULL: none.
+/* CALLBACK(CONTEXT) is called when more memory is in use than the option soft_limit allows, or was already when it was set: once,
+ * until it was less again. It runs in the thread that noticed, inside one of its calls of malloc or free, with no lock held: it
+ * may allocate, free and leave any errno, and should be short. The last one set counts; NULL: none.
  * One thread at a time may set it. */
 HAK_API void hak_on_soft_limit(void (*callback)(void *context), void *context);
 

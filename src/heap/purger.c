@@ -9,6 +9,8 @@
 #include "heap/purge.h"
 #include "heap/registry.h"
 
+#include <errno.h>
+
 #define NAME "hakmem-purge"
 
 enum {
@@ -209,6 +211,7 @@ void heap_on_soft_limit(heap_callback *callback, void *context) {
     atomic_store_explicit(&soft.callback, callback, memory_order_release);
     atomic_store_explicit(&soft.context, context, memory_order_release);
     atomic_store_explicit(&soft.version, counter_read(&soft.version) + 1, memory_order_release);
+    atomic_store_explicit(&soft.told, false, memory_order_release); /* nobody has told this one: pairs with keep_to_soft_limit */
 }
 
 /* Nobody is called with another's context. False when both are just being changed. */
@@ -218,7 +221,9 @@ static bool tell(void) {
     heap_callback *callback = atomic_load_explicit(&soft.callback, memory_order_acquire);
     void *context = atomic_load_explicit(&soft.context, memory_order_acquire);
     if (version % 2 != 0 || counter_read(&soft.version) != version) return false;
+    const int saved = errno; /* whatever it calls: it runs inside of malloc and free */
     if (callback != NULL) callback(context);
+    errno = saved;
     return true;
 }
 
@@ -238,7 +243,8 @@ static void keep_to_soft_limit(void) {
         slow_leave();
         if (!span_is_over_soft()) return; /* it was what threads had kept */
     }
-    if (atomic_exchange_explicit(&soft.told, true, memory_order_relaxed)) return;
+    /* acquire: whoever finds that a new callback is to be called finds the callback, too. */
+    if (atomic_exchange_explicit(&soft.told, true, memory_order_acquire)) return;
     if (!tell()) {
         atomic_store_explicit(&soft.told, false, memory_order_relaxed); /* at the next look */
         return;
