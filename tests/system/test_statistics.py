@@ -262,6 +262,16 @@ def test_a_signal_that_is_in_use(build: Build) -> None:
     )
 
 
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_signal_that_stands_for_a_fault(build: Build, number: signal.Signals) -> None:
+    """A handler that writes reports and returns would have the fault happen for ever."""
+    script = f"import os; os.kill(os.getpid(), {int(number)})"
+    result = python(build, script, stats="json", stats_signal=str(int(number)))
+    assert result.returncode == -number
+    line = only_line(result.stderr)
+    assert line == f"hakmem: signal {int(number)} is in use or cannot be had: it will not have statistics written"
+
+
 def test_failures_are_traced(build: Build) -> None:
     result = python(build, WORK, trace_failures="1")
     assert only_line(result.stderr).startswith(
