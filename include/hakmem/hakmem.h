@@ -133,7 +133,7 @@ enum hak_stats_form {
 
 /* Writes statistics to file descriptor FD, without a lock and without stopping other threads: each number is whole, numbers of
  * different places are of slightly different moments. Allocates nothing. Returns 0, or -1 with errno: EINVAL, no such form; or
- * of write(2). hak_stats_print is the same for HAK_STATS_TEXT. */
+ * of write(2), of which a broken pipe is EPIPE alone, without SIGPIPE. hak_stats_print is the same for HAK_STATS_TEXT. */
 HAK_API int hak_stats_write(int fd, enum hak_stats_form form);
 HAK_API int hak_stats_print(int fd);
 
