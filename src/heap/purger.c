@@ -95,10 +95,13 @@ static void tell_thread(bool runs) {
     });
 }
 
+/* Nobody who has used memory is left: the process ends with this thread, unless others live on who never did. */
+static bool is_last(void) { return registry_live() == 0; }
+
 /* False when there is more to do, after all. */
 static bool end(void) {
     atomic_store_explicit(&purger_running, false, memory_order_seq_cst);
-    if (footprint_returnable() < mark_bytes()) {
+    if (is_last() || footprint_returnable() < mark_bytes()) {
         tell_thread(false);
         return true;
     }
@@ -151,15 +154,24 @@ static enum purge_pace pace(void) {
 /* Until something may be due: free spans, or a visit. */
 static uint64_t tick_ms(void) { return min_size(max_size(span_decay_tick_ms(), TICK_MS), VISIT_MS) + CLOCK_MS; }
 
-static void *run(void *unused) {
+/* A step, after some sleep. True when the thread is not needed any more, as far as it can see. */
+static bool work(uint64_t *quiet_ms) {
+    const uint64_t ms = tick_ms();
+    os_sleep_ms(ms);
+    if (is_last()) {
+        purge_steps(PURGE_ALL); /* for those who live on: nobody will look again */
+        return true;
+    }
+    *quiet_ms = purge_steps(pace()) == PURGE_DONE ? *quiet_ms + ms : 0;
+    return *quiet_ms >= QUIET_MS || is_too_little();
+}
+
+/* True when it ends as the last thread: it must not keep a process whose others have ended. */
+static bool run(void) {
     thread_forgo_heap();
     uint64_t quiet_ms = 0;
-    do {
-        const uint64_t ms = tick_ms();
-        os_sleep_ms(ms);
-        quiet_ms = purge_steps(pace()) == PURGE_DONE ? quiet_ms + ms : 0;
-    } while ((quiet_ms < QUIET_MS && !is_too_little()) || !end());
-    return unused;
+    while (!work(&quiet_ms) || !end()) continue;
+    return is_last();
 }
 
 void purger_meet(struct heap *heap) { heap->first_mask = heap->last_mask = os_signal_mask(); }
@@ -215,7 +227,7 @@ void heap_on_soft_limit(heap_callback *callback, void *context) {
 }
 
 /* Nobody is called with another's context. False when both are just being changed. */
-static bool tell(void) {
+static HAK_NOINLINE bool tell(void) {
     /* acquire: pairs with heap_on_soft_limit. */
     uint64_t version = atomic_load_explicit(&soft.version, memory_order_acquire);
     heap_callback *callback = atomic_load_explicit(&soft.callback, memory_order_acquire);
@@ -311,7 +323,13 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     slow_leave();
 }
 
+/* After the last there is nobody for whom to start a thread, which would keep the process: what is worth one goes now. */
 void purger_farewell(void) {
     if (is_off() || purger_is_running() || footprint_returnable() < mark_bytes()) return;
-    try_to_start(NULL, NULL, os_clock_ms());
+    if (!is_last()) {
+        try_to_start(NULL, NULL, os_clock_ms());
+    } else if (slow_enter()) {
+        purge_steps(PURGE_ALL);
+        slow_leave();
+    }
 }

@@ -107,9 +107,10 @@ void os_sleep_ms(uint64_t ms);
 
 /* ---- threads (thread.c) ------------------------------------------------------------------------- */
 
-/* Starts a detached thread that runs BODY with all signals blocked, called NAME (at most 15 bytes). False if
- * refused. */
-bool os_thread_start(void *(*body)(void *), const char *name);
+/* Starts a detached thread that runs BODY with all signals blocked, called NAME (at most 15 bytes). Where BODY returns true, that
+ * it is the last thread of the process, the signals that are blocked here are those that are blocked at its end, in which libc
+ * calls exit. False if refused. */
+bool os_thread_start(bool (*body)(void), const char *name);
 
 /* The kernel's number of this thread. */
 uint32_t os_thread_id(void);
