@@ -226,16 +226,21 @@ void heap_on_soft_limit(heap_callback *callback, void *context) {
     atomic_store_explicit(&soft.told, false, memory_order_release); /* nobody has told this one: pairs with keep_to_soft_limit */
 }
 
+/* Inside of malloc and free, whose errno is not what CALLBACK leaves. */
+static HAK_NOINLINE void call(heap_callback *callback, void *context) {
+    const int saved = errno;
+    callback(context);
+    errno = saved;
+}
+
 /* Nobody is called with another's context. False when both are just being changed. */
-static HAK_NOINLINE bool tell(void) {
+static bool tell(void) {
     /* acquire: pairs with heap_on_soft_limit. */
     uint64_t version = atomic_load_explicit(&soft.version, memory_order_acquire);
     heap_callback *callback = atomic_load_explicit(&soft.callback, memory_order_acquire);
     void *context = atomic_load_explicit(&soft.context, memory_order_acquire);
     if (version % 2 != 0 || counter_read(&soft.version) != version) return false;
-    const int saved = errno; /* whatever it calls: it runs inside of malloc and free */
-    if (callback != NULL) callback(context);
-    errno = saved;
+    if (callback != NULL) call(callback, context);
     return true;
 }
 
