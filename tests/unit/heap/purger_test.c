@@ -248,6 +248,7 @@ static void end_before_the_last(void) {
     pthread_t thread;
     configure(60 * 1000, true);
     CHECK_EQ(pthread_create(&thread, NULL, end_as_the_last, NULL), 0);
+    CHECK_EQ(pthread_detach(thread), 0); /* or ThreadSanitizer misses who joins it */
     while (registry_live() != 2) os_sleep_ms(1);
     start_observer(see_none);
     pthread_exit(NULL);
