@@ -117,9 +117,9 @@ HAK_API int hak_option_get(const char *name, char *value, size_t bytes);
  * such option. */
 HAK_API const char *hak_option_source(const char *name);
 
-/* CALLBACK(CONTEXT) is called when more memory is in use than the option soft_limit allows: once, until it was less again. It runs
- * in the thread that noticed, inside one of its calls of malloc or free, with no lock held: it may allocate and free, and should
- * be short. The last one set counts; NULL: none.
+/* CALLBACK(CONTEXT) is called when more memory is in use than the option soft_limit allows, or was already when it was set: once,
+ * until it was less again. It runs in the thread that noticed, inside one of its calls of malloc or free, with no lock held: it
+ * may allocate, free and leave any errno, and should be short. The last one set counts; NULL: none.
  * One thread at a time may set it. */
 HAK_API void hak_on_soft_limit(void (*callback)(void *context), void *context);
 
@@ -133,7 +133,7 @@ enum hak_stats_form {
 
 /* Writes statistics to file descriptor FD, without a lock and without stopping other threads: each number is whole, numbers of
  * different places are of slightly different moments. Allocates nothing. Returns 0, or -1 with errno: EINVAL, no such form; or
- * of write(2). hak_stats_print is the same for HAK_STATS_TEXT. */
+ * of write(2), of which a broken pipe is EPIPE alone, without SIGPIPE. hak_stats_print is the same for HAK_STATS_TEXT. */
 HAK_API int hak_stats_write(int fd, enum hak_stats_form form);
 HAK_API int hak_stats_print(int fd);
 

@@ -75,7 +75,7 @@
     PATH(stats_file, ANYTIME, "a file written at exit",                                                     \
          "Where they are written, anew each time; `%p` in it becomes the process's number. Empty: to standard error.") \
     NUMBER(stats_signal, START, COUNT, 1, 64, "none", 0, 0, "a handler for that signal",                    \
-           "The number of a signal that has them written while the program runs.")                          \
+           "The number of a signal that has them written while the program runs, and that stands for no fault.")                          \
     BOOL(trace_failures, ANYTIME, false, "a line for each allocation that fails",                           \
          "Prints why an allocation failed.")                                                                \
     CHOICE(objective, START, OPTION_OBJECTIVES, OBJECTIVE_BALANCED, "small: faults and refills; speed: memory",  \

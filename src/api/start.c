@@ -200,6 +200,15 @@ static HAK_ENTRY void fork_child(void) {
     heap_fork_child();
 }
 
+/* A look at standard error is a system call, which is for those who have asked for messages. Of all others hakmem says something
+ * after their start only where it ends the process; libc's malloc does so, too, into whatever is 2. */
+static void prepare_messages(void) {
+    if (start_settings.stats != STATS_OFF)
+        os_message_keep(start_settings.stats_file[0] == '\0');
+    else if (start_settings.trace_failures || start_settings.foreign_free == FOREIGN_FREE_COUNT)
+        os_message_look();
+}
+
 /* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
  * libraries are registered later, so they are prepared before ours and find an allocator that works. */
 __attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
@@ -208,7 +217,7 @@ __attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
     os_find_libc();
     os_stay_loaded(); /* threads, their keys and the fork handlers point into it */
     pthread_atfork(heap_fork_prepare, heap_fork_parent, fork_child);
-    if (start_settings.stats != STATS_OFF) os_message_keep();
+    prepare_messages();
     if (start_settings.stats_signal != 0) deliver_on_signal((int)start_settings.stats_signal);
     served_report();
     settings_show();

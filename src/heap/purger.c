@@ -9,6 +9,8 @@
 #include "heap/purge.h"
 #include "heap/registry.h"
 
+#include <errno.h>
+
 #define NAME "hakmem-purge"
 
 enum {
@@ -93,10 +95,13 @@ static void tell_thread(bool runs) {
     });
 }
 
+/* Nobody who has used memory is left: the process ends with this thread, unless others live on who never did. */
+static bool is_last(void) { return registry_live() == 0; }
+
 /* False when there is more to do, after all. */
 static bool end(void) {
     atomic_store_explicit(&purger_running, false, memory_order_seq_cst);
-    if (footprint_returnable() < mark_bytes()) {
+    if (is_last() || footprint_returnable() < mark_bytes()) {
         tell_thread(false);
         return true;
     }
@@ -149,15 +154,24 @@ static enum purge_pace pace(void) {
 /* Until something may be due: free spans, or a visit. */
 static uint64_t tick_ms(void) { return min_size(max_size(span_decay_tick_ms(), TICK_MS), VISIT_MS) + CLOCK_MS; }
 
-static void *run(void *unused) {
+/* A step, after some sleep. True when the thread is not needed any more, as far as it can see. */
+static bool work(uint64_t *quiet_ms) {
+    const uint64_t ms = tick_ms();
+    os_sleep_ms(ms);
+    if (is_last()) {
+        purge_steps(PURGE_ALL); /* for those who live on: nobody will look again */
+        return true;
+    }
+    *quiet_ms = purge_steps(pace()) == PURGE_DONE ? *quiet_ms + ms : 0;
+    return *quiet_ms >= QUIET_MS || is_too_little();
+}
+
+/* True when it ends as the last thread: it must not keep a process whose others have ended. */
+static bool run(void) {
     thread_forgo_heap();
     uint64_t quiet_ms = 0;
-    do {
-        const uint64_t ms = tick_ms();
-        os_sleep_ms(ms);
-        quiet_ms = purge_steps(pace()) == PURGE_DONE ? quiet_ms + ms : 0;
-    } while ((quiet_ms < QUIET_MS && !is_too_little()) || !end());
-    return unused;
+    while (!work(&quiet_ms) || !end()) continue;
+    return is_last();
 }
 
 void purger_meet(struct heap *heap) { heap->first_mask = heap->last_mask = os_signal_mask(); }
@@ -209,6 +223,14 @@ void heap_on_soft_limit(heap_callback *callback, void *context) {
     atomic_store_explicit(&soft.callback, callback, memory_order_release);
     atomic_store_explicit(&soft.context, context, memory_order_release);
     atomic_store_explicit(&soft.version, counter_read(&soft.version) + 1, memory_order_release);
+    atomic_store_explicit(&soft.told, false, memory_order_release); /* nobody has told this one: pairs with keep_to_soft_limit */
+}
+
+/* Inside of malloc and free, whose errno is not what CALLBACK leaves. */
+static HAK_NOINLINE void call(heap_callback *callback, void *context) {
+    const int saved = errno;
+    callback(context);
+    errno = saved;
 }
 
 /* Nobody is called with another's context. False when both are just being changed. */
@@ -218,7 +240,7 @@ static bool tell(void) {
     heap_callback *callback = atomic_load_explicit(&soft.callback, memory_order_acquire);
     void *context = atomic_load_explicit(&soft.context, memory_order_acquire);
     if (version % 2 != 0 || counter_read(&soft.version) != version) return false;
-    if (callback != NULL) callback(context);
+    if (callback != NULL) call(callback, context);
     return true;
 }
 
@@ -238,7 +260,8 @@ static void keep_to_soft_limit(void) {
         slow_leave();
         if (!span_is_over_soft()) return; /* it was what threads had kept */
     }
-    if (atomic_exchange_explicit(&soft.told, true, memory_order_relaxed)) return;
+    /* acquire: whoever finds that a new callback is to be called finds the callback, too. */
+    if (atomic_exchange_explicit(&soft.told, true, memory_order_acquire)) return;
     if (!tell()) {
         atomic_store_explicit(&soft.told, false, memory_order_relaxed); /* at the next look */
         return;
@@ -303,7 +326,13 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     slow_leave();
 }
 
+/* After the last there is nobody for whom to start a thread, which would keep the process: what is worth one goes now. */
 void purger_farewell(void) {
     if (is_off() || purger_is_running() || footprint_returnable() < mark_bytes()) return;
-    try_to_start(NULL, NULL, os_clock_ms());
+    if (!is_last()) {
+        try_to_start(NULL, NULL, os_clock_ms());
+    } else if (slow_enter()) {
+        purge_steps(PURGE_ALL);
+        slow_leave();
+    }
 }

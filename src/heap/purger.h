@@ -1,7 +1,8 @@
 /* purger.h - when memory is given back, and by whom.
  *
  * Slow paths look every now and then. A little is given back in passing. For more, a thread is started that does it
- * while the program works or sleeps, and that ends when nothing is left: so an idle process gives its memory back. */
+ * while the program works or sleeps, and that ends when nothing or nobody is left: so an idle process gives its memory back, and
+ * one whose threads have ended is not kept. */
 #ifndef HAK_HEAP_PURGER_H
 #define HAK_HEAP_PURGER_H
 
@@ -27,7 +28,7 @@ extern HAK_HIDDEN counter purger_start_ms;
 /* In the child of a fork, where the thread is not. */
 void purger_forget(void);
 
-/* A thread begins with HEAP; and has ended, which gives back what it held. Outside the slow paths. */
+/* A thread begins with HEAP; and has ended, which gives back what it held, the last one at once. Outside the slow paths. */
 void purger_meet(struct heap *heap);
 void purger_farewell(void);
 

@@ -96,7 +96,16 @@ bool os_file_finish(struct os_file *file, bool written) {
     return false;
 }
 
+/* After a handler that returns a fault happens again, for ever, or what was to end goes on. */
+static bool is_fault(int number) {
+    static const int faults[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        if (number == faults[i]) return true;
+    return false;
+}
+
 bool os_on_signal(int number, void (*handler)(int number)) {
+    if (is_fault(number)) return false;
     struct sigaction before, action;
     memset(&action, 0, sizeof action);
     action.sa_handler = handler;

@@ -4,52 +4,113 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LINE_BYTES = 1024, KEPT_DESCRIPTOR_MIN = 200 };
 
-/* Written once at start, before other threads can exist. */
-static int kept_fd = -1;
-static dev_t kept_device;
-static ino_t kept_inode;
+/* What standard error was at the start. Written once there, before other threads can exist. */
+static struct {
+    bool absent; /* there was none: what is 2 later is a file of the program's */
+    bool known;  /* what follows is: all goes there, or nowhere */
+    int copy;    /* a descriptor of it; 2 where there is no other */
+    dev_t device;
+    ino_t inode;
+} first;
 
-void os_message_keep(void) {
+static bool look(struct stat *file) {
+    if (fstat(STDERR_FILENO, file) == 0) return true;
+    first.absent = errno == EBADF;
+    return false;
+}
+
+void os_message_look(void) {
     int saved = errno;
     struct stat file;
-    int copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_DESCRIPTOR_MIN);
-    if (copy >= 0 && fstat(copy, &file) == 0) {
-        kept_fd = copy;
-        kept_device = file.st_dev;
-        kept_inode = file.st_ino;
+    look(&file);
+    errno = saved;
+}
+
+/* Whoever reads a pipe or a socket waits for as long as somebody has it. */
+static bool is_waited_for(const struct stat *file) { return S_ISFIFO(file->st_mode) || S_ISSOCK(file->st_mode); }
+
+void os_message_keep(bool copied) {
+    int saved = errno;
+    struct stat file;
+    if (look(&file)) {
+        int copy = copied && !is_waited_for(&file) ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_DESCRIPTOR_MIN) : -1;
+        first.known = true;
+        first.copy = copy >= 0 ? copy : STDERR_FILENO;
+        first.device = file.st_dev;
+        first.inode = file.st_ino;
     }
     errno = saved;
 }
 
-/* Programs that close every descriptor may have opened something else under the kept number. */
-int os_message_fd(void) {
-    int saved = errno;
+static bool is_first(int fd) {
     struct stat file;
-    bool same = kept_fd >= 0 && fstat(kept_fd, &file) == 0 && file.st_dev == kept_device &&
-                file.st_ino == kept_inode;
-    errno = saved;
-    return same ? kept_fd : STDERR_FILENO;
+    if (fstat(fd, &file) != 0) return errno != EBADF; /* a sandbox says nothing of it */
+    return file.st_dev == first.device && file.st_ino == first.inode;
 }
 
-bool os_write(int fd, const char *text, size_t bytes) {
+/* Programs that close every descriptor may have opened something else under the kept number, and under 2. */
+int os_message_fd(void) {
+    if (first.absent) return -1;
+    if (!first.known) return STDERR_FILENO;
+    int saved = errno, fd = -1;
+    if (is_first(first.copy))
+        fd = first.copy;
+    else if (is_first(STDERR_FILENO))
+        fd = STDERR_FILENO;
+    errno = saved;
+    return fd;
+}
+
+/* By number, since libc's function is a cancellation point, and malloc is none. */
+static bool write_all(int fd, const char *text, size_t bytes) {
     while (bytes != 0) {
-        ssize_t written = write(fd, text, bytes);
+        long written = syscall(SYS_write, fd, text, bytes);
         if (written < 0 && errno == EINTR) continue;
         if (written <= 0) return false;
         text += written;
         bytes -= (size_t)written;
     }
     return true;
+}
+
+static bool is_pending(int number) {
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
+}
+
+/* Of those that this thread holds off; at once. By number, as above. */
+static void take_signal(int number) {
+    const uint64_t set = UINT64_C(1) << (number - 1);
+    const struct timespec at_once = {0, 0};
+    syscall(SYS_rt_sigtimedwait, &set, NULL, &at_once, sizeof set);
+}
+
+/* A program that reads no words of ours is not to die of writing them: the signal of a broken pipe is held off, and taken, unless
+ * one of the program's own was waiting. */
+bool os_write(int fd, const char *text, size_t bytes) {
+    sigset_t broken_pipe, before;
+    sigemptyset(&broken_pipe);
+    sigaddset(&broken_pipe, SIGPIPE);
+    if (pthread_sigmask(SIG_BLOCK, &broken_pipe, &before) != 0) return write_all(fd, text, bytes);
+    const bool waits = sigismember(&before, SIGPIPE) == 1 && is_pending(SIGPIPE);
+    const bool done = write_all(fd, text, bytes);
+    int saved = errno;
+    if (!done && saved == EPIPE && !waits) take_signal(SIGPIPE);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = saved;
+    return done;
 }
 
 static size_t compose(char *line, size_t used, const char *format, va_list arguments) {

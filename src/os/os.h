@@ -107,9 +107,10 @@ void os_sleep_ms(uint64_t ms);
 
 /* ---- threads (thread.c) ------------------------------------------------------------------------- */
 
-/* Starts a detached thread that runs BODY with all signals blocked, called NAME (at most 15 bytes). False if
- * refused. */
-bool os_thread_start(void *(*body)(void *), const char *name);
+/* Starts a detached thread that runs BODY with all signals blocked, called NAME (at most 15 bytes). Where BODY returns true, that
+ * it is the last thread of the process, the signals that are blocked here are those that are blocked at its end, in which libc
+ * calls exit. False if refused. */
+bool os_thread_start(bool (*body)(void), const char *name);
 
 /* The kernel's number of this thread. */
 uint32_t os_thread_id(void);
@@ -180,7 +181,8 @@ HAK_INLINE void os_lock_reset(struct os_lock *lock) {
  * %s %d %u %zu %llu %x %p and %%. */
 void os_message(const char *format, ...) HAK_PRINTF(1, 2);
 
-/* Writes all of TEXT to FD. Returns false with errno from write(2). */
+/* Writes all of TEXT to FD. Returns false with errno from write(2): of a broken pipe EPIPE, without its signal. No cancellation
+ * point. */
 bool os_write(int fd, const char *text, size_t bytes);
 
 /* A message, then the end of the process by SIGABRT. */
@@ -190,11 +192,15 @@ _Noreturn void os_panic(const char *format, ...) HAK_PRINTF(1, 2);
  * libc may be called. */
 _Noreturn void os_leave(const char *line);
 
-/* Keeps the standard error of this moment for later messages, since many programs close theirs
- * before the library's last words. */
-void os_message_keep(void);
+/* Whether there is a standard error at this moment, the start. Where there is none nothing is said later: a program that
+ * opens a file gets it as 2. A system call. */
+void os_message_look(void);
 
-/* The kept descriptor, or 2. */
+/* The same, and from now on only that standard error gets messages, whatever is 2 later. COPIED: it is kept open beside the program,
+ * since many close theirs before the library's last words, unless it is a pipe or a socket, whose reader would wait. */
+void os_message_keep(bool copied);
+
+/* The descriptor for messages: 2, or what was kept of it; -1 where there is none. */
 int os_message_fd(void);
 
 /* ---- the control group (group.c) -------------------------------------------------------------------- */
@@ -232,7 +238,7 @@ bool os_file_create(struct os_file *file, const char *path);
 /* WRITTEN: all went well. False with errno when it did not, or the file cannot be put in its place. */
 bool os_file_finish(struct os_file *file, bool written);
 
-/* Has HANDLER called for signal NUMBER, unless the program does something with it. False if refused. */
+/* Has HANDLER called for signal NUMBER, unless the program does something with it or it stands for a fault. False if refused. */
 bool os_on_signal(int number, void (*handler)(int number));
 
 /* Ends the process at once. */

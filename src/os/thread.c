@@ -17,17 +17,21 @@
 /* From the kernel's membarrier.h, which musl's headers do not bring. */
 enum { MEMBARRIER_PRIVATE = 1 << 3, MEMBARRIER_REGISTER_PRIVATE = 1 << 4 };
 
-/* Small, because it counts against ulimit -v; where thread-local storage wants more, what the system gives. */
-enum { STACK_BYTES = 128 * 1024 };
+/* Room for the exit handlers of a process that ends with this thread, though the usual 8 MiB are more than they take: all of it
+ * counts against ulimit -v, and is brought in under mlockall. Where thread-local storage wants more, what the system gives. */
+enum { STACK_BYTES = 1024 * 1024 };
 
 static struct {
-    void *(*body)(void *);
+    bool (*body)(void);
     const char *name;
+    sigset_t mask; /* of who starts it */
 } starting; /* one at a time: see purger.c */
 
 static void *run(void *unused) {
+    const sigset_t mask = starting.mask; /* now: once BODY is done another may be started */
     prctl(PR_SET_NAME, starting.name);
-    return starting.body(unused);
+    if (starting.body()) pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    return unused;
 }
 
 static bool start_with_stack(size_t stack_bytes) {
@@ -41,14 +45,15 @@ static bool start_with_stack(size_t stack_bytes) {
     return done;
 }
 
-bool os_thread_start(void *(*body)(void *), const char *name) {
+bool os_thread_start(bool (*body)(void), const char *name) {
     int saved = errno;
     sigset_t all, before;
     sigfillset(&all);
-    starting.body = body;
-    starting.name = name;
     /* The new thread inherits the mask. */
     if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return os_counted(OS_CALL_THREAD, false, saved);
+    starting.body = body;
+    starting.name = name;
+    starting.mask = before;
     bool done = start_with_stack(STACK_BYTES) || start_with_stack(0);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return os_counted(OS_CALL_THREAD, done, saved);

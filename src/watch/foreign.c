@@ -10,6 +10,7 @@
 #include <string.h>
 
 static _Atomic enum foreign_policy policy;
+static _Atomic bool told; /* of the first that is ignored */
 _Atomic uint64_t foreign_seen;
 
 /* relaxed: a setting by itself. */
@@ -101,12 +102,13 @@ static bool hand_on(void *block, enum heap_foreign_use use, size_t *size) {
 }
 
 size_t foreign_handle(void *block, enum heap_foreign_use use) {
-    uint64_t earlier = atomic_fetch_add_explicit(&foreign_seen, 1, memory_order_relaxed); /* a statistic */
+    /* realloc asks for the size first, perhaps twice: that is one pointer. relaxed: a statistic. */
+    if (use == HEAP_FOREIGN_FREE) atomic_fetch_add_explicit(&foreign_seen, 1, memory_order_relaxed);
     const enum foreign_policy now = atomic_load_explicit(&policy, memory_order_relaxed);
     size_t size = 0;
     if (now == FOREIGN_LIBC && !window_holds(block) && hand_on(block, use, &size))
         return size;
-    if (now == FOREIGN_COUNT && earlier != 0) return 0;
+    if (now == FOREIGN_COUNT && atomic_exchange_explicit(&told, true, memory_order_relaxed)) return 0; /* one line in all */
     char looks[320];
     foreign_describe(block, looks, sizeof looks);
     if (now != FOREIGN_COUNT) os_panic("%p is not the start of a block of hakmem: %s", block, looks);

@@ -16,7 +16,7 @@ void foreign_configure(enum foreign_policy policy);
 /* A heap_foreign_handler. */
 size_t foreign_handle(void *block, enum heap_foreign_use use);
 
-/* How many there were. */
+/* How many were freed, by realloc, too. */
 extern HAK_HIDDEN _Atomic uint64_t foreign_seen;
 uint64_t foreign_count(void);
 

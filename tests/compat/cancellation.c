@@ -6,10 +6,12 @@
  * blocks is tested.
  *
  * Planted defects it was seen to catch: giving memory back is a cancellation point (no_call_is_a_cancellation_point); so
- * is a lock that somebody waits for (deferred: by the watchdog).
+ * is a lock that somebody waits for (deferred: by the watchdog), or the line about a failure (nor_is_one_that_fails_with_a_line).
  */
+#include "child.h"
 #include "work.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -44,6 +46,31 @@ TEST(no_call_is_a_cancellation_point) {
         CHECK_EQ(atomic_load(&reached), i + 1);
     }
 }
+
+/* Without it nothing is traced, and little tested. */
+extern int hak_option_set(const char *name, const char *value) __attribute__((weak));
+
+static void *fail_while_cancelled(void *unused) {
+    static volatile size_t too_many = SIZE_MAX / 2 + 1;
+    CHECK_EQ(pthread_cancel(pthread_self()), 0);
+    CHECK(malloc(too_many) == NULL);
+    atomic_fetch_add(&reached, 1);
+    pthread_testcancel();
+    return unused;
+}
+
+static void fail_with_a_line(void) {
+    pthread_t thread;
+    int file = open("/dev/null", O_WRONLY);
+    CHECK_EQ(dup2(file, STDERR_FILENO), STDERR_FILENO);
+    if (hak_option_set) CHECK_EQ(hak_option_set("trace_failures", "on"), 0);
+    atomic_store(&reached, 0);
+    CHECK_EQ(pthread_create(&thread, NULL, fail_while_cancelled, NULL), 0);
+    must_be_cancelled(thread);
+    CHECK_EQ(atomic_load(&reached), 1);
+}
+
+TEST(nor_is_one_that_fails_with_a_line) { IN_CHILD(fail_with_a_line); }
 
 struct held {
     struct work_slot slots[20];

@@ -135,18 +135,58 @@ TEST(exit_at_once_while_it_lives) { end_at_every_moment(leave_at_once, 30); }
 TEST(exec_while_it_lives) { end_at_every_moment(leave_by_exec, 10); }
 TEST(exit_of_a_thread_while_it_lives) { end_at_every_moment(leave_from_a_thread, 30); }
 
-/* Catches: a purge thread that waits for ever and so keeps a process whose own threads have all ended. */
-TEST(main_ends_by_pthread_exit) {
+enum { HANDLED = 7 };
+
+/* An exit handler as others are: it wants some stack, and is ended by signals. */
+static void handle_exit(void) {
+    volatile char stack[KIB(512)];
+    sigset_t blocked;
+    for (size_t at = 0; at < sizeof stack; at += 512) stack[at] = 1;
+    pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+    for (int number = 1; number < 32; number++)
+        if (sigismember(&blocked, number) == 1) _exit(number);
+    _exit(HANDLED);
+}
+
+static void expect_an_end(void (*end)(void)) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         alarm(40);
-        dirty_and_free(MIB(64), MIB(1));
-        wait_for_purge_thread(true, 2000);
+        CHECK_EQ(atexit(handle_exit), 0);
+        end();
         pthread_exit(NULL);
     }
-    CHECK_EQ(wait_for_end(child, 20000), 0);
+    int status = wait_for_end(child, 3000); /* a tick of the purge thread is at most 410 ms */
+    CHECK(WIFEXITED(status));
+    CHECK_EQ(WEXITSTATUS(status), HANDLED);
 }
+
+static void end_beside_it(void) {
+    dirty_and_free(MIB(64), MIB(1));
+    CHECK(wait_for_purge_thread(true, 2000));
+}
+
+static void *end_after_main(void *unused) {
+    sleep_ms(50);
+    end_beside_it();
+    return unused;
+}
+
+static void leave_a_detached_thread(void) {
+    pthread_t thread;
+    CHECK_EQ(pthread_create(&thread, NULL, end_after_main, NULL), 0);
+    CHECK_EQ(pthread_detach(thread), 0);
+}
+
+/* Freed, but kept by this thread until it ends: then it is worth a thread. */
+static void end_with_much_kept(void) { dirty_and_free(MIB(60), KIB(8)); }
+
+/* Catches: a purge thread that keeps a process whose own threads have all ended, holds signals off then, or has no room for exit
+ * handlers, which libc calls in the last thread there is. */
+TEST(main_ends_by_pthread_exit) { expect_an_end(end_beside_it); }
+TEST(a_detached_thread_ends_last) { expect_an_end(leave_a_detached_thread); }
+TEST(the_last_thread_ends_with_much) { expect_an_end(end_with_much_kept); }
 
 static volatile size_t ended;
 

@@ -184,7 +184,15 @@ ENDS = each_of(
     "exec_while_it_lives",
     "exit_of_a_thread_while_it_lives",
     "main_ends_by_pthread_exit",
+    "a_detached_thread_ends_last",
+    "the_last_thread_ends_with_much",
     "threads_free_and_end",
+)
+LAST = each_of(
+    "purge_ends",
+    "main_ends_by_pthread_exit",
+    "a_detached_thread_ends_last",
+    "the_last_thread_ends_with_much",
 )
 WITHOUT_THREAD = each_of("purge_thread", "never_when_refused", "works_while_the_program_works") + each_of(
     "purge_ends", "fork_while_it_lives", "threads_free_and_end"
@@ -194,6 +202,7 @@ WITHOUT_THREAD = each_of("purge_thread", "never_when_refused", "works_while_the_
 @cases(
     *LIFE,
     *ENDS,
+    *changed(LAST, "with_patience", option=("HAKMEM_DECAY", "1min")),
     *changed(WITHOUT_THREAD, "by_option", option=NO_THREAD, without_thread=True),
     *changed(WITHOUT_THREAD[:1], "by_list", option=NO_THREAD_IN_LIST, without_thread=True),
     *changed(WITHOUT_THREAD, "by_the_system", refused="pthread_create", without_thread=True),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from toolbox import ROOT, Build, only_line, run
+from toolbox import ROOT, Build, compile_c, only_line, run
 
 SCHEMA = json.loads((ROOT / "docs/statistics.schema.json").read_text())
 MIB = 1 << 20
@@ -259,6 +260,98 @@ def test_a_signal_that_is_in_use(build: Build) -> None:
     result = python(build, "", stats="json", stats_signal=str(int(signal.SIGKILL)))
     assert (
         "hakmem: signal 9 is in use or cannot be had: it will not have statistics written\n" in result.stderr
+    )
+
+
+OWN_FILE = """
+import os, sys
+own = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+assert own == 2
+os.write(own, b"its own")
+"""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"stats": "1"}, {"stats": "1", "stats_file": "/nowhere/at/all"}, {"trace_failures": "1"}],
+    ids=lambda changes: list(changes)[-1],
+)
+def test_no_standard_error_at_the_start(build: Build, tmp_path: Path, changes: dict[str, str]) -> None:
+    """What the program opens gets the number 2, and is not hakmem's to write to."""
+    own = tmp_path / "own"
+    line = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-I", "-S", "-c", OWN_FILE + WORK, str(own)]
+    assert run(*line, env=preloaded(build, **changes)).returncode == 0
+    assert own.read_text() == "its own"
+
+
+def test_another_file_is_2_at_the_end(build: Build, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    script = f"import os; os.dup2(os.open('{own}', os.O_WRONLY | os.O_CREAT), 2)"
+    assert (
+        "statistics of python" in python(build, script, stats="1").stderr
+    )  # into the file that it began with
+    assert own.read_text() == ""
+
+
+def test_who_reads_a_pipe_does_not_wait(build: Build) -> None:
+    """A daemon puts /dev/null in the place of the pipe that it began with: nobody has that any more."""
+    script = (
+        "import os, sys\n"
+        "null = os.open('/dev/null', os.O_RDWR)\n"
+        "os.dup2(null, 1), os.dup2(null, 2)\n"
+        "sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", script],
+        env=preloaded(build, stats="1"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    with process:
+        ready, _, _ = select.select([process.stderr], [], [], 20)
+        assert ready, "the pipe is kept open"
+        assert process.stderr.read() == b""
+        process.stdin.close()
+    assert process.returncode == 0
+
+
+FAILS = """
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    volatile size_t too_many = (size_t)PTRDIFF_MAX + 1;
+    puts(malloc(too_many) == NULL ? "failed" : "worked");
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("changes", [{"stats": "1"}, {"stat": "1"}, {"trace_failures": "1"}], ids=list)
+def test_a_pipe_that_nobody_reads(build: Build, tmp_path: Path, changes: dict[str, str]) -> None:
+    """hakmem's words do not end the program: before main, in a malloc, after main. Python would ignore the signal."""
+    program = compile_c(tmp_path / "fails", FAILS)
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [program], env=preloaded(build, **changes), stdout=subprocess.PIPE, stderr=writes, check=False
+    )
+    os.close(writes)
+    assert (done.returncode, done.stdout) == (0, b"failed\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_signal_that_stands_for_a_fault(build: Build, number: signal.Signals) -> None:
+    """A handler that writes reports and returns would have the fault happen for ever."""
+    script = f"import os; os.kill(os.getpid(), {int(number)})"
+    result = python(build, script, stats="json", stats_signal=str(int(number)))
+    assert result.returncode == -number
+    line = only_line(result.stderr)
+    assert (
+        line
+        == f"hakmem: signal {int(number)} is in use or cannot be had: it will not have statistics written"
     )
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,18 +67,24 @@ def run(
     user: str | None = None,
     timeout: float = TIMEOUT_SECONDS,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end, as another user if one is named, and keeps what it printed."""
-    return subprocess.run(
-        [str(argument) for argument in arguments],
-        env=environment() if env is None else dict(env),
-        cwd=cwd,
-        input=stdin,
-        user=user,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    """Runs a command to its end, as another user if one is named, and keeps what it printed. Its errors go to a file: many
+    programs close theirs before hakmem's last words, and of a pipe hakmem keeps no copy."""
+    with tempfile.TemporaryFile("a+") as errors:
+        done = subprocess.run(
+            [str(argument) for argument in arguments],
+            env=environment() if env is None else dict(env),
+            cwd=cwd,
+            input=stdin,
+            user=user,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        errors.seek(0)
+        done.stderr = errors.read()
+    return done
 
 
 def run_well(*arguments: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:

@@ -100,7 +100,7 @@ uint64_t os_signal_mask(void) { return 0; }
 bool os_is_libc(const void *address) { return address == NULL; }
 bool os_in_loader_callback(void) { return false; }
 
-static void *(*start_body)(void *);
+static bool (*start_body)(void);
 _Atomic uint32_t model_threads_started, model_threads_ended;
 static _Atomic uint32_t never;
 static struct {
@@ -113,7 +113,7 @@ void os_sleep_ms(uint64_t ms) {
     if (++started[explore_self()].sleeps == MODEL_SLEEPS_MOST) explore_await(&never, 1);
 }
 
-bool os_thread_start(void *(*body)(void *), const char *name) {
+bool os_thread_start(bool (*body)(void), const char *name) {
     (void)name;
     start_body = body;
     atomic_fetch_add_explicit(&model_threads_started, 1, memory_order_acq_rel);
@@ -123,7 +123,7 @@ bool os_thread_start(void *(*body)(void *), const char *name) {
 void model_started_thread(void) {
     /* The first such thread of the test is the first to be started, and so on. */
     explore_await_at_least(&model_threads_started, explore_self());
-    start_body(NULL);
+    start_body();
     atomic_fetch_add_explicit(&model_threads_ended, 1, memory_order_relaxed);
 }
 

@@ -1,6 +1,5 @@
 /* options_test.c - tests of src/api/options.c. */
 #include "api/options.h"
-#include "os/os.h"
 
 #include "blocks.h"
 
@@ -15,16 +14,13 @@ static char said[1 << 16];
 /* Reads ENVIRONMENT and keeps in `said` what that wrote to the message descriptor. */
 static struct hak_options read_with_program(const char *const *environment, const char *program, bool secure) {
     int file = memfd_create("said", MFD_CLOEXEC);
-    int saved = dup(STDERR_FILENO), kept = os_message_fd();
+    int saved = dup(STDERR_FILENO);
     CHECK(file >= 0 && saved >= 0);
     fflush(stderr);
-    /* The kept descriptor, once it is another file, is not trusted: messages go to standard error. */
-    dup2(file, kept);
     dup2(file, STDERR_FILENO);
     struct hak_options options;
     memset(&options, 0xA5, sizeof options);
     options_read(&options, environment, program, secure);
-    dup2(saved, kept);
     dup2(saved, STDERR_FILENO);
     ssize_t length = pread(file, said, sizeof said - 1, 0);
     said[length > 0 ? length : 0] = 0;

@@ -3,6 +3,8 @@
  * Planted defects it was seen to catch:
  *   large blocks take the reserve   a_hard_limit_is_kept
  *   told at every look              above_a_soft_limit_once_is_enough
+ *   a callback that comes late      who_asks_late_is_told
+ *   errno is what a callback left   a_callback_does_not_show_in_errno
  *   read while it is written        what_is_read_was_set
  *   handlers wait for the lock      handlers_do_not_wait_for_what_they_interrupted
  */
@@ -249,6 +251,47 @@ static void stay_above_soft_limit(void) {
 }
 
 TEST(above_a_soft_limit_once_is_enough) { IN_CHILD(stay_above_soft_limit); }
+
+/* Set when there is more in use already, it is called all the same; and so is the one that takes its place. */
+static void ask_late(void) {
+    int others = 0;
+    CHECK_EQ(hak_option_set("soft_limit", "32MiB"), 0);
+    void *block = hak_malloc(MIB(40));
+    for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(2)));
+    hak_on_soft_limit(count_call, &calls);
+    for (int i = 0; i < 1000; i++) hak_free(hak_malloc(MIB(2)));
+    CHECK_EQ(calls, 1);
+    hak_on_soft_limit(count_call, &others);
+    for (int i = 0; i < 1000; i++) hak_free(hak_malloc(MIB(2)));
+    CHECK_EQ(calls, 1);
+    CHECK_EQ(others, 1);
+    hak_free(block);
+}
+
+TEST(who_asks_late_is_told) { IN_CHILD(ask_late); }
+
+static void spoil_errno(void *context) {
+    count_call(context);
+    errno = EBADF;
+}
+
+/* One free after the other is a look, and some malloc. */
+static void call_with_errno(void) {
+    CHECK_EQ(hak_option_set("soft_limit", "32MiB"), 0);
+    void *block = hak_malloc(MIB(40));
+    for (int i = 0; i < 100; i++) {
+        hak_on_soft_limit(spoil_errno, &calls);
+        errno = 4711;
+        void *other = hak_malloc(MIB(2));
+        CHECK_EQ(errno, 4711);
+        hak_free(other);
+        CHECK_EQ(errno, 4711);
+    }
+    CHECK(calls >= 10);
+    hak_free(block);
+}
+
+TEST(a_callback_does_not_show_in_errno) { IN_CHILD(call_with_errno); }
 
 static void keep_to_soft_limit(void) {
     hak_on_soft_limit(free_some, &calls);

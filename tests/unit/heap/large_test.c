@@ -152,7 +152,7 @@ HELPER(limited_in_a_small_window) {
     CHECK_EQ(with.large_blocks, before.large_blocks);
 }
 
-static void run_in_a_small_window(char *helper) {
+static void run_in_a_small_window(const char *helper) {
     char setting[] = "HAKMEM_WINDOW=64M", *const environment[] = {setting, NULL};
     pid_t child = fork();
     CHECK(child >= 0);

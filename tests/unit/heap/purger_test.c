@@ -5,6 +5,8 @@
  *   it goes while much is dirty                 it_does_not_come_and_go
  *   it wakes for nothing                        it_sleeps_while_nothing_is_due
  *   the mark of a single thread is a lower one   a_single_thread_with_little_stays_alone
+ *   it stays though everybody has ended          it_does_not_outlive_everybody
+ *   it is started by the last that ends          nobody_starts_one_at_last
  */
 #include "ace/decay.h"
 #include "blocks.h"
@@ -182,6 +184,77 @@ static void only_one(void) {
 }
 
 TEST(there_is_one_at_a_time) { IN_CHILD(only_one); }
+
+/* ---- at the end of a process ------------------------------------------------------------------------------------ */
+
+/* A thread that has used no memory, as far as hakmem knows: whoever else there was has ended. */
+static void *(*observe)(void *);
+
+static void *wait_for_everybody(void *unused) {
+    thread_forgo_heap();
+    while (registry_live() != 0) os_sleep_ms(1);
+    return observe(unused);
+}
+
+static void start_observer(void *(*body)(void *)) {
+    pthread_t thread;
+    observe = body;
+    CHECK_EQ(pthread_create(&thread, NULL, wait_for_everybody, NULL), 0);
+}
+
+static void *see_it_end(void *unused) {
+    const uint64_t start = now_ms();
+    while (purger_is_running()) os_sleep_ms(5);
+    CHECK_AT(now_ms() - start <= 2000, now_ms() - start); /* a tick is at most 410 */
+    CHECK_EQ(span_dirty_left(), 0);
+    _exit(0);
+    return unused;
+}
+
+/* Though nothing is due for a minute. */
+static void end_beside_it(void) {
+    configure(60 * 1000, true);
+    make_garbage(MIB(64), NULL);
+    look(NULL);
+    CHECK(purger_is_running());
+    start_observer(see_it_end);
+    pthread_exit(NULL);
+}
+
+TEST(it_does_not_outlive_everybody) { IN_CHILD(end_beside_it); }
+
+static void *see_none(void *unused) {
+    const uint64_t start = now_ms();
+    while (atomic_load(&os_counters.purged_bytes) < MIB(60)) {
+        CHECK_AT(now_ms() - start < ENOUGH_MS, atomic_load(&os_counters.purged_bytes));
+        os_sleep_ms(1);
+    }
+    CHECK_EQ(purger_starts(), 0); /* it would keep the process */
+    _exit(0);
+    return unused;
+}
+
+/* What it leaves is worth a thread, which is not yet there: it freed as libc does. */
+static void *end_as_the_last(void *unused) {
+    heap_free(heap_alloc(100), NULL);
+    while (registry_live() != 1) os_sleep_ms(1);
+    make_garbage(MIB(64), (const void *)(uintptr_t)&pthread_create);
+    CHECK_EQ(purger_starts(), 0);
+    CHECK(footprint_returnable() >= MIB(32));
+    return unused;
+}
+
+static void end_before_the_last(void) {
+    pthread_t thread;
+    configure(60 * 1000, true);
+    CHECK_EQ(pthread_create(&thread, NULL, end_as_the_last, NULL), 0);
+    CHECK_EQ(pthread_detach(thread), 0); /* or ThreadSanitizer misses who joins it */
+    while (registry_live() != 2) os_sleep_ms(1);
+    start_observer(see_none);
+    pthread_exit(NULL);
+}
+
+TEST(nobody_starts_one_at_last) { IN_CHILD(end_before_the_last); }
 
 /* ---- when there is none ------------------------------------------------------------------------------------------ */
 

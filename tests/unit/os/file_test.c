@@ -220,6 +220,11 @@ static void take_signals(void) {
     CHECK(!os_on_signal(SIGUSR2, on_signal)); /* the program's */
     CHECK(!os_on_signal(SIGKILL, on_signal));
     CHECK(!os_on_signal(1000, on_signal));
+    static const int faults[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        signal(faults[i], SIG_DFL); /* a sanitizer has handlers of its own */
+        CHECK_AT(!os_on_signal(faults[i], on_signal), faults[i]);
+    }
     os_exit(0);
 }
 

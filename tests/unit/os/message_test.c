@@ -1,31 +1,26 @@
-/* message_test.c - what reaches the message descriptor, byte for byte.
- *
- * write is interposed: it interrupts every other call, and where it is told to it writes one byte at a
- * time, as a full pipe or a signal may make it.
+/* message_test.c - what reaches the message descriptor, byte for byte, and where it goes when standard error is not what it was.
  *
  * Planted defects it was seen to catch:
- *   a partial write is taken for all             lines_arrive_whole
- *   EINTR is taken for an end                    lines_arrive_whole
+ *   a partial write is taken for all             what_is_interrupted_arrives_whole
+ *   EINTR is taken for an end                    what_is_interrupted_arrives_whole
  *   a long line loses its line end               long_lines_are_cut
  *   the kept descriptor is trusted               another_file_under_the_kept_number
+ *   a pipe is kept open                          a_pipe_is_not_kept
+ *   what is 2 later is taken for it              another_file_under_2, no_standard_error_at_the_start
+ *   a broken pipe ends the program               a_broken_pipe_is_an_error
  *   os_panic ends by exit                        panic_is_a_message_and_an_abort
  */
 #include "blocks.h"
+#include "child.h"
 #include "os/os.h"
 
-#include <sys/syscall.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
-
-static bool interrupts;
-static int interrupted;
-
-ssize_t write(int fd, const void *bytes, size_t count) {
-    if (interrupts && ++interrupted % 2) {
-        errno = EINTR;
-        return -1;
-    }
-    return syscall(SYS_write, fd, bytes, interrupts && count > 1 ? 1 : count);
-}
 
 /* What BODY writes to standard error, in a child; the child's status in *STATUS. */
 static const char *heard(void (*body)(void), int *status) {
@@ -71,15 +66,39 @@ TEST(every_conversion) {
     CHECK_EQ(status, 0);
 }
 
-static void say_in_pieces(void) {
-    interrupts = true;
-    say_all_conversions();
+static void do_nothing(int number) { (void)number; }
+
+static char very_long_text[MIB(1)];
+
+/* Into a pipe that is mostly full, with a signal each millisecond: some writes are cut short, some write nothing. */
+static void write_while_interrupted(int fd) {
+    const struct sigaction action = {.sa_handler = do_nothing};
+    const struct itimerval often = {{0, 1000}, {0, 1000}}, never = {{0, 0}, {0, 0}};
+    CHECK_EQ(sigaction(SIGALRM, &action, NULL), 0);
+    CHECK_EQ(setitimer(ITIMER_REAL, &often, NULL), 0);
+    CHECK(os_write(fd, very_long_text, sizeof very_long_text));
+    CHECK_EQ(setitimer(ITIMER_REAL, &never, NULL), 0);
+    _exit(0);
 }
 
-TEST(lines_arrive_whole) {
-    int status;
-    CHECK(strcmp(heard(say_in_pieces, &status), all_conversions) == 0);
-    CHECK_EQ(status, 0);
+TEST(what_is_interrupted_arrives_whole) {
+    static char piece[5000];
+    int ends[2];
+    for (size_t i = 0; i < sizeof very_long_text; i++) very_long_text[i] = (char)(i % 251);
+    CHECK_EQ(pipe(ends), 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) write_while_interrupted(ends[1]);
+    close(ends[1]);
+    size_t length = 0;
+    for (ssize_t more; (more = read(ends[0], piece, sizeof piece)) > 0; length += (size_t)more) {
+        CHECK_AT(length + (size_t)more <= sizeof very_long_text, length);
+        CHECK_AT(memcmp(piece, very_long_text + length, (size_t)more) == 0, length);
+        usleep(3000);
+    }
+    CHECK_EQ(child_status_now(child), 0);
+    CHECK_EQ(length, sizeof very_long_text);
+    close(ends[0]);
 }
 
 static char long_text[3000];
@@ -123,9 +142,28 @@ TEST(panic_is_a_message_and_an_abort) {
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+/* ---- a standard error that is not what it was ----------------------------------------------------------- */
+
+/* A file as standard error, with no more in it than TEXT at the end; BODY in a child. */
+static int file;
+
+static void goes_to_the_file(void (*body)(void), const char *text) {
+    char written[200] = "";
+    file = memfd_create("standard error", 0);
+    CHECK(file >= 0);
+    IN_CHILD(body);
+    CHECK_EQ(pread(file, written, sizeof written - 1, 0), strlen(text));
+    CHECK(strcmp(written, text) == 0);
+    close(file);
+}
+
+/* Failures are said elsewhere, and seen by what the file holds. */
+static void begin_with_the_file(void) { CHECK_EQ(dup2(file, STDERR_FILENO), STDERR_FILENO); }
+
 static void keep_and_close(void) {
+    begin_with_the_file();
     errno = 4711;
-    os_message_keep();
+    os_message_keep(true);
     CHECK(os_message_fd() >= 200);
     CHECK(fcntl(os_message_fd(), F_GETFD) & FD_CLOEXEC);
     close(STDERR_FILENO);
@@ -133,41 +171,137 @@ static void keep_and_close(void) {
     CHECK_EQ(errno, 4711);
 }
 
-TEST(the_kept_descriptor_outlives_standard_error) {
-    int status;
-    CHECK(strcmp(heard(keep_and_close, &status), "hakmem: last words\n") == 0);
-    CHECK_EQ(status, 0);
-}
+TEST(the_kept_descriptor_outlives_standard_error) { goes_to_the_file(keep_and_close, "hakmem: last words\n"); }
 
 static void replace_kept(void) {
-    os_message_keep();
-    int kept = os_message_fd(), other[2];
+    begin_with_the_file();
+    os_message_keep(true);
+    int kept = os_message_fd(), other = memfd_create("other", 0); /* on the same device, which alone says little */
     CHECK(kept >= 200);
-    CHECK_EQ(pipe(other), 0); /* on the same device, which alone says little */
-    CHECK_EQ(dup2(other[1], kept), kept);
+    CHECK_EQ(dup2(other, kept), kept);
     CHECK_EQ(os_message_fd(), STDERR_FILENO);
     os_message("not into another file");
     close(kept);
     CHECK_EQ(os_message_fd(), STDERR_FILENO);
+    CHECK_EQ(lseek(other, 0, SEEK_END), 0);
 }
 
-TEST(another_file_under_the_kept_number) {
-    int status;
-    CHECK(strcmp(heard(replace_kept, &status), "hakmem: not into another file\n") == 0);
-    CHECK_EQ(status, 0);
+TEST(another_file_under_the_kept_number) { goes_to_the_file(replace_kept, "hakmem: not into another file\n"); }
+
+static void replace_both(void) {
+    begin_with_the_file();
+    os_message_keep(true);
+    int kept = os_message_fd(), other = memfd_create("other", 0);
+    CHECK(dup2(other, kept) == kept && dup2(other, STDERR_FILENO) == STDERR_FILENO);
+    errno = 4711;
+    CHECK_EQ(os_message_fd(), -1);
+    os_message("to nobody");
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(lseek(other, 0, SEEK_END), 0);
 }
 
-static void keep_nothing(void) {
+TEST(another_file_under_2) { goes_to_the_file(replace_both, ""); }
+
+static void keep_without_a_copy(void) {
+    const struct rlimit few = {100, 100};
+    begin_with_the_file();
+    os_message_keep(false); /* nobody wants one */
+    CHECK_EQ(os_message_fd(), STDERR_FILENO);
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    os_message_keep(true); /* none can be had */
+    CHECK_EQ(os_message_fd(), STDERR_FILENO);
+    os_message("one word");
+    close(STDERR_FILENO);
+    CHECK_EQ(os_message_fd(), -1);
+}
+
+TEST(without_a_copy_2_is_kept_to) { goes_to_the_file(keep_without_a_copy, "hakmem: one word\n"); }
+
+static void keep_a_pipe(void) {
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    CHECK_EQ(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    close(ends[1]);
+    os_message_keep(true);
+    CHECK_EQ(os_message_fd(), STDERR_FILENO);
+    os_message("heard");
+    begin_with_the_file(); /* as daemons do with /dev/null */
+    struct pollfd end = {.fd = ends[0], .events = POLLIN};
+    char text[100];
+    CHECK_EQ(read(ends[0], text, sizeof text), strlen("hakmem: heard\n"));
+    CHECK_EQ(poll(&end, 1, 0), 1);
+    CHECK_EQ(end.revents, POLLHUP); /* whoever reads it need not wait */
+    os_message("not into the file");
+}
+
+TEST(a_pipe_is_not_kept) { goes_to_the_file(keep_a_pipe, ""); }
+
+static void begin_without(void (*start)(void)) {
     close(STDERR_FILENO);
     errno = 4711;
-    os_message_keep();
-    CHECK_EQ(os_message_fd(), STDERR_FILENO);
+    start();
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(os_message_fd(), -1);
+    begin_with_the_file(); /* which is the program's own */
     os_message("nobody hears");
     CHECK_EQ(errno, 4711);
 }
 
-TEST(without_standard_error_nothing_happens) {
-    int status;
-    CHECK(strcmp(heard(keep_nothing, &status), "") == 0);
-    CHECK_EQ(status, 0);
+static void keep(void) { os_message_keep(true); }
+static void keep_nothing(void) { begin_without(keep); }
+static void look_for_nothing(void) { begin_without(os_message_look); }
+
+TEST(no_standard_error_at_the_start) {
+    goes_to_the_file(keep_nothing, "");
+    goes_to_the_file(look_for_nothing, "");
 }
+
+static void look_and_redirect(void) {
+    os_message_look();
+    begin_with_the_file();
+    os_message("wherever 2 leads");
+}
+
+TEST(who_looks_only_keeps_nothing) { goes_to_the_file(look_and_redirect, "hakmem: wherever 2 leads\n"); }
+
+/* ---- a broken pipe -------------------------------------------------------------------------------------- */
+
+static bool is_pending(void) {
+    sigset_t set;
+    return sigpending(&set) == 0 && sigismember(&set, SIGPIPE) == 1;
+}
+
+static bool is_blocked(void) {
+    sigset_t set;
+    return pthread_sigmask(SIG_BLOCK, NULL, &set) == 0 && sigismember(&set, SIGPIPE) == 1;
+}
+
+static void write_into_broken_pipe(void) {
+    sigset_t set;
+    int ends[2], broken;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPIPE);
+    CHECK_EQ(pipe(ends), 0);
+    close(ends[0]);
+    broken = ends[1];
+    signal(SIGPIPE, SIG_DFL);
+    errno = 0;
+    CHECK(!os_write(broken, "x", 1));
+    CHECK_EQ(errno, EPIPE);
+    CHECK(!is_blocked());
+    CHECK_EQ(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
+    CHECK(!os_write(broken, "x", 1));
+    CHECK(is_blocked() && !is_pending());
+    raise(SIGPIPE); /* the program's own: it stays */
+    CHECK(!os_write(broken, "x", 1));
+    CHECK(is_blocked() && is_pending());
+    signal(SIGPIPE, SIG_IGN); /* which takes it away */
+    CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &set, NULL), 0);
+    CHECK(!os_write(broken, "x", 1));
+    CHECK_EQ(errno, EPIPE);
+    signal(SIGPIPE, SIG_DFL);
+    CHECK_EQ(dup2(broken, STDERR_FILENO), STDERR_FILENO);
+    os_message("to nobody");
+}
+
+TEST(a_broken_pipe_is_an_error) { IN_CHILD(write_into_broken_pipe); }
