@@ -85,12 +85,14 @@ void *outside_map(size_t bytes, size_t alignment) {
     size_t page = os_page_bytes();
     if (bytes > PTRDIFF_MAX - page) return NULL;
     size_t size = round_up(max_size(bytes, 1), page);
-    count(1, size);
     void *address = os_map(size, max_size(alignment, page));
-    if (address != NULL && remember((uintptr_t)address, size)) return address;
-    if (address != NULL) os_unmap(address, size);
-    count(-1, size);
-    return NULL;
+    if (address == NULL) return NULL;
+    if (!remember((uintptr_t)address, size)) {
+        os_unmap(address, size);
+        return NULL;
+    }
+    count(1, size);
+    return address;
 }
 
 size_t outside_bytes(const void *address) {

@@ -27,7 +27,7 @@ struct outside_table {
 extern HAK_HIDDEN struct outside_table outside_first;
 extern HAK_HIDDEN struct outside_slot outside_first_slots[OUTSIDE_FIRST_SLOTS];
 
-/* How many blocks there are, and their bytes: counted before the kernel is asked, so that of two threads near a limit one sees the other. */
+/* How many blocks there are, and their bytes. */
 struct outside_totals {
     counter blocks, bytes;
 };

@@ -273,13 +273,21 @@ os.write(own, b"its own")
 
 @pytest.mark.parametrize(
     "changes",
-    [{"stats": "1"}, {"stats": "1", "stats_file": "/nowhere/at/all"}, {"trace_failures": "1"}],
+    [
+        {"stats": "1"},
+        {"stats": "1", "stats_file": "/nowhere/at/all"},
+        {"trace_failures": "1"},
+        {"foreign_free": "count"},
+    ],
     ids=lambda changes: list(changes)[-1],
 )
 def test_no_standard_error_at_the_start(build: Build, tmp_path: Path, changes: dict[str, str]) -> None:
     """What the program opens gets the number 2, and is not hakmem's to write to."""
     own = tmp_path / "own"
-    line = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-I", "-S", "-c", OWN_FILE + WORK, str(own)]
+    script = (
+        OWN_FILE + WORK + ("ctypes.CDLL(None).free(ctypes.c_void_p(8))" if "foreign_free" in changes else "")
+    )
+    line = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-I", "-S", "-c", script, str(own)]
     assert run(*line, env=preloaded(build, **changes)).returncode == 0
     assert own.read_text() == "its own"
 

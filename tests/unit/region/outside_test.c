@@ -6,7 +6,8 @@
  *   a block that cannot be remembered is kept    refusals_lose_nothing
  *   the alignment is dropped                     every_alignment
  *   a part is searched from end to end           searches_are_short
- *   what was refused stays counted               refusals_lose_nothing
+ *   what was refused is counted                  refusals_lose_nothing
+ *   what was freed stays counted                 a_block_and_its_end
  */
 #include "blocks.h"
 #include "child.h"
