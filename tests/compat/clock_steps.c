@@ -86,7 +86,7 @@ static void work_by_a_clock_that_steps(void) {
     check_say("     given back of each byte used: %.3f by a steady clock, %.3f by one that steps", steady,
               stepping);
     CHECK(atomic_load(&asked) > 0);
-    CHECK(stepping < 4 * steady + 0.2);
+    CHECK(stepping < 4 * steady + 0.35); /* a storm gives back all of what was used */
 }
 
 static void stay_after_a_step(int64_t seconds) {
