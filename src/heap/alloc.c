@@ -44,6 +44,7 @@ static void populate(uint32_t fresh, uint32_t pages) {
  * nothing else. Heap's lock held; dropped meanwhile. 0: no memory. */
 static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
     enum { SALVAGES = 4 }; /* another may be there before */
+    if (HAK_UNLIKELY(heap->home != heap) && remote_has_some(heap)) remote_drain_some(heap, DRAIN_SLABS); /* of slabs that it had */
     for (unsigned round = 0;; round++) {
         struct heap *home = home_take(heap);
         if (round == 0 && remote_has_some(home) && bin_wants_drain(home, class)) remote_drain_some(home, DRAIN_SLABS);
@@ -182,9 +183,9 @@ static bool may_be_revealed(size_t bytes, size_t alignment) {
 }
 
 /* With what costs no other thread first. */
-static HAK_COLD void *alloc_revealed(size_t bytes, size_t alignment, bool *zero) {
-    const bool wanted_zero = *zero;
+static HAK_COLD void *alloc_revealed(size_t bytes, size_t alignment, bool wanted_zero, bool *zero) {
     reveal_own();
+    *zero = wanted_zero;
     void *block = alloc_once(bytes, alignment, zero);
     if (block != NULL) return block;
     *zero = wanted_zero;
@@ -198,8 +199,9 @@ static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zer
     os_refusal_forget();
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
+    const bool wanted_zero = *zero;
     void *block = alloc_once(bytes, alignment, zero);
-    if (HAK_UNLIKELY(block == NULL) && may_be_revealed(bytes, alignment)) block = alloc_revealed(bytes, alignment, zero);
+    if (HAK_UNLIKELY(block == NULL) && may_be_revealed(bytes, alignment)) block = alloc_revealed(bytes, alignment, wanted_zero, zero);
     slow_leave();
     purger_tick(NULL, false);
     return block;

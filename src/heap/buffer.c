@@ -45,3 +45,11 @@ void buffer_take(struct heap *heap) {
     atomic_store_explicit(&heap->buffer_bottom, top, memory_order_relaxed);
     atomic_store_explicit(&heap->buffer_given_bytes, given + (uint32_t)bytes, memory_order_relaxed);
 }
+
+bool buffer_take_unlocked(struct heap *heap) {
+    if (buffer_held(heap) == 0) return false;
+    os_lock_take(&heap->lock);
+    buffer_take(heap);
+    os_lock_drop(&heap->lock);
+    return true;
+}

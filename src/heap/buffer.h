@@ -16,6 +16,9 @@ void buffer_give_all(struct heap *heap, void *block);
 /* Gives back what is in it, while the owner goes on. */
 void buffer_take(struct heap *heap);
 
+/* The same, whoever has HEAP; false when there is nothing. No lock held; call remote_settle afterwards. */
+bool buffer_take_unlocked(struct heap *heap);
+
 /* What waits in it: relaxed, a hint to whoever does not hold the lock. */
 HAK_INLINE size_t buffer_held(const struct heap *heap) {
     void **bottom = atomic_load_explicit(&heap->buffer_bottom, memory_order_relaxed);

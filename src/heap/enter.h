@@ -13,7 +13,7 @@ struct front;
 
 /* What a thread knows of the allocator: 24 bytes of static TLS. All zero before libc has set the first thread's
  * variables up, as when an IFUNC resolver allocates: then malloc must find the front of none, and does by its distance,
- * while free compares a word with the front before it looks there. */
+ * while free compares the page's word with this thread's before it looks there. */
 struct thread_state {
     struct front *front;      /* NULL only as long as all is zero */
     uintptr_t front_distance; /* from the front of none */

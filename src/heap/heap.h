@@ -2,8 +2,8 @@
  * threads. Internal to the heap floor and to the statistics; callers use alloc.h.
  *
  * Slow paths hold their heap's lock: one uncontended atomic a batch. Frees of others' blocks do without, mostly: see front.h.
- * It is not held across a system call, but where stacks get memory. Under it the locks of a shared heap, of the commons, of spans and
- * of bitmaps may be taken, in that order, and those of the pool of stacks and of the books; two threads' heaps are never locked
+ * It is not held across a system call, but where stacks get memory. Under it the locks of a shared heap, of the commons, and of spans
+ * or bitmaps may be taken, in that order, and those of the pool of stacks and of the books; two threads' heaps are never locked
  * together.
  *
  * A heap is live while its thread is. Then it is parked as it is until the next thread begins with it; of more than
@@ -212,6 +212,7 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count);
 
 /* The same of the slabs that HEAP uses. */
 HAK_INLINE void home_put(struct heap *heap, void *const *blocks, size_t count) {
+    if (count == 0) return;
     bin_put(home_take(heap), blocks, count);
     home_drop(heap);
 }

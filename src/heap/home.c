@@ -9,6 +9,7 @@
 #include "heap/heap.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
+#include "os/assert.h"
 
 enum { THREADS_PER_PROCESSOR = 2, SHARED_PER_PROCESSOR = 2 };
 
@@ -27,6 +28,7 @@ struct heap *home_choose(struct heap *heap) {
 
 void home_enter(struct heap *heap, struct heap *home) {
     if (home != heap->home) {
+        HAK_ASSERT(!heap->shares);
         thread_hand_over(heap);
         heap->home = home;
     }

@@ -66,6 +66,7 @@ static void give_all(struct heap *heap) {
     for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) stack_empty(heap, class);
     footprint_tell(&heap->in_use_change); /* or what the caller takes would come on top of it, and be a peak that never was */
     os_lock_drop(&heap->lock);
+    remote_settle(); /* slabs that others left meanwhile */
 }
 
 /* Whether LEAST bytes of what is kept were resident at the last look. It is looked anew once PAGES exceed what that stands for. */

@@ -58,14 +58,6 @@ static bool sleeps(struct heap *heap) {
     return sleeps;
 }
 
-static void give_buffer(struct heap *heap) {
-    if (buffer_held(heap) == 0) return;
-    os_lock_take(&heap->lock);
-    buffer_take(heap);
-    os_lock_drop(&heap->lock);
-    state.left = true;
-}
-
 static bool is_visited(const struct heap *heap) { return heap->visited; }
 
 /* Does what sleeping owners would do at their next slow path; with ALL for every owner. */
@@ -85,7 +77,7 @@ static void visit_heaps(bool all) {
         } else {
             sleepers += life == HEAP_LIVE && heap->asleep_visits == SLEEPER_VISITS;
         }
-        if (heap->visited) give_buffer(heap);
+        if (heap->visited) state.left |= buffer_take_unlocked(heap);
     }
     registry_note_sleepers(sleepers);
     atomic_store_explicit(&state.saw_work, saw_work, memory_order_relaxed); /* a hint */

@@ -1,4 +1,4 @@
-/* registry.c - all heaps there ever were: the commons, those of living threads, and those that wait for one. */
+/* registry.c - all heaps there ever were: the commons, those of living threads, those that wait for one, and those that threads share. */
 #include "heap/registry.h"
 
 #include "base/bits.h"
@@ -10,7 +10,7 @@ struct heap commons;
 
 _Atomic(struct heap *) all_heaps;
 
-enum { SHARED_MOST = 64 };
+enum { SHARED_MOST = 1024 };
 
 /* The lock is held for a few instructions, while a shared heap is made, and from fork's prepare to its end. */
 static struct {
@@ -19,7 +19,7 @@ static struct {
     _Atomic uint32_t forsaken;
     _Atomic uint32_t live; /* heaps of living threads */
     _Atomic uint32_t sleepers; /* of these, that slept for long at the last visit */
-    struct heap *shared[SHARED_MOST]; /* the first are there; under the lock, like the next */
+    struct heap *shared[SHARED_MOST]; /* those that were asked for; under the lock, like the next */
     uint32_t turn;
 } registry;
 

@@ -134,8 +134,9 @@ void remote_mark_anew(void) {
     atomic_store_explicit(&undrained_heaps, NULL, memory_order_seq_cst);
     for (struct heap *heap = &commons; heap != NULL; heap = registry_next(heap)) {
         atomic_store_explicit(&heap->undrained, false, memory_order_seq_cst);
-        const bool some = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 || remote_has_some(heap);
         /* relaxed: the only thread there is. */
+        const bool some = atomic_load_explicit(&heap->inbox, memory_order_seq_cst) != 0 ||
+                          atomic_load_explicit(&heap->undrained_slabs, memory_order_relaxed) != 0;
         if (some && atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) mark_undrained(heap);
     }
 }

@@ -23,15 +23,6 @@ static void drain_all(void) {
     }
 }
 
-static void give_buffers(void) {
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
-        if (buffer_held(heap) == 0) continue;
-        os_lock_take(&heap->lock);
-        buffer_take(heap);
-        os_lock_drop(&heap->lock);
-    }
-}
-
 void reveal_own(void) {
     struct heap *own = thread_heap();
     if (own != NULL) {
@@ -78,7 +69,7 @@ void reveal_others(size_t bytes) {
     stack_reclaim_lock(); /* another is at it, perhaps: what it finds may be what is wanted here */
     if (may_help(bytes)) {
         stack_reclaim(is_any);
-        give_buffers();
+        for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) buffer_take_unlocked(heap);
         drain_all();
     }
     stack_reclaim_unlock();

@@ -7,7 +7,7 @@
  * those of a shared heap serve who shares them. */
 static bool take_from_parked(struct heap *heap, unsigned class, const struct heap *for_home) {
     const bool held = stack_held(heap, class) != 0;
-    if (held) stack_empty(heap, class);
+    stack_empty(heap, class);
     return heap->home == heap ? bin_hand_over_fullest(heap, class, BUCKET_QUARTER) : held && heap->home == for_home;
 }
 
@@ -19,7 +19,7 @@ static bool take_from_idle(unsigned class, const struct heap *for_home) {
     bool found = false;
     for (unsigned i = 0; i < count && !found; i++) {
         struct heap *heap = idle[i];
-        if (!os_lock_try(&heap->lock)) continue; /* a thread has begun with it */
+        if (!os_lock_try(&heap->lock)) continue; /* a thread has begun with it, or others look for the same */
         if (heap->parked) found = take_from_parked(heap, class, for_home);
         os_lock_drop(&heap->lock);
     }

@@ -236,7 +236,7 @@ static bool bring(size_t pages, enum span_zone zone) {
     return true;
 }
 
-/* For the ROUND-th time no span was found: brings memory, unless another thread did since SEEN pages had been brought. Threads that lack some at
+/* In the ROUND-th round no span was found: brings memory, unless another thread did since SEEN pages had been brought. Threads that lack some at
  * the same time would otherwise all bring it, each a quarter more than the one before. But who finds again and again that what
  * others brought is too short, or gone, brings his own. False when there is none. No lock held. */
 static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned round) {

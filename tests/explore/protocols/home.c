@@ -77,3 +77,20 @@ EXPLORE(home_left_and_begun, .setup = setup_beginner, .threads = {end, take_one}
 static void check_begun_and_second(void) { model_check_blocks((void *[]){blocks[1], taken[0]}, 2); }
 EXPLORE(home_left_freer_and_begun, .setup = setup_freer, .threads = {end, give_first, take_one}, .check = check_begun_and_second,
         .deep = true);
+
+/* A heap with a slab of its own is parked; the next thread that begins with it shares those of another. */
+static void leave_second(void) {
+    take_two();
+    model_give(blocks[0]);
+    model_thread_exit();
+}
+static void setup_changed(void) {
+    model_start();
+    heap_settings.processors = 100;
+    explore_as(2, leave_second);
+    heap_settings.processors = 0;
+    explore_as(1, model_without_heap);
+}
+static void give_second(void) { model_give(blocks[1]); }
+static void check_begun_alone(void) { model_check_blocks(taken, 1); }
+EXPLORE(home_changed_and_freer, .setup = setup_changed, .threads = {take_one, give_second}, .check = check_begun_alone);
