@@ -114,6 +114,7 @@ static void *alloc_small(unsigned class, bool *zero) {
         *zero = false;
     }
     os_lock_drop(&heap->lock);
+    remote_settle();
     return block;
 }
 
@@ -153,6 +154,7 @@ static void *alloc_medium(size_t bytes, size_t alignment, bool *zero) {
     }
     if (own == NULL) tell_of_commons();
     os_lock_drop(&heap->lock);
+    remote_settle();
     return block == NULL ? NULL : medium_place(block, class, bytes, alignment);
 }
 
