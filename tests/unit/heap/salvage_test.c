@@ -47,10 +47,11 @@ static void *keep_some(void *argument) {
     return NULL;
 }
 
-static void begin_threads(uint32_t blocks, uint32_t for_processors) {
+/* Each has slabs of its own, also one that begins with a heap whose thread shared some. */
+static void begin_threads(uint32_t blocks) {
     thread_ensure_heap();
     processors = heap_settings.processors;
-    heap_settings.processors = for_processors;
+    heap_settings.processors = THREADS + 2;
     blocks_each = blocks;
     CHECK_EQ(pthread_barrier_init(&barrier, NULL, THREADS + 1), 0);
     for (size_t i = 0; i < THREADS; i++)
@@ -90,7 +91,7 @@ static bool salvage_by(bool sharer) {
 
 TEST(who_shares_takes_slabs_of_owners) {
     const unsigned class = size_class_of(BYTES);
-    begin_threads(2, THREADS);
+    begin_threads(2);
     CHECK_EQ(slabs_of_all(class), THREADS);
     for (unsigned taken = 1; taken <= THREADS; taken++) {
         CHECK(salvage_by(true));
@@ -102,7 +103,7 @@ TEST(who_shares_takes_slabs_of_owners) {
 
 TEST(who_has_slabs_takes_none) {
     const unsigned class = size_class_of(BYTES);
-    begin_threads(2, THREADS);
+    begin_threads(2);
     CHECK(!salvage_by(false));
     CHECK_EQ(slabs_of_all(class), THREADS);
     end_threads();
@@ -114,7 +115,7 @@ TEST(a_slab_that_is_half_used_stays) {
     const uint32_t most = 2 * slab_classes[class].blocks;
     CHECK(most <= MOST);
     without_every_third = true;
-    begin_threads(most, THREADS);
+    begin_threads(most);
     CHECK_EQ(slabs_of_all(class), 2 * THREADS);
     CHECK(!salvage_by(true));
     end_threads();
@@ -123,7 +124,7 @@ TEST(a_slab_that_is_half_used_stays) {
 
 TEST(what_came_back_counts_as_free) {
     const unsigned class = size_class_of(BYTES);
-    begin_threads(slab_classes[class].blocks, THREADS);
+    begin_threads(slab_classes[class].blocks);
     CHECK_EQ(slabs_of_all(class), THREADS);
     CHECK(!salvage_by(true));
     for (size_t i = 2; i < kept_count[0]; i++) {
