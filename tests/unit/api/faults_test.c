@@ -203,7 +203,7 @@ static int run_child(void (*body)(void)) {
 /* Every k with --scale=2; else the first ones, and then a share of the others: fewer where each costs a second. */
 static unsigned long next_after(unsigned long k) {
 #ifdef CHECK_TSAN
-    return check_now.scale > 1 ? k + 1 : 12 * k;
+    return check_now.scale > 1 ? k + 1 : 40 * k;
 #else
     if (check_now.scale > 1 || k < (CHECK_SHADOWED ? 3 : 16)) return k + 1;
     return k + k / (CHECK_SHADOWED ? 2 : 4) + 1;
