@@ -62,10 +62,12 @@ def soak(build: Path, report: Path) -> subprocess.Popen[str]:
     )
 
 
-def interrupted(process: subprocess.Popen[str], report: Path) -> str:
-    """What it printed, when it was interrupted as soon as there was a report."""
+def interrupted(process: subprocess.Popen[str], report: Path, text: str = "") -> str:
+    """What it printed, when it was interrupted as soon as there was a report, with TEXT in it."""
     deadline = time.monotonic() + REPORT_SECONDS
-    while not report.exists() and process.poll() is None and time.monotonic() < deadline:
+    while not (report.exists() and text in report.read_text()):
+        if process.poll() is not None or time.monotonic() > deadline:
+            break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     return process.communicate(timeout=REPORT_SECONDS)[0]
@@ -91,7 +93,7 @@ def test_a_soak_reports_failures(build: Build, tmp_path: Path) -> None:
     shutil.copy(build.launcher, broken.launcher)
     shutil.copy(build.directory / "tests/faults/libother_kernel.so", broken.library)
     process = soak(broken.directory, report)
-    said = interrupted(process, report)
+    said = interrupted(process, report, "failed**, run ")
     assert process.returncode == 1, said
     text = report.read_text()
     assert "failed**, run " in text
