@@ -5,6 +5,7 @@
 #include "heap/enter.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
+#include "heap/home.h"
 #include "heap/large.h"
 #include "heap/purger.h"
 #include "heap/thread.h"

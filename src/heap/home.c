@@ -7,6 +7,7 @@
  * A shared heap has no thread and no stacks. Those who share it take in what others gave back, as owners do; after the last has left it
  * is dead until the next comes, and its slabs are the commons'. */
 #include "heap/heap.h"
+#include "heap/home.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
 #include "os/assert.h"

@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
+#include "heap/home.h"
 #include "heap/registry.h"
 
 void stack_raise(struct heap *heap) {

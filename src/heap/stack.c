@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
+#include "heap/home.h"
 #include "heap/registry.h"
 #include "region/books.h"
 

@@ -4,6 +4,7 @@
 #include "heap/alloc.h"
 #include "heap/buffer.h"
 #include "heap/footprint.h"
+#include "heap/home.h"
 #include "heap/purger.h"
 #include "heap/registry.h"
 #include "region/books.h"

@@ -11,24 +11,14 @@
 #include "heaps.h"
 
 #include "child.h"
+#include "crowd.h"
 
 #include "heap/alloc.h"
-#include "heap/thread.h"
 #include "no_purger.h"
 
-enum { THREADS = 6, BYTES = 900, HELD = 40 };
+enum { BYTES = 900, HELD = 40 };
 
-static uint32_t processors; /* as they were */
-static pthread_barrier_t barrier;
-static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
-static pthread_t threads[THREADS];
-static struct heap *heaps[THREADS];
 static void *kept[THREADS][HELD];
-
-static void stop_here(void) {
-    pthread_barrier_wait(&barrier);
-    pthread_barrier_wait(&barrier);
-}
 
 /* Each in its turn. */
 static void *keep_some(void *argument) {
@@ -49,24 +39,7 @@ static void *keep_some(void *argument) {
     return NULL;
 }
 
-static void begin_threads(uint32_t for_processors) {
-    thread_ensure_heap();
-    processors = heap_settings.processors;
-    heap_settings.processors = for_processors;
-    CHECK_EQ(pthread_barrier_init(&barrier, NULL, THREADS + 1), 0);
-    for (size_t i = 0; i < THREADS; i++) {
-        heaps[i] = NULL;
-        CHECK_EQ(pthread_create(&threads[i], NULL, keep_some, (void *)(uintptr_t)i), 0);
-    }
-    pthread_barrier_wait(&barrier);
-}
-
-static void end_threads(void) {
-    pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
-    CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
-    heap_settings.processors = processors;
-}
+static void begin_threads(uint32_t for_processors) { start_threads(keep_some, for_processors); }
 
 static uint64_t slabs_of(const struct heap *heap) { return counter_read(&heap->bins[size_class_of(BYTES)].slab_count); }
 

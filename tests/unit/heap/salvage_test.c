@@ -6,20 +6,15 @@
  *   slabs are taken by threads that have some    who_has_slabs_takes_none
  *   slabs that are nearly full are taken         a_slab_that_is_half_used_stays
  */
-#include "blocks.h"
+#include "crowd.h"
+
 #include "heap/alloc.h"
 #include "heap/buffer.h"
 #include "heap/registry.h"
-#include "heap/thread.h"
 #include "no_purger.h"
 
-enum { THREADS = 6, BYTES = 900, MOST = 1200 };
+enum { BYTES = 900, MOST = 1200 };
 
-static uint32_t processors; /* as they were */
-static pthread_barrier_t barrier;
-static pthread_mutex_t one_by_one = PTHREAD_MUTEX_INITIALIZER;
-static pthread_t threads[THREADS];
-static struct heap *heaps[THREADS];
 static void *kept[THREADS][MOST];
 static size_t kept_count[THREADS];
 static uint32_t blocks_each;
@@ -41,29 +36,15 @@ static void *keep_some(void *argument) {
     stack_empty(heaps[self], class);
     os_lock_drop(&heaps[self]->lock);
     pthread_mutex_unlock(&one_by_one);
-    pthread_barrier_wait(&barrier);
-    pthread_barrier_wait(&barrier);
+    stop_here();
     for (size_t i = 0; i < kept_count[self]; i++) heap_free(kept[self][i], NULL);
     return NULL;
 }
 
 /* Each has slabs of its own, also one that begins with a heap whose thread shared some. */
 static void begin_threads(uint32_t blocks) {
-    thread_ensure_heap();
-    processors = heap_settings.processors;
-    heap_settings.processors = THREADS + 2;
     blocks_each = blocks;
-    CHECK_EQ(pthread_barrier_init(&barrier, NULL, THREADS + 1), 0);
-    for (size_t i = 0; i < THREADS; i++)
-        CHECK_EQ(pthread_create(&threads[i], NULL, keep_some, (void *)(uintptr_t)i), 0);
-    pthread_barrier_wait(&barrier);
-}
-
-static void end_threads(void) {
-    pthread_barrier_wait(&barrier);
-    for (size_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
-    CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
-    heap_settings.processors = processors;
+    start_threads(keep_some, THREADS + 2);
 }
 
 static uint64_t slabs_of_all(unsigned class) {
