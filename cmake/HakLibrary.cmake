@@ -38,7 +38,8 @@ target_link_libraries(hakmem_objects PUBLIC hakmem_headers)
 target_compile_options(hakmem_objects PRIVATE
     -ftls-model=initial-exec     # one instruction to the heap; PT_TLS is kept small enough for dlopen
     -fno-semantic-interposition  # calls inside the library are direct
-    -fno-plt)
+    -fno-plt
+    -fdata-sections) # for cmake/rare.ld
 
 # Whoever compiles against the objects must see the same switches.
 if(HAK_CHECKED)

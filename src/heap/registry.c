@@ -19,9 +19,10 @@ static struct {
     _Atomic uint32_t forsaken;
     _Atomic uint32_t live; /* heaps of living threads */
     _Atomic uint32_t sleepers; /* of these, that slept for long at the last visit */
-    struct heap *shared[SHARED_MOST]; /* those that were asked for; under the lock, like the next */
-    uint32_t turn;
+    uint32_t turn; /* under the lock */
 } registry;
+
+static struct heap *shared_heaps[SHARED_MOST]; /* those that were asked for; under the registry's lock */
 
 /* acquire: what was written of a heap before it came into the list is seen. */
 struct heap *registry_first(void) { return atomic_load_explicit(&all_heaps, memory_order_acquire); }
@@ -61,10 +62,10 @@ static struct heap *create_heap(void) {
 struct heap *registry_shared(uint32_t count) {
     os_lock_take(&registry.lock);
     const uint32_t turn = registry.turn++ % min_u32(max_u32(count, 1), SHARED_MOST);
-    struct heap *heap = registry.shared[turn];
+    struct heap *heap = shared_heaps[turn];
     if (heap == NULL && (heap = take_memory(0)) != NULL) {
         enlist(heap);
-        registry.shared[turn] = heap;
+        shared_heaps[turn] = heap;
     }
     os_lock_drop(&registry.lock);
     return heap;

@@ -1,5 +1,5 @@
-"""What most processes never need lies behind all else of the library's file (cmake/rare.ld), and nothing of it is touched by one that
-only starts, allocates and ends: the kernel brings sixteen pages in for each that is."""
+"""What most processes never need has a mapping of its own (cmake/rare.ld), and nothing of it is touched by one that only starts,
+allocates and ends: the kernel brings sixteen pages in for each that is. What each process writes lies side by side."""
 
 import platform
 import re
@@ -17,6 +17,32 @@ def rare_ranges(library: Path) -> list[range]:
         elf = ELFFile(file)
         sections = [elf.get_section_by_name(name) for name in (".text.rare", ".rodata.rare")]
         return [range(s["sh_addr"], s["sh_addr"] + s["sh_size"]) for s in sections if s is not None]
+
+
+def test_what_is_rare_is_mapped_apart(build: Build) -> None:
+    """With an unused page between: else the linker makes one segment of both, the kernel one mapping."""
+    ranges = rare_ranges(build.library)
+    if not ranges:
+        cannot_run("this linker does not lay out what is rare")
+    with build.library.open("rb") as file:
+        elf = ELFFile(file)
+        text = elf.get_section_by_name(".text")["sh_addr"]
+        segments = [s for s in elf.iter_segments() if s["p_type"] == "PT_LOAD"]
+        ends = [s["p_vaddr"] + s["p_memsz"] for s in segments]
+        (often,) = (end for s, end in zip(segments, ends, strict=True) if s["p_vaddr"] <= text < end)
+    (rare,) = (s for s, end in zip(segments, ends, strict=True) if s["p_vaddr"] <= ranges[0].start < end)
+    assert rare["p_vaddr"] - often >= rare["p_align"]
+
+
+def test_what_each_process_writes_lies_on_two_pages(build: Build) -> None:
+    """And not between large arrays, of which each would bring a page or two in."""
+    with build.library.open("rb") as file:
+        elf = ELFFile(file)
+        data, small, large = (elf.get_section_by_name(name) for name in (".data", ".bss", ".bss.large"))
+        if large is None:
+            cannot_run("this linker does not lay out what is large")
+        assert small["sh_addr"] + small["sh_size"] - data["sh_addr"] <= 8192
+        assert 0 <= large["sh_addr"] - (small["sh_addr"] + small["sh_size"]) < 256
 
 
 def test_malloc_and_free_lie_before_all_other_code(build: Build) -> None:
