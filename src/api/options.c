@@ -178,7 +178,7 @@ static const char *load(const char *path, char contents[FILE_BYTES], const char 
 }
 
 /* Lines of NAME = VALUE, with blanks where one likes; from # to the end of its line a comment. */
-static void read_file(struct reader *reader, char *contents) {
+static HAK_COLD void read_file(struct reader *reader, char *contents) {
     char path[OPTION_PATH_BYTES];
     const char *reason;
     copy_path(path, reader->paths[OPTION_profile]);
@@ -253,7 +253,7 @@ static enum option_verdict take_value(struct reader *reader, enum option_id id, 
     return verdict;
 }
 
-static void apply(struct reader *reader, const struct setting *setting) {
+static HAK_COLD void apply(struct reader *reader, const struct setting *setting) {
     unsigned id = 0;
     while (id < OPTION_TOTAL && !setting_is_named(setting, option_infos[id].name)) id++;
     if (id == OPTION_TOTAL) {
@@ -320,7 +320,7 @@ static const uint16_t *depths_of(const struct hak_options *options, enum option_
     return depths;
 }
 
-int options_change(struct hak_options *options, const char *name, const char *value) {
+HAK_COLD int options_change(struct hak_options *options, const char *name, const char *value) {
     enum option_id id = option_find(name);
     if (id == OPTION_TOTAL) return ENOENT;
     if (!option_infos[id].anytime) return EPERM;
@@ -337,7 +337,7 @@ int options_change(struct hak_options *options, const char *name, const char *va
     return 0;
 }
 
-void options_value(const struct hak_options *options, enum option_id id, char *buffer, size_t bytes) {
+HAK_COLD void options_value(const struct hak_options *options, enum option_id id, char *buffer, size_t bytes) {
     const char *path = path_of((struct hak_options *)(uintptr_t)options, id);
     bool is_path = option_infos[id].type == OPTION_TYPE_PATH || (id == OPTION_profile && path[0] != '\0');
     const uint16_t *depths = depths_of(options, id);

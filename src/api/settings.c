@@ -24,7 +24,7 @@ bool settings_read(size_t index, struct report_setting *setting) {
     return true;
 }
 
-HAK_EXPORT int hak_option_set(const char *name, const char *value) {
+HAK_EXPORT HAK_COLD int hak_option_set(const char *name, const char *value) {
     start_once();
     int error = start_change_option(name, value);
     if (error == 0) return 0;
@@ -32,7 +32,7 @@ HAK_EXPORT int hak_option_set(const char *name, const char *value) {
     return -1;
 }
 
-HAK_EXPORT int hak_option_get(const char *name, char *value, size_t bytes) {
+HAK_EXPORT HAK_COLD int hak_option_get(const char *name, char *value, size_t bytes) {
     char text[OPTION_VALUE_BYTES];
     start_once();
     enum option_id id = option_find(name);
@@ -101,7 +101,7 @@ static void show(struct out *out, enum option_id id) {
     out_print(out, "}");
 }
 
-bool settings_print(int fd) {
+HAK_COLD bool settings_print(int fd) {
     struct out out;
     out_begin(&out, fd);
     out_print(&out, "{\"hakmem\": \"%s\", \"options\": [\n", hak_version());

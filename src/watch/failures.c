@@ -57,7 +57,7 @@ static void trace(const struct failure *failure) {
                (unsigned long long)failure->in_use, (unsigned long long)failure->number);
 }
 
-void failure_note(size_t bytes, size_t alignment) {
+HAK_COLD void failure_note(size_t bytes, size_t alignment) {
     const struct os_refusal refusal = os_refusal;
     const enum failure_cause cause = find_cause(bytes, alignment);
     int saved = errno;

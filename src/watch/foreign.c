@@ -63,7 +63,7 @@ static bool is_own_stack(const struct os_mapping *mapping) {
     "another malloc's block, of a library opened with RTLD_DEEPBIND perhaps: HAKMEM_FOREIGN_FREE=libc hands " \
     "it back to libc, ./hakmem run --no-deepbind keeps it from coming up"
 
-void foreign_describe(const void *pointer, char *text, size_t bytes) {
+HAK_COLD void foreign_describe(const void *pointer, char *text, size_t bytes) {
     struct os_mapping mapping;
     if (window_holds(pointer))
         describe_inside(pointer, text, bytes);
@@ -101,7 +101,7 @@ static bool hand_on(void *block, enum heap_foreign_use use, size_t *size) {
     return true;
 }
 
-size_t foreign_handle(void *block, enum heap_foreign_use use) {
+HAK_COLD size_t foreign_handle(void *block, enum heap_foreign_use use) {
     /* realloc asks for the size first, perhaps twice: that is one pointer. relaxed: a statistic. */
     if (use == HEAP_FOREIGN_FREE) atomic_fetch_add_explicit(&foreign_seen, 1, memory_order_relaxed);
     const enum foreign_policy now = atomic_load_explicit(&policy, memory_order_relaxed);

@@ -33,7 +33,7 @@ static void read_numbers(struct report_numbers *now) {
     now->purger_running = purger_is_running();
 }
 
-bool report_write(int fd, enum report_form form) {
+HAK_COLD bool report_write(int fd, enum report_form form) {
     static void (*const write[])(struct out *, const struct report_numbers *) = {
         [REPORT_TEXT] = report_text,
         [REPORT_JSON] = report_json,
