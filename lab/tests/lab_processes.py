@@ -11,7 +11,8 @@ from pathlib import Path
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.measure.tree import stat_fields
 from hakmem_lab.sight.account import Account, account_read
-from hakmem_lab.sight.books import Books, books_read
+from hakmem_lab.sight.books import Books
+from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.launch import environment_on
 from hakmem_lab.sight.memory import memory_open
 from hakmem_lab.sight.page import pages_find

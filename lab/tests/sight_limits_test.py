@@ -14,7 +14,7 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
 from hakmem_lab.sight.account import account_read
 from hakmem_lab.sight.advice import advice_find, use_lines
-from hakmem_lab.sight.books import books_read
+from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.doctor import Patient, patient_findings, patient_read, service_findings
 from hakmem_lab.sight.findings import Level
 from hakmem_lab.sight.launch import environment_on

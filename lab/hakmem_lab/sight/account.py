@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hakmem_lab.sight.books import Books, books_read
+from hakmem_lab.sight.books import Books
+from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.mappings import Mapping, mappings_with_owners
 from hakmem_lab.sight.memory import Memory, Residency, making_sense, memory_open
 from hakmem_lab.sight.page import pages_find

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.sight.books import books_read
+from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.launch import environment_on, program_check
 from hakmem_lab.sight.memory import memory_open
 from hakmem_lab.sight.options import PREFIX, Mistake, Option, mistakes_find

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.sight.books import NEVER, Books, books_read
+from hakmem_lab.sight.books import NEVER, Books
+from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.memory import making_sense, memory_open
 from hakmem_lab.sight.page import Page, pages_find, record_at
 from hakmem_lab.sight.process import Process

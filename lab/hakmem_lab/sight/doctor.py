@@ -9,7 +9,8 @@ from pathlib import Path
 
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.sight.books import Books, books_read
+from hakmem_lab.sight.books import Books
+from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.cgroup import group_read
 from hakmem_lab.sight.config import Config, config_of_command
 from hakmem_lab.sight.doctor_machine import (

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from hakmem_lab.sight.books import NEVER, Books, ClassBooks, Failure, HeapBooks, Totals, books_read
+from hakmem_lab.sight.books import NEVER, Books, ClassBooks, Failure, HeapBooks, Totals
+from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.decisions import Decisions, decision_content, decisions_read
 from hakmem_lab.sight.memory import memory_open
 from hakmem_lab.sight.page import Page, pages_find

@@ -1,7 +1,7 @@
 """hakmem's page in the memory of another process: include/hakmem/stats_page.h, read as it stands there.
 
 The page names its tables, and each table its numbers, where they lie and how long they are. So this module
-knows nothing of hakmem's structures; what the numbers mean is known by books.py.
+knows nothing of hakmem's structures; what the numbers mean is known by books_reader.py.
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from hakmem_lab.sight.books import IMPOSSIBLE_DEPTH, LIVE, NEVER, Books, ClassBooks
+from hakmem_lab.sight.books import NEVER, Books, ClassBooks
+from hakmem_lab.sight.books_reader import IMPOSSIBLE_DEPTH, LIVE
 from hakmem_lab.sight.memory import Flags, Memory, Residency
 from hakmem_lab.sight.options import SMALL_MAX_BYTES
 from hakmem_lab.sight.page import Columns, Page
