@@ -103,12 +103,16 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *unused) {
     (void)size;
     (void)unused;
     if (strstr(object->dlpi_name, "/libhakmem.so") == NULL) return 0;
+    uintptr_t start = UINTPTR_MAX, end = 0;
     for (unsigned i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
         if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X)) continue;
-        atomic_store(&hakmem_end, object->dlpi_addr + segment->p_vaddr + segment->p_memsz);
-        atomic_store(&hakmem_start, object->dlpi_addr + segment->p_vaddr);
+        const uintptr_t from = object->dlpi_addr + segment->p_vaddr, to = from + segment->p_memsz;
+        start = from < start ? from : start;
+        end = to > end ? to : end;
     }
+    atomic_store(&hakmem_end, end);
+    atomic_store(&hakmem_start, start);
     return 1;
 }
 
