@@ -6,6 +6,7 @@
 #include "blocks.h" /* first: it says _GNU_SOURCE */
 
 #include "heap/heap.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 
 enum { THREADS = 6 };

@@ -8,6 +8,7 @@
 #include "ace/decay.h"
 #include "heap/alloc.h"
 #include "heap/heap.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 #include "span/span.h"
 

@@ -7,6 +7,7 @@
 
 #include "heap/buffer.h"
 #include "heap/heap.h"
+#include "heap/stack.h"
 #include "no_purger.h"
 #include "region/books.h"
 

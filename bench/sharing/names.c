@@ -1,6 +1,7 @@
 /* names.c - what lies at an address of hakmem's. Not compiled for the simulator: nobody sees it look. */
 #include "heap/heap.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "region/books.h"
 #include "region/window.h"
 

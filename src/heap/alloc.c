@@ -11,6 +11,7 @@
 #include "heap/large.h"
 #include "heap/medium.h"
 #include "heap/purger.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 
 #include <string.h>

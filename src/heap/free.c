@@ -8,6 +8,7 @@
 #include "heap/home.h"
 #include "heap/large.h"
 #include "heap/purger.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 #include "region/outside.h"
 

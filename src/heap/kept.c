@@ -6,6 +6,7 @@
 #include "heap/footprint.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 
 void kept_forget(struct heap *heap) {

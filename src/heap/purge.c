@@ -15,6 +15,7 @@
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 
 /* A thread that slept at so many visits has no share of what threads may keep: its stacks are empty. One that wakes every second or

@@ -8,6 +8,7 @@
 #include "heap/footprint.h"
 #include "heap/purge.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 
 #include <errno.h>
 

@@ -10,6 +10,7 @@
 #include "heap/heap.h"
 #include "heap/home.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 
 void stack_raise(struct heap *heap) {
     os_lock_take(&heap->lock);

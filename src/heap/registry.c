@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "heap/buffer.h"
 #include "heap/enter.h"
+#include "heap/stack.h"
 #include "region/books.h"
 
 struct heap commons;

@@ -17,6 +17,7 @@
 #include "base/bits.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "os/assert.h"
 
 static void push(struct heap *heap, uint32_t first) {

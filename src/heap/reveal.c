@@ -8,6 +8,7 @@
 #include "heap/buffer.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 #include "span/span.h"
 

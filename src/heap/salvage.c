@@ -1,6 +1,7 @@
 /* salvage.c - what other heaps hold and do not need now: looked for before a slab is made. */
 #include "heap/heap.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 
 /* Of HEAP, which is parked and locked: what its stack holds goes to the slabs that it uses. The fullest of its own goes to the commons;

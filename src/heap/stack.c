@@ -15,6 +15,7 @@
 #include "heap/heap.h"
 #include "heap/home.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "region/books.h"
 
 #include <string.h>

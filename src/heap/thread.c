@@ -7,6 +7,7 @@
 #include "heap/home.h"
 #include "heap/purger.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "region/books.h"
 #include "slab/bitmaps.h"
 
@@ -189,16 +190,14 @@ HAK_ENTRY void heap_fork_prepare(void) {
     bitmaps_lock();
     stack_pool_lock();
     books_lock();
-    span_growing_lock();
-    span_lock();
     window_lock();
+    span_lock();
 }
 
 HAK_ENTRY void heap_fork_parent(void) {
     if (thread_state.fork_inside) return;
-    window_unlock();
     span_unlock();
-    span_growing_unlock();
+    window_unlock();
     books_unlock();
     stack_pool_unlock();
     bitmaps_unlock();
@@ -216,9 +215,8 @@ void heap_fork_child(void) {
     span_purging_reset();
     note_fork(true);
     if (thread_state.fork_inside) return;
-    window_lock_reset();
     span_lock_reset();
-    span_growing_lock_reset();
+    window_lock_reset();
     books_lock_reset();
     stack_pool_lock_reset();
     bitmaps_lock_reset();

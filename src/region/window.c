@@ -2,7 +2,7 @@
  *
  * Everything below next_page is committed and was given to the span floor; what lies between it and
  * reserved_page is reserved, and committed as far as pages_end where the books for it were refused. All are
- * guarded by lock, which is held across the system calls that move them: whoever waits needs memory too. */
+ * guarded by lock. */
 #include "region/window.h"
 
 #include "base/bits.h"
@@ -226,19 +226,16 @@ struct page_run window_extend(size_t pages) {
     struct page_run run = {0, 0};
     if (pages > window.pages) return run;
     pages = round_up(pages, CHUNK_PAGES);
-    window_lock();
-    if (ensure_region(pages)) {
-        size_t first = grow.next_page, size = commit_pages(pages);
-        /* Pages before their books: where the kernel refuses what was asked for, no books of it stay behind. */
-        if (!commit(first, size)) size = commit(first, pages) ? pages : 0;
-        /* Books for a round number of pages at once: few calls. */
-        if (size != 0 &&
-            provide_books(first, min_size(round_up(first + size, BOOKS_PAGES), counter_read(&grow.reserved_page)))) {
-            populate_first_records();
-            run = (struct page_run){first, size};
-            grow.next_page = first + size;
-        }
+    if (!ensure_region(pages)) return run;
+    size_t first = grow.next_page, size = commit_pages(pages);
+    /* Pages before their books: where the kernel refuses what was asked for, no books of it stay behind. */
+    if (!commit(first, size)) size = commit(first, pages) ? pages : 0;
+    /* Books for a round number of pages at once: few calls. */
+    if (size != 0 &&
+        provide_books(first, min_size(round_up(first + size, BOOKS_PAGES), counter_read(&grow.reserved_page)))) {
+        populate_first_records();
+        run = (struct page_run){first, size};
+        grow.next_page = first + size;
     }
-    window_unlock();
     return run;
 }

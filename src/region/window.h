@@ -97,14 +97,15 @@ bool window_start(size_t bytes);
 
 /* Fresh, committed, zero memory: at least PAGES pages, 2 MiB aligned, always above what was given
  * before, so that a run may continue the one before it. Empty when the window is used up or the
- * kernel refuses. Any thread; makes system calls. */
+ * kernel refuses. The window's lock is held; makes system calls. */
 struct page_run window_extend(size_t pages);
 
 /* Whether ADDRESS lies in what was reserved of the window, or in a gap of that: the window itself may reach over what others map. At any
  * time. */
 bool window_holds(const void *address);
 
-/* For fork: nobody extends the window between the two. */
+/* Nobody else extends the window between the two. Held across the system calls that this takes: whoever waits needs memory too, and
+ * mostly finds what came. */
 void window_lock(void);
 void window_unlock(void);
 void window_lock_reset(void);

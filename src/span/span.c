@@ -20,14 +20,6 @@ void span_lock(void) { os_lock_take(&spans.lock); }
 void span_unlock(void) { os_lock_drop(&spans.lock); }
 void span_lock_reset(void) { os_lock_reset(&spans.lock); }
 
-/* From a look at how much was ever brought to the end of bringing more: held across the system calls of that, since who waits needs
- * memory too, and mostly finds what came. */
-static struct os_lock growing;
-
-void span_growing_lock(void) { os_lock_take(&growing); }
-void span_growing_unlock(void) { os_lock_drop(&growing); }
-void span_growing_lock_reset(void) { os_lock_reset(&growing); }
-
 void span_configure(const struct span_settings *settings) {
     span_lock();
     /* What the program taught of the half-life stays where another option was set. */
@@ -222,7 +214,7 @@ void span_free(uint32_t first, uint32_t pages) {
 
 static uint64_t brought_pages(void) { return counter_read(&spans.counts.fresh_pages); }
 
-/* Fresh memory from the window; false when there is none. */
+/* Fresh memory from the window, whose lock is held; false when there is none. */
 static bool bring(size_t pages, enum span_zone zone) {
     struct page_run run = window_extend(pages);
     if (run.pages == 0) return false;
@@ -241,9 +233,9 @@ static bool bring(size_t pages, enum span_zone zone) {
  * others brought is too short, or gone, brings his own. False when there is none. No lock held. */
 static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned round) {
     enum { ROUNDS_FOR_OTHERS = 4 };
-    span_growing_lock();
+    window_lock();
     const bool others = round < ROUNDS_FOR_OTHERS && brought_pages() != seen, added = others || bring(pages, zone);
-    span_growing_unlock();
+    window_unlock();
     return added;
 }
 

@@ -173,10 +173,7 @@ extern HAK_HIDDEN struct span_size_counts span_sizes[SPAN_SIZES];
 /* The peak is what is in use now. */
 void span_reset_peak(void);
 
-/* For fork: nobody brings fresh memory between the two, and no span changes. The first is taken before the second. */
-void span_growing_lock(void);
-void span_growing_unlock(void);
-void span_growing_lock_reset(void);
+/* For fork: no span changes between the two. The window's lock is taken before. */
 void span_lock(void);
 void span_unlock(void);
 void span_lock_reset(void);

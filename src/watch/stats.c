@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "heap/buffer.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "region/outside.h"
 
 /* relaxed: the owner moves both ends meanwhile. */

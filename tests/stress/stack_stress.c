@@ -10,6 +10,7 @@
 #include "marked.h"
 #include "hakmem/hakmem.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 
 #include <stdatomic.h>

@@ -5,6 +5,7 @@
 #include "../explore.h"
 #include "base/attributes.h"
 #include "heap/heap.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 
 /* ---- model.c ------------------------------------------------------------------------------------------------ */

@@ -19,6 +19,7 @@
 #include "faults/fail_calls.h"
 #include "heap/alloc.h"
 #include "heap/heap.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 #include "region/outside.h"
 

@@ -8,6 +8,7 @@
 #include "heaps.h" /* first: it says _GNU_SOURCE */
 
 #include "heap/alloc.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 #include "no_purger.h"
 #include "region/books.h"

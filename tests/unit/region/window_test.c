@@ -1,4 +1,4 @@
-/* window_test.c - windows of many sizes, among others' mappings, under limits, and in threads.
+/* window_test.c - windows of many sizes, among others' mappings, and under limits.
  *
  * Each window is started in a child of its own: new_window.h. A kernel that says no is window_refused_test.c's.
  *
@@ -9,11 +9,9 @@
  *   books that share a kernel's page             a_small_window_..., every_run_...
  *   left-over pages counted across a gap         one_large_run_behind_something
  *   the limit of the address space is ignored    under_a_limit
- *   the lock is not taken                        threads_extend_in_turn
  */
 #include "new_window.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -108,42 +106,4 @@ TEST(under_a_limit) {
         asked_bytes = limits[i];
         IN_CHILD(exec_limited);
     }
-}
-
-/* The threads are there before the window is replaced, and never end: both would call malloc. */
-enum { THREADS = 4, RUNS = 20 };
-static struct page_run runs[THREADS][RUNS];
-static _Atomic size_t ready, done;
-
-static void *extend_to_the_end(void *argument) {
-    struct page_run *mine = argument;
-    atomic_fetch_add(&ready, 1);
-    while (atomic_load(&ready) <= THREADS) sched_yield();
-    for (size_t i = 0; i < RUNS && (mine[i] = window_extend(1)).pages != 0; i++)
-        *(volatile char *)page_address(mine[i].first + mine[i].pages - 1) = 1;
-    atomic_fetch_add(&done, 1);
-    for (;;) pause();
-    return NULL;
-}
-
-static void extend_in_threads(void) {
-    pthread_t thread;
-    for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&thread, NULL, extend_to_the_end, runs[i]), 0);
-    while (atomic_load(&ready) < THREADS) sched_yield();
-    CHECK(window_start(window.pages * PAGE_BYTES)); /* beside the old one, whose place is taken */
-    atomic_fetch_add(&ready, 1);
-    while (atomic_load(&done) < THREADS) sched_yield();
-    static uint8_t given[GIB(64) / 65536];
-    size_t pages = 0;
-    CHECK(runs[0][0].pages != 0);
-    for (size_t i = 0; i < THREADS * RUNS; i++) {
-        struct page_run run = runs[i / RUNS][i % RUNS];
-        for (size_t page = run.first; page < run.first + run.pages; page++) CHECK_AT(given[page]++ == 0, page);
-        pages += run.pages;
-    }
-    for (size_t page = CHUNK_PAGES; page < CHUNK_PAGES + pages; page++) CHECK_AT(given[page] == 1, page);
-}
-
-TEST(threads_extend_in_turn) {
-    for (size_t i = 0; i < check_count(40); i++) IN_CHILD(extend_in_threads);
 }

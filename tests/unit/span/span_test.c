@@ -291,10 +291,10 @@ static void be_in_need(void) {
     CHECK(step > IN_NEED);
     for (uint64_t i = 1; i < step; i++) CHECK(span_take(1, 1, true) != 0);
     CHECK_EQ(counts_now().fresh_pages, fresh);
-    span_growing_lock();
+    window_lock();
     for (size_t i = 0; i < IN_NEED; i++) CHECK_EQ(pthread_create(&threads[i], NULL, take_one, &taken[i]), 0);
     os_sleep_ms(50); /* who is later finds memory at once */
-    span_growing_unlock();
+    window_unlock();
     for (size_t i = 0; i < IN_NEED; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
     CHECK(counts_now().fresh_pages - fresh <= 2 * step);
     check_books();
