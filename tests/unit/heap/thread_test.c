@@ -16,6 +16,7 @@
 #include "heap/buffer.h"
 #include "heap/footprint.h"
 #include "heap/registry.h"
+#include "heap/stack.h"
 #include "heap/thread.h"
 #include "heaps.h"
 #include "no_purger.h"
