@@ -25,13 +25,6 @@ static uintptr_t refuse_hints_from = UINTPTR_MAX;
 static size_t refuse_maps_from = SIZE_MAX, refuse_readable_from = SIZE_MAX;
 static size_t refuse_fixed_from = SIZE_MAX, refuse_protect_from = SIZE_MAX;
 
-/* ThreadSanitizer calls some of these before it can run instrumented code: there they stay libc's, and what
- * needs a kernel that says no is skipped. */
-#ifdef CHECK_TSAN
-#define NEED_A_STUBBORN_KERNEL() SKIP("ThreadSanitizer needs the calls itself")
-#else
-#define NEED_A_STUBBORN_KERNEL() ((void)0)
-
 extern void *__interceptor_mmap(void *, size_t, int, int, int, off_t) __attribute__((weak));
 extern int __interceptor_mprotect(void *, size_t, int) __attribute__((weak));
 
@@ -58,7 +51,6 @@ int mprotect(void *address, size_t bytes, int protection) {
     if (__interceptor_mprotect) return __interceptor_mprotect(address, bytes, protection);
     return (int)syscall(SYS_mprotect, address, bytes, protection);
 }
-#endif
 
 static void start_without_hints(void) {
     refuse_hints = true;
@@ -81,7 +73,6 @@ static void align_without_hints(void) {
 }
 
 TEST(a_window_where_the_kernel_puts_it) {
-    NEED_A_STUBBORN_KERNEL();
     asked_bytes = 0;
     IN_CHILD(start_without_hints);
     asked_bytes = MIB(64);
@@ -107,7 +98,6 @@ static void start_below(void) {
 }
 
 TEST(a_small_address_space) {
-    NEED_A_STUBBORN_KERNEL();
     if (CHECK_SHADOWED) SKIP("shadow memory lies there");
     const unsigned bits[] = {38, 39, 42};
     for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++) {
@@ -151,7 +141,6 @@ static void start_with_few_words_without_hints(void) {
 }
 
 TEST(large_mappings_are_refused) {
-    NEED_A_STUBBORN_KERNEL();
     IN_CHILD(start_with_small_regions);
     IN_CHILD(start_with_small_records);
     IN_CHILD(start_with_few_words);
@@ -175,7 +164,6 @@ static void start_refused(void) {
 }
 
 TEST(a_refused_window_leaves_nothing) {
-    NEED_A_STUBBORN_KERNEL();
     IN_CHILD(start_refused);
 }
 
@@ -200,7 +188,6 @@ static void extend_refused(void) {
 }
 
 TEST(a_refused_commit_loses_nothing) {
-    NEED_A_STUBBORN_KERNEL();
     asked_bytes = MIB(128);
     IN_CHILD(extend_refused);
 }
@@ -219,7 +206,6 @@ static void extend_by_too_much(void) {
 }
 
 TEST(a_refused_commit_leaves_no_books) {
-    NEED_A_STUBBORN_KERNEL();
     IN_CHILD(extend_by_too_much);
 }
 
@@ -241,6 +227,5 @@ static void extend_without_books(void) {
 }
 
 TEST(pages_wait_for_their_books) {
-    NEED_A_STUBBORN_KERNEL();
     IN_CHILD(extend_without_books);
 }
