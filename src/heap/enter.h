@@ -11,7 +11,7 @@
 
 struct front;
 
-/* What a thread knows of the allocator: 24 bytes of static TLS. All zero before libc has set the first thread's
+/* What a thread knows of the allocator: 32 bytes of static TLS. All zero before libc has set the first thread's
  * variables up, as when an IFUNC resolver allocates: then malloc must find the front of none, and does by its distance,
  * while free compares the page's word with this thread's before it looks there. */
 struct thread_state {
@@ -21,6 +21,7 @@ struct thread_state {
     bool busy;         /* inside a slow path: a signal handler that allocates now must not enter another */
     bool fork_inside;  /* a signal handler forks while this thread is inside a slow path */
     uint16_t heapless_frees;
+    uint32_t known_word; /* as own_word, of the block that was freed first without a heap; 0: there is none */
 };
 
 extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((tls_model("initial-exec")));

@@ -99,16 +99,36 @@ static void free_medium_of_another(struct heap *heap, void *block, unsigned clas
 /* At any time. */
 static void give_home(void *block) { footprint_add(-(int64_t)remote_give(NULL, &block, 1)); }
 
-static HAK_NOINLINE void free_without_heap(void *block) {
+/* Of a heap that waits for a thread: that one will have it. False where the owner is another. No lock held. */
+static bool put_to_parked(void *block, unsigned class) {
+    const uint32_t first = slab_head(page_index(block));
+    struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
+    if (owner == NULL || atomic_load_explicit(&owner->state, memory_order_relaxed) != HEAP_DEAD) return false; /* a hint */
+    owner = bin_lock_owner(first);
+    if (owner == NULL) return false;
+    const bool parked = owner->parked;
+    const int64_t bytes = slab_classes[class].block_bytes;
+    if (parked) {
+        if (!stack_push(owner, class, block)) bin_put(owner, &block, 1);
+        owner->in_use_change += bytes; /* told by itself, at once: nobody lives there who would */
+    }
+    os_lock_drop(&owner->lock);
+    if (parked) footprint_add(-bytes);
+    return parked;
+}
+
+static HAK_NOINLINE void free_without_heap(void *block, unsigned class) {
+    if (HAK_LIKELY(put_to_parked(block, class))) return;
     give_home(block);
     remote_settle();
 }
 
 /* A thread that only ever frees gets a heap for its remote buffer, but not for its first few blocks: libc frees a
- * dead thread's memory in threads whose destructors have run, and a heap begun then would never end. */
-static void ensure_heap_for_free(void) {
+ * dead thread's memory in threads whose destructors have run, and a heap begun then would never end. WORD: of the block's page. */
+static void ensure_heap_for_free(uint32_t word) {
     enum { FREES_WITHOUT_HEAP = 8 };
     if (HAK_LIKELY(thread_state.front_distance != 0)) return;
+    if (thread_state.known_word == 0) thread_state.known_word = word & ~WORD_CLASS_MASK;
     if (thread_state.heapless_frees++ >= FREES_WITHOUT_HEAP) thread_ensure_heap();
 }
 
@@ -140,7 +160,7 @@ static HAK_NOINLINE void free_inside(void *block, const void *caller) {
         free_elsewhere(block);
         return;
     }
-    ensure_heap_for_free();
+    ensure_heap_for_free(word);
     if (HAK_UNLIKELY(!slow_enter())) {
         free_quietly(block, page, word);
         return;
@@ -160,7 +180,7 @@ static HAK_NOINLINE void free_inside(void *block, const void *caller) {
         heavy = slab_classes[class].block_bytes >= PURGER_HEAVY_BYTES;
         free_medium_of_another(heap, block, class);
     } else if (heap == NULL) {
-        free_without_heap(block);
+        free_without_heap(block, class);
     } else {
         keep_or_send_home(heap, block, class, caller);
         return;

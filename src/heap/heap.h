@@ -125,6 +125,9 @@ HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
     return (uint32_t)(uintptr_t)heap | class;
 }
 
+/* Nobody's, for threads to share: it has no stacks. */
+HAK_INLINE bool heap_is_shared(const struct heap *heap) { return heap->buffer == NULL; }
+
 struct heap_settings {
     counter thread_cache_bytes; /* bound of small_depth; of medium_depth half as much, or twice: ace_medium_budget */
     counter populate;           /* 1: bring in the pages of hot classes before they are touched */

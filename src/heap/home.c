@@ -5,7 +5,7 @@
  * or two threads that run would mostly use the same slabs, whose books would go to and fro between their caches.
  *
  * A shared heap has no thread and no stacks. Those who share it take in what others gave back, as owners do; after the last has left it
- * is dead until the next comes, and its slabs are the commons'. */
+ * is parked, as a heap whose thread ended: it keeps its slabs for the next who comes, and for those who lack some. */
 #include "heap/heap.h"
 #include "heap/home.h"
 #include "heap/registry.h"
@@ -36,6 +36,7 @@ void home_enter(struct heap *heap, struct heap *home) {
     if (home == heap || heap->shares) return;
     heap->shares = true;
     os_lock_take(&home->lock);
+    home->parked = false;
     /* seq_cst: see remote.c. */
     if (home->sharers++ == 0) atomic_store_explicit(&home->state, HEAP_SHARED, memory_order_seq_cst);
     os_lock_drop(&home->lock);
@@ -47,8 +48,8 @@ void home_leave(struct heap *heap) {
     struct heap *home = home_take(heap);
     if (--home->sharers == 0) {
         atomic_store_explicit(&home->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
+        home->parked = true;
         remote_drain(home);
-        bin_hand_over(home);
     }
     home_drop(heap);
 }

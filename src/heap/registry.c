@@ -72,34 +72,41 @@ struct heap *registry_shared(uint32_t count) {
     return heap;
 }
 
-/* The others are those of threads. */
-static bool is_shared(const struct heap *heap) { return heap->buffer == NULL; }
-
-/* The last that was given on processor CPU: its caches may hold the heap still, and the blocks that it allocated are those that
- * the threads there know. If there is none, the last that was looked at: other processors want those before it. Under the lock. */
-static struct heap *take_idle(uint32_t cpu) {
+/* Of those that wait, the one whose blocks have KNOWN_WORD: whoever takes it frees what its last thread allocated. If there is none, the
+ * last that was given on processor CPU: its caches may hold the heap still. If there is none of these, the last that was looked at:
+ * other processors want those before it. Under the lock. */
+static struct heap *choose_idle(uint32_t known_word, uint32_t cpu) {
+    struct heap *here = NULL, *last = NULL;
     /* relaxed, as in what follows: under the lock. */
-    struct heap *before = NULL, *heap = atomic_load_explicit(&registry.idle, memory_order_relaxed);
-    if (heap == NULL) return NULL;
-    for (unsigned left = REGISTRY_WAITING - 1; left != 0 && heap->given_on != cpu && heap->next_idle != NULL; left--) {
-        before = heap;
-        heap = heap->next_idle;
+    struct heap *heap = atomic_load_explicit(&registry.idle, memory_order_relaxed);
+    for (unsigned i = 0; i < REGISTRY_WAITING && heap != NULL; i++, heap = heap->next_idle) {
+        if (heap_word(heap->home, 0) == known_word) return heap;
+        if (here == NULL && heap->given_on == cpu) here = heap;
+        last = heap;
     }
-    if (before != NULL)
-        before->next_idle = heap->next_idle;
-    else
-        atomic_store_explicit(&registry.idle, heap->next_idle, memory_order_relaxed);
-    heap->idle = false;
-    return heap;
+    return here != NULL ? here : last;
 }
 
-struct heap *registry_take(void) {
+/* Under the lock. */
+static void unlink_idle(struct heap *heap) {
+    struct heap *before = atomic_load_explicit(&registry.idle, memory_order_relaxed);
+    if (before == heap) {
+        atomic_store_explicit(&registry.idle, heap->next_idle, memory_order_relaxed);
+    } else {
+        while (before->next_idle != heap) before = before->next_idle;
+        before->next_idle = heap->next_idle;
+    }
+    heap->idle = false;
+}
+
+struct heap *registry_take(uint32_t known_word) {
     struct heap *heap = NULL;
     /* relaxed: a hint; the list is read under the lock. */
     if (atomic_load_explicit(&registry.idle, memory_order_relaxed) != NULL) {
         const uint32_t cpu = os_cpu();
         os_lock_take(&registry.lock);
-        heap = take_idle(cpu);
+        heap = choose_idle(known_word, cpu);
+        if (heap != NULL) unlink_idle(heap);
         os_lock_drop(&registry.lock);
     }
     if (heap == NULL) heap = create_heap();
@@ -147,7 +154,7 @@ void registry_lock_all(void) {
     os_lock_take(&registry.lock);
     for (int shared = 0; shared <= 1; shared++)
         for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
-            if (is_shared(heap) == shared) os_lock_take(&heap->lock);
+            if (heap_is_shared(heap) == shared) os_lock_take(&heap->lock);
     os_lock_take(&commons.lock);
 }
 
@@ -163,7 +170,7 @@ void registry_forsake_others(const struct front *survivor) {
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
         os_lock_reset(&heap->lock);
         live += &heap->front == survivor;
-        if (&heap->front == survivor || is_shared(heap)) continue; /* forsaken sharers leave the latter by themselves */
+        if (&heap->front == survivor || heap_is_shared(heap)) continue; /* forsaken sharers leave the latter by themselves */
         heap->forsaken = !heap->idle; /* also where its thread had only just taken it, or not yet given it */
         atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_relaxed); /* the only thread there is */
         forsaken += heap->forsaken;

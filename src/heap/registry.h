@@ -4,9 +4,9 @@
 
 #include "heap/heap.h"
 
-/* A heap without a thread, as the last one that had it left it, or a new one. One whose thread ended on this processor comes
- * before others. NULL when there is no memory for a new one. */
-struct heap *registry_take(void);
+/* A heap without a thread, as the last one that had it left it, or a new one. One whose stacks hold blocks of KNOWN_WORD, the word of a page less
+ * its class, comes before others, then one whose thread ended on this processor. NULL when there is no memory for a new one. */
+struct heap *registry_take(uint32_t known_word);
 
 /* So many heaps wait for a thread as the last one left them: as many as a thread that begins looks at. */
 enum { REGISTRY_WAITING = 16 };

@@ -1,15 +1,19 @@
 /* salvage.c - what other heaps hold and do not need now: looked for before a slab is made. */
 #include "heap/heap.h"
+#include "heap/home.h"
 #include "heap/registry.h"
 #include "heap/stack.h"
 #include "heap/thread.h"
 
-/* Of HEAP, which is parked and locked: what its stack holds goes to the slabs that it uses. The fullest of its own goes to the commons;
- * those of a shared heap serve who shares them. */
+/* Of HEAP, which is parked and locked: what its stack holds goes to the slabs that it uses. The fullest of these goes to the commons; as long
+ * as threads share them they serve those. */
 static bool take_from_parked(struct heap *heap, unsigned class, const struct heap *for_home) {
     const bool held = stack_held(heap, class) != 0;
     stack_empty(heap, class);
-    return heap->home == heap ? bin_hand_over_fullest(heap, class, BUCKET_QUARTER) : held && heap->home == for_home;
+    struct heap *home = home_take(heap);
+    const bool found = home->sharers == 0 ? bin_hand_over_fullest(home, class, BUCKET_QUARTER) : held && home == for_home;
+    home_drop(heap);
+    return found;
 }
 
 /* Of those whose threads ended last. */

@@ -93,7 +93,7 @@ void thread_retire_parked(struct heap *heap) {
     os_lock_take(&heap->lock);
     if (heap->parked) {
         thread_hand_over(heap);
-        stack_reset_all(heap);
+        if (!heap_is_shared(heap)) stack_reset_all(heap);
         heap->parked = false;
     }
     os_lock_drop(&heap->lock);
@@ -127,7 +127,7 @@ HAK_COLD void thread_start_heap(void) {
     int saved = errno;
     /* After IFUNC resolvers libc clears the first thread's variables once more, but not its keys. */
     struct heap *heap = pthread_getspecific(exit_key);
-    if (heap == NULL) heap = registry_take();
+    if (heap == NULL) heap = registry_take(thread_state.known_word);
     if (heap != NULL) {
         struct heap *home = home_choose(heap);
         os_lock_take(&heap->lock);

@@ -4,7 +4,9 @@
  *   threads have slabs of their own, however many   where_threads_are_many_they_share_slabs
  *   threads share as soon as there are two          who_has_a_processor_has_slabs
  *   all share one heap                              two_heaps_are_shared_for_each_processor
- *   a shared heap that everybody left stays alive   what_nobody_shares_goes_to_the_commons, a_child_of_threads_that_share
+ *   a shared heap that everybody left stays alive   what_everybody_freed_goes, a_child_of_threads_that_share
+ *   what nobody shares goes to the commons at once  what_everybody_freed_goes, what_nobody_shares_waits
+ *   what nobody shares stays where it is            others_take_what_nobody_shares
  *   whoever shares leaves as soon as he may         whoever_shares_goes_on
  *   what was kept before is kept                    whoever_gets_other_slabs_gives_back_what_he_kept
  */
@@ -121,14 +123,15 @@ static void nobody(void) {
     end_threads();
     CHECK_EQ(shared->sharers, 0);
     CHECK_EQ(atomic_load(&shared->state), HEAP_DEAD);
-    CHECK_EQ(atomic_load(&shared->slab_total), 0);
+    CHECK(shared->parked);
     CHECK_EQ(atomic_load(&shared->inbox), 0);
     CHECK(sum_of_heaps().slabs <= slabs);
     /* What they freed and kept was freed. */
     reveal_own();
     CHECK_EQ(slabs_of(shared) + slabs_of(&commons), 0);
+    CHECK_EQ(atomic_load(&shared->slab_total), 0);
 }
-TEST(what_nobody_shares_goes_to_the_commons) { IN_CHILD(nobody); }
+TEST(what_everybody_freed_goes) { IN_CHILD(nobody); }
 
 static struct heap *last_heap;
 static struct heap *last_home;
@@ -160,6 +163,44 @@ static void go_on(void) {
 }
 TEST(whoever_shares_goes_on) { IN_CHILD(go_on); }
 
+/* One thread shares, and leaves some blocks in use; many others have slabs of their own. */
+static struct heap *share_alone(void) {
+    begin_threads(THREADS + 2);
+    heap_settings.processors = 1;
+    run_thread(look_at_home, (void *)(uintptr_t)3);
+    CHECK(last_home != last_heap && last_home->parked);
+    CHECK_EQ(slabs_of(last_home), 1);
+    return last_home;
+}
+
+static void begin_anew(void) {
+    struct heap *const shared = share_alone();
+    const uint64_t adopted = counter_read(&shared->bins[size_class_of(BYTES)].adopted_slabs);
+    for (int i = 0; i < 10; i++) {
+        run_thread(look_at_home, (void *)(uintptr_t)3);
+        CHECK(last_home == shared && shared->parked);
+        CHECK_EQ(slabs_of(shared), 1);
+        CHECK_EQ(counter_read(&shared->bins[size_class_of(BYTES)].adopted_slabs), adopted);
+    }
+    thread_retire_parked(shared);
+    CHECK(!shared->parked);
+    CHECK_EQ(atomic_load(&shared->slab_total), 0);
+    run_thread(look_at_home, NULL);
+    CHECK(last_home == shared);
+    end_threads();
+}
+TEST(what_nobody_shares_waits) { IN_CHILD(begin_anew); }
+
+static void lack_some(void) {
+    struct heap *const shared = share_alone();
+    CHECK(!salvage_slab(size_class_of(60000)));
+    CHECK(salvage_slab(size_class_of(BYTES)));
+    CHECK_EQ(slabs_of(shared), 0);
+    CHECK_EQ(slabs_of(&commons), 1);
+    end_threads();
+}
+TEST(others_take_what_nobody_shares) { IN_CHILD(lack_some); }
+
 static void change(void) {
     begin_threads(THREADS + 2);
     run_thread(look_at_home, (void *)(uintptr_t)3); /* they stay in use */
@@ -185,9 +226,8 @@ static void allocate_in_child(void) {
     remote_settle();
     CHECK_EQ(shared->sharers, 0);
     CHECK_EQ(atomic_load(&shared->state), HEAP_DEAD);
-    CHECK_EQ(atomic_load(&shared->slab_total), 0);
     reveal_own();
-    CHECK_EQ(slabs_of(&commons), 0);
+    CHECK_EQ(slabs_of(shared) + slabs_of(&commons), 0);
     for (int i = 0; i < 1000; i++) CHECK(heap_alloc(BYTES) != NULL);
 }
 static void fork_beside(void) {

@@ -94,7 +94,7 @@ static void *use_once(void *unused) {
 TEST(a_child_finds_heaps_that_change_hands) {
     struct heap *idle[2];
     run_thread(use_once, NULL); /* so that there is one */
-    struct heap *taken = registry_take();
+    struct heap *taken = registry_take(0);
     CHECK(taken != NULL && atomic_load(&taken->state) == HEAP_DEAD);
     pid_t child = fork();
     CHECK(child >= 0);
@@ -103,7 +103,7 @@ TEST(a_child_finds_heaps_that_change_hands) {
         thread_reap_forsaken();
         CHECK(registry_idle(idle, 1) == 1 && idle[0] == taken);
         CHECK_EQ(registry_live(), 1);
-        CHECK(registry_take() == taken && registry_take_forsaken() == NULL);
+        CHECK(registry_take(0) == taken && registry_take_forsaken() == NULL);
         _exit(0);
     }
     wait_for(child);

@@ -4,6 +4,8 @@
  *   a heap is not given back at its thread's end heaps_are_used_again
  *   slabs stay with the dead heap                what_a_thread_leaves_is_adopted
  *   any idle heap will do                        a_thread_takes_the_heap_of_its_processor
+ *   what it frees tells a thread nothing         a_thread_takes_the_heap_whose_blocks_it_frees
+ *   a parked heap's blocks go the long way home  a_thread_takes_the_heap_whose_blocks_it_frees
  *   a heap is emptied at its thread's end        the_next_thread_begins_with_what_the_last_left
  *   any number of heaps waits                    so_many_wait_and_no_more
  *   the next thread keeps others' blocks at once what_is_retired_goes_home
@@ -62,6 +64,8 @@ TEST(heaps_are_used_again) {
     CHECK_EQ(after.slabs, before.slabs);
 }
 
+static pthread_barrier_t all_began;
+
 /* Moves the calling thread; without a second processor there is nothing to tell apart. */
 TEST(a_thread_takes_the_heap_of_its_processor) {
     enum { EACH = 3 };
@@ -72,7 +76,7 @@ TEST(a_thread_takes_the_heap_of_its_processor) {
         if (CPU_ISSET(cpu, &allowed)) cpus[count++] = cpu;
     struct heap *heaps[2][EACH];
     for (int i = 0; i < count; i++)
-        for (int n = 0; n < EACH; n++) CHECK((heaps[i][n] = registry_take()) != NULL);
+        for (int n = 0; n < EACH; n++) CHECK((heaps[i][n] = registry_take(0)) != NULL);
     for (int n = 0; n < EACH; n++) {
         for (int i = 0; i < count; i++) {
             move_to(cpus[i]);
@@ -83,12 +87,64 @@ TEST(a_thread_takes_the_heap_of_its_processor) {
     for (int n = EACH; n-- > 0;) {
         for (int i = 0; i < count; i++) {
             move_to(cpus[i]);
-            CHECK_AT(registry_take() == heaps[i][n], n);
+            CHECK_AT(registry_take(0) == heaps[i][n], n);
         }
     }
     CHECK_EQ(sched_setaffinity(0, sizeof allowed, &allowed), 0);
     for (int i = 0; i < count; i++)
         for (int n = 0; n < EACH; n++) registry_give(heaps[i][n]);
+}
+
+enum { FREED = 40, FREED_BYTES = 700, BEFORE_A_HEAP = 8 };
+
+struct freed {
+    void *blocks[FREED];
+    struct heap *heap;
+};
+
+static void *allocate_for_another(void *argument) {
+    struct freed *const freed = argument;
+    for (size_t i = 0; i < FREED; i++) CHECK((freed->blocks[i] = heap_alloc(FREED_BYTES)) != NULL);
+    freed->heap = thread_heap();
+    return NULL;
+}
+
+static void *allocate_beside_others(void *argument) {
+    allocate_for_another(argument);
+    pthread_barrier_wait(&all_began);
+    return NULL;
+}
+
+static void *free_of_another(void *argument) {
+    const struct freed *const freed = argument;
+    const unsigned class = size_class_of(FREED_BYTES);
+    const size_t held = stack_held(freed->heap, class);
+    for (size_t i = 0; i < BEFORE_A_HEAP; i++) heap_free(freed->blocks[i], NULL);
+    CHECK(thread_heap() == NULL);
+    CHECK_EQ(stack_held(freed->heap, class), held + BEFORE_A_HEAP);
+    for (size_t i = BEFORE_A_HEAP; i < FREED; i++) heap_free(freed->blocks[i], NULL);
+    CHECK(thread_heap() == freed->heap);
+    CHECK_EQ(buffer_held(freed->heap), 0);
+    return NULL;
+}
+
+/* Whichever waits in front. */
+TEST(a_thread_takes_the_heap_whose_blocks_it_frees) {
+    enum { THREADS = 4 };
+    struct freed freed[THREADS];
+    pthread_t threads[THREADS];
+    const uint32_t processors = heap_settings.processors;
+    heap_settings.processors = THREADS; /* each has slabs of its own */
+    for (size_t from = 0; from < THREADS; from++) {
+        CHECK_EQ(pthread_barrier_init(&all_began, NULL, THREADS), 0);
+        for (size_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, allocate_beside_others, &freed[i]), 0);
+        for (size_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+        CHECK_EQ(pthread_barrier_destroy(&all_began), 0);
+        const uint64_t in_use = footprint_in_use();
+        for (size_t i = 0; i < THREADS; i++) run_thread(free_of_another, &freed[(from + i) % THREADS]);
+        CHECK(footprint_in_use() <= in_use - THREADS * FREED * FREED_BYTES);
+    }
+    heap_settings.processors = processors;
 }
 
 enum { LEFT = 900, LEFT_BYTES = 1792 };
@@ -245,8 +301,6 @@ static void *stay_for_a_while(void *may_end) {
     CHECK(counter_read(&leaver->bins[size_class_of(FEW_BYTES)].slab_count) != 0);
     return may_end;
 }
-
-static pthread_barrier_t all_began;
 
 static void *leave_one_beside_others(void *block) {
     CHECK((*(void **)block = heap_alloc(FEW_BYTES)) != NULL);
