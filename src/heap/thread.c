@@ -82,8 +82,10 @@ static void park(struct heap *heap) {
 }
 
 void thread_hand_over(struct heap *heap) {
-    stack_empty_all(heap);
-    buffer_give_all(heap, NULL);
+    if (HAK_LIKELY(!heap_is_shared(heap))) {
+        stack_empty_all(heap);
+        buffer_give_all(heap, NULL);
+    }
     remote_drain(heap); /* before: a slab that is free by it goes nowhere */
     bin_hand_over(heap);
     footprint_tell(&heap->in_use_change);
