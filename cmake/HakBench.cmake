@@ -81,10 +81,10 @@ if(NOT HAK_SANITIZE AND NOT HAK_NO_LIBC_NAMES AND NOT CMAKE_CROSSCOMPILING)
     hak_bare_allocator(counting counting.c)
 
     # For what is counted, not timed: ./hakmem baseline.
-    add_library(bench_clock SHARED "${PROJECT_SOURCE_DIR}/bench/clock/clock.c")
-    hak_bench_options(bench_clock)
-    set_target_properties(bench_clock PROPERTIES
-        OUTPUT_NAME clock
+    add_library(bench_steady SHARED "${PROJECT_SOURCE_DIR}/bench/steady/steady.c")
+    hak_bench_options(bench_steady)
+    set_target_properties(bench_steady PROPERTIES
+        OUTPUT_NAME steady
         C_VISIBILITY_PRESET hidden
         LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 endif()

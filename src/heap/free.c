@@ -109,7 +109,7 @@ static bool put_to_parked(void *block, unsigned class) {
     const bool parked = owner->parked;
     const int64_t bytes = slab_classes[class].block_bytes;
     if (parked) {
-        if (!stack_push(owner, class, block)) bin_put(owner, &block, 1);
+        if (heap_is_shared(owner) || !stack_push(owner, class, block)) bin_put(owner, &block, 1);
         owner->in_use_change += bytes; /* told by itself, at once: nobody lives there who would */
     }
     os_lock_drop(&owner->lock);

@@ -242,6 +242,7 @@ void thread_reap_forsaken(void) {
         home_leave(heap);
         heap->parked = false;
         os_lock_drop(&heap->lock);
+        if (heap->home != heap) thread_retire_parked(heap->home); /* no heap that waits leads there */
         give(heap);
     }
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -308,6 +309,6 @@ uint64_t os_random_seed(void) {
     /* The kernel places sixteen random bytes for each new program image. */
     const unsigned char *bytes = (const unsigned char *)getauxval(AT_RANDOM);
     uint64_t seed = (uintptr_t)&bytes;
-    for (unsigned i = 0; bytes != NULL && i < 8; i++) seed = seed * 257 + bytes[i];
+    if (bytes != NULL) memcpy(&seed, bytes, sizeof seed);
     return seed;
 }

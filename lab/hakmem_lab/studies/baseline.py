@@ -1,8 +1,8 @@
 """What hakmem cost when it was last reviewed: instructions, page faults and memory that are the same each time, kept as text
 in tests/baseline/, and a gate that says what was lost, by which entry point, and which commits may have done it.
 
-Everything is counted with a fixed seed, without the purge thread, and with a clock that goes one millisecond on each time
-hakmem reads it (bench/clock/clock.c). Instructions are those of the library's own code: for one operation, the difference of two
+Everything is counted with a fixed seed, without the purge thread, with a clock that goes one millisecond on each time
+hakmem reads it, and with the window in one place (bench/steady/steady.c). Instructions are those of the library's own code: for one operation, the difference of two
 runs of which the second is twice as long. What libc executes for it is not in them, since that depends on the processor. Page faults
 are those of a whole run between start and stop, memory is the kernel's VmHWM at its end. That run has no random addresses: how
 much of libc is mapped along with a touched page depends on them, some hundred KiB.
@@ -162,8 +162,8 @@ def baseline_make(source: Provenance, rows: Mapping[str, Counts]) -> Baseline:
 
 
 def same_each_time(stage: Stage, arm: Arm) -> dict[str, str]:
-    """The environment under which what hakmem does depends on the work alone: no purge thread, a clock of its own."""
-    library = stage.checkout.bare_library("clock")
+    """The environment under which what hakmem does depends on the work alone: no purge thread, a clock and a place of its own."""
+    library = stage.checkout.bare_library("steady")
     copy = stage.folder / library.name
     copy_to_disk(library, copy)
     return dict(CONFIGURED) | {"LD_PRELOAD": f"{copy} {arm.peer.library}"}

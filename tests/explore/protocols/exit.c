@@ -103,6 +103,7 @@ static void retire(void) {
 static void take_another(void) { taken[1] = model_take(BYTES); }
 static void check_taken(void) { model_check_blocks((void *[]){blocks[1], taken[0]}, 2); }
 static void check_other_taken(void) { model_check_blocks((void *[]){blocks[1], taken[1]}, 2); }
+static void check_first_taken(void) { model_check_blocks(taken, 1); }
 static void check_both_taken(void) { model_check_blocks((void *[]){blocks[1], taken[0], taken[1]}, 3); }
 EXPLORE(parked_begin_and_retire, .setup = setup_parked, .threads = {take_one, retire}, .check = check_taken);
 EXPLORE(parked_begin_and_salvage, .setup = setup_parked_beside, .threads = {begin_and_go_on, take_another},
@@ -114,4 +115,11 @@ static void setup_parked_freer(void) {
     explore_as(1, model_without_heap);
     explore_as(2, leave_one);
 }
+static void give_second_home(void) { /* as a thread gives what it had in its buffer */
+    remote_give(NULL, &blocks[1], 1);
+    remote_settle();
+}
 EXPLORE(parked_freer_and_retire, .setup = setup_parked_freer, .threads = {retire, give_second}, .check = check_none);
+EXPLORE(parked_buffer_and_retire, .setup = setup_parked_freer, .threads = {retire, give_second_home}, .check = check_none);
+EXPLORE(parked_freer_and_begin, .setup = setup_parked_freer, .threads = {take_one, give_second},
+        .check = check_first_taken);

@@ -78,6 +78,27 @@ static void check_begun_and_second(void) { model_check_blocks((void *[]){blocks[
 EXPLORE(home_left_freer_and_begun, .setup = setup_freer, .threads = {end, give_first, take_one}, .check = check_begun_and_second,
         .deep = true);
 
+/* All have left: another begins, frees, or takes what is there away. */
+static struct heap *left;
+
+static void leave_both(void) {
+    take_two();
+    left = thread_heap()->home;
+    model_thread_exit();
+}
+static void setup_left(void) {
+    start();
+    explore_as(2, leave_both);
+    explore_as(1, model_without_heap);
+}
+static void retire(void) {
+    thread_retire_parked(left);
+    remote_settle();
+}
+EXPLORE(home_parked_begin_and_retire, .setup = setup_left, .threads = {take_one, retire}, .check = check_begun);
+EXPLORE(home_parked_freer_and_retire, .setup = setup_left, .threads = {retire, give_first}, .check = check_second);
+EXPLORE(home_parked_begin_and_freer, .setup = setup_left, .threads = {take_one, give_first}, .check = check_begun_and_second);
+
 /* A heap with a slab of its own is parked; the next thread that begins with it shares those of another. */
 static void leave_second(void) {
     take_two();

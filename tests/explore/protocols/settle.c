@@ -31,10 +31,20 @@ static void mark_first(void) { remote_give(NULL, &blocks[0], 1); }
 static void mark_third(void) { remote_give(NULL, &blocks[2], 1); }
 static void mark_fifth(void) { remote_give(NULL, &blocks[4], 1); }
 
+/* As a thread gives what it had in its buffer. */
 static void settle(void) { remote_settle(); }
-static void give_first(void) { model_give(blocks[0]); }
-static void give_second(void) { model_give(blocks[1]); }
-static void give_third(void) { model_give(blocks[2]); }
+static void give_first(void) {
+    mark_first();
+    settle();
+}
+static void give_second(void) {
+    remote_give(NULL, &blocks[1], 1);
+    settle();
+}
+static void give_third(void) {
+    mark_third();
+    settle();
+}
 
 static void without_heaps(void) {
     explore_as(0, model_without_heap);

@@ -16,6 +16,7 @@
 #include "crowd.h"
 
 #include "heap/alloc.h"
+#include "heap/footprint.h"
 #include "no_purger.h"
 
 enum { BYTES = 900, HELD = 40 };
@@ -135,9 +136,10 @@ TEST(what_everybody_freed_goes) { IN_CHILD(nobody); }
 
 static struct heap *last_heap;
 static struct heap *last_home;
+static void *last_block;
 
 static void *look_at_home(void *blocks) {
-    for (size_t i = 0; i < (size_t)(uintptr_t)blocks; i++) CHECK(heap_alloc(BYTES) != NULL);
+    for (size_t i = 0; i < (size_t)(uintptr_t)blocks; i++) CHECK((last_block = heap_alloc(BYTES)) != NULL);
     thread_ensure_heap();
     last_heap = thread_heap();
     last_home = last_heap->home;
@@ -173,6 +175,12 @@ static struct heap *share_alone(void) {
     return last_home;
 }
 
+static void *free_one(void *block) {
+    heap_free(block, NULL);
+    CHECK(thread_heap() == NULL);
+    return NULL;
+}
+
 static void begin_anew(void) {
     struct heap *const shared = share_alone();
     const uint64_t adopted = counter_read(&shared->bins[size_class_of(BYTES)].adopted_slabs);
@@ -182,6 +190,11 @@ static void begin_anew(void) {
         CHECK_EQ(slabs_of(shared), 1);
         CHECK_EQ(counter_read(&shared->bins[size_class_of(BYTES)].adopted_slabs), adopted);
     }
+    const struct bin *bin = &shared->bins[size_class_of(BYTES)];
+    const uint64_t taken = counter_read(&bin->taken_blocks), in_use = footprint_in_use();
+    run_thread(free_one, last_block);
+    CHECK_EQ(counter_read(&bin->taken_blocks), taken - 1);
+    CHECK_EQ(footprint_in_use(), in_use - slab_classes[size_class_of(BYTES)].block_bytes);
     thread_retire_parked(shared);
     CHECK(!shared->parked);
     CHECK_EQ(atomic_load(&shared->slab_total), 0);
@@ -226,8 +239,9 @@ static void allocate_in_child(void) {
     remote_settle();
     CHECK_EQ(shared->sharers, 0);
     CHECK_EQ(atomic_load(&shared->state), HEAP_DEAD);
+    CHECK_EQ(atomic_load(&shared->slab_total), 0); /* no heap that waits leads there */
     reveal_own();
-    CHECK_EQ(slabs_of(shared) + slabs_of(&commons), 0);
+    CHECK_EQ(slabs_of(&commons), 0);
     for (int i = 0; i < 1000; i++) CHECK(heap_alloc(BYTES) != NULL);
 }
 static void fork_beside(void) {
