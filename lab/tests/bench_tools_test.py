@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 from lab_workloads import line_of, run
@@ -78,3 +80,18 @@ def test_peak_memory_fails_when_the_command_does(build: Path) -> None:
     done = run(build / "bench/peak_memory", "-- false")
     assert done.returncode == 1
     assert "false exited with 1" in done.stderr
+
+
+def window_of(*libraries: Path) -> str:
+    """Where a process finds its window, to 4 GiB."""
+    text = "import ctypes; libc = ctypes.CDLL(None); libc.malloc.restype = ctypes.c_size_t; print(libc.malloc(64) >> 32)"
+    environment = {**os.environ, "LD_PRELOAD": " ".join(map(str, libraries))}
+    return subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_the_window_lies_in_one_place_where_that_is_wanted(served: Path) -> None:
+    steady, library = served / "bench/libsteady.so", served / "libhakmem.so"
+    assert len({window_of(steady, library) for _ in range(4)}) == 1
+    assert len({window_of(library) for _ in range(4)}) > 1

@@ -2,8 +2,8 @@
 in tests/baseline/, and a gate that says what was lost, by which entry point, and which commits may have done it.
 
 Everything is counted with a fixed seed, without the purge thread, with a clock that goes one millisecond on each time
-hakmem reads it, and with the window in one place (bench/steady/steady.c). Instructions are those of the library's own code: for one operation, the difference of two
-runs of which the second is twice as long. What libc executes for it is not in them, since that depends on the processor. Page faults
+hakmem reads it, and with the window in one place (bench/steady/steady.c). Instructions are those of the library's own code:
+for one operation, the difference of two runs of which the second is twice as long. What libc executes for it is not in them, since that depends on the processor. Page faults
 are those of a whole run between start and stop, memory is the kernel's VmHWM at its end. That run has no random addresses: how
 much of libc is mapped along with a touched page depends on them, some hundred KiB.
 

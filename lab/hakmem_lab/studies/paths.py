@@ -2,8 +2,8 @@
 
 bench/entry_calls.c does one thing again and again; callgrind counts a run and one with twice the rounds. The difference
 for one round is what stands in the text: the library's own instructions in all, and for each of its functions how
-often it was called and what it took by itself. The clock and the window's place are bench/steady/steady.c's, as for a baseline. So the text does
-not depend on libc's code, the start, the hour or the machine, but on the compiler.
+often it was called and what it took by itself. The clock and the window's place are bench/steady/steady.c's, as for a
+baseline. So the text does not depend on libc's code, the start, the hour or the machine, but on the compiler.
 
 A change of the text needs a reason: docs/results/instructions.md has one for each digest.
 """

@@ -31,8 +31,9 @@ static void mark_first(void) { remote_give(NULL, &blocks[0], 1); }
 static void mark_third(void) { remote_give(NULL, &blocks[2], 1); }
 static void mark_fifth(void) { remote_give(NULL, &blocks[4], 1); }
 
-/* As a thread gives what it had in its buffer. */
 static void settle(void) { remote_settle(); }
+
+/* As a thread gives what it had in its buffer. */
 static void give_first(void) {
     mark_first();
     settle();

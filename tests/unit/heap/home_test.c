@@ -7,6 +7,7 @@
  *   a shared heap that everybody left stays alive   what_everybody_freed_goes, a_child_of_threads_that_share
  *   what nobody shares goes to the commons at once  what_everybody_freed_goes, what_nobody_shares_waits
  *   what nobody shares stays where it is            others_take_what_nobody_shares
+ *   what forsaken threads shared stays              a_child_of_threads_that_share
  *   whoever shares leaves as soon as he may         whoever_shares_goes_on
  *   what was kept before is kept                    whoever_gets_other_slabs_gives_back_what_he_kept
  */
