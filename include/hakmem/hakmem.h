@@ -47,7 +47,8 @@ HAK_API void *hak_realloc(void *block, size_t size);
 HAK_API void *hak_reallocarray(void *block, size_t count, size_t size);
 
 /* Gives BLOCK back. NULL is ignored. A pointer that hakmem never returned ends the process with one
- * line that says what it looks like; the option foreign_free can change that. */
+ * line that says what it looks like, as it does in hak_realloc, hak_usable_size and hak_try_expand; the option
+ * foreign_free can change that. So does one that is free already, where that is noticed. */
 HAK_API void hak_free(void *block);
 
 /* The same, as C23 has them, for a block from malloc, calloc or realloc, and for one from aligned_alloc. SIZE and ALIGNMENT
@@ -59,7 +60,7 @@ HAK_API void hak_free_aligned_sized(void *block, size_t alignment, size_t size);
 HAK_API void *hak_aligned_alloc(size_t alignment, size_t size);
 
 /* As aligned_alloc, except that an ALIGNMENT which is not a power of two is rounded up to one, as
- * glibc's memalign does. */
+ * glibc's memalign does; EINVAL where there is none. */
 HAK_API void *hak_memalign(size_t alignment, size_t size);
 
 /* Stores a block aligned to ALIGNMENT (a power of two and a multiple of sizeof(void *)) in *RESULT
@@ -71,8 +72,8 @@ HAK_API int hak_posix_memalign(void **result, size_t alignment, size_t size);
 HAK_API void *hak_valloc(size_t size);
 HAK_API void *hak_pvalloc(size_t size);
 
-/* Bytes of BLOCK that may be used: at least what was asked for, and the same for the life of the
- * block. 0 for NULL. */
+/* Bytes of BLOCK that may be used: at least what was asked for, and the same until hak_try_expand or
+ * hak_realloc changes it. 0 for NULL. */
 HAK_API size_t hak_usable_size(const void *block);
 
 /* Bytes that may at least be used of a block that hak_malloc(SIZE) returns: whoever has a use for more than SIZE can ask for so

@@ -55,8 +55,9 @@
 
 #define OPTION_FOREIGN_FREE(X)                                                                              \
     X(FOREIGN_FREE_ABORT, "abort", "ends the process with a line that says what the pointer looks like")    \
-    X(FOREIGN_FREE_COUNT, "count", "counts and otherwise ignores it")                                        \
-    X(FOREIGN_FREE_LIBC, "libc", "counts and hands it to the malloc behind hakmem, usually libc's")
+    X(FOREIGN_FREE_COUNT, "count", "counts, says so once, and otherwise ignores it")                          \
+    X(FOREIGN_FREE_LIBC, "libc",                                                                            \
+      "counts, and hands it to the malloc behind hakmem, usually libc's, unless it lies in hakmem's own memory")
 
 #define OPTION_STATS(X)                                                                                     \
     X(STATS_OFF, "off", "nothing")                                                                          \
@@ -84,11 +85,11 @@
          "Whether the depth of caches and the half-life of free memory follow the program; off: they stay as they are set.") \
     DEPTHS(bin_depth, START, 8192,                                                                          \
            "deeper: more memory cached per thread; shallower: more refills and spills",                     \
-           "Free blocks kept per size class and thread: of all to 64 KiB, or by the size of blocks, the others as with `auto`, which " \
+           "Free blocks kept per size class and thread, but no more than 2 MiB of a size (docs/ace.md): of all to 64 KiB, or by the size of blocks, the others as with `auto`, which " \
            "follows the program.")                                                                          \
     NUMBER(thread_cache, ANYTIME, BYTES, HAK_KIB(64), HAK_GIB(1), NULL, 0, HAK_MIB(16),                     \
            "up to this much memory per thread held free, and half as much of blocks above 64 KiB; of these twice as much by a thread that is alone, until the process grows", \
-           "The most bytes that all bins of a thread together may be sized for. Those of blocks above 64 KiB have half as many beside that;" \
+           "How far all bins of a thread together may be sized, in bytes, beyond what they have at first; bins whose depth is set do not count. Those of blocks above 64 KiB have half as many beside that;" \
            " twice as many as it says where the thread is alone or hardly touches them.") \
     NUMBER(decay, ANYTIME, MILLISECONDS, 0, 3600000, "never", OPTION_NEVER, 500,                            \
            "longer: more resident memory; shorter: more page faults and system calls",                      \
