@@ -19,7 +19,7 @@ struct thread_state {
     uintptr_t front_distance; /* from the front of none */
     uint32_t own_word; /* of pages whose blocks go on this thread's stacks, less the class; 0: none do, as of fronts without bounds */
     bool busy;         /* inside a slow path: a signal handler that allocates now must not enter another */
-    bool fork_inside;  /* a signal handler forks while this thread is inside a slow path */
+    uint8_t forks_inside; /* so many forks of signal handlers, one in the other, inside a slow path of this thread or its fork */
     uint16_t heapless_frees;
     uint32_t known_word; /* as own_word, of the block that was freed first without a heap; 0: there is none */
 };

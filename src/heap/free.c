@@ -99,14 +99,14 @@ static void free_medium_of_another(struct heap *heap, void *block, unsigned clas
 /* At any time. */
 static void give_home(void *block) { footprint_add(-(int64_t)remote_give(NULL, &block, 1)); }
 
-/* Of a heap that waits for a thread: that one will have it. False where the owner is another. No lock held. */
+/* Of a heap that waits for a thread, which will have it, or of the commons. False where the owner is another. No lock held. */
 static bool put_to_parked(void *block, unsigned class) {
     const uint32_t first = slab_head(page_index(block));
     struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
     if (owner == NULL || atomic_load_explicit(&owner->state, memory_order_relaxed) != HEAP_DEAD) return false; /* a hint */
     owner = bin_lock_owner(first);
     if (owner == NULL) return false;
-    const bool parked = owner->parked;
+    const bool parked = owner->parked || owner == &commons;
     const int64_t bytes = slab_classes[class].block_bytes;
     if (parked) {
         if (heap_is_shared(owner) || !stack_push(owner, class, block)) bin_put(owner, &block, 1);

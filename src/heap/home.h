@@ -28,7 +28,7 @@ struct heap *home_choose(struct heap *heap);
 /* It uses those of HOME from now on. If these are others than before, all that it holds goes where others find it. */
 void home_enter(struct heap *heap, struct heap *home);
 
-/* Its thread has ended. What its stacks hold stays; slabs that nobody shares any more go to the commons. Call remote_settle afterwards. */
+/* Its thread has ended. What its stacks hold stays, and so do slabs that nobody shares any more: the shared heap is parked. Call remote_settle afterwards. */
 void home_leave(struct heap *heap);
 
 /* The slab at FIRST, of CLASS, which nobody owns, is one of those that HEAP uses. */

@@ -156,7 +156,10 @@ static void *grow(uint32_t page, size_t pages) {
     const uint16_t offset = large_at(page)->offset;
     uint32_t to = pages < window.pages && held >= MOVE_LEAST_PAGES ? move(page, pages) : 0;
     if (to == 0) return NULL;
-    *large_at(to) = (struct large){.span = *span_at(to), .pages = (uint32_t)held, .offset = offset, .moved = true};
+    struct large *large = large_at(to); /* its span is others', too: they read it under the span lock */
+    large->pages = (uint32_t)held;
+    large->offset = offset;
+    large->moved = true;
     set_pages(to, pages);
     return large_start(to);
 }

@@ -196,11 +196,12 @@ static void begin_search(bool all, uint64_t now_ms) {
 
 /* ---- the step ---------------------------------------------------------------------------------------- */
 
-/* Some of what is to go, due or not; returns how many pages. */
-static uint64_t purge_some(void) {
-    const uint64_t wanted = min_size(state.to_purge, STEP_SPAN_PAGES), pages = span_purge(wanted);
-    state.to_purge = pages < wanted ? 0 : state.to_purge - pages;
-    return pages;
+/* Some of what is to go, due or not. */
+static struct span_purged purge_some(void) {
+    const uint64_t wanted = min_size(state.to_purge, STEP_SPAN_PAGES);
+    const struct span_purged purged = span_purge(wanted);
+    state.to_purge = purged.tried_pages < wanted ? 0 : state.to_purge - min_size(state.to_purge, purged.tried_pages);
+    return purged;
 }
 
 enum purge_result purge_step(enum purge_pace pace) {
@@ -209,14 +210,14 @@ enum purge_result purge_step(enum purge_pace pace) {
         begin_search(pace == PURGE_ALL, now_ms);
     state.returned_bytes = 0;
     bool ended = state.searching && search_slabs(), more = state.searching && !ended, more_spans;
-    uint64_t pages;
+    struct span_purged purged;
     if (pace == PURGE_DUE) {
-        pages = span_decay(state.pace, STEP_SPAN_PAGES, &more_spans);
+        purged = span_decay(state.pace, STEP_SPAN_PAGES, &more_spans);
     } else {
-        pages = purge_some();
+        purged = purge_some();
         more_spans = state.to_purge != 0;
     }
-    footprint_returned(state.returned_bytes + pages * PAGE_BYTES);
+    footprint_returned(state.returned_bytes + purged.given_pages * PAGE_BYTES);
     if (ended) state.searching = false;
     if (more || more_spans) return PURGE_MORE;
     if (state.left || span_dirty_left() != 0) return PURGE_LATER;

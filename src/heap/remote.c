@@ -6,7 +6,7 @@
  * queued first and reads the bits after, so a bit that it misses belongs to a freer that queues again.
  *
  * A slab may change hands between two of these steps. Whoever drains it then finds another owner and passes it
- * on. Nobody waits in a dead heap (the commons, and heaps between two threads), so whoever pushes to one
+ * on. Nobody waits in a dead heap (the commons, heaps between two threads, and shared ones that nobody shares now), so whoever pushes to one
  * and then finds it dead marks it, and whoever passes by without a lock, himself first, drains what is marked. The
  * push and the look at the state, like the change of state and the last drain of a thread that exits, are
  * sequentially consistent, so one of the two sees the other.

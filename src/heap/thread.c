@@ -68,9 +68,9 @@ static void park(struct heap *heap) {
     atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
     if (heap->raised) stack_lower(heap);
     heap->parked = true;
-    stack_forget_streams(heap);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
+    stack_forget_streams(heap); /* after the last that was counted */
     int64_t held_bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         held_bytes += (int64_t)(stack_held(heap, class) * slab_classes[class].block_bytes);
@@ -178,13 +178,21 @@ bool heap_start(const struct heap_options *options) {
 /* ---- fork --------------------------------------------------------------------------------------- */
 
 /* From prepare on this thread is busy: another library's handler that allocates meanwhile takes no lock. A signal
- * handler that forks inside a slow path finds it busy already, and some lock perhaps taken: then all stays as it
+ * handler that forks inside a slow path, or inside of a fork, finds it busy already, and some lock perhaps taken: then all stays as it
  * is, and the child keeps to the ways without locks until the handler returns. */
+static bool was_inside(void) {
+    if (thread_state.forks_inside == 0) return false;
+    thread_state.forks_inside--;
+    return true;
+}
+
 HAK_ENTRY void heap_fork_prepare(void) {
     slab_expect_child(true);
     note_fork(false);
-    thread_state.fork_inside = thread_state.busy;
-    if (thread_state.fork_inside) return;
+    if (thread_state.busy) {
+        thread_state.forks_inside++;
+        return;
+    }
     thread_state.busy = true;
     span_purging_lock();
     stack_reclaim_lock();
@@ -197,7 +205,7 @@ HAK_ENTRY void heap_fork_prepare(void) {
 }
 
 HAK_ENTRY void heap_fork_parent(void) {
-    if (thread_state.fork_inside) return;
+    if (was_inside()) return;
     span_unlock();
     window_unlock();
     books_unlock();
@@ -216,7 +224,7 @@ void heap_fork_child(void) {
     purger_forget();
     span_purging_reset();
     note_fork(true);
-    if (thread_state.fork_inside) return;
+    if (was_inside()) return;
     span_lock_reset();
     window_lock_reset();
     books_lock_reset();

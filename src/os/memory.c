@@ -173,14 +173,15 @@ void os_populate(void *address, size_t bytes) {
     os_counted(OS_CALL_MADVISE_POPULATE, done, saved);
 }
 
-bool os_renew(void *address, size_t bytes) {
+/* An old kernel may have unmapped what it then has no memory to map afresh. */
+enum os_moved os_renew(void *address, size_t bytes) {
     int saved = errno;
     void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    bool done = os_counted(OS_CALL_MMAP, got == address, saved);
-    if (!done) return false;
+    bool done = got == address, out_of_memory = errno == ENOMEM;
+    if (!os_counted(OS_CALL_MMAP, done, saved)) return out_of_memory ? OS_MOVE_LOST : OS_NOT_MOVED;
     count(&os_counters.purged_bytes, bytes);
     os_name(address, bytes, OS_NAME_BLOCKS);
-    return true;
+    return OS_MOVE_RENEWED;
 }
 
 /* Kernels without huge pages answer EINVAL, always: they are asked once. */
@@ -270,7 +271,10 @@ enum os_moved os_move(void *from, void *to, size_t bytes) {
     if (os_counted(OS_CALL_MREMAP, done, saved)) return OS_MOVED;
     if (out_of_memory) {
         got = mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-        if (os_counted(OS_CALL_MMAP, got == to, saved)) return OS_MOVE_RENEWED;
+        if (os_counted(OS_CALL_MMAP, got == to, saved)) {
+            os_name(to, bytes, OS_NAME_BLOCKS); /* or it never becomes one with its neighbours */
+            return OS_MOVE_RENEWED;
+        }
         if (got != MAP_FAILED) os_unmap(got, bytes);
     }
     atomic_store_explicit(&move_works, MOVE_FAILS, memory_order_relaxed);
@@ -297,12 +301,15 @@ void os_unmap(void *address, size_t bytes) {
         count(&os_counters.unmapped_bytes, bytes);
 }
 
+/* More than any address space has, like RLIM_INFINITY. */
+#define NO_LIMIT_BYTES (SIZE_MAX / 4)
+
 size_t os_address_limit(void) {
     int saved = errno;
     struct rlimit limit;
     bool known = getrlimit(RLIMIT_AS, &limit) == 0;
     errno = saved;
-    return !known || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : (size_t)limit.rlim_cur;
+    return !known || limit.rlim_cur > NO_LIMIT_BYTES ? SIZE_MAX : (size_t)limit.rlim_cur;
 }
 
 uint64_t os_random_seed(void) {

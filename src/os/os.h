@@ -44,10 +44,6 @@ bool os_purge(void *address, size_t bytes);
  * Any range: it is widened to whole pages. */
 void os_populate(void *address, size_t bytes);
 
-/* As os_purge, by a fresh mapping in place of the old one, which becomes one with its neighbours where both were
- * advised alike. False if refused: then the range is as it was. */
-bool os_renew(void *address, size_t bytes);
-
 /* Asks for huge pages in a committed range, or asks for none; false if refused. What was refused once for want of
  * support is not asked for again. */
 bool os_prefer_huge(void *address, size_t bytes);
@@ -65,6 +61,10 @@ enum os_moved {
     OS_MOVE_RENEWED, /* the same, but TO is a fresh mapping */
     OS_MOVE_LOST,    /* the same, but TO is perhaps not mapped and must not be used any more */
 };
+
+/* As os_purge, by a fresh mapping in place of the old one, which becomes one with its neighbours where both were
+ * advised alike: OS_MOVE_RENEWED. OS_NOT_MOVED: the range is as it was. OS_MOVE_LOST: it is perhaps not mapped. */
+enum os_moved os_renew(void *address, size_t bytes);
 
 /* Moves the memory behind a committed range to another of the same length, whose contents are lost, by its page
  * tables alone. */

@@ -61,7 +61,12 @@ bool os_thread_start(bool (*body)(void), const char *name) {
 
 uint32_t os_thread_id(void) { return (uint32_t)syscall(SYS_gettid); }
 
-uint32_t os_cpu(void) { return (uint32_t)sched_getcpu(); }
+uint32_t os_cpu(void) {
+    const int saved = errno;
+    const int cpu = sched_getcpu();
+    errno = saved;
+    return (uint32_t)cpu;
+}
 
 /* By the kernel, not by libc's functions for it: every process calls this, and would have their pages of libc. */
 uint32_t os_processors(void) {

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* The table, in parts that are never freed: a slot's address is that of a block, or at most OUTSIDE_NO_BLOCK. */
-enum { OUTSIDE_FIRST_SLOTS = 64, OUTSIDE_LATER_SLOTS = 4095, OUTSIDE_NO_BLOCK = 2 };
+enum { OUTSIDE_FIRST_SLOTS = 64, OUTSIDE_LATER_SLOTS = 4094, OUTSIDE_NO_BLOCK = 2 };
 struct outside_slot {
     _Atomic uintptr_t address;
     size_t bytes;

@@ -6,7 +6,7 @@
  * pages are asked for: few page faults, and no more memory than is filled anyway.
  *
  * When a part of a huge page is given back the page is broken. khugepaged would put it together again, bringing in all
- * that was given back, so none are asked for in this chunk any more, until the chunk is taken as a whole. Each such
+ * that was given back, so none are asked for in this chunk any more, until all of it that is in use is one span's. Each such
  * chunk may be a mapping of its own: beyond some number whole stretches of chunks are treated at once. */
 #include "ace/huge.h"
 #include "base/bits.h"

@@ -83,6 +83,14 @@ static void return_reserve(uint32_t first, size_t held) {
     if (!span_at(first)->zero && from < end) os_purge(page_address(from), (end - from) * PAGE_BYTES);
 }
 
+/* Where a part of a huge page moved, the kernel may make a whole one of it again: that part stays dirty. Span lock held. */
+static struct page_run surely_gone(size_t first, size_t pages) {
+    size_t end = first + pages;
+    if (page_chunk(first)->zone == ZONE_HUGE) first = round_up(first, CHUNK_PAGES);
+    if (page_chunk(end - 1)->zone == ZONE_HUGE) end = round_down(end, CHUNK_PAGES);
+    return (struct page_run){first, first < end ? end - first : 0};
+}
+
 uint32_t span_move(uint32_t from, size_t held, size_t pages) {
     /* Whole huge pages stay whole where both places begin alike. */
     uint32_t to = span_take(pages, pages >= 2 * CHUNK_PAGES ? CHUNK_PAGES : 1, true);
@@ -96,7 +104,8 @@ uint32_t span_move(uint32_t from, size_t held, size_t pages) {
     return_reserve(to, held);
     if (returned) {
         span_lock();
-        pages_mark_returned(from, (uint32_t)held);
+        const struct page_run gone = surely_gone(from, held);
+        if (gone.pages != 0) pages_mark_returned((uint32_t)gone.first, (uint32_t)gone.pages);
         span_unlock();
     }
     span_give(from);

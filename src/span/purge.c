@@ -39,16 +39,18 @@ void purge_note_taken(uint32_t returned) {
 
 /* ---- the system calls ------------------------------------------------------------------------------ */
 
-enum given { GIVEN, GIVEN_RENEWED, GIVEN_REFUSED };
+enum given { GIVEN, GIVEN_RENEWED, GIVEN_REFUSED, GIVEN_LOST };
 
 static enum given give_back(uint32_t first, uint32_t pages, bool moved) {
     void *start = page_address(first);
-    if (moved && os_renew(start, pages * PAGE_BYTES)) {
+    const enum os_moved renewed = moved ? os_renew(start, pages * PAGE_BYTES) : OS_NOT_MOVED;
+    if (renewed == OS_MOVE_RENEWED) {
         huge_advise_again(first, pages);
         return GIVEN_RENEWED;
     }
     huge_break(first, pages);
-    return os_purge(start, pages * PAGE_BYTES) ? GIVEN : GIVEN_REFUSED;
+    if (os_purge(start, pages * PAGE_BYTES)) return GIVEN;
+    return renewed == OS_MOVE_LOST ? GIVEN_LOST : GIVEN_REFUSED;
 }
 
 /* Chunk by chunk, after the whole was refused: a single locked page keeps no more than its chunk. Returns how many pages
@@ -106,9 +108,9 @@ static struct page_run find_run(enum span_zone zone, enum span_pace pace, uint32
     return run;
 }
 
-/* Gives one run of about LIMIT dirty free pages at most back. The run is a used span while the kernel works on it, so
- * nobody takes or merges it. Returns its length; 0 when there is none, or the kernel refused. */
-static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
+/* Tries to give one run of about LIMIT dirty free pages at most back, and adds what went to *GIVEN_PAGES. The run is a used span while the
+ * kernel works on it, so nobody takes or merges it. Returns its length; 0 when there is none. What was refused is not dirty any more. */
+static uint32_t purge_one(uint32_t limit, enum span_pace pace, uint64_t *given_pages) {
     span_lock();
     uint32_t head;
     struct page_run found = find_run(ZONE_HUGE, pace, limit, &head);
@@ -121,13 +123,14 @@ static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
     if (run == 0) return 0;
 
     enum given given = give_back(first, run, moved);
-    uint32_t pages = given != GIVEN_REFUSED ? run : run > CHUNK_PAGES ? give_chunks_back(first, run) : 0;
+    uint32_t pages = run;
+    if (given == GIVEN_REFUSED) pages = run > CHUNK_PAGES ? give_chunks_back(first, run) : 0;
     span_lock();
     counter_add(&spans.counts.used_pages, run);
-    if (moved && pages == 0) { /* an old kernel may have unmapped what it then would not map afresh */
+    if (given == GIVEN_LOST) {
         span_lose(first, run);
         span_unlock();
-        return 0;
+        return run;
     }
     if (pages == run) pages_mark_returned(first, run);
     if (given == GIVEN_RENEWED) pages_mark_moved(first, run, false);
@@ -136,18 +139,18 @@ static uint32_t purge_one(uint32_t limit, enum span_pace pace) {
     if (pages != run) pages_mark_refused(first, run);
     span_free(first, run);
     span_unlock();
-    return pages;
+    *given_pages += pages;
+    return run;
 }
 
-/* Gives about PAGES dirty pages back at most; returns how many it were. */
-static uint64_t purge_pages(uint64_t pages, enum span_pace pace) {
-    uint64_t done = 0;
-    for (uint32_t purged = 1; done < pages && purged != 0; done += purged)
-        purged = purge_one((uint32_t)min_size(pages - done, window.pages), pace);
-    return done;
+static struct span_purged purge_pages(uint64_t pages, enum span_pace pace) {
+    struct span_purged purged = {0, 0};
+    for (uint32_t tried = 1; purged.tried_pages < pages && tried != 0; purged.tried_pages += tried)
+        tried = purge_one((uint32_t)min_size(pages - purged.tried_pages, window.pages), pace, &purged.given_pages);
+    return purged;
 }
 
-uint64_t span_purge(uint64_t most_pages) { return purge_pages(most_pages, SPAN_PACE_IDLE); }
+struct span_purged span_purge(uint64_t most_pages) { return purge_pages(most_pages, SPAN_PACE_IDLE); }
 
 uint64_t span_dirty_left(void) {
     span_lock();
@@ -253,18 +256,19 @@ void span_decay_forget(void) {
     span_unlock();
 }
 
-uint64_t span_decay(enum span_pace pace, uint64_t most_pages, bool *more) {
+struct span_purged span_decay(enum span_pace pace, uint64_t most_pages, bool *more) {
     *more = false;
     span_lock();
     bool never = spans.settings.decay_half_life_ms == ACE_NEVER;
     span_unlock();
-    if (never) return 0;
+    if (never) return (struct span_purged){0, 0};
     if (pace == SPAN_PACE_IDLE) span_decay_forget();
     uint64_t due = pages_due(pace); /* of what is still due, too */
     decay.due = max_size(decay.due, due);
-    uint64_t wanted = min_size(decay.due, most_pages), done = purge_pages(wanted, pace);
+    const uint64_t wanted = min_size(decay.due, most_pages);
+    const struct span_purged purged = purge_pages(wanted, pace);
     /* What could not be found is due no longer. */
-    decay.due = done < wanted ? 0 : decay.due - min_size(decay.due, done);
+    decay.due = purged.tried_pages < wanted ? 0 : decay.due - min_size(decay.due, purged.tried_pages);
     *more = decay.due != 0;
-    return done;
+    return purged;
 }

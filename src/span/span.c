@@ -246,7 +246,15 @@ static void make_room(size_t pages) {
     uint64_t held = in_use_pages() + counter_read(&spans.counts.dirty_pages) + pages;
     span_unlock();
     if (HAK_LIKELY(hard == 0 || held <= hard) || !span_purging_try()) return;
-    span_purge(held - hard);
+    struct span_purged purged = {1, 0};
+    for (uint64_t left = held - hard; left != 0 && purged.tried_pages != 0; left -= min_size(left, purged.given_pages))
+        purged = span_purge(left);
+    span_purging_unlock();
+}
+
+/* What is on its way to the kernel is free again once it is there. No lock held. */
+static void await_purging(void) {
+    span_purging_lock();
     span_purging_unlock();
 }
 
@@ -279,6 +287,7 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
         make_room(pages);
         /* It begins with a chunk. Someone else may take what was brought: then bring more. */
         if (add_fresh(pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES, zone, brought, round)) continue;
+        await_purging();
         span_lock();
         /* Of the huge zone a plain request takes clean memory at last. */
         first = take_at(find_place(pages, align_pages, ZONE_HUGE), pages);

@@ -112,9 +112,13 @@ void span_purging_reset(void); /* in the child of a fork */
 /* While the program works, what it was seen to use again takes longer, and huge pages go whole or not at all. */
 enum span_pace { SPAN_PACE_WORK, SPAN_PACE_IDLE };
 
-/* Returns what has been free for long enough, about MOST_PAGES at most. Returns how many pages went; *MORE: others are
- * due. */
-uint64_t span_decay(enum span_pace pace, uint64_t most_pages, bool *more);
+struct span_purged {
+    uint64_t tried_pages; /* given to the kernel, or refused by it: these are not tried again */
+    uint64_t given_pages;
+};
+
+/* Returns what has been free for long enough, about MOST_PAGES at most; *MORE: others are due. */
+struct span_purged span_decay(enum span_pace pace, uint64_t most_pages, bool *more);
 
 /* How long after it the next is due at the soonest: a share of the half-life. Any locks. */
 uint64_t span_decay_tick_ms(void);
@@ -122,8 +126,8 @@ uint64_t span_decay_tick_ms(void);
 /* The half-life is what was configured again, whatever was learned. */
 void span_decay_forget(void);
 
-/* Returns what is free, about MOST_PAGES at most. Returns how many pages went; fewer than that: it was all. */
-uint64_t span_purge(uint64_t most_pages);
+/* Returns what is free, about MOST_PAGES at most; fewer tried than that: it was all. */
+struct span_purged span_purge(uint64_t most_pages);
 
 /* Gives BYTES bytes at ADDRESS back, whole kernel pages of one used span. True when they now read as zero. */
 bool span_purge_part(void *address, size_t bytes);

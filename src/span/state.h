@@ -55,7 +55,7 @@ void huge_break(uint32_t first, uint32_t pages);
 /* Pages FIRST .. were mapped afresh: tells the kernel again what is wanted there. */
 void huge_advise_again(uint32_t first, uint32_t pages);
 
-/* Pages FIRST .. were just taken: where whole chunks are, huge pages are asked for again. */
+/* Pages FIRST .. were just taken: in chunks of which nothing else is in use huge pages are asked for again. */
 void huge_mend(uint32_t first, uint32_t pages);
 
 #endif

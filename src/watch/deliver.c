@@ -13,6 +13,9 @@ static struct deliver_settings settings[2];
 static char paths[2][DELIVER_PATH_BYTES];
 static _Atomic unsigned current;
 
+/* The thread that began the last report, while it writes it; 0: none does. relaxed, all: compared to oneself. */
+static _Atomic uint32_t writer;
+
 void deliver_configure(const struct deliver_settings *wanted) {
     unsigned next = 1 - atomic_load_explicit(&current, memory_order_relaxed); /* one at a time configures */
     size_t length = 0; /* by hand: libc may not be ready at the start */
@@ -48,7 +51,9 @@ void deliver(void) {
     /* acquire: pairs with deliver_configure. */
     const struct deliver_settings *now = &settings[atomic_load_explicit(&current, memory_order_acquire)];
     int saved = errno;
+    uint32_t self = os_thread_id();
     char path[256], error[12];
+    atomic_store_explicit(&writer, self, memory_order_relaxed);
     if (now->wanted && now->path[0] == '\0') {
         report_write(os_message_fd(), now->form);
     } else if (now->wanted) {
@@ -57,12 +62,14 @@ void deliver(void) {
         if (!fits || !write_file(path, now->form))
             os_message("statistics cannot be written to %s: %s", now->path, os_error_name(errno, error));
     }
+    atomic_compare_exchange_strong_explicit(&writer, &self, 0, memory_order_relaxed, memory_order_relaxed);
     errno = saved;
 }
 
+/* In the middle of a report this thread's next would take its file away; that tells as much. */
 static void on_signal(int number) {
     (void)number;
-    deliver();
+    if (atomic_load_explicit(&writer, memory_order_relaxed) != os_thread_id()) deliver();
 }
 
 void deliver_on_signal(int number) {

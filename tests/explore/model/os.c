@@ -71,7 +71,10 @@ bool os_purge(void *address, size_t bytes) {
     for (size_t at = 0; at < bytes; at += KERNEL_PAGE) *(uint64_t *)(void *)((char *)address + at) = 0;
     return true;
 }
-bool os_renew(void *address, size_t bytes) { return os_purge(address, bytes); }
+enum os_moved os_renew(void *address, size_t bytes) {
+    os_purge(address, bytes);
+    return OS_MOVE_RENEWED;
+}
 void os_populate(void *address, size_t bytes) {
     (void)address;
     (void)bytes;

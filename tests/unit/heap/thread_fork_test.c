@@ -4,10 +4,13 @@
  *   the child forgets the heaps of the others    a_child_reaps_what_was_forsaken
  *   it loses what lies in their stacks           a_child_reaps_what_was_forsaken
  *   a heap that changes hands is nobody's        a_child_finds_heaps_that_change_hands
+ *   a fork inside of a fork keeps all locks      a_fork_inside_of_a_fork
  */
 #include "heaps.h" /* first: it says _GNU_SOURCE */
 
+#include "child.h"
 #include "heap/alloc.h"
+#include "heap/enter.h"
 #include "heap/stack.h"
 #include "heap/thread.h"
 #include "no_purger.h"
@@ -15,7 +18,7 @@
 
 #include <sys/wait.h>
 
-enum { FORSAKEN = 3, CHILD_SECONDS = CHECK_SHADOWED ? 60 : 10 };
+enum { FORSAKEN = 3 };
 static pthread_barrier_t barrier;
 static void *_Atomic kept[FORSAKEN];
 
@@ -109,6 +112,39 @@ TEST(a_child_finds_heaps_that_change_hands) {
     wait_for(child);
     registry_give(taken);
 }
+
+static bool is_served_from_the_window(void) {
+    void *block = heap_alloc(MIB(2)); /* takes the slow path */
+    const bool inside = block != NULL && window_holds(block);
+    heap_free(block, NULL);
+    return inside;
+}
+
+static void fork_in_the_middle(void) {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    wait_for(child);
+}
+
+/* A signal handler may fork where the thread does just that: in front of the kernel, and behind. */
+static void fork_inside_of_a_fork(void) {
+    CHECK(is_served_from_the_window());
+    heap_fork_prepare();
+    fork_in_the_middle();
+    heap_fork_parent();
+    CHECK(!thread_state.busy && is_served_from_the_window());
+    heap_fork_prepare();
+    const pid_t child = fork(); /* the outer one's child is an inner one's, too */
+    if (child == 0) {
+        heap_fork_child();
+        _exit(!thread_state.busy && is_served_from_the_window() ? 0 : 1);
+    }
+    wait_for(child);
+    heap_fork_parent();
+    CHECK(is_served_from_the_window());
+}
+
+TEST(a_fork_inside_of_a_fork) { IN_CHILD(fork_inside_of_a_fork); }
 
 /* Forks find the other thread in the middle of giving its buffer back. */
 enum { RING = 4096 };

@@ -63,7 +63,7 @@ static void move_pages(void) {
     CHECK(pair.to[-1] == 'o' && pair.to[MOVED_PAGES * page] == 'o');
     block_fill(pair.from, MOVED_PAGES * page, 3); /* still mapped */
     CHECK(block_holds(pair.to, MOVED_PAGES * page, 1));
-    CHECK(os_renew(pair.to, MOVED_PAGES * page));
+    CHECK_EQ(os_renew(pair.to, MOVED_PAGES * page), OS_MOVE_RENEWED);
     CHECK(block_is_zero(pair.to, MOVED_PAGES * page) && block_holds(pair.from, MOVED_PAGES * page, 3));
     CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_MOVED);
 }
@@ -165,16 +165,16 @@ TEST(a_renewed_range_is_zero) {
     memset(memory, 'x', 4 * page);
     uint64_t purged = counted(&os_counters.purged_bytes);
     errno = 4711;
-    CHECK(os_renew(memory + page, 2 * page));
+    CHECK_EQ(os_renew(memory + page, 2 * page), OS_MOVE_RENEWED);
     CHECK_EQ(errno, 4711);
     CHECK_EQ(counted(&os_counters.purged_bytes), purged + 2 * page);
     CHECK(memory[0] == 'x' && memory[3 * page] == 'x' && block_is_zero(memory + page, 2 * page));
     memory[page] = 'y';
     NEED_A_STUBBORN_KERNEL();
     mmap_answer = REFUSE;
-    bool done = os_renew(memory, 4 * page);
+    enum os_moved renewed = os_renew(memory, 4 * page);
     mmap_answer = ASK_THE_KERNEL;
-    CHECK(!done);
+    CHECK(renewed != OS_MOVE_RENEWED);
     CHECK_EQ(errno, 4711);
     CHECK(memory[0] == 'x' && memory[page] == 'y');
     CHECK_EQ(counted(&os_counters.purged_bytes), purged + 2 * page);

@@ -218,7 +218,7 @@ TEST(refusals_are_results) {
     bool any = os_reserve(page) || os_reserve_readable(page) || os_reserve_at(memory + page, page) ||
                os_map_at(memory + page, page) ||
                os_map(page, 64 * page) || os_commit(memory, page) || os_purge(memory, page) ||
-               os_prefer_huge(memory, page) || os_avoid_huge(memory, page) || os_renew(memory, page) ||
+               os_prefer_huge(memory, page) || os_avoid_huge(memory, page) || os_renew(memory, page) == OS_MOVE_RENEWED ||
                os_move(memory, memory + page, page) != OS_NOT_MOVED;
     os_split_huge(memory, page);
     os_unmap(memory, page);

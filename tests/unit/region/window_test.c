@@ -9,6 +9,7 @@
  *   books that share a kernel's page             a_small_window_..., every_run_...
  *   left-over pages counted across a gap         one_large_run_behind_something
  *   the limit of the address space is ignored    under_a_limit
+ *   a limit that is none makes the window small  a_limit_beyond_all_addresses_is_none
  */
 #include "new_window.h"
 
@@ -94,6 +95,31 @@ static void exec_limited(void) {
     CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
     execl("/proc/self/exe", "window_test", "use_up_under_a_limit", (char *)NULL);
     _exit(127);
+}
+
+/* Finite, but more than there are addresses: as without one. */
+HELPER(look_under_a_limit_of_no_use) {
+    CHECK_EQ(os_address_limit(), SIZE_MAX);
+    CHECK(window.pages * PAGE_BYTES >= GIB(64));
+}
+
+static void exec_hardly_limited(void) {
+    struct rlimit limit = {asked_bytes, asked_bytes};
+    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    execl("/proc/self/exe", "window_test", "look_under_a_limit_of_no_use", (char *)NULL);
+    _exit(127);
+}
+
+TEST(a_limit_beyond_all_addresses_is_none) {
+    if (CHECK_SHADOWED) SKIP("shadow memory is beyond any limit");
+    const size_t limits[] = {SIZE_MAX / 2, SIZE_MAX / 2 + GIB(1), SIZE_MAX - GIB(1)};
+    struct rlimit now;
+    CHECK_EQ(getrlimit(RLIMIT_AS, &now), 0);
+    if (now.rlim_cur != RLIM_INFINITY) SKIP("there is a limit already");
+    for (size_t i = 0; i < 3; i++) {
+        asked_bytes = limits[i];
+        IN_CHILD(exec_hardly_limited);
+    }
 }
 
 TEST(under_a_limit) {

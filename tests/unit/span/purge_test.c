@@ -10,11 +10,17 @@
  *   what was moved is not renewed, or marked so for ever   what_was_moved_is_healed, moves_leave_no_mappings
  *   parts are not counted                        a_part_of_a_used_span_can_be_given_back
  *   memory on its way back counts as used        what_goes_back_is_not_in_use
+ *   memory on its way back is not waited for     what_goes_back_is_waited_for
+ *   what is refused ends all                     what_is_refused_keeps_nothing_else
+ *   what the kernel left alone is given up       what_stays_mapped_is_not_lost
  */
 #include "decays.h"
 #include "faults/fail_calls.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 static void decay_in_ticks(void) {
     uint64_t dirty = make_dirty(1000, 400), kept;
@@ -132,18 +138,24 @@ static void decay_refused(void) {
 TEST(a_refusal_is_remembered) { IN_CHILD(decay_refused); }
 
 /* What was moved once is mapped afresh; where the kernel neither does that nor takes it back, nobody knows what lies there. */
-static void renewal_refused(void) {
+static void refuse_renewal(struct mine *mine, int error, struct span_counts *before, struct span_counts *after) {
     configure(ACE_NEVER, UINT64_MAX);
-    struct mine mine = take_keyed(50, true, 5);
-    CHECK((mine.first = span_move(mine.first, 50, 100)) != 0);
-    if (counts_now().moves == 0) return; /* it was copied */
+    *mine = take_keyed(50, true, 5);
+    CHECK((mine->first = span_move(mine->first, 50, 100)) != 0);
     purge_all();
-    span_give(mine.first);
-    struct span_counts before = counts_now();
-    fail_arm(FAIL_ANY, 1, true, ENOMEM);
+    span_give(mine->first);
+    *before = counts_now();
+    fail_arm(FAIL_ANY, 1, true, error);
     purge_all();
     fail_disarm();
-    struct span_counts after = counts_now();
+    *after = counts_now();
+}
+
+static void renewal_refused(void) {
+    struct mine mine;
+    struct span_counts before, after;
+    refuse_renewal(&mine, ENOMEM, &before, &after);
+    if (after.moves == 0) return; /* it was copied */
     CHECK_EQ(after.used_pages, before.used_pages);
     CHECK_EQ(after.lost_pages - before.lost_pages, before.dirty_pages - after.dirty_pages);
     CHECK(after.lost_pages >= 50);
@@ -154,6 +166,20 @@ static void renewal_refused(void) {
 }
 
 TEST(what_cannot_be_mapped_afresh_is_lost) { IN_CHILD(renewal_refused); }
+
+/* Any other refusal comes before the kernel touches anything. */
+static void renewal_untouched(void) {
+    struct mine mine;
+    struct span_counts before, after;
+    refuse_renewal(&mine, EAGAIN, &before, &after);
+    CHECK_EQ(after.lost_pages, before.lost_pages);
+    CHECK_EQ(after.used_pages, before.used_pages);
+    check_books();
+    struct mine again = take_keyed(100, true, 6);
+    check_pages(&again, 100);
+}
+
+TEST(what_stays_mapped_is_not_lost) { IN_CHILD(renewal_untouched); }
 
 /* The kernel refuses the whole for the one page. */
 static void purge_around_a_locked_page(void) {
@@ -173,6 +199,28 @@ static void purge_around_a_locked_page(void) {
 TEST(a_locked_page_keeps_its_chunk_alone) {
     if (CHECK_SHADOWED) SKIP("their mlock does nothing");
     IN_CHILD(purge_around_a_locked_page);
+}
+
+/* Of the longest run nothing goes; it comes first. */
+static void purge_beside_locked(void) {
+    enum { CHUNKS = 4, OTHERS = 40 };
+    configure(ACE_NEVER, UINT64_MAX);
+    struct mine locked = take_keyed(CHUNKS * CHUNK_PAGES, false, 1), between = take_keyed(1, false, 2), other = take_keyed(OTHERS, false, 3);
+    for (uint32_t page = 0; page < locked.pages; page += CHUNK_PAGES / 2)
+        if (mlock(words_of(locked.first + page), sizeof(uint64_t)) != 0) SKIP("no memory may be locked");
+    const uint64_t before = counts_now().returned_pages;
+    span_give(locked.first);
+    span_give(other.first);
+    purge_all();
+    CHECK(counts_now().returned_pages - before >= OTHERS);
+    CHECK_EQ(counts_now().dirty_pages, 0); /* what was refused is none */
+    check_pages(&between, 1);
+    check_books();
+}
+
+TEST(what_is_refused_keeps_nothing_else) {
+    if (CHECK_SHADOWED) SKIP("their mlock does nothing");
+    IN_CHILD(purge_beside_locked);
 }
 
 /* ---- at once ---------------------------------------------------------------------------------------------- */
@@ -224,6 +272,44 @@ static void purge_unused(void) {
 }
 
 TEST(what_goes_back_is_not_in_use) { IN_CHILD(purge_unused); }
+
+static struct {
+    _Atomic enum { WAITS, TAKES, TOOK } stage;
+    uint32_t pages, first;
+} taker;
+
+static void *take_when_told(void *unused) {
+    while (atomic_load(&taker.stage) == WAITS) sched_yield();
+    taker.first = span_take(taker.pages, 1, false);
+    atomic_store(&taker.stage, TOOK);
+    return unused;
+}
+
+/* The kernel has no more from now on, and what would do is just on its way there. */
+static void let_it_take(void) {
+    const struct rlimit none = {1 << 16, RLIM_INFINITY}; /* 0 is none, for some kernels */
+    CHECK_EQ(setrlimit(RLIMIT_DATA, &none), 0);
+    atomic_store(&taker.stage, TAKES);
+    for (int i = 0; i < 20 && atomic_load(&taker.stage) != TOOK; i++) os_sleep_ms(5);
+}
+
+static void take_what_goes_back(void) {
+    pthread_t thread;
+    configure(ACE_NEVER, UINT64_MAX);
+    taker.pages = (uint32_t)counts_now().fresh_pages + 1000; /* longer than any other free run */
+    span_give(take_keyed(taker.pages, false, 1).first);
+    CHECK_EQ(pthread_create(&thread, NULL, take_when_told, NULL), 0);
+    fail_interrupt(1, let_it_take);
+    purge_all();
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(taker.first != 0);
+    check_books();
+}
+
+TEST(what_goes_back_is_waited_for) {
+    if (CHECK_SHADOWED) SKIP("shadow memory is beyond any limit");
+    IN_CHILD(take_what_goes_back);
+}
 
 static void purge_a_part(void) {
     configure(ACE_NEVER, UINT64_MAX);

@@ -2,12 +2,15 @@
  *
  * Planted defects it was seen to catch:
  *   the name is cut where it is too long   a_name_that_is_too_long_is_refused
+ *   a report replaces one half written     a_signal_in_the_middle_of_a_report
  */
 #include "watch/deliver.h"
 
 #include "blocks.h"
 #include "child.h"
+#include "faults/fail_calls.h"
 
+#include <signal.h>
 #include <sys/mman.h>
 
 static char folder[] = "/tmp/hakmem-deliver-XXXXXX";
@@ -65,6 +68,24 @@ static void write_to_long_names(void) {
 }
 
 TEST(a_name_that_is_too_long_is_refused) { IN_CHILD(write_to_long_names); }
+
+static void ask_for_another(void) { raise(SIGUSR1); }
+
+static void write_while_asked(void) {
+    enum { CALLS = 8 };
+    CHECK(mkdtemp(folder) != NULL);
+    deliver_on_signal(SIGUSR1);
+    for (unsigned long call = 1; call <= CALLS; call++) {
+        fail_interrupt(call, ask_for_another);
+        CHECK_AT(*said_of("plain") == '\0' && was_written("plain"), call);
+    }
+    fail_interrupt(0, NULL);
+    raise(SIGUSR1); /* otherwise it has one written */
+    CHECK(was_written("plain"));
+    CHECK_EQ(rmdir(folder), 0);
+}
+
+TEST(a_signal_in_the_middle_of_a_report) { IN_CHILD(write_while_asked); }
 
 static void write_to_none(void) {
     deliver_configure(&(struct deliver_settings){.wanted = false, .path = "/nowhere/at/all"});
