@@ -253,7 +253,7 @@ static void make_room(size_t pages) {
 }
 
 /* What is on its way to the kernel is free again once it is there. No lock held. */
-static void await_purging(void) {
+static HAK_COLD void await_purging(void) {
     span_purging_lock();
     span_purging_unlock();
 }
