@@ -177,15 +177,16 @@ bool heap_start(const struct heap_options *options) {
 
 /* ---- fork --------------------------------------------------------------------------------------- */
 
-/* From prepare on this thread is busy: another library's handler that allocates meanwhile takes no lock. A signal
- * handler that forks inside a slow path, or inside of a fork, finds it busy already, and some lock perhaps taken: then all stays as it
- * is, and the child keeps to the ways without locks until the handler returns. */
+/* Whether the fork that ends here, in the parent or the child, began inside. */
 static bool was_inside(void) {
     if (thread_state.forks_inside == 0) return false;
     thread_state.forks_inside--;
     return true;
 }
 
+/* From prepare on this thread is busy: another library's handler that allocates meanwhile takes no lock. A signal
+ * handler that forks inside a slow path, or inside of a fork, finds it busy already, and some lock perhaps taken: then all stays as it
+ * is, and the child keeps to the ways without locks until the handler returns. */
 HAK_ENTRY void heap_fork_prepare(void) {
     slab_expect_child(true);
     note_fork(false);
