@@ -20,7 +20,7 @@ from hakmem_lab.studies.goals import (
     is_named,
 )
 from hakmem_lab.studies.judging import Matrix, judge
-from hakmem_lab.studies.matrix import Row
+from hakmem_lab.studies.matrix import SAME, Row
 from hakmem_lab.studies.suites import group_means
 from hakmem_lab.workloads.cells import CELLS
 from lab_matrix import observed_make, plan_make, row_make, samples_make, tails_make
@@ -134,6 +134,34 @@ def test_not_behind_one_peer(ratio: float, state: State) -> None:
 def test_what_is_preloaded_starts_beside_what_is(ratio: float, state: State) -> None:
     matrix = matrix_of({START: level(snmalloc=ratio, glibc=0.1)}, "start")
     assert state_of(matrix, "start of a process") is state
+
+
+@pytest.mark.parametrize(
+    ("names", "group", "area", "wanted"),
+    [
+        (MID, "mid", "1 to 8 KiB, 8 to 32 KiB", ""),
+        (MANY_SLOTS, "small", "4096 slots and more", ""),
+        (("one", "two"), "hand-over", "producers and consumers", ""),
+        (("one", "two", "three", "four"), "programs", "real programs", "mean"),
+    ],
+)
+def test_what_is_void_does_not_meet_a_goal(
+    names: tuple[str, ...], group: str, area: str, wanted: str
+) -> None:
+    fast = dict.fromkeys(names, level(snmalloc=3, glibc=3, mimalloc3=3, mimalloc3_nothp=3))
+    assert state_of(matrix_of(fast, group), area, wanted) is State.MET
+    answer = answer_of(matrix_of(fast | {names[0]: fast[names[0]] | {SAME: 1.1}}, group), area, wanted)
+    assert answer is not None
+    assert answer.state is State.OPEN
+    assert f"void: {names[0]}" in answer.why
+    nothing = answer_of(matrix_of({name: fast[name] | {SAME: 1.1} for name in names}, group), area, wanted)
+    assert nothing is not None
+    assert nothing.state is State.OPEN
+
+
+def test_a_workload_that_is_missed_is_so_beside_one_that_is_void() -> None:
+    rows = {MANY_SLOTS[0]: level(mimalloc3=3) | {SAME: 1.1}, MANY_SLOTS[1]: level(mimalloc3=1.1)}
+    assert state_of(matrix_of(rows), "4096 slots and more") is State.MISSED
 
 
 def test_programs_are_compared_by_their_means() -> None:

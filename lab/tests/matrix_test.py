@@ -370,6 +370,14 @@ def test_means_are_geometric_and_leave_the_control_out() -> None:
     assert set(means) == {("all", peer) for peer in PEERS}
 
 
+def test_what_is_void_is_in_no_mean() -> None:
+    rows = [row_make(name) for name in ("one", "two", "void")]
+    samples = [one for row in rows[:2] for one in samples_make(row, glibc=2.0)]
+    samples += samples_make(rows[2], **{SAME: 1.1, "glibc": 9.0})
+    (mean,) = [one for one in group_means(judge(plan_make(*rows), samples)) if one.peer == "glibc"]
+    assert mean.estimate.ratio == pytest.approx(2.0, rel=0.01)
+
+
 def test_instruments_are_kept_apart_from_times() -> None:
     slow = replace(observed_make(ROW, "glibc"), seconds=99.0)
     matrix = judge(plan_make(ROW), [*samples_make(ROW, glibc=1.0), slow])

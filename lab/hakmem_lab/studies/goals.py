@@ -10,7 +10,7 @@ from enum import Enum
 import numpy as np
 
 from hakmem_lab.measure.service import LIBC
-from hakmem_lab.statistics.estimate import Estimate
+from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.judging import CellResult, Matrix, Outcome
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES
@@ -128,7 +128,13 @@ def _times_the_best(least: float, *names: str) -> Callable[[Matrix, Sequence[Gro
 
     def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
         cells = [one for one in matrix.cells if one.row.name in names and one.best]
-        found = _at_least(least, [(_cell_text(one), one.best.estimate) for one in cells if one.best])
+        void = [one.row.name for one in cells if one.outcome is Outcome.VOID]
+        figures = [
+            (_cell_text(one), one.best.estimate)
+            for one in cells
+            if one.best and one.outcome is not Outcome.VOID
+        ]
+        found = _at_least(least, figures, void)
         return replace(found, state=State.OPEN) if found and found.state is State.MISSED else found
 
     return answer
@@ -138,24 +144,34 @@ def _times_a_peer(
     least: float, peer: str, *names: str
 ) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
     def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
-        found = [(name, result) for name in names if (result := matrix.result(name, peer))]
-        return _at_least(
-            least,
-            [(f"{name}, {_times(one.estimate)} {peer}", one.estimate) for name, one in found if one.estimate],
-        )
+        return _each_at_least(least, [one for name in names if (one := matrix.result(name, peer))])
 
     return answer
 
 
-def _at_least(least: float, figures: Sequence[tuple[str, Estimate]]) -> Answer | None:
-    """Each with its interval clear of what is asked."""
-    if not figures:
+def _each_at_least(least: float, results: Sequence[Result]) -> Answer | None:
+    figures = [
+        (f"{one.row.name}, {_times(one.estimate)} {one.against}", one.estimate)
+        for one in results
+        if one.estimate and one.verdict is not Verdict.VOID
+    ]
+    return _at_least(least, figures, _void_rows(results))
+
+
+def _void_rows(results: Iterable[Result]) -> list[str]:
+    return list(dict.fromkeys(one.row.name for one in results if one.verdict is Verdict.VOID))
+
+
+def _at_least(least: float, figures: Sequence[tuple[str, Estimate]], void: Sequence[str]) -> Answer | None:
+    """Each with its interval clear of what is asked. VOID are workloads that say nothing: with one the goal is not met."""
+    if not figures and not void:
         return None
     below = [text for text, estimate in figures if estimate.high < least]
-    reached = all(estimate.low >= least for _, estimate in figures)
+    reached = not void and all(estimate.low >= least for _, estimate in figures)
     state = State.MISSED if below else State.MET if reached else State.OPEN
     ordered = [text for text, _ in sorted(figures, key=lambda one: one[1].ratio)]
-    return Answer(state, _named(ordered))
+    told = [_named(ordered), f"void: {_named(void)}" if void else ""]
+    return Answer(state, "; ".join(text for text in told if text))
 
 
 def _named(texts: Sequence[str]) -> str:
@@ -184,18 +200,15 @@ def _not_behind_the_preloaded(name: str) -> Callable[[Matrix, Sequence[GroupMean
 
 
 def _within_the_margin(matrix: Matrix, results: Iterable[Result]) -> Answer | None:
-    margin = matrix.plan.settings.margin
-    figures = [(one, one.estimate) for one in results if one.estimate]
-    return _at_least(
-        1 / (1 + margin),
-        [(f"{one.row.name}, {_times(estimate)} {one.against}", estimate) for one, estimate in figures],
-    )
+    return _each_at_least(1 / (1 + matrix.plan.settings.margin), list(results))
 
 
 def _ahead_in_the_mean(group: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
-    def answer(_: Matrix, means: Sequence[GroupMean]) -> Answer | None:
-        own = [one for one in means if one.group == group]
-        return _at_least(1.0, [(f"{_times(one.estimate)} {one.peer}", one.estimate) for one in own])
+    def answer(matrix: Matrix, means: Sequence[GroupMean]) -> Answer | None:
+        own = [(f"{_times(one.estimate)} {one.peer}", one.estimate) for one in means if one.group == group]
+        void = _void_rows(one for one in matrix.results if one.row.group == group)
+        found = _at_least(1.0, own, void)
+        return replace(found, state=State.OPEN) if found and void else found
 
     return answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hakmem_lab.statistics.estimate import Estimate, suite_estimate
+from hakmem_lab.statistics.estimate import Estimate, Verdict, suite_estimate
 from hakmem_lab.studies.judging import Matrix
 
 ALL = "all"
@@ -18,13 +18,17 @@ class GroupMean:
 
 
 def group_means(matrix: Matrix) -> list[GroupMean]:
-    """Of groups with one or two workloads there is none: its interval would hold everything."""
+    """Of what is not void. Of groups with one or two workloads there is none: its interval would hold everything."""
     settings = matrix.plan.settings
     rows = [row for row in matrix.plan.rows if not row.control and not row.memory]
     groups = [ALL, *dict.fromkeys(row.group for row in rows)]
     means = []
     for peer in matrix.plan.peers:
-        own = [one for one in matrix.results if one.against == peer and one.estimate and one.row in rows]
+        own = [
+            one
+            for one in matrix.results
+            if one.against == peer and one.row in rows and one.estimate and one.verdict is not Verdict.VOID
+        ]
         for group in groups:
             cells = [one.unselected for one in own if one.unselected and group in (ALL, one.row.group)]
             if len(cells) > (1 if group == ALL else 2):
