@@ -104,6 +104,20 @@ def test_results_have_a_row_for_each_comparison(kept: Kept) -> None:
     )
 
 
+def test_results_call_more_memory_larger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    row, json_file = row_make("cell"), tmp_path / "results.json"
+    run = Kept(tmp_path / "run", plan_make(row))
+    run.plan.save(run.folder)
+    run.store.append(samples_make(row, rss={"glibc": 0.5, "mimalloc3": 2.0}))
+    matrix_show(run, None, json_file, complete=True)
+    capsys.readouterr()
+    words = {"glibc": "larger", "mimalloc3": "smaller", "jemalloc": "equal within margin"}
+    rows = csv.DictReader((run.folder / "results.csv").read_text().splitlines())
+    assert {one["against"]: one["rss_verdict"] for one in rows} == words
+    told = json.loads(json_file.read_text())["comparisons"]
+    assert {one["against"]: one["memory"]["verdict"] for one in told} == words
+
+
 def test_the_starting_figures_are_shares_of_glibc() -> None:
     """Not speeds: those are of another machine."""
     row = row_make("2 threads, 8-32 KiB")

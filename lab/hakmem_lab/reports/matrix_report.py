@@ -27,6 +27,7 @@ from hakmem_lab.reports.matrix_text import (
     goals_grid,
     groups_grid,
     memory_grid,
+    memory_word,
     observed_grids,
     outcome_grid,
     speed_grid,
@@ -35,6 +36,7 @@ from hakmem_lab.reports.page import Page
 from hakmem_lab.reports.pictures import pictures_make
 from hakmem_lab.reports.then_and_now import then_grid
 from hakmem_lab.studies.bench import Kept
+from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.judging import Matrix
 from hakmem_lab.studies.matrix import RESULTS_FILE
 from hakmem_lab.studies.suites import GroupMean, group_means
@@ -138,7 +140,7 @@ def results_csv(matrix: Matrix) -> str:
                 *figures,
                 one.disturbed,
                 memory.estimate.ratio if memory else "",
-                memory.verdict.value if memory else "",
+                memory_word(memory) if memory else "",
                 one.cpu.ratio if one.cpu else "",
                 one.subject_faults,
                 one.peer_faults,
@@ -156,10 +158,15 @@ def json_content(content: Content) -> dict[str, object]:
         "settings": asdict(matrix.plan.settings),
         "missing": dict(matrix.plan.missing),
         "workloads": [asdict(one) | {"outcome": one.outcome.value} for one in matrix.cells],
-        "comparisons": [asdict(one) | {"verdict": one.verdict.value} for one in matrix.losses_first],
+        "comparisons": [comparison_content(one) for one in matrix.losses_first],
         "means": [asdict(one) for one in content.means],
         "controls": [asdict(one) for one in matrix.controls],
         "failures": [
             {"workload": row, "allocator": arm, "what": what} for (row, arm), what in matrix.failures.items()
         ],
     }
+
+
+def comparison_content(one: Result) -> dict[str, object]:
+    memory = asdict(one.memory) | {"verdict": memory_word(one.memory)} if one.memory else None
+    return asdict(one) | {"verdict": one.verdict.value, "memory": memory}
