@@ -67,7 +67,7 @@ def test_how_many_rounds_each_has_where_only_the_best_stays() -> None:
     matrix = judge(plan_make(FEW), samples)
     found = {one.against: one for one in matrix.results}
     assert {name: len(one.log_ratios) for name, one in found.items()} == {
-        "glibc": 10,
+        "glibc": 8,
         "mimalloc3": 8,
         "jemalloc": 2,
     }
@@ -125,6 +125,21 @@ def test_the_rounds_that_select_a_peer_do_not_compare_it() -> None:
     assert best is not None
     assert (best.peer, best.estimate.pairs) == ("jemalloc", ROW.rounds.rounds - selection)
     assert best.estimate.ratio == pytest.approx(1.5, rel=0.01)
+
+
+def test_whom_a_goal_names_is_judged_without_the_rounds_that_did_not_select_it() -> None:
+    """It was not selected since it looked slow there."""
+    row = replace(ROW, rounds=replace(ROW.rounds, named=("glibc",)))
+    slow = samples_make(row, glibc=3.0, mimalloc3=1.0, jemalloc=2.0)
+    later = samples_make(row, glibc=1.5, mimalloc3=1.0, jemalloc=2.0)
+    samples = [a if a.slot < row.rounds.selection else b for a, b in zip(slow, later, strict=True)]
+    result = judge(plan_make(row), samples).result("cell", "glibc")
+    assert result is not None and result.estimate is not None
+    assert result.estimate.ratio == pytest.approx(1.5, rel=0.01)
+    few = [one for one in samples if one.slot < row.rounds.selection + 3]
+    result = judge(plan_make(row), few).result("cell", "glibc")
+    assert result is not None and result.estimate is not None
+    assert result.estimate.pairs == row.rounds.selection + 3
 
 
 def test_a_single_peer_needs_no_selection() -> None:

@@ -110,9 +110,8 @@ def speed_of(sample: Sample, measure: Measure) -> float:
 def compare(
     settings: Settings, row: Row, arms: ArmSamples, subject: str, other: str, selected: bool = False
 ) -> Result:
-    """SELECTED: the other was chosen for how it looked in the first rounds, so these do not count."""
-    places = range(row.rounds.selection if selected else 0, row.rounds.rounds)
-    pairs, disturbed = arms.pairs(subject, other, pairs_needed(settings.confidence), places)
+    """SELECTED: the other was chosen for how it looked in the first rounds."""
+    pairs, disturbed = _pairs_judged(settings, row, arms, subject, other, selected)
     before, _ = arms.pairs(subject, other, SELECTION_MIN, row.rounds.selecting)
     failure = next(
         (f"{arm} {arms.failures[arm]}" for arm in (subject, other) if arm in arms.failures),
@@ -140,6 +139,20 @@ def compare(
         peer_faults=_median([peer.minor_faults for _, peer in pairs]) or 0.0,
         margin=settings.margin,
     )
+
+
+def _pairs_judged(
+    settings: Settings, row: Row, arms: ArmSamples, subject: str, other: str, selected: bool
+) -> tuple[list[tuple[Sample, Sample]], int]:
+    """Who was selected is judged without the rounds in which it looked fast, and who was not, but has all rounds since a goal
+    names it, without those in which it looked slow, where the others are enough."""
+    enough = pairs_needed(settings.confidence)
+    if selected or other in row.rounds.named:
+        later = range(row.rounds.selection, row.rounds.rounds)
+        pairs, disturbed = arms.pairs(subject, other, enough, later)
+        if selected or len(pairs) >= enough:
+            return pairs, disturbed
+    return arms.pairs(subject, other, enough)
 
 
 def _estimate(log_ratios: Sequence[float], confidence: float) -> Estimate | None:
