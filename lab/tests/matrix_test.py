@@ -363,36 +363,6 @@ def test_a_run_that_told_no_speed_is_a_failure_and_not_the_end_of_the_report() -
     assert judge(plan_make(ROW), samples).failures == {("cell", "glibc"): "failed: told no speed"}
 
 
-def test_workloads_about_memory_have_no_outcome_and_are_in_no_mean() -> None:
-    rows = [row_make("one"), row_make("two"), row_make("rest", memory=True)]
-    samples = [one for row in rows for one in samples_make(row, glibc=9.0 if row.memory else 2.0)]
-    matrix = judge(plan_make(*rows), samples)
-    assert {cell.row.name for cell in matrix.cells} == {"one", "two"}
-    (mean,) = [one for one in group_means(matrix) if (one.group, one.peer) == ("all", "glibc")]
-    assert mean.estimate.ratio == pytest.approx(2.0, rel=0.01)
-
-
-def test_means_are_geometric_and_leave_the_control_out() -> None:
-    rows = [row_make("one"), row_make("two", group="large"), row_make("still", control=True)]
-    ratios = {"one": 1.0, "two": 4.0, "still": 1.0}
-    samples = [
-        one for row in rows for one in samples_make(row, glibc=ratios[row.name], mimalloc3=1, jemalloc=1)
-    ]
-    means = {
-        (one.group, one.peer): one.estimate.ratio for one in group_means(judge(plan_make(*rows), samples))
-    }
-    assert means["all", "glibc"] == pytest.approx(2.0, rel=0.01)
-    assert set(means) == {("all", peer) for peer in PEERS}
-
-
-def test_what_is_void_is_in_no_mean() -> None:
-    rows = [row_make(name) for name in ("one", "two", "void")]
-    samples = [one for row in rows[:2] for one in samples_make(row, glibc=2.0)]
-    samples += samples_make(rows[2], **{SAME: 1.1, "glibc": 9.0})
-    (mean,) = [one for one in group_means(judge(plan_make(*rows), samples)) if one.peer == "glibc"]
-    assert mean.estimate.ratio == pytest.approx(2.0, rel=0.01)
-
-
 def test_instruments_are_kept_apart_from_times() -> None:
     slow = replace(observed_make(ROW, "glibc"), seconds=99.0)
     matrix = judge(plan_make(ROW), [*samples_make(ROW, glibc=1.0), slow])
