@@ -1,5 +1,6 @@
 """A checkout: what ./hakmem sets up in it, what it says where it cannot, and what of it stays when others are at it."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -141,7 +142,36 @@ def test_the_laboratory_of_a_checkout_that_cannot_be_written(
     foreign_checkout: Path, arguments: list[str], asked: str
 ) -> None:
     result = as_a_guest(foreign_checkout, *arguments)
-    assert (result.returncode, result.stdout, result.stderr) == (0, f"-B -m hakmem_lab {asked}\n", "")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("-I -B ")
+    assert result.stdout.endswith(f" {foreign_checkout.resolve()}/lab {asked}\n")
+
+
+SAYS = "import json, os, sys; print(json.dumps([dict(os.environ), sys.argv[1:], sys.flags.utf8_mode]))"
+
+
+def test_the_laboratory_changes_no_variable_and_imports_nothing_from_where_it_is_asked(
+    tmp_path: Path,
+) -> None:
+    checkout, here = tmp_path / "check out", tmp_path / "here"
+    for folder in (checkout / ".venv/bin", checkout / "lab/hakmem_lab", here):
+        folder.mkdir(parents=True)
+    run_well("cp", COMMAND, COMMAND.parent / "requirements.txt", checkout)
+    run_well("cp", checkout / "requirements.txt", checkout / ".venv/requirements.installed")
+    (checkout / ".venv/bin/python").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    (checkout / ".venv/bin/python").chmod(0o755)
+    (checkout / "lab/hakmem_lab/__init__.py").touch()
+    (checkout / "lab/hakmem_lab/__main__.py").write_text(SAYS)
+    for name in ("json", "runpy", "hakmem_lab"):
+        (here / f"{name}.py").write_text("raise SystemExit(99)")
+    locale = dict.fromkeys(("LANG", "LC_ALL", "LC_CTYPE"))
+    given = environment(PYTHONPATH=str(here), PYTHONUTF8=None, PYTHONDONTWRITEBYTECODE=None, **locale)
+    seen, arguments, utf8 = json.loads(run_well(checkout / "hakmem", "help", "ab", env=given, cwd=here))
+    python = {name: value for name, value in seen.items() if name.startswith("PYTHON")}
+    assert python == {name: value for name, value in given.items() if name.startswith("PYTHON")}
+    assert set(seen) - set(given) <= {"_", "OLDPWD", "PWD", "SHLVL"}
+    assert (arguments, utf8) == (["ab", "--help"], 1)
+    assert not list(checkout.rglob("__pycache__"))
 
 
 def test_a_build_that_is_out_of_date_and_cannot_be_written(foreign_checkout: Path) -> None:
@@ -196,7 +226,9 @@ def lab_start(checkout: Path) -> subprocess.Popen[str]:
 
 def test_an_environment_is_replaced_when_the_new_one_is_whole_and_once(outdated_checkout: Path) -> None:
     both = [lab_start(outdated_checkout) for _ in range(2)]
-    assert [one.communicate(timeout=60)[0] for one in both] == ["anew: -B -m hakmem_lab ab --help\n"] * 2
+    for one in both:
+        said = one.communicate(timeout=60)[0]
+        assert said.startswith("anew: -I -B ") and said.endswith("/lab ab --help\n")
     assert (outdated_checkout / "seen").read_text() == "old\n"
     kept = outdated_checkout / ".venv"
     assert (kept / "bin/script").read_text() == f"#!{kept}/bin/python\n"

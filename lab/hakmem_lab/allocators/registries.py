@@ -46,7 +46,7 @@ def _wheel_fetch(pinned: Pinned, folder: Path) -> list[Path]:
     package = pinned.package
     wanted = folder / "wanted.txt"
     wanted.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command = [sys.executable, "-I", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-deps", "--only-binary", ":all:", "--require-hashes"]
     command += ["--dest", str(folder), "--requirement", str(wanted)]
     tool_run(f"{pinned}: pip", command, folder, FETCH_SECONDS)

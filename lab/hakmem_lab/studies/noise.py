@@ -86,7 +86,7 @@ def conditions() -> tuple[Condition, ...]:
 
 @contextmanager
 def company(programs: Sequence[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    processes = [subprocess.Popen([sys.executable, "-c", program]) for program in programs]
+    processes = [subprocess.Popen([sys.executable, "-I", "-c", program]) for program in programs]
     try:
         yield processes
     finally:
