@@ -7,8 +7,9 @@
  *
  * The tool is small and stays on its own allocator. That matters for the peak: the kernel's ru_maxrss of a child starts
  * from what its parent held at the fork, and the laboratory, in Python, holds more than many a program. Input, output and
- * environment are the command's own; LD_PRELOAD gets the library before what it had. With --slowdown PERCENT the clock runs
- * on, busy, for that share of the time or, with --measure cpu, of the processor time.
+ * environment are the command's own, and each run reads its input from the beginning, where that is a file; LD_PRELOAD gets
+ * the library before what it had. With --slowdown PERCENT the clock runs on, busy, for that share of the time or, with
+ * --measure cpu, of the processor time.
  *
  * As the leader of a process group it ends, with the whole group, when it is told to by SIGTERM and when its parent ends. */
 #include "child.h"
@@ -144,6 +145,7 @@ int main(int argc, char **argv) {
     long runs = 0;
     double started = clock_seconds();
     do {
+        lseek(STDIN_FILENO, 0, SEEK_SET); /* all runs share one place in it; a pipe has none */
         status = status_wait(child_start(&request.command, false));
     } while (++runs < request.repeat && WIFEXITED(status) && WEXITSTATUS(status) == request.allowed_status);
     double seconds = clock_seconds() - started;

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,15 @@ def test_repeated_runs_are_one(tool: Path, folder: Path) -> None:
     assert (folder / "count").read_text() == "x\n" * 3
     assert run.ops == 3
     assert run.seconds > 0.15
+
+
+def test_every_one_of_repeated_runs_reads_the_whole_input(tool: Path, folder: Path) -> None:
+    given = folder / "given"
+    given.write_text("input\n")
+    task = task_make(tool, folder, "sh", "-c", "cat >>said")
+    whole = replace(task, start=replace(task.start, stdin=given)).repeated(3)
+    whole.run(OWN, CONDITIONS)
+    assert (folder / "said").read_text() == "input\n" * 3
 
 
 def test_input_output_and_environment_are_the_users(tool: Path, folder: Path, hakmem: Arm) -> None:
