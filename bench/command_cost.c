@@ -3,7 +3,7 @@
  * Runs it, with --repeat N so often, one after the other, while it ends well, and writes one JSON line to the descriptor FD:
  * time from the first start to the last exit; processor time, page faults and switches of all processes of the command;
  * the peak RSS of the largest of them. A process whose parent ended before it comes to this one, so that it is counted
- * too, if it ends in time. To end well is status 0, or the one of --allow-status N.
+ * too, if it ends in time; one that does not is killed. To end well is status 0, or the one of --allow-status N.
  *
  * The tool is small and stays on its own allocator. That matters for the peak: the kernel's ru_maxrss of a child starts
  * from what its parent held at the fork, and the laboratory, in Python, holds more than many a program. Input, output and
@@ -129,6 +129,22 @@ static int status_wait(pid_t pid) {
     }
 }
 
+/* What the command left running is killed, and so is what comes to this process from those that end. One of another
+ * user may have to stay. */
+static void children_end(void) {
+    bool killed;
+    do {
+        killed = false;
+        FILE *children = fopen("/proc/thread-self/children", "re");
+        if (children == NULL) return;
+        int pid;
+        while (fscanf(children, "%d", &pid) == 1) {
+            if (kill(pid, SIGKILL) == 0) killed = true;
+        }
+        fclose(children);
+    } while (killed && waitpid(-1, NULL, 0) > 0);
+}
+
 /* Busy for SECONDS; returns how long. */
 static double burn(double seconds) {
     double started = clock_seconds(), now = started;
@@ -152,6 +168,7 @@ int main(int argc, char **argv) {
     while (waitpid(-1, NULL, WNOHANG) > 0) continue;
     struct rusage used;
     getrusage(RUSAGE_CHILDREN, &used);
+    children_end();
     double burnt = burn(request.slowdown_share * (request.by_cpu ? usage_seconds(&used) : seconds));
 
     dprintf(

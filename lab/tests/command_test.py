@@ -179,6 +179,16 @@ def test_nothing_stays_behind(tool: Path, folder: Path) -> None:
     assert all_end(below)
 
 
+def test_what_a_command_leaves_running_is_ended(tool: Path, folder: Path) -> None:
+    """Also in a session of its own, and what comes from one that is ended."""
+    left = "sleep 60 & echo $! >>left; exec sleep 60"
+    script = f"setsid sh -c '{left}' & echo $! >>left; while [ $(wc -l <left) -lt 2 ]; do :; done; exit 0"
+    shell(tool, folder, script)
+    pids = [int(word) for word in (folder / "left").read_text().split()]
+    assert len(pids) == 2
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
 MEASURER = """
 import os, signal, sys
 from pathlib import Path
