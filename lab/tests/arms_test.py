@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem_lab.allocators.arms import arm_parse, arm_stage, options_peer
+from hakmem_lab.allocators.arms import arm_parse, arm_stage, arms_parse, options_peer
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
@@ -53,6 +53,14 @@ def test_what_cannot_be_an_arm_is_refused(store: PeerStore, text: str, message: 
     with pytest.raises(LabError) as caught:
         arm_parse(text, store)
     assert str(caught.value).startswith(message)
+
+
+def test_two_libraries_of_one_name_are_refused(store: PeerStore, build: Path, tmp_path: Path) -> None:
+    (tmp_path / "libhakmem.so").write_bytes((build / "libhakmem.so").read_bytes())
+    own, other = str(build / "libhakmem.so"), str(tmp_path / "libhakmem.so")
+    assert [peer.name for peer in arms_parse([own, "glibc", own], store)] == ["libhakmem.so", "glibc"]
+    with pytest.raises(LabError, match=r"^two allocators are named libhakmem\.so: "):
+        arms_parse([own, other], store)
 
 
 def stage_error(build: Path, peer: Peer) -> str:

@@ -124,13 +124,22 @@ def test_a_missing_peer_is_an_error(served: Path) -> None:
     assert done.stderr.startswith("hakmem: there is no allocator 'nosuch'; known: ")
 
 
+def test_two_allocators_of_one_name_are_an_error(served: Path, tmp_path: Path) -> None:
+    (tmp_path / "libhakmem.so").write_bytes((served / "libhakmem.so").read_bytes())
+    both = f"{served / 'libhakmem.so'},{tmp_path / 'libhakmem.so'}"
+    done = lab("bench", "--build", str(served), "--allocators", both)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("hakmem: two allocators are named libhakmem.so: ")
+
+
 def test_footprint_from_beginning_to_end(served: Path, tmp_path: Path) -> None:
+    """A peer that is named twice is measured once; hakmem always is."""
     report = tmp_path / "report.md"
-    options = ["--rounds", "2", "--peers", "glibc", "--only", "random mix", "--seed", "5"]
+    options = ["--rounds", "2", "--peers", "glibc,hakmem,glibc", "--only", "random mix", "--seed", "5"]
     done = lab("footprint", "--build", str(served), *options, "--report", str(report))
     assert done.returncode in (0, 1), done.stderr
     text = report.read_text()
-    for part in ("--rounds 2 --peers glibc --seed 5", "| random mix, 256 slots |", "report.csv"):
+    for part in ("--rounds 2 --peers glibc,hakmem,glibc --seed 5", "| random mix, 256 slots |", "report.csv"):
         assert part in text
     assert str(tmp_path) not in text
     with report.with_suffix(".csv").open() as file:

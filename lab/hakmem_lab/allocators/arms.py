@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +43,17 @@ def arm_parse(text: str, store: PeerStore) -> Peer:
     if name != CONFIGURED and not name.startswith(builds.MARK):
         raise LabError(f"'{text}': only {CONFIGURED} takes options here, as {CONFIGURED}:decay=never")
     return options_peer(_named_peer(name, store), options)
+
+
+def arms_parse(texts: Sequence[str], store: PeerStore) -> list[Peer]:
+    """One for each that TEXTS name, however often; two under one name could not be told apart in a report."""
+    peers = [arm_parse(text, store) for text in dict.fromkeys(texts)]
+    known: set[str] = set()
+    for peer in peers:
+        if peer.name in known:
+            raise LabError(f"two allocators are named {peer.name}: compare them one after the other")
+        known.add(peer.name)
+    return peers
 
 
 def _named_peer(text: str, store: PeerStore) -> Peer:

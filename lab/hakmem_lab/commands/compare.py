@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from hakmem_lab.allocators.arms import VARIABLE, arm_parse, arm_stage
+from hakmem_lab.allocators.arms import VARIABLE, arm_stage, arms_parse
 from hakmem_lab.allocators.peers import Peer, glibc_version
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.asking import INCONCLUSIVE
@@ -144,12 +144,7 @@ def _peers(study: Study, names: Sequence[str]) -> tuple[list[Peer], list[str]]:
     """Staged; and of the default set those that cannot be had. One that was named and cannot be had is an error."""
     missing: list[str] = []
     if names:
-        peers = [arm_parse(name, study.store) for name in dict.fromkeys(names)]
-        known: set[str] = set()
-        for peer in peers:
-            if peer.name in known:
-                raise LabError(f"two allocators are named {peer.name}: compare them one after the other")
-            known.add(peer.name)
+        peers = arms_parse(names, study.store)
     else:
         own = study.store.obtain(SUBJECT)
         found, without = study.store.obtain_default()

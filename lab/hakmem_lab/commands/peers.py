@@ -45,7 +45,7 @@ def peers(
     try:
         names = words_split(allocators)
         with staged(checkout) as stage:
-            obtained = [store.obtain(name) for name in names or ["hakmem"]]
+            obtained = [store.obtain(name) for name in dict.fromkeys(names or ["hakmem"])]
             missing: list[Missing] = []
             if not names:
                 found, missing = store.obtain_default()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hakmem_lab.allocators import elf
-from hakmem_lab.allocators.arms import arm_parse
+from hakmem_lab.allocators.arms import arms_parse
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.allocators.service import service_prove
 from hakmem_lab.checkout import Checkout, path_here
@@ -78,7 +78,7 @@ def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings:
     """A peer that was named must be had; of the suite's own those that can be."""
     own = store.obtain(SUBJECT)
     if names:
-        found, absent = [arm_parse(name, store) for name in dict.fromkeys(names)], []
+        found, absent = arms_parse(names, store), []
     else:
         found, absent = store.obtain_default(FULL_ONLY if settings.suite == Suite.QUICK else ())
     missing = {one.name: one.why for one in absent}
