@@ -8,13 +8,21 @@ from pathlib import Path
 
 from hakmem_lab.errors import LabError
 
+NAMES_AS_THEY_ARE = "surrogateescape"
+"""Files and arguments may have names that are not UTF-8: their bytes are written as they were given."""
+
 
 def text_write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, errors=NAMES_AS_THEY_ARE)
     except OSError as error:
         raise LabError(f"cannot write {path}: {error.strerror}") from error
+
+
+def text_read(path: Path) -> str:
+    """As text_write wrote it."""
+    return path.read_text(errors=NAMES_AS_THEY_ARE)
 
 
 def target_check(path: Path | None) -> Path | None:

@@ -25,7 +25,7 @@ from hakmem_lab.commands.asking import (
 )
 from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show
 from hakmem_lab.commands.units import share_parse
-from hakmem_lab.files import text_write
+from hakmem_lab.files import text_read, text_write
 from hakmem_lab.grid import Grid
 from hakmem_lab.measure.pairs import pairs_to_analyse
 from hakmem_lab.reports.ab import ratio_text, reason_lines, sweep_line, verdict_line
@@ -186,6 +186,6 @@ def canned_write(
     beside = report.with_suffix(".csv")
     text = markdown_report(chosen.about, told[0].asked.source, notes, grids, beside.name)
     text_write(report, text)
-    head, *_ = told[0].samples.read_text().splitlines()
-    rows = [row for one in told for row in one.samples.read_text().splitlines()[1:]]
+    head, *_ = text_read(told[0].samples).splitlines()
+    rows = [row for one in told for row in text_read(one.samples).splitlines()[1:]]
     text_write(beside, "\n".join([head, *rows]) + "\n")

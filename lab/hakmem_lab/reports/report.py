@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from hakmem_lab.files import text_write
+from hakmem_lab.files import text_read, text_write
 from hakmem_lab.grid import Grid
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.statistics.estimate import Estimate
@@ -49,4 +49,4 @@ def report_write(
     text = markdown_report(title, provenance, notes, grids, beside.name if kept else "")
     text_write(path, text)
     if samples is not None and kept:
-        text_write(beside, samples.read_text())
+        text_write(beside, text_read(samples))
