@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -52,9 +53,11 @@ def test_compare_from_beginning_to_end_on_one_processor(build: Path, tmp_path: P
         "/dev/full",
     ]
     one = {min(os.sched_getaffinity(0))}
-    process = lab(
-        build, *arguments, "--", "sh", "-c", "i=0; while [ $i -lt 9000 ]; do i=$((i+1)); done", cpus=one
-    )
+    given = tmp_path / "given"
+    given.write_text("9000\n")
+    script = "read most; i=0; while [ $i -lt $most ]; do i=$((i+1)); done; exit 3"
+    command = ["--stdin", str(given), "--allow-status", "3", "--", "sh", "-c", script]
+    process = lab(build, *arguments, *command, cpus=one)
     output, errors = process.communicate(timeout=60)
     # The disk is full: one line, and the answer is there all the same.
     assert errors == "hakmem: cannot write /dev/full: No space left on device\n"
@@ -70,7 +73,9 @@ def test_compare_from_beginning_to_end_on_one_processor(build: Path, tmp_path: P
     assert {row["cpus"] for row in rows} == {str(min(one))}
     content = json.loads((LAB.parent / path).with_name("outcome.json").read_text())
     assert content["answer"] == output.splitlines()[-1]
-    assert content["provenance"]["command"].startswith("./hakmem compare --budget 2.5s --margin 3% --seed 5")
+    recorded = content["provenance"]["command"]
+    assert recorded.startswith("./hakmem compare --budget 2.5s --margin 3% --seed 5")
+    assert shlex.split(recorded)[-len(command) :] == command
 
 
 def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:

@@ -90,6 +90,8 @@ def compare(
     words = ["./hakmem", "compare", "--budget", budget, "--margin", margin, "--seed", str(seed)]
     words += ["--allocators", allocators] if allocators else []
     words += ["--repeat", str(repeat)] if repeat > 1 else []
+    words += ["--stdin", str(stdin)] if stdin is not None else []
+    words += ["--allow-status", str(allow_status)] if allow_status else []
     words += ["--program", program] if program else ["--", *(command or [])]
     checkout = Checkout.find(build)
     with (
