@@ -230,6 +230,12 @@ def test_a_budget_that_decides_nothing_says_which_would() -> None:
     assert said.endswith("the budget was too small to be sure: --budget 30s might do.")
 
 
+def test_a_budget_that_observing_exceeds_leaves_one_round() -> None:
+    done = study(FakeTask({"glibc": 1.0, "fast": 0.5, "slow": 2.0}), budget=-90)
+    assert (done.plan.screening, done.plan.finalists, done.plan.rounds) == (0, 1, 1)
+    assert "rounds to choose" not in plan_line(done.plan, done.course, done.outcome)
+
+
 def test_a_decided_run_ends_early() -> None:
     done = study(FakeTask({"glibc": 0.1, "fast": 0.05}), budget=120)
     assert done.outcome.rounds < done.plan.rounds

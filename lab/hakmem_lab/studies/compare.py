@@ -183,8 +183,9 @@ class Comparing:
         count = len(self.candidates(course))
         if not count:
             raise LabError(_nobody_left(course))
+        left = max(0.0, seconds_left)  # observing may take more than the budget
         for finalists in range(count, 0, -1):
-            plan = self._plan(course, finalists, seconds_left)
+            plan = self._plan(course, finalists, left)
             if plan.rounds >= ROUNDS_WISHED * pairs_min(self.alpha / finalists):
                 break
         return plan
