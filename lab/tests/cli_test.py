@@ -87,6 +87,22 @@ def test_where_nothing_can_be_written_is_said_before_anything_is_measured(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "command",
+    [*(one for one in REPORTING if one != "where"), "faults", "footprint", "bgsave", "baseline planted"],
+)
+def test_a_report_has_not_the_name_of_what_is_written_beside_it(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(_: Path | None = None) -> Checkout:
+        raise AssertionError("it began")
+
+    monkeypatch.setattr(Checkout, "find", find)
+    for suffix in ("html", "csv", "parquet"):
+        with pytest.raises(LabError, match=r"x\.(html|csv|parquet): a report is Markdown, as x\.md; "):
+            app([*command.split(), "--report", str(tmp_path / f"x.{suffix}")], standalone_mode=False)
+
+
 def test_the_terminal_shows_paths_that_work_from_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

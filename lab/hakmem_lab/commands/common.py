@@ -26,6 +26,20 @@ TABLE_WIDTH = 150
 LAUNCHER = "hakmem-launch"
 """What `hakmem run` becomes: it waits for its program, and is the process that the shell names."""
 
+BESIDE = (".html", ".csv", ".parquet")
+"""What may be written beside a report, under its name."""
+
+
+def report_check(path: Path | None) -> Path | None:
+    """As target_check, and it is not the name of what is written beside it."""
+    if path is not None and path.suffix in BESIDE:
+        raise LabError(
+            f"--report {path}: a report is Markdown, as {path.with_suffix('.md').name}; {', '.join(BESIDE)} of that name are"
+            " for what is written beside it"
+        )
+    return target_check(path)
+
+
 BuildOption = Annotated[
     Path | None,
     typer.Option("--build", help="Take the library and bench/ from this build directory."),
@@ -36,7 +50,7 @@ SeedOption = Annotated[
 ]
 ReportOption = Annotated[
     Path | None,
-    typer.Option(help="Write a Markdown report here, its raw samples beside it.", callback=target_check),
+    typer.Option(help="Write a Markdown report here, its raw samples beside it.", callback=report_check),
 ]
 JsonOption = Annotated[
     Path | None, typer.Option("--json", help="Write the results here.", callback=target_check)
