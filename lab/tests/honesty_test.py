@@ -6,6 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hakmem_lab.checkout import Checkout
+from hakmem_lab.cli import app
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.runner import Arm, Conditions
 from hakmem_lab.reports.honesty import simulated_checks
@@ -133,6 +135,18 @@ def test_noise_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert noise_read(tmp_path / "noise.json") == noise
     with pytest.raises(LabError, match=r"none.json is not there"):
         noise_read(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("record", ["1", "3"])
+def test_noise_that_is_not_of_pairs_is_not_recorded(record: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the recorded noise would be replaced by some that cannot be played back."""
+
+    def find(_: Path | None = None) -> Checkout:
+        raise AssertionError("it began")
+
+    monkeypatch.setattr(Checkout, "find", find)
+    with pytest.raises(LabError, match="--record is an even number, 2 or more"):
+        app(["honesty", "--record", record], standalone_mode=False)
 
 
 def test_company_ends_with_the_recording() -> None:

@@ -17,6 +17,7 @@ from hakmem_lab.allocators.arms import arm_stage
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.asking import BenchOption, ShareOption, TimeBudgetOption, design_make
 from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show
+from hakmem_lab.errors import LabError
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.reports.honesty import live_grid, naive_grid, reading_lines, simulated_checks, simulated_grid
@@ -45,13 +46,18 @@ def honesty(
     resume: Annotated[bool, typer.Option("--resume", help="Take up the latest live session.")] = False,
     record: Annotated[
         int,
-        typer.Option(min=0, help="Only record so many runs of noise in each condition, for the simulations."),
+        typer.Option(
+            min=0,
+            help="Only record so many runs of noise in each condition, for the simulations; an even number.",
+        ),
     ] = 0,
     seed: SeedOption = None,
     report: ReportOption = None,
     build: BuildOption = None,
 ) -> None:
     """How often `ab` is wrong where the truth is known: over recorded noise, and live on this machine."""
+    if record % 2:
+        raise LabError("--record is an even number, 2 or more: noise is played back in pairs")
     checkout = Checkout.find(build)
     seed = secrets.randbits(32) if seed is None else seed
     design = design_make(budget, margin)
