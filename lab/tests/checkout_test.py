@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hakmem_lab.checkout import Checkout
+from hakmem_lab.errors import LabError
 from hakmem_lab.measure.samples import RowWriter
+from hakmem_lab.studies.study import study_open
 
 
 def test_runs_that_begin_in_one_second_have_folders_of_their_own(tmp_path: Path) -> None:
@@ -17,3 +20,11 @@ def test_a_study_that_never_began_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = Checkout(tmp_path, tmp_path / "build").results_new("ab")
     RowWriter(folder / "samples.csv", ("one",)).close()
     assert not folder.exists()
+
+
+def test_a_study_that_cannot_copy_anything_aside_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / ".tools").touch()
+    checkout = Checkout(tmp_path, tmp_path / "build")
+    with pytest.raises(LabError, match=r"^cannot write into \.tools: "), study_open(checkout, "ab", 1):
+        pass
+    assert not checkout.results("ab").exists()

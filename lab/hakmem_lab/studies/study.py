@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -51,10 +52,12 @@ def progress_make() -> Progress:
 @contextmanager
 def study_open(checkout: Checkout, kind: str, seed: int) -> Iterator[Study]:
     """Samples go to bench_results/KIND/TIME/."""
-    path = checkout.results_new(kind) / "samples.csv"
+    path: Path | None = None
     try:
-        with staged(checkout) as stage, sample_writer(path) as samples, progress_make() as shown:
-            yield Study(checkout, stage, PeerStore(checkout), random.Random(seed), shown, samples)
+        with staged(checkout) as stage:
+            path = checkout.results_new(kind) / "samples.csv"
+            with sample_writer(path) as samples, progress_make() as shown:
+                yield Study(checkout, stage, PeerStore(checkout), random.Random(seed), shown, samples)
     except KeyboardInterrupt:
-        kept = f"; what was measured is in {path_here(path)}" if path.exists() else ""
+        kept = f"; what was measured is in {path_here(path)}" if path and path.exists() else ""
         raise RunInterruptedError(f"interrupted{kept}") from None
