@@ -158,6 +158,24 @@ def test_the_order_of_a_pair_is_a_coin_and_controls_are_interleaved() -> None:
         assert len({id(pair.other) for pair in together}) == 1
 
 
+class Disturbed(Made):
+    """Of the slowed copy the first ten runs are disturbed."""
+
+    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        run = super().run(arm, conditions)
+        disturbed = arm == SLOW and self.order.count(SLOW.name) <= 10
+        return replace(run, involuntary_switches=1000 if disturbed else 0)
+
+
+def test_every_round_has_a_number_of_its_own() -> None:
+    """Also after a control is closed that was run more often than the rest."""
+    kept: list[Pair] = []
+    ask(Disturbed({"B": 1.03}), Design(budget_seconds=120.0), kept)
+    assert {pair.comparison.name for pair in kept[-2:]} == {"B", SAME}
+    rounds = {id(pair.other): pair.number for pair in kept}
+    assert list(rounds.values()) == list(range(len(rounds)))
+
+
 def test_values_of_a_sweep_share_a_run_and_are_judged_each() -> None:
     times = {"B": 1.0, "C": 0.8, "D": 1.3}
     outcome = ask(Made(times), Design(budget_seconds=40.0), None, B, arm("C"), arm("D"))

@@ -13,9 +13,10 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import count
 
 import numpy as np
 
@@ -164,8 +165,10 @@ def questions_ask(
     same, slowed = running[SAME], running[SLOWED]
     share_left = 1.0
     before = 0
+    numbers = count()
     for planned_look in looks_plan(planned, level):
-        _block_run(calibrated, running, planned_look.pairs - before, rng, keep, lambda: clock() >= deadline)
+        rounds = planned_look.pairs - before
+        _block_run(calibrated, running, rounds, numbers, rng, keep, lambda: clock() >= deadline)
         before = planned_look.pairs
         late = clock() >= deadline and before < planned
         # When the clock ends the run, the look it ends with may spend all that is left: the clock knows
@@ -183,19 +186,19 @@ def questions_ask(
 def _block_run(
     calibrated: Calibrated,
     running: Mapping[str, _Progress],
-    count: int,
+    rounds: int,
+    numbers: Iterator[int],
     rng: random.Random,
     keep: Callable[[Pair], None],
     late: Callable[[], bool],
 ) -> None:
-    """COUNT rounds of every comparison that is still open, but at least one; disturbed pairs again, within limits."""
+    """ROUNDS of every comparison that is still open, but at least one; disturbed pairs again, within limits."""
     active = [name for name, one in running.items() if one.active]
-    pending = [active] * count if active else []
+    pending = [active] * rounds if active else []
     while pending:
         comparisons = [running[name].comparison for name in pending.pop(0)]
-        number = max(len(one.pairs) for one in running.values())
         again = []
-        for pair in round_run(calibrated.task, comparisons, number, rng):
+        for pair in round_run(calibrated.task, comparisons, next(numbers), rng):
             one = running[pair.comparison.name]
             one.pairs.append(pair)
             keep(pair)
