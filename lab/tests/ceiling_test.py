@@ -90,6 +90,26 @@ def test_the_time_beyond_null_is_divided_between_checks_and_structure() -> None:
     assert checks.low < 0.4 < checks.high
 
 
+def test_a_round_in_which_null_is_slow_by_noise_counts_as_any_other() -> None:
+    """Its own quotient would be of no use; without such rounds the workload's part would look smaller."""
+    row = row_make("cell", peers=ARMS)
+    samples = [
+        replace(one, seconds=(0.7, 0.8, 1.2)[one.slot % 3] * 0.25) if one.arm == NULL else one
+        for one in samples_of(row, 0.9, 0.8)
+    ]
+    (share,) = ceiling_judge(judge(plan_of_rows(row), samples)).shares
+    assert share.checks is not None
+    assert share.checks.middle == pytest.approx(0.5, abs=0.03)
+    assert share.checks.low < 0.5 < share.checks.high
+
+
+def test_the_time_is_divided_without_an_interval_where_rounds_are_few() -> None:
+    row = row_make("cell", peers=ARMS, rounds=4)
+    (share,) = ceiling_judge(judge(plan_of_rows(row), samples_of(row, 0.8, 0.5))).shares
+    assert share.checks is not None
+    assert interval_text(share.checks).endswith("(too few pairs)")
+
+
 def test_a_slower_ceiling_makes_the_cell_void() -> None:
     ceiling = judged(void=(1.1, 0.5), good=(0.9, 0.5), better=(0.95, 0.5))
     assert [share.state for share in ceiling.shares] == [State.VOID, State.BELOW, State.BELOW]

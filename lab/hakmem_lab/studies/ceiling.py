@@ -24,7 +24,14 @@ import numpy as np
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.prepare import plan_of
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.statistics.estimate import Estimate, Verdict, hodges_lehmann, student_interval, suite_estimate
+from hakmem_lab.statistics.estimate import (
+    Estimate,
+    Samples,
+    Verdict,
+    pairs_needed,
+    student_interval,
+    suite_estimate,
+)
 from hakmem_lab.studies.candidates import Candidate, cell_candidate
 from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.judging import Matrix
@@ -34,6 +41,7 @@ from hakmem_lab.workloads.cells import Cell
 KIND = "ceiling"
 CEILING, NULL = "ceiling", "null"
 ALL = "all"
+RESAMPLES = 4000
 
 
 class State(Enum):
@@ -172,19 +180,31 @@ def _state(result: Result) -> State:
 
 
 def _checks(result: Result, below: Result, confidence: float) -> Interval | None:
-    """Round by round, with hakmem's time as 1. Nothing to divide where the workload itself takes nearly all of it, or the
-    null allocator is not below the ceiling."""
-    shares = {slot: math.exp(ratio) for slot, ratio in result.log_ratios.items()}
-    own = {slot: math.exp(ratio) for slot, ratio in below.log_ratios.items()}
-    slots = sorted(shares.keys() & own.keys())
-    if not slots:
+    """Of medians over rounds, with hakmem's time as 1: the quotient of one round says nothing where its null allocator came near
+    hakmem by noise. Nothing to divide where the workload itself takes nearly all of it, or the null allocator is not below the
+    ceiling."""
+    slots = sorted(result.log_ratios.keys() & below.log_ratios.keys())
+    rounds = np.exp([(result.log_ratios[slot], below.log_ratios[slot]) for slot in slots])
+    if not len(rounds):
         return None
-    share, workload = (float(np.median([of[slot] for slot in slots])) for of in (shares, own))
+    share, workload = np.median(rounds, axis=0)
     if 1 - workload <= result.margin or workload >= share:
         return None
-    parts = [(1 - shares[slot]) / (1 - own[slot]) for slot in slots if own[slot] < 1]
-    middle, low, high = hodges_lehmann(parts, confidence)
-    return Interval(middle, low, high)
+    low, high = -math.inf, math.inf
+    if len(rounds) >= pairs_needed(confidence):
+        low, high = _checks_interval(rounds, confidence)
+    return Interval(float((1 - share) / (1 - workload)), low, high)
+
+
+def _checks_interval(rounds: Samples, confidence: float) -> tuple[float, float]:
+    """By resampling the rounds, the same way each time; without an end where so many of them leave nothing to divide."""
+    drawn = np.random.default_rng(0).integers(len(rounds), size=(RESAMPLES, len(rounds)))
+    share, workload = np.median(rounds[drawn], axis=1).T
+    parts = np.full(RESAMPLES, math.inf)
+    np.divide(1 - share, 1 - workload, out=parts, where=workload < 1)
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(parts, (tail, 1 - tail), method="inverted_cdf")
+    return float(low), float(high)
 
 
 def _answer(matrix: Matrix, group: str, shares: Sequence[Share]) -> Answer:
