@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from hakmem_lab.sight.kernel_files import kernel_number, kernel_text
 from hakmem_lab.sight.pressure import Pressure, pressure_read
-
-UNBOUNDED = 1 << 60
-"""Version 1 writes a number beyond this where there is no bound."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +53,9 @@ def _levels(base: Path, path: str) -> list[Path]:
     return [group, *(above for above in group.parents if above.is_relative_to(base))]
 
 
-def _text(file: Path) -> str | None:
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return None
-
-
-def _number(file: Path) -> int | None:
-    text = _text(file)
-    value = int(text) if text is not None and text.lstrip("-").isdigit() else None
-    return value if value is not None and 0 <= value < UNBOUNDED else None
-
-
 def _tightest(levels: list[Path], name: str) -> tuple[int | None, Path]:
     """The least number that a file NAME holds at any level, and where."""
-    found = [(value, level) for level in levels if (value := _number(level / name)) is not None]
+    found = [(value, level) for level in levels if (value := kernel_number(level / name)) is not None]
     return min(found, key=lambda one: one[0], default=(None, levels[0]))
 
 
@@ -79,12 +64,12 @@ def _least(values: Iterator[float | None]) -> float | None:
 
 
 def _quota_2(level: Path) -> float | None:
-    words = (_text(level / "cpu.max") or "max").split()
+    words = (kernel_text(level / "cpu.max") or "max").split()
     return int(words[0]) / int(words[1]) if words[0] != "max" else None
 
 
 def _quota_1(level: Path) -> float | None:
-    quota, period = _number(level / "cpu.cfs_quota_us"), _number(level / "cpu.cfs_period_us")
+    quota, period = kernel_number(level / "cpu.cfs_quota_us"), kernel_number(level / "cpu.cfs_period_us")
     return quota / period if quota and period else None
 
 
@@ -95,7 +80,7 @@ def _processors(levels: list[Path], quota: Callable[[Path], float | None]) -> fl
 def _swap_1(levels: list[Path]) -> int | None:
     """Version 1 bounds memory and swap together."""
     both, where = _tightest(levels, "memory.memsw.limit_in_bytes")
-    memory = _number(where / "memory.limit_in_bytes")
+    memory = kernel_number(where / "memory.limit_in_bytes")
     return None if both is None or memory is None else max(0, both - memory)
 
 
@@ -107,9 +92,9 @@ def _version_2(path: str, base: Path) -> Group:
         version=2,
         path=path,
         limit=limit,
-        current=_number(limited / "memory.current"),
+        current=kernel_number(limited / "memory.current"),
         high=high,
-        high_current=_number(marked / "memory.current"),
+        high_current=kernel_number(marked / "memory.current"),
         swap_limit=_tightest(levels, "memory.swap.max")[0],
         processors=_processors(levels, _quota_2),
         pressure=pressure_read(levels[0] / "memory.pressure"),
@@ -126,7 +111,7 @@ def _version_1(by_controller: dict[str, str], base: Path) -> Group:
         version=1,
         path=by_controller["memory"],
         limit=limit,
-        current=_number(where / "memory.usage_in_bytes"),
+        current=kernel_number(where / "memory.usage_in_bytes"),
         high=None,  # its soft limit slows nobody down
         high_current=None,
         swap_limit=_swap_1(levels),

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from hakmem_lab.sight.kernel_files import kernel_number, kernel_text
 from hakmem_lab.sight.pressure import Pressure, pressure_read
 
 
@@ -83,9 +84,9 @@ class Machine:
 
 def machine_read(root: Path) -> Machine:
     """ROOT holds proc/ and sys/."""
-    kernel = _text(root / "proc/sys/kernel/osrelease") or "unknown"
+    kernel = kernel_text(root / "proc/sys/kernel/osrelease") or "unknown"
     match = re.match(r"(\d+)\.(\d+)", kernel)
-    huge = _text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
+    huge = kernel_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     chosen = re.search(r"\[(\w+)\]", huge)
     memory = _memory_read(root / "proc/meminfo")
     return Machine(
@@ -93,28 +94,16 @@ def machine_read(root: Path) -> Machine:
         version=(int(match[1]), int(match[2])) if match else (0, 0),
         page=os.sysconf("SC_PAGE_SIZE"),
         huge_pages=chosen[1] if chosen else "",
-        overcommit=_number(root / "proc/sys/vm/overcommit_memory"),
+        overcommit=kernel_number(root / "proc/sys/vm/overcommit_memory"),
         commit_limit=memory.get("CommitLimit"),
         committed=memory.get("Committed_AS"),
         available=memory.get("MemAvailable"),
         total=memory.get("MemTotal"),
-        mappings_max=_number(root / "proc/sys/vm/max_map_count"),
+        mappings_max=kernel_number(root / "proc/sys/vm/max_map_count"),
         pressure=pressure_read(root / "proc/pressure/memory"),
     )
 
 
-def _text(file: Path) -> str | None:
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return None
-
-
-def _number(file: Path) -> int | None:
-    text = _text(file)
-    return int(text) if text is not None and text.isdigit() else None
-
-
 def _memory_read(file: Path) -> dict[str, int]:
-    lines = (line.partition(":") for line in (_text(file) or "").splitlines())
+    lines = (line.partition(":") for line in (kernel_text(file) or "").splitlines())
     return {name: 1024 * int(value.split()[0]) for name, _, value in lines if value.endswith("kB")}

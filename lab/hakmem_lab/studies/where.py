@@ -40,7 +40,7 @@ from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.prepare import arm_prepared
 from hakmem_lab.measure.runner import Arm, environment_make
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.studies.callgrind import Place, Profile, profile_run, workload_profile
+from hakmem_lab.studies.callgrind import Place, Profile, is_file, profile_run, workload_profile
 from hakmem_lab.workloads.cell import Cell
 
 SEED = 1
@@ -208,7 +208,7 @@ class CommandWork:
         environment = environment_make(arm, 0, preload=True, users=os.environ)
         profile, _ = profile_run(self.command, environment, cpus_allowed(), self.stage.folder, addresses=True)
         library = arm.peer.library
-        if library is not None and not any(_is_of(place.object, library) for place in profile.costs):
+        if library is not None and not any(is_file(place.object, library) for place in profile.costs):
             raise LabError(f"{arm.name} did not serve {self.name}: none of its code ran")
         return {place: float(cost) for place, cost in profile.costs.items()}, 1
 
@@ -228,10 +228,6 @@ def command_work(stage: Stage, command: Sequence[str]) -> CommandWork:
     if program is None:
         raise LabError(f"{command[0]}: there is no such command")
     return CommandWork(stage, (program, *command[1:]))
-
-
-def _is_of(name: str, library: Path) -> bool:
-    return name in (str(library), str(library.resolve()))
 
 
 def where_measure(
@@ -267,7 +263,7 @@ def functions_of(costs: Mapping[Place, float], library: Path | None) -> tuple[Fu
     sums: dict[tuple[str, str], float] = defaultdict(float)
     name = str(library.resolve()) if library else ""
     for place, cost in costs.items():
-        of = name if library and _is_of(place.object, library) else place.object
+        of = name if library and is_file(place.object, library) else place.object
         sums[object_text(of, name), place.function] += cost
     kept = [FunctionCost(of, function, cost) for (of, function), cost in sums.items() if abs(cost) >= LEAST]
     return tuple(sorted(kept, key=lambda one: -one.instructions))
@@ -282,7 +278,7 @@ def spots_of(
     """The allocator's hottest instructions with their lines; and what could not be told of them."""
     if library is None:
         return (), ["glibc's instructions have no lines here"]
-    own = {place: cost for place, cost in costs.items() if _is_of(place.object, library)}
+    own = {place: cost for place, cost in costs.items() if is_file(place.object, library)}
     hottest = sorted(own, key=lambda place: -own[place])[:SPOTS_MAX]
     code, note = disassembly(library)
     lines = {place: source_line(checkout.root, place.file, place.line) for place in hottest}
