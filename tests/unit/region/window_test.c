@@ -90,46 +90,38 @@ HELPER(use_up_under_a_limit) {
     CHECK_AT(pages * PAGE_BYTES >= limit / 2, pages);
 }
 
-static void exec_limited(void) {
-    struct rlimit limit = {asked_bytes, asked_bytes};
-    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-    execl("/proc/self/exe", "window_test", "use_up_under_a_limit", (char *)NULL);
-    _exit(127);
-}
-
 /* Finite, but more than there are addresses: as without one. */
 HELPER(look_under_a_limit_of_no_use) {
     CHECK_EQ(os_address_limit(), SIZE_MAX);
     CHECK(window.pages * PAGE_BYTES >= GIB(64));
 }
 
-static void exec_hardly_limited(void) {
+static const char *limited_helper;
+
+static void exec_limited(void) {
     struct rlimit limit = {asked_bytes, asked_bytes};
     CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-    execl("/proc/self/exe", "window_test", "look_under_a_limit_of_no_use", (char *)NULL);
-    _exit(127);
+    become_helper(limited_helper);
 }
 
-TEST(a_limit_beyond_all_addresses_is_none) {
-    if (CHECK_SHADOWED) SKIP("shadow memory is beyond any limit");
-    const size_t limits[] = {SIZE_MAX / 2, SIZE_MAX / 2 + GIB(1), SIZE_MAX - GIB(1)};
+static void run_limited(const char *helper, const size_t *limits, size_t count) {
     struct rlimit now;
+    if (CHECK_SHADOWED) SKIP("shadow memory is beyond any limit");
     CHECK_EQ(getrlimit(RLIMIT_AS, &now), 0);
     if (now.rlim_cur != RLIM_INFINITY) SKIP("there is a limit already");
-    for (size_t i = 0; i < 3; i++) {
+    limited_helper = helper;
+    for (size_t i = 0; i < count; i++) {
         asked_bytes = limits[i];
-        IN_CHILD(exec_hardly_limited);
+        IN_CHILD(exec_limited);
     }
 }
 
 TEST(under_a_limit) {
-    if (CHECK_SHADOWED) SKIP("shadow memory is beyond any limit");
     const size_t limits[] = {MIB(32), MIB(100), MIB(512), GIB(2)};
-    struct rlimit now;
-    CHECK_EQ(getrlimit(RLIMIT_AS, &now), 0);
-    if (now.rlim_cur != RLIM_INFINITY) SKIP("there is a limit already");
-    for (size_t i = 0; i < 4; i++) {
-        asked_bytes = limits[i];
-        IN_CHILD(exec_limited);
-    }
+    run_limited("use_up_under_a_limit", limits, 4);
+}
+
+TEST(a_limit_beyond_all_addresses_is_none) {
+    const size_t limits[] = {SIZE_MAX / 2, SIZE_MAX / 2 + GIB(1), SIZE_MAX - GIB(1)};
+    run_limited("look_under_a_limit_of_no_use", limits, 3);
 }
