@@ -246,9 +246,11 @@ static void make_room(size_t pages) {
     uint64_t held = in_use_pages() + counter_read(&spans.counts.dirty_pages) + pages;
     span_unlock();
     if (HAK_LIKELY(hard == 0 || held <= hard) || !span_purging_try()) return;
-    struct span_purged purged = {1, 0};
-    for (uint64_t left = held - hard; left != 0 && purged.tried_pages != 0; left -= min_size(left, purged.given_pages))
-        purged = span_purge(left);
+    for (uint64_t left = held - hard; left != 0;) {
+        const struct span_purged purged = span_purge(left);
+        if (purged.tried_pages == 0) break;
+        left -= min_size(left, purged.given_pages);
+    }
     span_purging_unlock();
 }
 
