@@ -1,4 +1,4 @@
-/* alloc.c - the slow side of malloc: refill a bin, serve threads that have no heap, and signal handlers. */
+/* alloc.c - the slow path of malloc: refilling a bin, and serving threads that have no heap and signal handlers. */
 #include "heap/alloc.h"
 
 #include "ace/batch.h"
@@ -16,18 +16,20 @@
 
 #include <string.h>
 
-/* From so many bytes on calloc has the kernel replace dirty pages, though each page that is written then faults: to clear a table that
- * is made anew and hardly used would bring all of it in. Of 256 MiB with a word in use in each MiB 2.5 MiB become resident, by 256
- * faults; with all in use it takes 65,536. */
+/* From this size on, calloc has the kernel replace dirty pages instead of clearing them, although each page written
+ * then faults: clearing a table that is made anew and hardly used would make all of it resident. Of 256 MiB with one
+ * word in use per MiB, 2.5 MiB become resident, by 256 faults; with all of it in use there are 65,536 faults. */
 #define RENEW_BYTES HAK_MIB(8)
 
-/* From so many on it wants a block that is zero already: to clear one would bring in pages that the program may never touch. */
+/* From this size on, calloc asks for a block that is zero already: clearing one would fault in pages that the program
+ * may never touch. */
 #define SPARSE_BYTES HAK_KIB(8)
 
-/* In this file *ZERO says whether that is wanted, and then whether the block is known to be zero. */
+/* In this file *ZERO says whether a zero block is wanted, and on return whether the block is known to be zero. */
 
-/* Slabs with free blocks, HOME's own and then those of the commons. Stores up to WANT blocks downward from END; where zero is wanted and
- * there, one block alone, since nobody would know it of those behind it. HOME's lock held. */
+/* Takes up to WANT blocks from slabs with free ones, HOME's own, then those of the commons, and stores them downward
+ * from END. Where the wanted zero block is there, takes that one alone: a stack does not record which of its blocks
+ * are zero. HOME's lock held. */
 static uint32_t gather(struct heap *home, unsigned class, void **end, uint32_t want, bool *zero) {
     if (HAK_UNLIKELY(*zero) && bin_next_is_zero(home, class)) want = 1;
     uint32_t got = bin_fill(home, class, end, want, zero);
@@ -35,18 +37,18 @@ static uint32_t gather(struct heap *home, unsigned class, void **end, uint32_t w
     return got;
 }
 
-/* Brings in the first pages of a slab at once. */
+/* Prefaults the first PAGES kernel pages of the slab at FRESH if it reads as zero. */
 static void populate(uint32_t fresh, uint32_t pages) {
     if (pages == 0 || !slab_at(fresh)->span.zero) return;
     size_t bytes = slab_classes[slab_at(fresh)->span.class].pages * PAGE_BYTES;
     os_populate(page_address(fresh), min_size(bytes, os_page_bytes() * pages));
 }
 
-/* The same of the slabs that HEAP uses, with what other threads gave back, slabs that others do not need, and a new one when there is
- * nothing else. Heap's lock held; dropped meanwhile. 0: no memory. */
+/* As gather, from the slabs that HEAP uses. Also takes in blocks freed by other threads and slabs that other heaps do
+ * not need, and makes a new slab when there is nothing else. Heap's lock held; dropped meanwhile. 0: no memory. */
 static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero) {
-    enum { SALVAGES = 4 }; /* another may be there before */
-    if (HAK_UNLIKELY(heap->home != heap) && remote_has_some(heap)) remote_drain_some(heap, DRAIN_SLABS); /* of slabs that it had */
+    enum { SALVAGES = 4 }; /* another thread may take what was salvaged */
+    if (HAK_UNLIKELY(heap->home != heap) && remote_has_some(heap)) remote_drain_some(heap, DRAIN_SLABS); /* of slabs that it owned before */
     for (unsigned round = 0;; round++) {
         struct heap *home = home_take(heap);
         if (round == 0 && remote_has_some(home) && bin_wants_drain(home, class)) remote_drain_some(home, DRAIN_SLABS);
@@ -55,7 +57,7 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
         if (got != 0) return got;
         const struct ace_supply_decision supply =
             ace_supply((struct ace_supply_input){.slabs = slabs, .objective = heap_settings.objective});
-        if (heap != &commons) stack_give_idle(heap, class); /* what they hold may be slabs */
+        if (heap != &commons) stack_give_idle(heap, class); /* that may free slabs */
         os_lock_drop(&heap->lock);
         thread_reap_forsaken();
         remote_settle();
@@ -69,7 +71,7 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
     }
 }
 
-/* Fills half of an empty stack, which is closed, and takes one block. Lock held; dropped meanwhile. */
+/* Fills half of an empty, closed stack and takes one block. Lock held; dropped meanwhile. */
 static void *refill(struct heap *heap, unsigned class, bool *zero) {
     struct bin *bin = &heap->bins[class];
     uint32_t want = ace_refill(bin->depth);
@@ -82,12 +84,12 @@ static void *refill(struct heap *heap, unsigned class, bool *zero) {
     counter_add(&bin->refilled_blocks, got);
     bin->recent_refilled_blocks += got;
     void *block = end[-1];
-    stack_set(heap, class, end - got, end - 1); /* from here on a handler may push to where it was */
+    stack_set(heap, class, end - got, end - 1); /* from here on a signal handler may push where the block was */
     stack_set_keeping(heap, class, true);
     return block;
 }
 
-/* The commons have no owner whose looks would tell it. Their lock is held. */
+/* The commons have no owner whose periodic look would report their change. Their lock is held. */
 static void tell_of_commons(void) { footprint_tell(&commons.in_use_change); }
 
 /* One block for a thread that has no heap. */
@@ -106,8 +108,9 @@ static void *alloc_small(unsigned class, bool *zero) {
     os_lock_take(&heap->lock);
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
     if (HAK_LIKELY(stack_held(heap, class) == 0)) stack_note_refill(heap, class);
-    stack_close(heap, class); /* or a refill would write over what signal handlers free */
-    /* Some are there when he was sent here for another reason than an empty stack, or a handler freed them just now. */
+    stack_close(heap, class); /* otherwise a refill would overwrite what signal handlers free */
+    /* The stack may hold blocks: bounds were raised, the heap was parked until now, or a signal handler freed some
+     * just now. */
     void *block;
     if (HAK_LIKELY(stack_held(heap, class) == 0)) {
         block = refill(heap, class, zero);
@@ -122,8 +125,8 @@ static void *alloc_small(unsigned class, bool *zero) {
 
 /* ---- medium blocks --------------------------------------------------------------------------------------- */
 
-/* What a heap does when it runs out of medium blocks, which come one by one: what others gave back, and what lies in idle stacks,
- * becomes free for whoever asks next. */
+/* For a heap that runs out of medium blocks, which come one at a time: makes what other threads returned, and what
+ * lies in idle stacks, free for the next request of any thread. */
 static void note_medium_refill(struct heap *heap, unsigned class) {
     struct bin *bin = &heap->bins[class];
     stack_note_refill(heap, class);
@@ -160,14 +163,14 @@ static void *alloc_medium(size_t bytes, size_t alignment, bool *zero) {
     return block == NULL ? NULL : medium_place(block, class, bytes, alignment);
 }
 
-/* Of small blocks for BYTES bytes, a multiple of ALIGNMENT. */
+/* The class of small blocks for BYTES bytes, a multiple of ALIGNMENT unless that is at most SMALLEST_BLOCK_BYTES. */
 HAK_INLINE unsigned class_for(size_t bytes, size_t alignment) {
     return aligned_class_of(bytes, alignment, slab_classes[size_class_of(bytes)].block_bytes);
 }
 
 /* ---- all sizes ------------------------------------------------------------------------------------------- */
 
-/* A signal handler that interrupted a slow path: no lock may be taken. */
+/* For a signal handler that interrupted a slow path: it may take no lock. */
 static HAK_COLD void *alloc_quietly(size_t bytes, size_t alignment, bool *zero) {
     return large_map_outside(bytes, alignment, zero);
 }
@@ -176,17 +179,18 @@ static void *alloc_once(size_t bytes, size_t alignment, bool *zero) {
     void *block = NULL;
     if (bytes <= MEDIUM_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
         block = bytes <= SMALL_MAX_BYTES ? alloc_small(class_for(bytes, alignment), zero) : alloc_medium(bytes, alignment, zero);
-    /* Where there is no room for a slab there may be some for a block; with all that heap_good_bytes says of it. */
+    /* Where there is no room for a slab there may be room for a single block, of the length that heap_good_bytes
+     * promises. */
     return block != NULL ? block : large_alloc(alignment <= PAGE_BYTES ? max_size(bytes, heap_good_bytes(bytes)) : bytes, alignment, zero);
 }
 
-/* What threads keep can make room for it: not for more than there may ever be. */
+/* Whether memory that threads keep could make room for the request: not if it exceeds what there may ever be. */
 static bool may_be_revealed(size_t bytes, size_t alignment) {
     const uint64_t limit = span_limit_bytes(), most = limit != 0 ? limit : os_address_limit();
     return bytes <= PTRDIFF_MAX && bytes <= most && alignment <= most;
 }
 
-/* With what costs no other thread first. */
+/* Retries with memory that threads keep, first with what can be had without disturbing other threads. */
 static HAK_COLD void *alloc_revealed(size_t bytes, size_t alignment, bool wanted_zero, bool *zero) {
     reveal_own();
     *zero = wanted_zero;
@@ -219,7 +223,7 @@ static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) 
     return block;
 }
 
-/* Not inlined: the fast path of its callers saves no registers for it. */
+/* Not inlined, so that the fast path of its callers need not save registers for it. */
 static HAK_NOINLINE void *alloc_of_any_contents(size_t bytes, size_t alignment) {
     bool zero = false;
     return alloc_any(bytes, alignment, &zero);
@@ -235,7 +239,7 @@ HAK_NOINLINE void *heap_alloc(size_t bytes) {
     return medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block) ? block : alloc_slowly_of_any_contents(bytes);
 }
 
-/* Has the kernel clear all kernel pages of the block; false when it does not. */
+/* Has the kernel replace the whole kernel pages of the block, and clears the rest; false when the kernel refuses. */
 static HAK_NOINLINE bool renew(char *block, size_t bytes) {
     const size_t page = os_page_bytes();
     char *const from = (char *)round_up((uintptr_t)block, page), *const to = (char *)round_down((uintptr_t)block + bytes, page);
@@ -253,12 +257,13 @@ void *heap_alloc_zero(size_t bytes) {
     else
         block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero);
     if (block == NULL || zero) return block;
-    /* To clear very much costs more than to have it replaced. */
+    /* Clearing a very large block costs more than having its pages replaced. */
     if (bytes >= RENEW_BYTES && renew(block, bytes)) return block;
     return memset(block, 0, bytes);
 }
 
-/* Slabs begin with a page, so a block is aligned to what its size is a multiple of: there are no interior pointers. */
+/* A slab begins at a page boundary, so its blocks are aligned to any power of two that divides their size: there are
+ * no interior pointers. */
 void *heap_alloc_aligned(size_t bytes, size_t alignment) {
     if (bytes > PTRDIFF_MAX) return NULL;
     const size_t rounded = bytes == 0 ? alignment : ((alignment - 1) | (bytes - 1)) + 1;

@@ -1,5 +1,5 @@
-/* bin.c - the slabs of one size class: which list each hangs in, taking blocks from the fullest, putting
- * blocks back, handing slabs over. Every function runs under the heap's lock. */
+/* bin.c - the slabs of one size class: which list each is in, taking blocks from the fullest, putting blocks back,
+ * handing slabs over. Every function but bin_lock_owner and bin_take_out runs under the heap's lock. */
 #include "base/bits.h"
 #include "heap/heap.h"
 
@@ -72,7 +72,7 @@ void bin_settle(struct heap *heap, uint32_t first) {
     link_into(bin, first, bucket);
 }
 
-/* The fullest slab of those in the list LEAST and those of emptier ones; 0 when there is none. */
+/* The fullest slab in the list LEAST or in one of emptier slabs; 0 when there is none. */
 static uint32_t fullest_from(const struct bin *bin, enum bucket least) {
     for (int bucket = (int)least; bucket < BUCKETS; bucket++)
         if (bin->slabs[bucket] != 0) return bin->slabs[bucket];
@@ -87,9 +87,9 @@ bool bin_next_is_zero(const struct heap *heap, unsigned class) {
     return first != 0 && slab_next_is_zero(first);
 }
 
-/* While other threads give blocks back, of so many bytes and more, one that came back is better than one that was never used, which
- * brings in a page, or a good part of one. A smaller one costs less than to have the line of another come from the processor that
- * freed it. */
+/* While other threads return blocks: from this block size on, a returned block is better than one that was never
+ * used, which faults in a page, or a good part of one. A smaller block that was never used costs less than fetching
+ * the cache line of a returned one from the processor that freed it. */
 static bool is_better_returned(const struct bin *bin, unsigned class) {
     return slab_classes[class].block_bytes >= HAK_KIB(1) && bin->returning != 0;
 }
@@ -105,8 +105,8 @@ bool bin_wants_drain(const struct heap *heap, unsigned class) {
     return first == 0 || (is_better_returned(&heap->bins[class], class) && slab_returned(first) == 0);
 }
 
-/* How many of WANT blocks to take from the slab at FIRST, after GOT: where returned ones are better and it has some, these alone,
- * and ones that were never used only where there was nothing else. */
+/* How many of WANT blocks to take from the slab at FIRST when GOT are taken already. Where returned blocks are better
+ * and the slab has some: only those. Never-used blocks only if there was nothing else. */
 static uint32_t taken_of(const struct bin *bin, uint32_t first, uint32_t want, uint32_t got) {
     if (!is_better_returned(bin, slab_at(first)->span.class)) return want;
     const uint32_t returned = slab_returned(first);
@@ -133,9 +133,9 @@ static HAK_COLD _Noreturn void report_freed_twice(const void *block) {
     os_panic("free of %p: this block was already free", block);
 }
 
-/* Of another heap: kept by a thread that freed it. */
+/* A block of another heap that the thread which freed it kept. */
 static void put_foreign(struct heap *heap, void *const *block, uint32_t word) {
-    /* The stack held it twice: the first put freed its slab. */
+    /* The stack held it twice: the first put released its slab. */
     if (HAK_UNLIKELY(word == WORD_NONE || word == WORD_LARGE)) report_freed_twice(*block);
     heap->in_use_change -= slab_classes[word & WORD_CLASS_MASK].block_bytes;
     remote_give(NULL, block, 1);
@@ -146,8 +146,8 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count) {
         size_t page = page_index(*blocks), put = 1;
         uint32_t word = page_word(page), class = word ^ (uint32_t)(uintptr_t)heap;
         uint32_t first = slab_head(page);
-        /* relaxed: it only changes under this heap's lock, from or to this heap. Another heap's address may have the same
-         * low half. */
+        /* relaxed: the owner changes from or to this heap only under this heap's lock. It is compared, too, because
+         * another heap's address may have the same low half. */
         if (HAK_LIKELY(class < SIZE_CLASSES &&
                        atomic_load_explicit(&slab_at(first)->owner, memory_order_relaxed) == heap)) {
             put = slab_put(first, blocks, count);
@@ -166,7 +166,7 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count) {
 void bin_take_out(void *block, uint32_t first, bool freed) {
     struct heap *owner = bin_lock_owner(first);
     if (HAK_UNLIKELY(owner == NULL)) report_freed_twice(block);
-    slab_put(first, &block, 1); /* which looks whether it is in use */
+    slab_put(first, &block, 1); /* checks that it is in use */
     bin_unlink(owner, first);
     struct bin *bin = &owner->bins[slab_at(first)->span.class];
     counter_sub(&bin->taken_blocks, 1);
@@ -175,14 +175,14 @@ void bin_take_out(void *block, uint32_t first, bool freed) {
     os_lock_drop(&owner->lock);
 }
 
-/* One of them is the commons, whose lock is taken. */
+/* One of the two is the commons; both locks are held. */
 static void move(struct heap *from, struct heap *to, uint32_t first, unsigned class) {
     bin_unlink(from, first);
     slab_set_owner(first, to, heap_word(to, class));
     bin_place(to, first);
 }
 
-/* Each by itself: of a large heap they are many, and every thread in need of a slab asks the commons. */
+/* One at a time: a large heap has many, and every thread that needs a slab takes the lock of the commons. */
 static void hand_over_one(struct heap *heap, uint32_t first, unsigned class) {
     os_lock_take(&commons.lock);
     move(heap, &commons, first, class);

@@ -1,14 +1,14 @@
-/* buffer.c - blocks of other heaps, kept until there are enough to give back together.
+/* buffer.c - blocks of other heaps, collected until there are enough to return together.
  *
- * The buffer is a stack that its owner only pushes to, without the lock, like the stacks of the front. What lies between the
- * bottom and the top is whoever's who holds the heap's lock: he gives it back, and raises the bottom to the top that he saw.
- * The owner begins at the start again, under the lock, when it is full. So nobody else ever moves the top, the owner reads no
- * bottom, and neither has to know whether the other is at it. */
+ * The buffer is a stack that its owner only pushes to, without the lock, like the stacks of the front. The blocks
+ * between the bottom and the top belong to the holder of the heap's lock, which returns them and raises the bottom to
+ * the top that it saw. When the buffer is full, the owner starts again at its beginning, under the lock. So no other
+ * thread ever moves the top, a push reads no bottom, and neither side has to know whether the other is active. */
 #include "heap/buffer.h"
 
 #include "heap/footprint.h"
 
-/* relaxed, all: under the lock, and the top is moved by the owner, or there is none. */
+/* relaxed, all: the lock is held, and the caller is the owner, which moves the top, or there is no owner. */
 static void begin_anew(struct heap *heap) {
     atomic_store_explicit(&heap->front.buffer_top, heap->buffer, memory_order_relaxed);
     atomic_store_explicit(&heap->front.buffer_bytes, 0, memory_order_relaxed);
@@ -18,11 +18,11 @@ static void begin_anew(struct heap *heap) {
 
 void buffer_begin(struct heap *heap, void **start) {
     heap->buffer = start;
-    heap->front.buffer_end = start + REMOTE_BLOCKS - 1; /* the last one is given at once */
+    heap->front.buffer_end = start + REMOTE_BLOCKS - 1; /* buffer_give_all stores the last one */
     begin_anew(heap);
 }
 
-/* Gives back what lies between the bottom and TOP, where nobody writes meanwhile. */
+/* Returns the blocks between the bottom and TOP, where no thread writes meanwhile. */
 static size_t give_below(struct heap *heap, struct heap *freer, void **top) {
     void **bottom = atomic_load_explicit(&heap->buffer_bottom, memory_order_relaxed); /* under the lock */
     const size_t bytes = remote_give(freer, bottom, (size_t)(top - bottom));
@@ -31,7 +31,7 @@ static size_t give_below(struct heap *heap, struct heap *freer, void **top) {
 }
 
 void buffer_give_all(struct heap *heap, void *block) {
-    void **top = atomic_load_explicit(&heap->front.buffer_top, memory_order_acquire); /* where another's thread was the owner */
+    void **top = atomic_load_explicit(&heap->front.buffer_top, memory_order_acquire); /* the owner may have been another thread */
     if (block != NULL) front_block_set(top++, block);
     give_below(heap, heap, top);
     begin_anew(heap);

@@ -1,25 +1,25 @@
-/* buffer.h - blocks of other heaps, kept until there are enough to give back together: see buffer.c. Its owner fills it by front_buffer.
- * Internal to the heap floor. */
+/* buffer.h - blocks of other heaps, collected until there are enough to return together: see buffer.c. The owner
+ * fills the buffer by front_buffer. Internal to the heap layer. */
 #ifndef HAK_HEAP_BUFFER_H
 #define HAK_HEAP_BUFFER_H
 
 #include "heap/heap.h"
 
-/* The heap's lock held, all of these. */
+/* The heap's lock is held, unless said otherwise. */
 
-/* The empty buffer of a heap that nobody has yet; with room for REMOTE_BLOCKS at START. */
+/* Sets up the empty buffer of a new heap that no other thread knows yet, with room for REMOTE_BLOCKS at START. */
 void buffer_begin(struct heap *heap, void **start);
 
-/* Gives back all that is in it, and BLOCK, which may be NULL. The owner, or anybody when there is none. */
+/* Returns all that is in it, and BLOCK unless NULL. By the owner, or by any thread when there is none. */
 void buffer_give_all(struct heap *heap, void *block);
 
-/* Gives back what is in it, while the owner goes on. */
+/* Returns what is in it while the owner goes on pushing. */
 void buffer_take(struct heap *heap);
 
-/* The same, whoever has HEAP; false when there is nothing. No lock held; call remote_settle afterwards. */
+/* The same, whichever thread has HEAP; false when there is nothing. No lock held; call remote_settle afterwards. */
 bool buffer_take_unlocked(struct heap *heap);
 
-/* What waits in it: relaxed, a hint to whoever does not hold the lock. */
+/* How many blocks and bytes wait in it. relaxed: a hint to a caller that does not hold the lock. */
 HAK_INLINE size_t buffer_held(const struct heap *heap) {
     void **bottom = atomic_load_explicit(&heap->buffer_bottom, memory_order_relaxed);
     void **top = atomic_load_explicit(&heap->front.buffer_top, memory_order_relaxed);

@@ -1,4 +1,4 @@
-/* decided.c - tells what was decided about what a heap keeps. */
+/* decided.c - reports decisions about what a heap keeps. */
 #include "heap/heap.h"
 
 HAK_COLD void decided_depth(struct heap *heap, unsigned class, enum ace_reason reason, uint32_t from, uint64_t input0,

@@ -1,5 +1,5 @@
-/* footprint.c - two numbers, each an estimate. What decides whether someone looks after them must not be missed by both
- * who frees and the purge thread that ends: so what is in use, like the mark that the thread runs, is sequentially
+/* footprint.c - two numbers, each an estimate. A thread that frees and the purge thread that ends must not both miss
+ * that there is memory to return: so the bytes in use, like the mark that the purge thread runs, are sequentially
  * consistent. */
 #include "heap/footprint.h"
 
@@ -35,7 +35,7 @@ void footprint_settled(uint64_t bytes) {
 uint64_t footprint_in_use(void) { return get(&in_use) > 0 ? (uint64_t)get(&in_use) : 0; }
 
 uint64_t footprint_returnable(void) {
-    int64_t now = get(&in_use); /* first: whoever freed set the peak before */
+    int64_t now = get(&in_use); /* first: a thread that freed had set the peak before */
     int64_t above = get(&peak) - now;
     return above > 0 ? (uint64_t)above : 0;
 }
