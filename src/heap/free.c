@@ -1,4 +1,4 @@
-/* free.c - the slow side of free, and what else starts from a pointer: its size, and resizing in place. */
+/* free.c - the slow path of free, and what else starts from a pointer: its size, and resizing in place. */
 #include "base/bits.h"
 #include "heap/alloc.h"
 #include "heap/buffer.h"
@@ -12,7 +12,8 @@
 #include "heap/thread.h"
 #include "region/outside.h"
 
-/* Not inlined, like what else is rare among frees: the way of others' blocks saves no registers for it. */
+/* Not inlined, like the other rare cases of free, so that the path for blocks of other heaps need not save registers
+ * for it. */
 static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class) {
     os_lock_take(&heap->lock);
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
@@ -23,11 +24,11 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
 
 /* ---- other heaps' blocks ---------------------------------------------------------------------------------- */
 
-/* A thread that allocates what it frees of others' blocks uses those again itself: neither it nor their owners pay for the
- * way home. But then it never has its own instead, which are freed with fewer instructions: so only a stream of them is kept, and every
- * now and then some of it are sent home, to see whether more come. One whose stack gets to hold ace_kept may only free: the next
- * blocks take the way home, until see_who_allocates or a refill says otherwise. What front_keep did not keep; owner only, between slow_enter
- * and slow_leave. */
+/* Keeps a block of another heap that front_keep did not keep. A thread that also allocates the size of such blocks
+ * reuses them itself: neither it nor their owners pay for the return. But then it never gets blocks of its own
+ * instead, which are freed with fewer instructions. So only a stream of such blocks is kept, and now and then some of
+ * it is returned, to see whether more come. A thread whose stack gets to hold ace_kept may only free: further blocks
+ * are returned, until see_who_allocates or a refill says otherwise. Owner only, between slow_enter and slow_leave. */
 static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
     void **const keep = heap->front.keep[class];
     if (keep == NULL) return false;
@@ -39,8 +40,8 @@ static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
     return true;
 }
 
-/* Of the classes whose blocks are not kept: where the stack still holds as many, nobody allocates, and what it holds would
- * keep slabs from becoming free. Heap's lock held. */
+/* For streams that are not kept now: if the stack still holds ace_kept blocks, the thread does not allocate, and what
+ * it holds would keep slabs from becoming free; if it holds fewer, the next are kept again. Heap's lock held. */
 static void see_who_allocates(struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
@@ -52,9 +53,9 @@ static void see_who_allocates(struct heap *heap) {
     }
 }
 
-/* Keeps the block, or takes the way home. Between slow_enter and here. */
+/* Keeps the block or returns it to its owner. Called after slow_enter; calls slow_leave. */
 static void keep_or_send_home(struct heap *heap, void *block, unsigned class, const void *caller) {
-    /* In the buffer: of a heap that was just begun, or of a stream that ended. */
+    /* The buffer may have room: the heap is new to this thread, or a stream ended. */
     if (keep_foreign(heap, block, class) || front_buffer(&heap->front, block, class)) {
         slow_leave();
         return;
@@ -69,8 +70,8 @@ static void keep_or_send_home(struct heap *heap, void *block, unsigned class, co
     purger_tick(caller, false);
 }
 
-/* A medium block of another heap is worth more than a bit in its slab: that is given back at once, or HEAP's from now on, which has
- * room for it. HEAP: NULL where the thread has none. */
+/* A medium block of another heap is worth more than a bit in its slab: the whole slab becomes HEAP's if that has room
+ * for the block, and is free immediately otherwise. HEAP: NULL when the thread has none. */
 static void free_medium_of_another(struct heap *heap, void *block, unsigned class) {
     bool has_room = false;
     if (heap != NULL) {
@@ -90,16 +91,17 @@ static void free_medium_of_another(struct heap *heap, void *block, unsigned clas
     slab_take(first, &block + 1, 1);
     os_lock_take(&heap->lock);
     home_place(heap, first, class);
-    if (HAK_UNLIKELY(!stack_push(heap, class, block))) stack_push_beyond(heap, class, block); /* a signal handler was faster */
+    if (HAK_UNLIKELY(!stack_push(heap, class, block))) stack_push_beyond(heap, class, block); /* a handler took the room */
     os_lock_drop(&heap->lock);
 }
 
 /* ---- the slow side of free ------------------------------------------------------------------------------ */
 
-/* At any time. */
+/* Returns BLOCK to its owner. At any time. */
 static void give_home(void *block) { footprint_add(-(int64_t)remote_give(NULL, &block, 1)); }
 
-/* Of a heap that waits for a thread, which will have it, or of the commons. False where the owner is another. No lock held. */
+/* Puts BLOCK back if its owner is a heap that waits for a thread, which will then have it, or the commons. False if
+ * it is another. No lock held. */
 static bool put_to_parked(void *block, unsigned class) {
     const uint32_t first = slab_head(page_index(block));
     struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
@@ -110,7 +112,7 @@ static bool put_to_parked(void *block, unsigned class) {
     const int64_t bytes = slab_classes[class].block_bytes;
     if (parked) {
         if (heap_is_shared(owner) || !stack_push(owner, class, block)) bin_put(owner, &block, 1);
-        owner->in_use_change += bytes; /* told by itself, at once: nobody lives there who would */
+        owner->in_use_change += bytes; /* reported separately, below: the heap has no thread that would */
     }
     os_lock_drop(&owner->lock);
     if (parked) footprint_add(-bytes);
@@ -124,7 +126,8 @@ static HAK_NOINLINE void free_without_heap(void *block, unsigned class) {
 }
 
 /* A thread that only ever frees gets a heap for its remote buffer, but not for its first few blocks: libc frees a
- * dead thread's memory in threads whose destructors have run, and a heap begun then would never end. WORD: of the block's page. */
+ * dead thread's memory in threads whose destructors have run, and a heap begun then would never end. WORD is that of
+ * the block's page. */
 static void ensure_heap_for_free(uint32_t word) {
     enum { FREES_WITHOUT_HEAP = 8 };
     if (HAK_LIKELY(thread_state.front_distance != 0)) return;
@@ -152,7 +155,7 @@ static HAK_NOINLINE void free_elsewhere(void *block) {
     if (block != NULL && !outside_unmap(block)) heap_foreign(block, HEAP_FOREIGN_FREE);
 }
 
-/* Of a BLOCK inside of the window. Not inlined: that NULL is freed saves no registers. */
+/* Frees BLOCK, which lies in the window. Not inlined, so that free(NULL) need not save registers. */
 static HAK_NOINLINE void free_inside(void *block, const void *caller) {
     size_t page = page_index(block);
     uint32_t word = word_of(block, page);
@@ -217,20 +220,21 @@ size_t heap_usable_bytes(const void *block) {
     return usable_bytes_of(block, page, word_of(block, page));
 }
 
-/* Of a small block. Less than half of it in use: a smaller one is worth the copy. */
+/* Whether a small block of USABLE bytes suits BYTES. If less than half of it would be in use, a smaller one is worth
+ * the copy. */
 static bool suits(size_t usable, size_t bytes) {
     return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES);
 }
 
-/* Of a block that is not small, of whose USABLE bytes BYTES are wanted: hardly any would be trimmed, or malloc itself gives such a medium
- * block where it has none of the next smaller size. */
+/* Whether a block of USABLE bytes that is not small suits BYTES: hardly any would be trimmed, or it is a medium block
+ * that malloc itself would give when it has none of the next smaller size. */
 static bool is_as_good(size_t usable, uint32_t word, size_t bytes) {
     if (word == WORD_LARGE) return heap_good_bytes(bytes) >= usable - usable / 8;
     return size_class_of(bytes) + 1 >= (word & WORD_CLASS_MASK);
 }
 
-/* Whether BLOCK, of whose page the word is WORD, is or now becomes a large one, whose length can be changed. Between slow_enter and
- * slow_leave. */
+/* Makes BLOCK, whose page has WORD, a large block, whose length can be changed, if it is medium. False if it is
+ * neither. Between slow_enter and slow_leave. */
 static bool become_large(void *block, uint32_t word) {
     if (word == WORD_LARGE) return true;
     if (word == WORD_NONE || !class_is_medium(word & WORD_CLASS_MASK)) return false;
@@ -243,7 +247,7 @@ void *heap_resize(void *block, size_t bytes) {
     const uint32_t word = word_of(block, page);
     const size_t usable = usable_bytes_of(block, page, word);
     if (usable <= SMALL_MAX_BYTES || word == WORD_NONE) return suits(usable, bytes) ? block : NULL;
-    if (bytes <= SMALL_MAX_BYTES || bytes > PTRDIFF_MAX) return NULL; /* a small block holds it in less */
+    if (bytes <= SMALL_MAX_BYTES || bytes > PTRDIFF_MAX) return NULL; /* a small block takes less memory */
     if (bytes <= usable && is_as_good(usable, word, bytes)) return block;
     if (!slow_enter()) return bytes <= usable ? block : NULL;
     void *resized = become_large(block, word) ? large_resize(page, bytes) : NULL;
@@ -270,5 +274,5 @@ size_t heap_good_bytes(size_t bytes) {
         return bytes <= SMALL_MAX_BYTES ? held : colour_least(held, bytes);
     }
     size_t good = large_good_bytes(bytes);
-    return good <= PTRDIFF_MAX ? good : 0; /* for so much no block was ever made */
+    return good <= PTRDIFF_MAX ? good : 0; /* no block of that size was ever made */
 }

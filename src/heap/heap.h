@@ -1,16 +1,16 @@
-/* heap.h - what a thread owns: its front, the slabs behind it, and what it is about to give back to other
- * threads. Internal to the heap floor and to the statistics; callers use alloc.h.
+/* heap.h - what a thread owns: its front, the slabs behind it, and blocks that it is about to return to other heaps.
+ * Internal to the heap layer and to the statistics; callers use alloc.h.
  *
- * Slow paths hold their heap's lock: one uncontended atomic a batch. Frees of others' blocks do without, mostly: see front.h.
- * It is not held across a system call, but where stacks get memory. Under it the locks of a shared heap, of the commons, and of spans
- * or bitmaps may be taken, in that order, and those of the pool of stacks and of the books; two threads' heaps are never locked
- * together.
+ * Slow paths hold their heap's lock: one uncontended atomic per batch. Frees of other heaps' blocks mostly need no
+ * lock: see front.h. The lock is not held across a system call, except where stacks get memory. Under it the locks of
+ * a shared heap, of the commons, and of spans or bitmaps may be taken, in that order, and those of the stack pool and
+ * of the books. The heaps of two threads are never locked together.
  *
  * A heap is live while its thread is. Then it is parked as it is until the next thread begins with it; of more than
- * REGISTRY_WAITING those that wait for longer hold nothing. Their slabs go to the commons, a heap that no thread owns and that is
- * never live, and so do those that others lack meanwhile (salvage.c); threads adopt them from there. Where threads are many, those that
- * begin have stacks, but no slabs of their own: they use those of a heap that they share (home.c). The memory of heaps is never
- * unmapped: a late freer may still look at one. */
+ * REGISTRY_WAITING such heaps, those that have waited longest hold nothing. Their slabs go to the commons, a heap
+ * that no thread owns and that is never live, and so do slabs of waiting heaps that others lack (salvage.c); threads
+ * adopt them from there. When threads are many, new ones have stacks, but no slabs of their own: they use those of a
+ * heap that they share (home.c). The memory of heaps is never unmapped: a late freer may still look at one. */
 #ifndef HAK_HEAP_HEAP_H
 #define HAK_HEAP_HEAP_H
 
@@ -32,115 +32,115 @@ struct bin {
     void **bottom;           /* the oldest block lies here; front.lo is the same, or higher while bounds are raised */
     uint32_t capacity;
     uint32_t depth;          /* blocks the stack may hold now */
-    uint32_t most;           /* bound of depth */
-    uint32_t recent_refills; /* since depth last changed: what ace_depth_next goes by */
+    uint32_t most;           /* upper bound of depth */
+    uint32_t recent_refills; /* since depth last changed: input of ace_depth_next */
     uint32_t recent_spills;
     uint32_t recent_refilled_blocks;
     uint32_t recent_spilled_blocks;
     uint32_t seen_top;    /* where stack_give_idle found the top at its last look, in slots of the stack */
-    bool streams; /* so many of other heaps' blocks come that they are kept: see free.c. The owner's own */
+    bool streams; /* enough of other heaps' blocks come that they are kept: see free.c. Owner only */
     bool counted; /* its depth is part of the heap's depth_bytes */
-    uint8_t returning;    /* blocks came back from other threads of late: so many fills still prefer them */
-    uint8_t asked; /* for depth, by others, since it last missed */
-    uint8_t asked_usually; /* between two misses */
-    bool refused; /* a greater depth was, and that was told, since the depth last changed */
-    /* Of its slabs, and of them the blocks that are out: in use, in a stack or in a buffer. */
+    uint8_t returning;    /* fills that still prefer blocks returned by other threads; set when some are */
+    uint8_t asked; /* how often other bins asked it for depth since its last miss */
+    uint8_t asked_usually; /* the same between two misses, of late */
+    bool refused; /* a greater depth was refused, and that reported, since the depth last changed */
+    /* Its slabs, and those of their blocks that are out: in use, in a stack or in a buffer. */
     counter slab_count, taken_blocks;
     counter refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs;
 };
 _Static_assert(ACE_BUDGET_IDLE_MEDIUM <= ACE_BUDGET_ASKED_MOST, "asked counts so far");
 
-/* The depths of a heap's bins together, of small blocks or of medium ones: each has a budget. Guarded by the heap's lock. */
+/* The sum of the depths of a heap's bins, of small or of medium blocks: each has a budget. Guarded by the heap's
+ * lock. */
 struct depth_sum {
     counter bytes;      /* of all bins that were used */
-    size_t extra_bytes; /* of these, beyond the first depths: what could be had back */
+    size_t extra_bytes; /* of these, beyond the first depths: what can be taken back */
     uint32_t hand;      /* next bin to be asked for depth */
 };
 
 enum heap_state { HEAP_DEAD, HEAP_LIVE, HEAP_SHARED };
 
-/* Slabs whose blocks came back: so many of them one refill takes in. */
+/* Slabs with returned blocks that one refill takes in at most. */
 enum { DRAIN_SLABS = 64 };
 
-/* Blocks of a class that are freed for others, and sent home, before it is taken for a stream whose blocks are kept; and how
- * many then are before that is looked at anew. */
+/* Blocks of a class that a thread frees for other heaps, and returns, before they are taken for a stream, whose
+ * blocks are kept; and how many of a stream are freed before it is checked again. */
 enum { STREAM_PROOF = 2048, STREAM_TRUST = 16 * STREAM_PROOF };
 
 struct heap {
     struct front front; /* first: thread_front() leads here */
 
     struct os_lock lock;
-    struct heap *home;        /* whose slabs its stacks are filled from: its own, or those of a shared heap. Guarded by the lock, and
-                               * the owner's own while there is one */
-    bool shares;              /* its thread counts among the sharers there */
+    struct heap *home;        /* whose slabs its stacks are filled from: its own, or those of a shared heap. Guarded by
+                               * the lock; while there is an owner, only it writes */
+    bool shares;              /* its thread is counted in home->sharers */
     uint32_t sharers;         /* threads that use the slabs of this, a shared heap */
     _Atomic uint32_t slab_total; /* of all bins; written under the lock */
-    bool forsaken;            /* its thread did not survive a fork: slabs wait for the commons */
+    bool forsaken;            /* its thread did not survive a fork: its slabs are yet to go to the commons */
     bool parked;              /* its thread has ended: what it holds waits for the next one. Guarded by the lock */
     _Atomic uint32_t ticks;   /* slow paths taken: only the owner writes it */
     uint32_t ticks_seen;      /* this and the next three: purge.c's, guarded by the purging lock */
     uintptr_t tops_seen;
     bool visited;
-    uint8_t asleep_visits;    /* so many found it asleep, one after the other; more are not counted */
-    bool robbed;              /* stack_reclaim's */
-    _Atomic uint32_t undrained_slabs; /* the first of those that hung in the inbox when it was taken, and were not drained;
-                                       * written under the lock */
-    bool raised;              /* the bounds of its stacks are: by stack_raise */
-    int64_t in_use_change;    /* not yet told to footprint.c */
-    uint64_t first_mask;      /* signals that the owner had blocked at first; purger.c's, like the next two */
-    uint64_t last_mask;       /* and later */
-    uint64_t last_mask_ms;    /* since when */
-    uint32_t idle_hand;       /* next bin that is looked at */
-    uint32_t medium_idle_hand; /* and next medium one */
-    uint32_t unlooked_pages;  /* kept.c's, the owner's own, like the next three: so many are asked for before it looks again */
-    bool growth_spared;       /* by what it saw then */
-    uint8_t medium_times;     /* the budget of medium blocks is so many times as large, by the next */
-    uint16_t medium_touched;  /* what kept_look saw of them, of ACE_TOUCHED_ALL; or ACE_TOUCHED_UNKNOWN */
+    uint8_t asleep_visits;    /* consecutive visits that found it asleep, at most SLEEPER_VISITS */
+    bool robbed;              /* private to stack_reclaim */
+    _Atomic uint32_t undrained_slabs; /* first slab that was taken from the inbox but not drained yet; written under the lock */
+    bool raised;              /* stack_raise raised the bounds of its stacks */
+    int64_t in_use_change;    /* not yet reported to footprint.c */
+    uint64_t first_mask;      /* signals that the owner had blocked at first; private to purger.c, like the next two */
+    uint64_t last_mask;       /* and at the last look */
+    uint64_t last_mask_ms;    /* since when it had these blocked */
+    uint32_t idle_hand;       /* next bin that stack_give_idle looks at */
+    uint32_t medium_idle_hand; /* next medium one */
+    uint32_t unlooked_pages;  /* kept.c's, owner only, like the next three: growth that the last look still covers */
+    bool growth_spared;       /* the result of that look */
+    uint8_t medium_times;     /* factor of the budget of medium blocks, by medium_touched */
+    uint16_t medium_touched;  /* share of these that kept_look saw touched, of ACE_TOUCHED_ALL; or ACE_TOUCHED_UNKNOWN */
     struct depth_sum small_depth, medium_depth;
-    counter thread_id;        /* the kernel's number of the thread that has it, or had it last */
+    counter thread_id;        /* kernel thread id of its thread, or its last one */
     struct heap *next;        /* of all heaps; guarded by the registry's lock */
-    struct heap *next_idle;   /* like the next two */
+    struct heap *next_idle;   /* of heaps that wait; guarded by the same lock, like the next two */
     uint32_t given_on;        /* the processor where its last thread ended */
     bool idle;                /* it waits for a thread */
     struct bin bins[SIZE_CLASSES];
 
-    /* Written by other threads, on lines of their own. */
+    /* Written by other threads, on cache lines of their own. */
     HAK_ALIGNED(128) _Atomic uint32_t inbox; /* first page of a slab with remote bits; linked by inbox_next */
     _Atomic uint32_t state;
     _Atomic bool undrained; /* dead, and the inbox may not be empty: hangs in remote.c's list, or is about to */
-    struct heap *next_undrained; /* written by whoever set undrained */
+    struct heap *next_undrained; /* written by the thread that set undrained */
 
-    /* Blocks of other heaps, given back together: see buffer.c. Written under the lock. */
+    /* Blocks of other heaps, returned together: see buffer.c. Written under the lock. */
     void **buffer; /* room for REMOTE_BLOCKS of them, behind the stacks */
     _Atomic(void **) buffer_bottom;
-    _Atomic uint32_t buffer_given_bytes; /* of those that were pushed since it was begun */
+    _Atomic uint32_t buffer_given_bytes; /* returned, of those pushed since the buffer was begun */
 
     void *first_stacks[]; /* stacks of the first depths */
 } HAK_ALIGNED(256);
 
-/* The heap of no thread. */
+/* The heap that no thread owns. */
 extern HAK_HIDDEN struct heap commons;
 
 HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
     return (uint32_t)(uintptr_t)heap | class;
 }
 
-/* Nobody's, for threads to share: it has no stacks. */
+/* Whether HEAP has no stacks: it is for threads to share, or the commons. */
 HAK_INLINE bool heap_is_shared(const struct heap *heap) { return heap->buffer == NULL; }
 
 struct heap_settings {
-    counter thread_cache_bytes; /* bound of small_depth; of medium_depth half as much, or twice: ace_medium_budget */
-    counter populate;           /* 1: bring in the pages of hot classes before they are touched */
-    ace_keeper *keeper;         /* of decisions; NULL before the start */
+    counter thread_cache_bytes; /* upper bound of small_depth; of medium_depth half to twice as much: ace_medium_budget */
+    counter populate;           /* 1: prefault the pages of hot classes */
+    ace_keeper *keeper;         /* receives decisions; NULL before the start */
     enum ace_objective objective; /* set at start, like the others */
     bool fixed;                   /* nothing adapts */
-    uint32_t processors;          /* that the process had when it began: its threads may each be kept to one since */
-    /* Blocks that the bins of each class hold at first, and the most that they may get. */
+    uint32_t processors;          /* of the process when it began: its threads may each have been pinned to one since */
+    /* Depths of the bins of each class, in blocks: at first, and at most. */
     uint16_t first_depths[SIZE_CLASSES], most_depths[SIZE_CLASSES];
 };
 extern HAK_HIDDEN struct heap_settings heap_settings;
 
-/* Tells what was decided. */
+/* Reports a decision. */
 HAK_INLINE void heap_tell(const struct ace_decision *decision) {
     if (heap_settings.keeper != NULL) heap_settings.keeper(decision);
 }
@@ -150,7 +150,7 @@ HAK_INLINE void heap_tell(const struct ace_decision *decision) {
 /* Locks the heap that owns the slab at FIRST; NULL when none does. No heap's lock held. */
 struct heap *bin_lock_owner(uint32_t first);
 
-/* Hangs a slab that the heap owns in the right list. */
+/* Links a slab that the heap owns into the right list. */
 void bin_place(struct heap *heap, uint32_t first);
 
 /* Takes it out of its list. */
@@ -162,113 +162,117 @@ void bin_settle(struct heap *heap, uint32_t first);
 /* Whether the next block of CLASS from the heap's slabs is known to read as zero. Heap's lock held. */
 bool bin_next_is_zero(const struct heap *heap, unsigned class);
 
-/* Whether what other threads gave back is to be taken in before blocks of CLASS are taken. Heap's lock held. */
+/* Whether to take in what other threads returned before blocks of CLASS are taken. Heap's lock held. */
 bool bin_wants_drain(const struct heap *heap, unsigned class);
 
-/* BLOCKS blocks of the bin's slabs came back from other threads. Heap's lock held. */
+/* BLOCKS blocks of the bin's slabs were returned by other threads. Heap's lock held. */
 void bin_note_returned(struct bin *bin, uint32_t blocks);
 
-/* Up to WANT blocks of CLASS from the heap's slabs, stored downward from END; returns how many. *ZERO: the first of
- * them, at END[-1], is known to read as zero; not written when there is none. Of 1 KiB and more, where other threads gave some of CLASS
- * back of late, blocks that were used before come first, and no others with them. */
+/* Takes up to WANT blocks of CLASS from the heap's slabs and stores them downward from END; returns how many. *ZERO:
+ * the first of them, at END[-1], is known to read as zero; not written when there is none. From 1 KiB on, if other
+ * threads returned some of CLASS of late, blocks that were used before come first, and no others with them. */
 uint32_t bin_fill(struct heap *heap, unsigned class, void **end, uint32_t want, bool *zero);
 
-/* Puts blocks of the heap's own slabs back. */
+/* Puts blocks back into the heap's slabs; kept blocks of other heaps are returned to their owners. */
 void bin_put(struct heap *heap, void *const *blocks, size_t count);
 
-/* Takes the slab at FIRST, of the medium block BLOCK alone, from the heap that owns it, whichever that is: nobody does from now on. FREED: another
- * thread gives it back, which is counted. Ends the process where BLOCK is not in use. No heap's lock held. */
+/* Takes the slab at FIRST, which is the medium block BLOCK alone, from whichever heap owns it: it has no owner from
+ * now on. FREED: another thread frees the block, which is counted. Ends the process if BLOCK is not in use. No heap's
+ * lock held. */
 void bin_take_out(void *block, uint32_t first, bool freed);
 
-/* Hands every slab of HEAP to the commons, whose lock is taken for one after the other; or the fullest of CLASS in the list LEAST or
- * those of emptier ones, false when there is none. */
+/* Hands every slab of HEAP to the commons, whose lock is taken for each; or the fullest of CLASS in the list LEAST or
+ * in one of emptier slabs, false when there is none. */
 void bin_hand_over(struct heap *heap);
 bool bin_hand_over_fullest(struct heap *heap, unsigned class, enum bucket least);
 
 /* Takes a slab of CLASS from the commons, whose lock is taken; false when there is none. */
 bool bin_adopt(struct heap *heap, unsigned class);
 
-/* ---- kept.c: what it costs that a thread keeps medium blocks (no heap's lock held, unless said otherwise; a few system
+/* ---- kept.c: the cost of the medium blocks that a thread keeps (no heap's lock held, unless said otherwise; a few system
  * calls) -------------------------------------------------------------------------------------------------- */
 
-/* HEAP keeps nothing any more, so nothing is known. Its lock is held. */
+/* HEAP keeps nothing any more, so nothing is known. Its lock is held, or it is new. */
 void kept_forget(struct heap *heap);
 
-/* Before the process grows by so many pages: what the calling thread keeps goes back if the program touched
- * ace_medium_spared_bytes of it, or more, or where a limit does not let the process grow. */
+/* Before the process grows by PAGES pages: frees what the calling thread keeps if the program touched
+ * ace_medium_spared_bytes of it, or more, or if a limit does not let the process grow. */
 void kept_spare_growth(size_t pages);
 
-/* Looks how much of it the program touched, for the budget. By HEAP's owner. */
+/* Looks how much of that the program touched, for the budget. By HEAP's owner. */
 void kept_look(struct heap *heap);
 
 /* ---- decided.c (heap's lock held, or by the owner) ----------------------------------------------------- */
 
-/* Tells that the depth of a bin was FROM and is another now, or, where it is the same, that a greater one was refused: once,
- * until the depth changes. */
+/* Reports that the depth of a bin changed from FROM or, if it is the same, that a greater one was refused: the latter
+ * once, until the depth changes. */
 void decided_depth(struct heap *heap, unsigned class, enum ace_reason reason, uint32_t from, uint64_t input0,
                    uint64_t input1, uint64_t input2);
 
-/* Tells that the budget of medium blocks was FROM times as large and is medium_times as large now. */
+/* Reports that the factor of the budget of medium blocks changed from FROM to medium_times. */
 void decided_kept(struct heap *heap, uint32_t from, uint64_t held_bytes, uint64_t touched_bytes);
 
-/* ---- remote.c: blocks that cross threads -------------------------------------------------------- */
+/* ---- remote.c: cross-thread frees --------------------------------------------------------------- */
 
-/* Gives at most REMOTE_BLOCKS blocks of other heaps' slabs back to their owners, and returns how many bytes they have. FREER, whose
- * owner calls, counts them; or NULL. Takes no lock: safe in signal handlers. Whoever may take locks calls remote_settle
- * afterwards. */
+/* Returns at most REMOTE_BLOCKS blocks of other heaps to their owners; the result is how many bytes they have. FREER
+ * counts them: its owner calls, or it has none; or NULL. Takes no lock: safe in signal handlers. A caller that may
+ * take locks calls remote_settle afterwards. */
 size_t remote_give(struct heap *freer, void *const *blocks, size_t count);
 
-/* Whether there is something to take in. relaxed: what comes in a moment later is seen the next time. */
+/* Whether there is something to drain. relaxed: what arrives a moment later is seen the next time. */
 HAK_INLINE bool remote_has_some(const struct heap *heap) {
     return atomic_load_explicit(&heap->inbox, memory_order_relaxed) != 0 ||
            atomic_load_explicit(&heap->undrained_slabs, memory_order_relaxed) != 0;
 }
 
-/* Takes in what other threads gave back. Heap's lock held; returns how many blocks. Slabs that went to another
- * owner are passed on: call remote_settle once the lock is dropped. */
+/* Drains what other threads returned; returns how many blocks. Heap's lock held. Slabs that have another owner by now
+ * are passed on: call remote_settle once the lock is dropped. */
 uint32_t remote_drain(struct heap *heap);
 
-/* The same of at most so many slabs. The others wait for the next time, so that no operation has to look at more than that. */
+/* The same for at most MOST_SLABS slabs. The others wait for the next time, so that no operation looks at more than
+ * that. */
 uint32_t remote_drain_some(struct heap *heap, uint32_t most_slabs);
 
-/* Takes in what was given back to HEAP, whoever has it; false when that is nothing. No lock held; call remote_settle afterwards. */
+/* Drains HEAP, whichever thread has it; false when there is nothing to drain. No lock held; call remote_settle
+ * afterwards. */
 bool remote_drain_unlocked(struct heap *heap);
 
-/* Drains dead heaps that were given something. No lock held. Cheap when there is nothing to do. */
+/* Drains dead heaps to which blocks were returned. No lock held. Cheap when there is nothing to do. */
 void remote_settle(void);
 
-/* In the child after a fork: a thread that is gone may have been about to drain some. Those to whom something was given are
- * marked, and no others. */
+/* In the child after a fork: a thread that is gone may have been about to drain some. Marks the dead heaps that have
+ * something to drain, and no others. */
 void remote_mark_anew(void);
 
 /* ---- reveal.c: before an allocation fails (no lock held) --------------------------------------------- */
 
-/* What this thread's stacks and buffer, parked heaps and inboxes hide goes back. */
+/* Frees what this thread's stacks and buffer, parked heaps and inboxes hide. */
 void reveal_own(void);
 
-/* One of BYTES has failed, for all that was looked through without others: what their stacks and buffers hide goes back, too, if it may help, and others that
- * fail meanwhile wait for it. Who then gets what it wants says so. */
+/* An allocation of BYTES failed despite reveal_own: frees what the stacks and buffers of other threads hide, too, if
+ * that may help. Threads that fail meanwhile wait for it. A caller that then gets what it wants calls reveal_helped. */
 void reveal_others(size_t bytes);
 void reveal_helped(void);
 
 /* ---- thread.c ----------------------------------------------------------------------------------- */
 
-/* Does with a pointer that is none of ours what was set at start. */
+/* Passes a pointer that is not hakmem's to the handler set at start. */
 size_t heap_foreign(void *block, enum heap_foreign_use use);
 
-/* Slabs of heaps whose threads did not survive a fork go to the commons. No lock held. */
+/* Hands slabs of heaps whose threads did not survive a fork to the commons. No lock held. */
 void thread_reap_forsaken(void);
 
-/* All that HEAP holds goes where others find it, if it is parked. No lock held; call remote_settle afterwards. */
+/* Hands over all that HEAP holds, if it is parked. No lock held; call remote_settle afterwards. */
 void thread_retire_parked(struct heap *heap);
 
-/* All that HEAP, which no thread has, holds goes where others find it. Its lock is held. */
+/* Makes all that HEAP, which no thread has, holds available to others: blocks to their slabs, slabs to the commons.
+ * Its lock is held. */
 void thread_hand_over(struct heap *heap);
 
 /* ---- salvage.c ---------------------------------------------------------------------------------- */
 
-/* What a heap that was parked lately holds of CLASS goes where the calling thread finds it; where that shares slabs, or one that is more
- * than half free of a thread that does not. False when nothing was found. No lock held. */
+/* Makes available to the calling thread what a recently parked heap holds of CLASS; or, if that thread shares slabs,
+ * a slab that is more than half free of a thread that does not. False when nothing was found. No lock held. */
 bool salvage_slab(unsigned class);
 
 #endif

@@ -1,11 +1,13 @@
-/* home.c - where threads are many, several of them use the slabs of one heap; each has stacks of its own.
+/* home.c - when there are many threads, several of them use the slabs of one heap; each has stacks of its own.
  *
- * Slabs of its own are 64 KiB and more for each size that a thread uses. With many more threads than processors most threads wait, and what is
- * free in their slabs serves nobody. So threads that begin then share some heaps: each is given the next. These are more than the processors,
- * or two threads that run would mostly use the same slabs, whose books would go to and fro between their caches.
+ * Slabs of its own cost a thread 64 KiB and more for each size that it uses. With many more threads than processors,
+ * most threads wait, and the free blocks in their slabs serve no one. So threads that begin then share some heaps,
+ * assigned in turn. There are more such heaps than processors: otherwise two running threads would mostly use the
+ * same slabs, whose metadata would bounce between their caches.
  *
- * A shared heap has no thread and no stacks. Those who share it take in what others gave back, as owners do; after the last has left it
- * is parked, as a heap whose thread ended: it keeps its slabs for the next who comes, and for those who lack some. */
+ * A shared heap has no thread and no stacks. The threads that share it drain its inbox, as owners do. After the last
+ * has left it is parked, like a heap whose thread ended: it keeps its slabs for the next thread that shares it, and
+ * for threads that lack some. */
 #include "heap/heap.h"
 #include "heap/home.h"
 #include "heap/registry.h"
@@ -14,7 +16,8 @@
 
 enum { THREADS_PER_PROCESSOR = 2, SHARED_PER_PROCESSOR = 2 };
 
-/* Whoever shares goes on until threads are few: or those of a process with just so many would change again and again. */
+/* A heap that shared before goes on until threads are few: otherwise a process with about this many would change
+ * again and again. */
 static bool is_to_share(const struct heap *heap) {
     const uint64_t processors = heap_settings.processors, live = registry_live();
     return live > (heap->home == heap ? THREADS_PER_PROCESSOR * processors : processors);

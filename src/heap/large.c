@@ -1,6 +1,6 @@
-/* large.c - requests above MEDIUM_MAX_BYTES, or aligned to more than a page, and medium blocks whose length was changed. A large block is a
- * whole span; the word of its first page says so, those of the others are 0. A block that had to move in order to grow has pages in
- * reserve behind it: they are touched only when it grows into them. */
+/* large.c - requests above MEDIUM_MAX_BYTES, or aligned to more than a page, and medium blocks whose length was
+ * changed. A large block is a whole span; the word of its first page says so, those of the others are 0. A block that
+ * had to move in order to grow has reserve pages behind it: they are touched only when it grows into them. */
 #include "heap/large.h"
 
 #include "base/bits.h"
@@ -11,7 +11,7 @@
 #include "region/outside.h"
 #include "slab/slab.h"
 
-/* A span whose tail is worth less than this share of it stays whole when its block shrinks. */
+/* When a block shrinks, its span stays whole if the tail is at most one part in this many. */
 enum { TRIM_SHARE = 8 };
 
 static struct large *large_at(size_t page) { return page_span(page); }
@@ -23,7 +23,7 @@ static int64_t span_bytes(size_t page) { return (int64_t)(large_at(page)->pages 
 static _Atomic uint32_t later;
 
 bool large_claim(size_t page) {
-    /* relaxed: what the threads do about the block is ordered by the program, or wrong anyway. */
+    /* relaxed: the program orders what threads do with the block, or is wrong anyway. */
     return atomic_exchange_explicit(&window.words[page], WORD_NONE, memory_order_relaxed) == WORD_LARGE;
 }
 
@@ -45,14 +45,14 @@ void large_settle(void) {
             (uint32_t)atomic_exchange_explicit(&slab_remote_at(first)->inline_bits, 0, memory_order_relaxed);
         int64_t bytes = span_bytes(first);
         span_give(first);
-        footprint_add(-bytes); /* whoever sees it finds the pages */
+        footprint_add(-bytes); /* last: a thread that sees it finds the pages free */
         first = next;
     }
 }
 
 static size_t pages_for(size_t bytes) { return (max_size(bytes, 1) + PAGE_BYTES - 1) >> PAGE_SHIFT; }
 
-/* The used span at FIRST is a block of all its PAGES pages, from OFFSET on. */
+/* Makes the used span at FIRST a block of all its PAGES pages that begins at OFFSET. */
 static void begin(uint32_t first, size_t pages, size_t offset) {
     large_at(first)->pages = (uint32_t)pages;
     large_at(first)->offset = (uint16_t)offset;
@@ -81,7 +81,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
         return large_start(first);
     }
     if (!span_is_allowed(pages)) return NULL;
-    /* A kernel that has no memory for the window has none outside; a full window is another matter. */
+    /* The window may be full. If the kernel has no memory for it, it has none outside either. */
     void *block = large_map_outside(bytes, alignment, zero);
     if (block == NULL || span_is_allowed(0)) return block;
     outside_unmap(block); /* another thread took what was left meanwhile */
@@ -89,7 +89,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
 }
 
 void *large_map_outside(size_t bytes, size_t alignment, bool *zero) {
-    /* What cannot be is refused by outside_map: for it heap_good_bytes is 0. */
+    /* outside_map refuses impossible sizes, for which heap_good_bytes is 0. */
     void *block = outside_map(max_size(bytes, heap_good_bytes(bytes)), alignment);
     *zero = block != NULL;
     return block;
@@ -101,17 +101,17 @@ void large_free(size_t page) {
     large_settle();
     int64_t bytes = span_bytes(page);
     span_give((uint32_t)page);
-    footprint_add(-bytes); /* whoever sees it finds the pages */
+    footprint_add(-bytes); /* last: a thread that sees it finds the pages free */
 }
 
 size_t large_usable_bytes(size_t page) { return large_at(page)->pages * PAGE_BYTES - large_at(page)->offset; }
 
-/* From so many pages on the contents are moved by span_move, to a place with a reserve: the first time as long as the
- * block, later RESERVE_FACTOR times that, but not endless. So the next growths stay in place, and each mapping stays in few
- * pieces. */
+/* A block of MOVE_LEAST_PAGES or more that grows is moved by span_move, to a place with a reserve: as long as the
+ * block the first time, later RESERVE_FACTOR times that, but at most RESERVE_MOST_PAGES. So the next growths stay in
+ * place, and each mapping stays in few pieces. */
 enum { MOVE_LEAST_PAGES = 8, RESERVE_FACTOR = 7, RESERVE_MOST_PAGES = 4096 };
 
-/* Without a reserve where there is no room for one, or where a limit would count it. */
+/* Moves the block: without a reserve if there is no room for one, or if a limit would count it. */
 static uint32_t move(uint32_t page, size_t pages) {
     size_t held = large_at(page)->pages;
     size_t reserve = min_size(large_at(page)->moved ? RESERVE_FACTOR * pages : pages, RESERVE_MOST_PAGES);
@@ -129,7 +129,7 @@ static void set_pages(uint32_t at, size_t pages) {
     large_at(at)->pages = (uint32_t)pages;
 }
 
-/* Where only the hard limit is in the way, what threads keep goes first. */
+/* If only the hard limit is in the way, what threads keep is freed first. */
 static bool extend(uint32_t page, size_t pages) {
     if (span_extend(page, pages)) return true;
     const size_t more = pages - span_at(page)->pages;
@@ -156,7 +156,7 @@ static void *grow(uint32_t page, size_t pages) {
     const uint16_t offset = large_at(page)->offset;
     uint32_t to = pages < window.pages && held >= MOVE_LEAST_PAGES ? move(page, pages) : 0;
     if (to == 0) return NULL;
-    struct large *large = large_at(to); /* its span is others', too: they read it under the span lock */
+    struct large *large = large_at(to); /* other threads read its span record, too: under the span lock */
     large->pages = (uint32_t)held;
     large->offset = offset;
     large->moved = true;
@@ -173,7 +173,7 @@ static void *shrink(uint32_t page, size_t pages) {
     return large_start(page);
 }
 
-/* Of the block at PAGE, if it had BYTES bytes. */
+/* The pages of the block at PAGE if it had BYTES bytes. */
 static size_t pages_with(size_t page, size_t bytes) { return pages_for(large_at(page)->offset + bytes); }
 
 bool large_extend(size_t page, size_t bytes) {

@@ -7,49 +7,50 @@
 #include "region/colour.h"
 #include "span/span.h"
 
-/* What the record of its first page says beyond its span's. */
+/* The record of a large block's first page: its span's, continued. */
 struct large {
     struct span span;
-    uint32_t pages; /* of the block; those of the span beyond are its reserve */
+    uint32_t pages; /* of the block; the span's pages beyond are its reserve */
     uint16_t offset; /* of its first byte in the first page */
-    bool moved;     /* it had to move before in order to grow: it will grow on */
+    bool moved;     /* it has moved before in order to grow: more growth is expected */
 };
 
-/* Whether BYTES bytes leave little of their PAGES pages over: a huge page would bring that in, too. Of medium blocks, as well. */
+/* Whether BYTES bytes leave little of their PAGES pages unused: a huge page would fault that in, too. For medium
+ * blocks as well. */
 HAK_INLINE bool large_fills(size_t pages, size_t bytes) { return pages * PAGE_BYTES - bytes <= bytes / 8; }
 
-/* A new one; NULL when there is no memory. *ZERO: it reads as zero. */
+/* A new block; NULL when there is no memory. *ZERO: it reads as zero. */
 void *large_alloc(size_t bytes, size_t alignment, bool *zero);
 
 /* The same outside the window: with as many usable bytes as a block of heap_alloc's would have, or more. At any time. */
 void *large_map_outside(size_t bytes, size_t alignment, bool *zero);
 
-/* Makes one of BLOCK, a medium block in use, whoever owns its slab. */
+/* Makes BLOCK, a medium block in use, a large one, whichever heap owns its slab. */
 void large_make_of_medium(void *block);
 
-/* Of several threads that free the block at PAGE one is told true: it may call one of the next two. At any time. */
+/* True for one of several threads that free the block at PAGE: that one may call one of the next two. At any time. */
 bool large_claim(size_t page);
 
-/* Gives back the claimed block that starts at PAGE. */
+/* Frees the claimed block that starts at PAGE. */
 void large_free(size_t page);
 
 /* The same for a thread that is busy: the next large_alloc, large_free or large_settle does it. */
 void large_free_later(size_t page);
 
-/* Frees what waits for it. Cheap when there is nothing. */
+/* Frees the blocks that wait for it. Cheap when there are none. */
 void large_settle(void);
 
-/* Where the block begins whose first page is PAGE. At any time. */
+/* Where the block with first page PAGE begins. At any time. */
 HAK_INLINE void *large_start(size_t page) { return (char *)page_address(page) + ((const struct large *)page_span(page))->offset; }
 
 /* Usable bytes of the block that starts at PAGE. At any time. */
 size_t large_usable_bytes(size_t page);
 
-/* Resizes it to BYTES bytes where it lies, or moves its pages. Returns where it is now; NULL when it must be copied, and
- * is as it was. */
+/* Resizes it to BYTES bytes in place, or moves its pages. Returns its new address; NULL when it must be copied, and
+ * is unchanged. */
 void *large_resize(size_t page, size_t bytes);
 
-/* Lengthens it to BYTES bytes, more than it has, where it lies; false when it cannot be, and is as it was. */
+/* Lengthens it in place to BYTES bytes, more than it has; false when that is impossible, and it is unchanged. */
 bool large_extend(size_t page, size_t bytes);
 
 /* Usable bytes of a block that large_alloc makes for BYTES bytes, at most PTRDIFF_MAX. */

@@ -1,9 +1,9 @@
-/* purge.c - what one step of giving back does. A step runs under the purging lock.
+/* purge.c - what one step of returning memory to the kernel does. A step runs under the purging lock.
  *
- * Free spans decay at every step. Every VISIT_MS the heaps are visited: inboxes are drained, and of a heap whose owner did
- * nothing since the last visit the blocks in its stacks and its buffer are given back; a parked one is retired. Then the
- * slabs: one that did not change for some half-lives is searched for holes. Where nobody worked for a while no peak is to
- * come back soon, and free spans decay as fast as was configured. */
+ * Free spans decay at every step. Every VISIT_MS the heaps are visited: inboxes are drained, and the blocks in the
+ * stacks and the buffer of a heap whose owner did nothing since the last visit are freed; a parked heap is retired
+ * then. After that, slabs that did not change for some half-lives are searched for holes. If no thread worked for a
+ * while, no peak is expected to come back soon, and free spans decay as fast as was configured. */
 #include "heap/purge.h"
 
 #include "ace/pace.h"
@@ -18,8 +18,8 @@
 #include "heap/stack.h"
 #include "heap/thread.h"
 
-/* A thread that slept at so many visits has no share of what threads may keep: its stacks are empty. One that wakes every second or
- * so keeps its share, or those of the others would swing. */
+/* A thread that slept at this many visits in a row has no share of what threads may keep: its stacks are empty. One
+ * that wakes every second or so keeps its share: otherwise those of the others would swing. */
 enum { SLEEPER_VISITS = 8 };
 
 /* The most that one step does. */
@@ -28,14 +28,14 @@ enum { STEP_SPAN_PAGES = 512, STEP_LOOKED_AT_PAGES = 4096, STEP_HOLES = 64 };
 static struct {
     uint64_t visit_ms;
     uint64_t work_ms;        /* when work was last seen */
-    _Atomic bool saw_work;   /* read by others, too */
+    _Atomic bool saw_work;   /* read by other threads, too */
     enum span_pace pace;
-    bool asleep;             /* nobody worked for a while */
+    bool asleep;             /* no thread worked for a while */
     bool searching;          /* a search for holes has begun, and goes on at next_page */
     bool all;                /* it takes slabs of any age */
-    bool left;               /* it found something that is not due, or holes, which may be more next time */
+    bool left;               /* it found something that is not due, or holes: there may be more next time */
     size_t next_page;
-    uint64_t to_purge;       /* pages: dirty ones when everything was asked for, less what has gone since */
+    uint64_t to_purge;       /* pages: those dirty when everything was asked for, less what was purged since */
     uint64_t in_use_bytes;   /* when it began */
     uint64_t returned_bytes; /* by this step */
 } state;
@@ -47,7 +47,7 @@ bool purge_saw_work(void) { return atomic_load_explicit(&state.saw_work, memory_
 /* relaxed: a hint. */
 static void **look_at(const front_slot *slot) { return atomic_load_explicit(slot, memory_order_relaxed); }
 
-/* A heap that nobody works in, by slow paths or by fast ones. */
+/* Whether no thread worked in HEAP since the last call, by slow paths or by fast ones. */
 static bool sleeps(struct heap *heap) {
     uint32_t ticks = atomic_load_explicit(&heap->ticks, memory_order_relaxed); /* a hint */
     uintptr_t tops = (uintptr_t)look_at(&heap->front.buffer_top);
@@ -85,7 +85,7 @@ static void visit_heaps(bool all) {
     stack_reclaim_lock();
     state.left |= stack_reclaim(is_visited);
     stack_reclaim_unlock();
-    /* Of everybody: who is awake looks there only when a bin is used up. */
+    /* Of every heap: an owner that is awake drains only when a bin is used up. */
     for (struct heap *heap = first; heap != NULL; heap = heap->next) state.left |= remote_drain_unlocked(heap);
     state.left |= remote_drain_unlocked(&commons);
     remote_settle();
@@ -94,8 +94,8 @@ static void visit_heaps(bool all) {
 
 /* ---- holes ------------------------------------------------------------------------------------------- */
 
-/* Gives every hole of a slab back; returns how many. While the kernel works on one its blocks are taken, so the slab
- * stays. */
+/* Returns every hole of a slab to the kernel; the result is how many. While the kernel works on one its blocks are
+ * taken, so the slab stays. */
 static unsigned give_holes(uint32_t first) {
     unsigned holes = 0;
     struct slab_hole hole;
@@ -108,7 +108,7 @@ static unsigned give_holes(uint32_t first) {
         bool zeroed = span_purge_part(hole.start, hole.bytes);
         if (zeroed) state.returned_bytes += hole.bytes;
         holes++;
-        owner = bin_lock_owner(first); /* some of its blocks are ours, so there is one */
+        owner = bin_lock_owner(first); /* some of its blocks are taken by us, so there is one */
         slab_hole_give(first, &hole, zeroed);
         counter_sub(&owner->bins[class].taken_blocks, hole.held);
         uint32_t free = slab_at(first)->free, blocks = slab_classes[class].blocks;
@@ -131,7 +131,7 @@ static bool is_ripe(uint32_t first, uint8_t ripe) {
     if (atomic_load_explicit(&slab->owner, memory_order_relaxed) == NULL) return false;
     uint8_t age = atomic_load_explicit(&slab->age, memory_order_relaxed);
     if (age == SLAB_SEARCHED) return false;
-    /* While the program works a hole is not worth a huge page. */
+    /* While the program works a hole is not worth breaking a huge page. */
     bool is_ripe = age >= ripe && (state.pace == SPAN_PACE_IDLE || !span_may_be_huge(first));
     if (!is_ripe) state.left = true;
     uint8_t older = is_ripe ? SLAB_SEARCHED : age < SLAB_OLDEST ? age + 1 : SLAB_OLDEST;
@@ -139,7 +139,7 @@ static bool is_ripe(uint32_t first, uint8_t ripe) {
     return is_ripe;
 }
 
-/* How many visits a slab must stay unchanged, as free spans must for some half-lives. */
+/* For how many visits a slab must stay unchanged: some half-lives, as for free spans. */
 static uint8_t ripe_age(void) {
     struct span_counts counts;
     span_counts_read(&counts);
@@ -160,7 +160,7 @@ static bool search_slabs(void) {
     return state.next_page >= end;
 }
 
-/* Nobody worked for a while: no peak is to come back soon. */
+/* If no thread worked for a while, no peak is expected to come back soon. */
 static void set_pace(bool all, uint64_t now_ms) {
     const uint64_t idle_ms = now_ms - state.work_ms;
     const bool asleep = ace_pace(idle_ms, heap_settings.objective) == ACE_PACE_ASLEEP;
@@ -189,14 +189,14 @@ static void begin_search(bool all, uint64_t now_ms) {
     state.visit_ms = now_ms;
     state.in_use_bytes = footprint_in_use();
     visit_heaps(all);
-    if (all) state.to_purge = dirty_pages(); /* no more: others may free for ever */
+    if (all) state.to_purge = dirty_pages(); /* no more than these: other threads may go on freeing for ever */
     if (purge_saw_work()) state.work_ms = now_ms;
     set_pace(all, now_ms);
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------- */
 
-/* Some of what is to go, due or not. */
+/* Purges some of what was asked for, due or not. */
 static struct span_purged purge_some(void) {
     const uint64_t wanted = min_size(state.to_purge, STEP_SPAN_PAGES);
     const struct span_purged purged = span_purge(wanted);
@@ -239,7 +239,7 @@ enum purge_result purge_steps(enum purge_pace pace) {
 uint64_t heap_collect(void) {
     if (!slow_enter()) return 0;
     struct heap *heap = thread_heap();
-    if (heap != NULL) { /* the only stacks that may be emptied */
+    if (heap != NULL) { /* the only stacks that may be emptied directly */
         os_lock_take(&heap->lock);
         stack_empty_all(heap);
         os_lock_drop(&heap->lock);

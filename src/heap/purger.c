@@ -1,4 +1,4 @@
-/* purger.c - the looks of slow paths, and the life of the purge thread. */
+/* purger.c - the regular look from slow paths, and the life of the purge thread. */
 #include "heap/purger.h"
 
 #include "ace/decay.h"
@@ -16,27 +16,28 @@
 
 enum {
     LOOK_MS = 50,          /* between looks that do something */
-    TICK_MS = 50,          /* at least, between steps of the thread */
-    CLOCK_MS = 10,         /* which the clock goes by at once, at most: or a step could come just before something is due */
-    QUIET_MS = 600,        /* with nothing left: then it ends */
-    CALM_MS = 300,         /* with one signal mask at every look: no handler */
+    TICK_MS = 50,          /* minimum between steps of the thread */
+    CLOCK_MS = 10,         /* granularity of the coarse clock; sleeping that much longer keeps a step from running just
+                            * before something is due */
+    QUIET_MS = 600,        /* with nothing left: then the thread ends */
+    CALM_MS = 300,         /* with the same signal mask at every look: no signal handler */
     ASLEEP_MS = 1000,      /* without a look: the process slept */
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
-    HEAR_MS = 1000,        /* between looks at the machine */
+    HEAR_MS = 1000,        /* between looks at the memory pressure */
     SOFT_MS = 100,         /* between purges above the soft limit */
-    LOOKS_AT_MEDIUM = 16,  /* one of so many looks of a thread is at a stack of medium blocks, too */
+    LOOKS_AT_MEDIUM = 16,  /* one in this many looks of a thread includes a stack of medium blocks */
     TICKS_PER_LOOK_AT_KEPT = 256 * TICKS_PER_LOOK, /* slow paths of a thread between looks at how much was touched of what it keeps */
 };
 
-/* How much must be worth giving back before a thread is started. A process of one thread becomes another kind of
- * process by it: more must be at stake. */
+/* How much must be worth returning before the purge thread is started. It makes a process of one thread
+ * multi-threaded, so there more must be at stake. */
 #define MARK_BYTES HAK_MIB(1)
 #define MARK_ALONE_BYTES HAK_MIB(32)
 
 static struct {
-    _Atomic bool off; /* nothing is ever given back */
+    _Atomic bool off; /* no memory is ever returned by itself */
     _Atomic bool allowed;
-    _Atomic bool hears; /* gives more back where memory is short */
+    _Atomic bool hears; /* returns more when memory is short */
     _Atomic uint64_t look_ms, retry_ms;
 } purger;
 
@@ -46,7 +47,7 @@ _Atomic uint64_t purger_started;
 counter purger_pressed[ACE_PRESSURE_STALLS + 1];
 counter purger_start_ms;
 
-/* relaxed: settings; who sees an old one sees the new one the next time. */
+/* relaxed: settings; a thread that sees an old one sees the new one the next time. */
 void purger_configure(uint64_t half_life_ms, bool allowed) {
     atomic_store_explicit(&purger.off, half_life_ms == ACE_NEVER, memory_order_relaxed);
     atomic_store_explicit(&purger.allowed, allowed, memory_order_relaxed);
@@ -57,13 +58,13 @@ void purger_hear(bool hears) { atomic_store_explicit(&purger.hears, hears, memor
 static bool is_off(void) { return atomic_load_explicit(&purger.off, memory_order_relaxed); }
 
 void purger_start(void) {
-    /* A first look at once would be one system call more in the start of every process. */
+    /* An immediate first look would add a system call to the start of every process. */
     const uint64_t now_ms = os_clock_ms();
     atomic_store_explicit(&purger.look_ms, now_ms, memory_order_relaxed);
     counter_set(&purger_start_ms, now_ms);
 }
 
-/* release: pairs with the exchange of the next that starts one, from wherever. */
+/* release: pairs with the exchange of the next thread that starts one. */
 void purger_forget(void) { atomic_store_explicit(&purger_running, false, memory_order_release); }
 
 /* seq_cst: see footprint.c. */
@@ -77,8 +78,8 @@ static uint64_t mark_bytes(void) { return is_alone() ? MARK_ALONE_BYTES : MARK_B
 
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
-/* In a process of one thread it does not stay for a little: slow paths see to it, or it goes at once. But it does not come
- * and go with what is in use either, as long as so much is dirty. */
+/* In a process of one thread the purge thread does not stay for a little: slow paths see to that, or it is returned
+ * immediately. But while MARK_ALONE_BYTES are dirty it stays, so that it does not come and go with what is in use. */
 static bool is_too_little(void) {
     if (!is_alone() || footprint_returnable() >= MARK_ALONE_BYTES) return false;
     if (span_dirty_left() * PAGE_BYTES >= MARK_ALONE_BYTES) return false;
@@ -96,7 +97,7 @@ static void tell_thread(bool runs) {
     });
 }
 
-/* Nobody who has used memory is left: the process ends with this thread, unless others live on who never did. */
+/* No thread that has used memory is left: the process ends with this thread, unless others live on that never did. */
 static bool is_last(void) { return registry_live() == 0; }
 
 /* False when there is more to do, after all. */
@@ -109,7 +110,7 @@ static bool end(void) {
     return atomic_exchange_explicit(&purger_running, true, memory_order_seq_cst); /* another was started */
 }
 
-/* Tells what is other than at the last look. */
+/* Reports a change since the last look. */
 static void tell_pressure(enum ace_pressure_reason pressed_by, const struct ace_pressure_input *input) {
     static enum ace_pressure_reason before;
     static const enum ace_reason reasons[] = {
@@ -130,7 +131,7 @@ static void tell_pressure(enum ace_pressure_reason pressed_by, const struct ace_
     before = pressed_by;
 }
 
-/* What the machine says of memory: looked up by the thread alone, every now and then. */
+/* The pace by memory pressure, which the purge thread alone looks up, now and then. */
 static enum purge_pace pace(void) {
     static uint64_t heard_ms;
     uint64_t now_ms = os_clock_ms();
@@ -152,7 +153,7 @@ static enum purge_pace pace(void) {
     return PURGE_ALL;
 }
 
-/* Until something may be due: free spans, or a visit. */
+/* Milliseconds until something may be due: free spans, or a visit. */
 static uint64_t tick_ms(void) { return min_size(max_size(span_decay_tick_ms(), TICK_MS), VISIT_MS) + CLOCK_MS; }
 
 /* A step, after some sleep. True when the thread is not needed any more, as far as it can see. */
@@ -160,14 +161,14 @@ static bool work(uint64_t *quiet_ms) {
     const uint64_t ms = tick_ms();
     os_sleep_ms(ms);
     if (is_last()) {
-        purge_steps(PURGE_ALL); /* for those who live on: nobody will look again */
+        purge_steps(PURGE_ALL); /* for threads that live on: none will look again */
         return true;
     }
     *quiet_ms = purge_steps(pace()) == PURGE_DONE ? *quiet_ms + ms : 0;
     return *quiet_ms >= QUIET_MS || is_too_little();
 }
 
-/* True when it ends as the last thread: it must not keep a process whose others have ended. */
+/* True when it ends as the last thread: it must not keep a process alive whose other threads have ended. */
 static bool run(void) {
     thread_forgo_heap();
     uint64_t quiet_ms = 0;
@@ -182,8 +183,8 @@ static bool is_refused(uint64_t now_ms) {
     return !atomic_load_explicit(&purger.allowed, memory_order_relaxed) || now_ms < atomic_load_explicit(&purger.retry_ms, memory_order_relaxed);
 }
 
-/* False in most signal handlers, which run with more signals blocked than the thread has otherwise: libc may be in the
- * middle of something then. Whoever keeps a mask for a while is no handler. */
+/* False in most signal handlers, which run with more signals blocked than the thread has otherwise: libc may be in
+ * the middle of something then. A mask that stays for a while is not that of a handler. */
 static bool is_calm(struct heap *heap, uint64_t now_ms) {
     uint64_t mask = os_signal_mask();
     if (mask == heap->last_mask) return mask == heap->first_mask || now_ms - heap->last_mask_ms >= CALM_MS;
@@ -192,7 +193,8 @@ static bool is_calm(struct heap *heap, uint64_t now_ms) {
     return mask == heap->first_mask;
 }
 
-/* Not from here when libc is in the middle of something. HEAP: NULL at a thread's end. */
+/* Starts the purge thread if none runs; false when that failed, or may not be done here because libc may be in the
+ * middle of something. HEAP: NULL at a thread's end. */
 static bool try_to_start(struct heap *heap, const void *caller, uint64_t now_ms) {
     if (is_refused(now_ms) || (caller != NULL && os_is_libc(caller))) return false;
     if (heap != NULL && !is_calm(heap, now_ms)) return false;
@@ -215,26 +217,26 @@ static struct {
     _Atomic(heap_callback *) callback;
     _Atomic(void *) context;
     _Atomic uint64_t purged_ms;
-    _Atomic bool told; /* since more is in use than the limit */
+    _Atomic bool told; /* since more than the limit is in use */
 } soft;
 
 void heap_on_soft_limit(heap_callback *callback, void *context) {
     counter_add(&soft.version, 1);
-    /* release, all: whoever sees something new sees the version that goes with it, or a later one. */
+    /* release, all: a thread that sees something new sees the version that goes with it, or a later one. */
     atomic_store_explicit(&soft.callback, callback, memory_order_release);
     atomic_store_explicit(&soft.context, context, memory_order_release);
     atomic_store_explicit(&soft.version, counter_read(&soft.version) + 1, memory_order_release);
-    atomic_store_explicit(&soft.told, false, memory_order_release); /* nobody has told this one: pairs with keep_to_soft_limit */
+    atomic_store_explicit(&soft.told, false, memory_order_release); /* this one was not called yet: pairs with keep_to_soft_limit */
 }
 
-/* Inside of malloc and free, whose errno is not what CALLBACK leaves. */
+/* Runs inside malloc and free, whose errno must not be what CALLBACK leaves. */
 static HAK_NOINLINE void call(heap_callback *callback, void *context) {
     const int saved = errno;
     callback(context);
     errno = saved;
 }
 
-/* Nobody is called with another's context. False when both are just being changed. */
+/* No callback is called with the context of another. False while both are being changed. */
 static bool tell(void) {
     /* acquire: pairs with heap_on_soft_limit. */
     uint64_t version = atomic_load_explicit(&soft.version, memory_order_acquire);
@@ -245,8 +247,8 @@ static bool tell(void) {
     return true;
 }
 
-/* All that is free goes back; and the program is told once, until less is in use again. Outside the slow paths: it may
- * allocate and free. */
+/* Above the soft limit, returns all that is free to the kernel and tells the program once, until less is in use
+ * again. Outside the slow paths: the callback may allocate and free. */
 static void keep_to_soft_limit(void) {
     if (HAK_LIKELY(!span_is_over_soft())) {
         if (atomic_load_explicit(&soft.told, memory_order_relaxed) && /* a hint */
@@ -259,9 +261,9 @@ static void keep_to_soft_limit(void) {
         atomic_store_explicit(&soft.purged_ms, now_ms, memory_order_relaxed); /* two threads may both do it */
         purge_steps(PURGE_ALL);
         slow_leave();
-        if (!span_is_over_soft()) return; /* it was what threads had kept */
+        if (!span_is_over_soft()) return; /* the excess was what threads had kept */
     }
-    /* acquire: whoever finds that a new callback is to be called finds the callback, too. */
+    /* acquire: a thread that finds that a new callback is to be called finds the callback, too. */
     if (atomic_exchange_explicit(&soft.told, true, memory_order_acquire)) return;
     if (!tell()) {
         atomic_store_explicit(&soft.told, false, memory_order_relaxed); /* at the next look */
@@ -280,7 +282,7 @@ static void keep_to_soft_limit(void) {
 /* relaxed: the owner's own. */
 static uint32_t ticks_of(const struct heap *heap) { return atomic_load_explicit(&heap->ticks, memory_order_relaxed); }
 
-/* What this thread has not yet told, and what its stacks hold too much. */
+/* Reports what this thread has not reported yet, and fits its stacks to their budget. */
 static void settle_heap(struct heap *heap) {
     os_lock_take(&heap->lock);
     footprint_tell(&heap->in_use_change);
@@ -298,8 +300,8 @@ static uint64_t ms_since_look(uint64_t now_ms) {
     return now_ms - last_ms;
 }
 
-/* A step, if nobody else is at it. Where no thread can be had, a process that slept makes up for it: what was free all
- * the time goes at once. */
+/* A step, unless another thread takes one. If no purge thread can be started, a process that slept makes up for it:
+ * what was free all the time is returned immediately. */
 static void give_in_passing(uint64_t asleep_ms, uint64_t now_ms) {
     if (is_refused(now_ms) && asleep_ms >= ASLEEP_MS && footprint_returnable() >= mark_bytes()) {
         purge_steps(PURGE_ALL);
@@ -317,17 +319,17 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     keep_to_soft_limit();
     if (is_off() || purger_is_running()) return;
     uint64_t now_ms = os_clock_ms();
-    /* Outside the slow paths: starting a thread allocates. At any time: there may be no later look. */
+    /* Outside the slow paths: starting a thread allocates. Whenever the last look was: there may be no later one. */
     if (footprint_returnable() >= mark_bytes() && try_to_start(heap, caller, now_ms)) return;
     uint64_t since_ms = ms_since_look(now_ms);
     if (since_ms == 0) return;
-    is_calm(heap, now_ms); /* remembers */
+    is_calm(heap, now_ms); /* remembers the mask */
     if (!slow_enter()) return;
     give_in_passing(since_ms, now_ms);
     slow_leave();
 }
 
-/* After the last there is nobody for whom to start a thread, which would keep the process: what is worth one goes now. */
+/* After the last thread, a purge thread would only keep the process alive: what is worth one is returned now. */
 void purger_farewell(void) {
     if (is_off() || purger_is_running() || footprint_returnable() < mark_bytes()) return;
     if (!is_last()) {
