@@ -1,10 +1,10 @@
 /* reclaim.c - taking blocks from the stacks of threads that sleep.
  *
- * They are taken from below. Whoever wants them raises lo to the top, lets every running thread pass a barrier, and then looks at the
- * top again. From the barrier on the owner finds his stack empty, and comes by the slow path, which waits for the lock and
- * lowers lo; only an operation that had read the old bound before may still be about to take one block, the uppermost. So all
- * below that one can be taken; and that one, too, of medium blocks, which are taken where the owner does not say that he is
- * popping one. */
+ * Blocks are taken from the bottom. The thread that wants them raises lo to the top, makes every running thread pass
+ * a barrier, and then reads the top again. From the barrier on the owner finds its stack empty and takes the slow
+ * path, which waits for the lock and lowers lo. Only an operation that had read the old bound before may still be
+ * about to take one block, the uppermost. So all blocks below that one can be taken. Of medium blocks that one can be
+ * taken, too: they are taken only if the owner does not say that it is popping one. */
 #include "base/bits.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
@@ -26,7 +26,8 @@ void stack_lower(struct heap *heap) {
         atomic_store_explicit(&heap->front.lo[class], heap->bins[class].bottom, memory_order_relaxed);
 }
 
-/* Gives the blocks from the bottom to END back; in pieces, since bin_put reads them as they are. */
+/* Puts the blocks from the bottom to END back. They are copied in pieces with atomic reads, since bin_put reads
+ * plainly. */
 static void take_below(struct heap *heap, unsigned class, void **end) {
     enum { PIECE = 128 };
     void *blocks[PIECE];
@@ -52,16 +53,16 @@ void stack_take(struct heap *heap, bool barrier_passed) {
         if (top > heap->bins[class].bottom) take_below(heap, class, end < raised_to ? end : raised_to);
     }
     if (heap->raised) stack_lower(heap);
-    footprint_tell(&heap->in_use_change); /* a sleeper would not */
+    footprint_tell(&heap->in_use_change); /* a sleeping owner would not */
     os_lock_drop(&heap->lock);
 }
 
-/* Blocks that the owner may pop, to whoever does not hold the lock: relaxed, a hint. */
+/* Blocks that the owner may pop, seen without the lock: relaxed, a hint. */
 static ptrdiff_t seen_held(const struct heap *heap, unsigned class) {
     return stack_top(heap, class) - atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
 }
 
-/* Whether there is something in its stacks that can be taken: a hint. */
+/* Whether its stacks hold blocks that can be taken: a hint. */
 static bool holds_blocks(const struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         if (seen_held(heap, class) > !class_is_medium(class)) return true;

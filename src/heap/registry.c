@@ -1,4 +1,5 @@
-/* registry.c - all heaps there ever were: the commons, those of living threads, those that wait for one, and those that threads share. */
+/* registry.c - all heaps that ever existed: the commons, those of living threads, those that wait for one, and those
+ * that threads share. */
 #include "heap/registry.h"
 
 #include "base/bits.h"
@@ -16,19 +17,20 @@ enum { SHARED_MOST = 1024 };
 /* The lock is held for a few instructions, while a shared heap is made, and from fork's prepare to its end. */
 static struct {
     struct os_lock lock;
-    _Atomic(struct heap *) idle; /* the last to be given first; written under the lock */
+    _Atomic(struct heap *) idle; /* most recently given first; written under the lock */
     _Atomic uint32_t forsaken;
     _Atomic uint32_t live; /* heaps of living threads */
-    _Atomic uint32_t sleepers; /* of these, that slept for long at the last visit */
+    _Atomic uint32_t sleepers; /* of these, those that slept for long at the last visit */
     uint32_t turn; /* under the lock */
 } registry;
 
-static struct heap *shared_heaps[SHARED_MOST]; /* those that were asked for; under the registry's lock */
+static struct heap *shared_heaps[SHARED_MOST]; /* each made when first asked for; under the registry's lock */
 
-/* acquire: what was written of a heap before it came into the list is seen. */
+/* acquire: what was written to a heap before it was listed is seen. */
 struct heap *registry_first(void) { return atomic_load_explicit(&all_heaps, memory_order_acquire); }
 
-/* With room for so many pointers behind it. Page words tell heaps apart by the low half of their address, and 0 means none. */
+/* Memory for a heap with room for SLOTS pointers behind it. Page words tell heaps apart by the low half of their
+ * address, and 0 means none. */
 static struct heap *take_memory(size_t slots) {
     struct heap *heap;
     do {
@@ -50,7 +52,7 @@ static struct heap *create_heap(void) {
     const size_t slots = stack_first_slots();
     struct heap *heap = take_memory(slots + REMOTE_BLOCKS);
     if (heap == NULL) return NULL;
-    /* All that the first operations of all classes touch, in one go. */
+    /* Prefaults all that the first operations of all classes touch, in one call. */
     os_populate(heap, sizeof(struct heap) + slots * sizeof(void *));
     buffer_begin(heap, heap->first_stacks + slots);
     stack_reset_all(heap);
@@ -72,9 +74,9 @@ struct heap *registry_shared(uint32_t count) {
     return heap;
 }
 
-/* Of those that wait, the one whose blocks have KNOWN_WORD: whoever takes it frees what its last thread allocated. If there is none, the
- * last that was given on processor CPU: its caches may hold the heap still. If there is none of these, the last that was looked at:
- * other processors want those before it. Under the lock. */
+/* Of the heaps that wait, the one whose blocks have KNOWN_WORD: the thread that takes it frees what the heap's last
+ * thread allocated. Otherwise the last that was given on processor CPU, whose caches may still hold it. Otherwise the
+ * last that is looked at: other processors want those before it. Under the lock. */
 static struct heap *choose_idle(uint32_t known_word, uint32_t cpu) {
     struct heap *here = NULL, *last = NULL;
     /* relaxed, as in what follows: under the lock. */
@@ -117,7 +119,7 @@ struct heap *registry_take(uint32_t known_word) {
 uint32_t registry_live(void) { return atomic_load_explicit(&registry.live, memory_order_relaxed); }
 
 uint32_t registry_sharing(void) {
-    /* relaxed: numbers by themselves, of which the second may be of before a thread ended, or a fork. */
+    /* relaxed: independent numbers; the second may date from before a thread ended, or a fork. */
     const uint32_t live = registry_live(), sleepers = atomic_load_explicit(&registry.sleepers, memory_order_relaxed);
     return live > sleepers ? live - sleepers : 1;
 }
@@ -170,8 +172,8 @@ void registry_forsake_others(const struct front *survivor) {
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
         os_lock_reset(&heap->lock);
         live += &heap->front == survivor;
-        if (&heap->front == survivor || heap_is_shared(heap)) continue; /* forsaken sharers leave the latter by themselves */
-        heap->forsaken = !heap->idle; /* also where its thread had only just taken it, or not yet given it */
+        if (&heap->front == survivor || heap_is_shared(heap)) continue; /* thread_reap_forsaken makes forsaken sharers leave these */
+        heap->forsaken = !heap->idle; /* also if its thread had only just taken it, or not yet given it */
         atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_relaxed); /* the only thread there is */
         forsaken += heap->forsaken;
     }

@@ -1,19 +1,20 @@
-/* remote.c - blocks that cross threads.
+/* remote.c - cross-thread frees.
  *
- * A freer sets the blocks' bits in the remote bitmap of their slab. The first to do so since the owner last
- * looked (it turns queued from 0 to 1) hangs the slab on the owner's inbox, a stack that anyone may push to
- * and that only the holder of the heap's lock empties, as a whole: no ABA. Whoever empties it clears
- * queued first and reads the bits after, so a bit that it misses belongs to a freer that queues again.
+ * A freer sets the blocks' bits in the remote bitmap of their slab. The first to do so since the owner last looked
+ * (it turns queued from 0 to 1) pushes the slab onto the owner's inbox, a stack that any thread may push to and that
+ * only the holder of the heap's lock empties, as a whole: no ABA. The thread that empties it clears queued first and
+ * reads the bits after, so a bit that it misses belongs to a freer that queues again.
  *
- * A slab may change hands between two of these steps. Whoever drains it then finds another owner and passes it
- * on. Nobody waits in a dead heap (the commons, heaps between two threads, and shared ones that nobody shares now), so whoever pushes to one
- * and then finds it dead marks it, and whoever passes by without a lock, himself first, drains what is marked. The
- * push and the look at the state, like the change of state and the last drain of a thread that exits, are
- * sequentially consistent, so one of the two sees the other.
+ * A slab may change owners between two of these steps. The thread that drains it then finds another owner and passes
+ * it on. A dead heap (the commons, a heap between two threads, or a shared one that no thread shares now) has no
+ * thread that drains it. So a thread that pushes to a heap and then finds it dead marks it, and every thread that
+ * calls remote_settle, the pushing one first, drains what is marked. The push and the look at the state, like the
+ * change of state and the last drain of a thread that exits, are sequentially consistent, so one of the two sees the
+ * other.
  *
- * Marked heaps hang in a list of the same kind, of all of them: whoever turns undrained from false to true pushes, and whoever
- * passes by takes the list as a whole. He clears each mark first and drains after, so what he misses belongs to a freer that
- * marks again. Nobody has to look at heaps that were given nothing. */
+ * Marked heaps are in one list of the same kind: the thread that turns undrained from false to true pushes, and
+ * remote_settle takes the list as a whole. It clears each mark first and drains after, so what it misses belongs to a
+ * freer that marks again. Heaps to which nothing was returned need not be looked at. */
 #include "base/bits.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
@@ -29,15 +30,15 @@ static void push(struct heap *heap, uint32_t first) {
                                                     memory_order_relaxed));
 }
 
-/* Dead heaps that were given something, which nobody but a passer-by drains: linked by next_undrained. On a line of its own: all
- * slow paths look, while few write. */
+/* Dead heaps to which blocks were returned, for remote_settle: linked by next_undrained. On a cache line of its own:
+ * all slow paths read it, few write it. */
 static HAK_ALIGNED(128) _Atomic(struct heap *) undrained_heaps;
 
-/* Who finds it marked, a handler that came between the two steps too, leaves it to whoever set the mark: so it hangs there
- * once. */
+/* A thread that finds it marked, or a signal handler between the two steps, leaves it to the thread that set the
+ * mark: so it is in the list once. */
 static void mark_undrained(struct heap *heap) {
-    /* acquire: whoever cleared the mark has read next_undrained. release: whoever clears it sees the push to the inbox, even
-     * of those who find it set; the exchanges of the inbox would see to that, too. */
+    /* acquire: the thread that cleared the mark has read next_undrained. release: the thread that clears it sees the
+     * push to the inbox, even of those that find it set; the exchanges of the inbox would ensure that, too. */
     if (atomic_exchange_explicit(&heap->undrained, true, memory_order_acq_rel)) return;
     struct heap *head = atomic_load_explicit(&undrained_heaps, memory_order_relaxed); /* checked by the exchange */
     do {
@@ -47,10 +48,10 @@ static void mark_undrained(struct heap *heap) {
                                                     memory_order_relaxed));
 }
 
-/* Hangs the slab on its owner's inbox unless it hangs somewhere. */
+/* Pushes the slab onto its owner's inbox unless it is queued already. */
 static void queue(uint32_t first) {
-    /* acq_rel: the bits set before are seen by whoever clears the flag; and the owner named by whoever
-     * set the slab up, before an earlier freer of its blocks queued it, is seen here. */
+    /* acq_rel: the thread that clears the flag sees the bits set before. And the owner that was named when the slab
+     * was set up, before an earlier freer of its blocks queued it, is seen here. */
     if (atomic_exchange_explicit(&slab_remote_at(first)->queued, 1, memory_order_acq_rel) != 0) return;
     struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
     if (owner == NULL) owner = &commons; /* released meanwhile, or about to be made anew: see remote_drain */
@@ -59,7 +60,7 @@ static void queue(uint32_t first) {
     if (atomic_load_explicit(&owner->state, memory_order_seq_cst) == HEAP_DEAD) mark_undrained(owner);
 }
 
-/* Takes in what was given back of a slab that hung in the inbox; returns how many blocks. */
+/* Drains a slab from the inbox; returns how many blocks. */
 static uint32_t drain_slab(struct heap *heap, uint32_t first) {
     /* acq_rel: pairs with queue. */
     atomic_exchange_explicit(&slab_remote_at(first)->queued, 0, memory_order_acq_rel);
@@ -111,7 +112,7 @@ HAK_NOINLINE static void settle_all(void) {
     /* acquire: pairs with every push that the list is made of, since each was an exchange. */
     struct heap *heap = atomic_exchange_explicit(&undrained_heaps, NULL, memory_order_acquire);
     while (heap != NULL) {
-        struct heap *next = heap->next_undrained; /* whoever sets the mark next writes there */
+        struct heap *next = heap->next_undrained; /* the next thread to set the mark writes there */
         /* acq_rel: pairs with mark_undrained, both ways. */
         atomic_exchange_explicit(&heap->undrained, false, memory_order_acq_rel);
         os_lock_take(&heap->lock);
@@ -122,14 +123,15 @@ HAK_NOINLINE static void settle_all(void) {
 }
 
 void remote_settle(void) {
-    /* relaxed: a hint; whoever pushed a heap sees it here, and one that is missed is seen by the next to pass. Again, since
-     * what is drained may be passed on to another dead heap. */
+    /* relaxed: a hint; the thread that pushed a heap sees it here, and one that is missed is seen by the next caller.
+     * Repeated, since what is drained may be passed on to another dead heap. */
     while (HAK_UNLIKELY(atomic_load_explicit(&undrained_heaps, memory_order_relaxed) != NULL)) settle_all();
 }
 
 void remote_mark_anew(void) {
-    /* seq_cst: in this order for the thread's own signal handlers, which give back meanwhile. They find every heap marked before
-     * the list is gone; and what they leave to the mark of a heap is in its inbox when that is looked at. */
+    /* seq_cst: in this order for the thread's own signal handlers, which may free meanwhile. They find every heap
+     * marked before the list is emptied; and what they leave to the mark of a heap is in its inbox when that is
+     * looked at. */
     for (struct heap *heap = &commons; heap != NULL; heap = registry_next(heap))
         atomic_store_explicit(&heap->undrained, true, memory_order_seq_cst);
     atomic_store_explicit(&undrained_heaps, NULL, memory_order_seq_cst);
@@ -142,7 +144,7 @@ void remote_mark_anew(void) {
     }
 }
 
-/* ---- giving back -------------------------------------------------------------------------------- */
+/* ---- returning blocks --------------------------------------------------------------------------- */
 
 /* Stores BLOCKS in SORTED by the low bits of their page index: blocks of one page end up side by side, in the order in
  * which they were freed. */
@@ -162,7 +164,7 @@ static void group_by_page(void *const *blocks, size_t count, void **sorted) {
 size_t remote_give(struct heap *freer, void *const *blocks, size_t count) {
     HAK_ASSERT(count <= REMOTE_BLOCKS);
     void *sorted[REMOTE_BLOCKS];
-    enum { GROUPS_AS_THEY_COME = 4 }; /* blocks that follow each other are of one page, mostly; or they are not */
+    enum { GROUPS_AS_THEY_COME = 4 }; /* consecutive blocks mostly share a page; else they are sorted */
     size_t bytes = 0;
     for (unsigned groups = 0; count != 0; groups++) {
         if (groups == GROUPS_AS_THEY_COME && count > 2) {

@@ -1,9 +1,10 @@
-/* reveal.c - memory that threads keep, looked for before an allocation fails. To empty the stacks of others sends each of them to
- * its slow paths: worth it for memory, but not each time that a program asks on and on for what a limit refuses.
+/* reveal.c - finds memory that threads keep, before an allocation fails. Emptying the stacks of other threads sends
+ * each of them to its slow paths: worth it for memory, but not each time that a program asks again for what a limit
+ * refuses.
  *
- * So what was in vain is not done again for VAIN_MS, unless less memory would be in use now than then, not counting what lies in
- * stacks: others freed since, or less is asked for. That is an estimate: slabs whose blocks lie there may have others in use. What
- * costs no other thread is done each time. */
+ * So after a vain attempt other threads are left alone for VAIN_MS, unless less memory would be in use now than then,
+ * not counting what lies in stacks: others freed since, or less is asked for. That is an estimate: slabs whose blocks
+ * lie there may have others in use. What disturbs no other thread is done each time. */
 #include "base/bits.h"
 #include "heap/buffer.h"
 #include "heap/heap.h"
@@ -16,7 +17,7 @@
 
 static bool is_any(const struct heap *heap) { return heap != NULL; }
 
-/* Twice: what hung in the inbox of a heap whose slabs others have now goes to theirs. */
+/* Twice: slabs in an inbox that have another owner by now are passed on to its inbox. */
 static void drain_all(void) {
     for (int pass = 0; pass < 2; pass++) {
         for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) remote_drain_unlocked(heap);
@@ -41,21 +42,21 @@ void reveal_own(void) {
 
 enum { VAIN_MS = 50 };
 
-/* When it did not help, as far as is known yet, and how much would have been in use. relaxed, all: others are asked once too
- * often, or not at once. */
+/* The last attempt that did not help, as far as is known yet: when, and how much would have been in use. relaxed,
+ * all: at worst others are asked once too often, or not immediately. */
 static struct {
     _Atomic uint64_t ms, bytes;
 } vain = {.bytes = UINT64_MAX};
 
 void reveal_helped(void) { atomic_store_explicit(&vain.bytes, UINT64_MAX, memory_order_relaxed); }
 
-/* With BYTES more, and with nothing hidden. */
+/* Bytes in use with BYTES more, not counting what stacks hold. */
 static uint64_t in_use_with(size_t bytes) {
     const uint64_t used = span_in_use_bytes();
     return used + bytes - min_size(used, stack_hidden_bytes()); /* read while others write it */
 }
 
-/* Whether others are asked; remembers it as if in vain. */
+/* Whether to ask other threads; records the attempt as vain until reveal_helped. */
 static bool may_help(size_t bytes) {
     const uint64_t now_ms = os_clock_ms(), in_use = in_use_with(bytes);
     if (now_ms - atomic_load_explicit(&vain.ms, memory_order_relaxed) < VAIN_MS &&
@@ -67,7 +68,7 @@ static bool may_help(size_t bytes) {
 }
 
 void reveal_others(size_t bytes) {
-    stack_reclaim_lock(); /* another is at it, perhaps: what it finds may be what is wanted here */
+    stack_reclaim_lock(); /* another thread may be at it: what that finds may suffice here */
     if (may_help(bytes)) {
         stack_reclaim(is_any);
         for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) buffer_take_unlocked(heap);

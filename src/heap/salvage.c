@@ -1,12 +1,12 @@
-/* salvage.c - what other heaps hold and do not need now: looked for before a slab is made. */
+/* salvage.c - finds what other heaps hold and do not need now, before a slab is made. */
 #include "heap/heap.h"
 #include "heap/home.h"
 #include "heap/registry.h"
 #include "heap/stack.h"
 #include "heap/thread.h"
 
-/* Of HEAP, which is parked and locked: what its stack holds goes to the slabs that it uses. The fullest of these goes to the commons; as long
- * as threads share them they serve those. */
+/* For HEAP, parked and locked: returns what its stack holds to the slabs that it uses. The fullest of these goes to
+ * the commons, unless threads share them: then they serve those threads. */
 static bool take_from_parked(struct heap *heap, unsigned class, const struct heap *for_home) {
     const bool held = stack_held(heap, class) != 0;
     stack_empty(heap, class);
@@ -16,7 +16,7 @@ static bool take_from_parked(struct heap *heap, unsigned class, const struct hea
     return found;
 }
 
-/* Of those whose threads ended last. */
+/* From the heaps whose threads ended last. */
 static bool take_from_idle(unsigned class, const struct heap *for_home) {
     enum { LOOKED_AT = 4 };
     struct heap *idle[LOOKED_AT];
@@ -31,19 +31,20 @@ static bool take_from_idle(unsigned class, const struct heap *for_home) {
     return found;
 }
 
-/* Of HEAP, which has slabs of its own and is locked: one that is more than half free, by what came back too. What the owner has there in
- * use stays; he frees it as another's. */
+/* From HEAP, locked and with slabs of its own: a slab that is more than half free, with what was returned to it. What
+ * the owner has in use there stays in use; it frees that as another heap's. */
 static bool take_half_free(struct heap *heap, unsigned class) {
     if (remote_has_some(heap)) remote_drain_some(heap, DRAIN_SLABS);
     return bin_hand_over_fullest(heap, class, BUCKET_MORE);
 }
 
-/* Where threads are many, of whoever has some of his own: most of them wait. A thread that filled memory for others to work in does not
- * look at what they give back. */
+/* When there are many threads: from heaps with slabs of their own, most of whose threads wait. A thread that filled
+ * memory for others to work in does not look at what they return. */
 static bool take_from_owners(unsigned class) {
     enum { LOOKED_AT = 32 };
     static _Atomic(struct heap *) hand; /* the last that was looked at */
-    /* acquire: what is written once of a heap, as next, is seen of one that another saw. Any will do. */
+    /* acquire: what is written once to a heap, such as next, is seen even if another thread found the heap. Any heap
+     * will do. */
     struct heap *heap = atomic_load_explicit(&hand, memory_order_acquire);
     bool found = false;
     for (unsigned i = 0; i < LOOKED_AT && !found; i++) {
@@ -51,7 +52,7 @@ static bool take_from_owners(unsigned class) {
         if (heap == NULL) break;
         const bool live = atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a hint, like the next */
         if (!live || atomic_load_explicit(&heap->slab_total, memory_order_relaxed) == 0) continue;
-        if (!os_lock_try(&heap->lock)) continue; /* who has it may wait for a processor */
+        if (!os_lock_try(&heap->lock)) continue; /* its holder may be waiting for a processor */
         found = take_half_free(heap, class);
         os_lock_drop(&heap->lock);
     }

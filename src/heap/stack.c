@@ -6,8 +6,8 @@
  *     stack      bottom          top           stack + depth = hi     stack + capacity
  *       |  unused   |   blocks    |   room          |                      |
  *
- * A refill stores downward, so bottom may lie above stack; a spill moves what stays to the start.
- * What others take from below: reclaim.c. */
+ * A refill stores downward, so bottom may lie above stack; a spill moves what stays to the start. What others take
+ * from the bottom: reclaim.c. */
 #include "ace/batch.h"
 #include "ace/depth.h"
 #include "base/bits.h"
@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-/* Stacks that outgrew the first ones, by powers of two; they come from the books and come back here. */
+/* Free stacks that are larger than the first ones, by powers of two; they come from the books and return here. */
 enum { POOL_LEAST_LOG = 5, POOL_SIZES = 9 };
 
 static struct {
@@ -36,8 +36,8 @@ static unsigned pool_size_of(uint32_t slots) {
     return slots <= 1u << POOL_LEAST_LOG ? 0 : highest_bit(slots - 1) + 1 - POOL_LEAST_LOG;
 }
 
-/* Makes a system call when the pool and the books are used up: the one place where a heap's lock is held
- * across it, a few times in a thread's life. */
+/* Makes a system call when the pool and the books are used up: the one place where a heap's lock is held across one,
+ * a few times in a thread's life. */
 static void **pool_take(uint32_t slots) {
     unsigned size = pool_size_of(slots);
     stack_pool_lock();
@@ -95,7 +95,7 @@ void stack_reset_all(struct heap *heap) {
     stack_forget_streams(heap);
     heap->small_depth = heap->medium_depth = (struct depth_sum){0};
     kept_forget(heap);
-    /* relaxed: nobody has the heap. A thread that did not survive a fork may have left it set. */
+    /* relaxed: no thread has the heap. A thread that did not survive a fork may have left it set. */
     atomic_store_explicit(&heap->front.popping, false, memory_order_relaxed);
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         struct bin *bin = &heap->bins[class];
@@ -136,8 +136,8 @@ static void move_down(void **to, void **from, size_t count) {
     memmove(to, from, count * sizeof *to);
 }
 
-/* Gives the COUNT oldest blocks back, or all where a signal handler popped some since they were counted, and moves the others to the
- * start. */
+/* Puts the COUNT oldest blocks back, or all if a signal handler popped some since they were counted, and moves the
+ * others to the start. */
 static void give_oldest(struct heap *heap, unsigned class, size_t count) {
     struct bin *bin = &heap->bins[class];
     stack_close(heap, class);
@@ -148,7 +148,7 @@ static void give_oldest(struct heap *heap, unsigned class, size_t count) {
     stack_set(heap, class, bin->stack, bin->stack + left);
 }
 
-/* Makes room for one more, but in a stack that may hold none. */
+/* Makes room for one more, except in a stack that may hold none. */
 static void spill(struct heap *heap, unsigned class) {
     const size_t held = stack_held(heap, class), given = class_is_medium(class) ? min_size(held, 1) : ace_spill(held);
     give_oldest(heap, class, given);
@@ -202,13 +202,13 @@ static struct ace_budget_decision budget_of(const struct heap *heap, bool medium
         .alone = registry_live() <= 1,
     };
     if (medium && atomic_load_explicit(&os_counters.refusals[OS_CALL_MEMBARRIER], memory_order_relaxed) != 0) /* a hint */
-        return (struct ace_budget_decision){0, ACE_BUDGET_MOST}; /* without the barrier nobody could take them from a sleeper */
+        return (struct ace_budget_decision){0, ACE_BUDGET_MOST}; /* without the barrier they could not be taken from a sleeper */
     return medium ? ace_medium_budget(input) : ace_budget(input);
 }
 static size_t budget_bytes(const struct heap *heap, bool medium) { return budget_of(heap, medium).bytes; }
 
-/* Takes depth from small bins, or from medium ones, that did not miss for a while, or from all where the budget fell, until
- * WANTED bytes fit in. Each is asked once. FOR_CLASS gives nothing. */
+/* Takes depth from small or from medium bins that did not miss for a while, or from all of these if the budget fell,
+ * until WANTED bytes fit in. Each is asked once, FOR_CLASS never. */
 static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size_t wanted) {
     struct depth_sum *sum = depth_sum_of(heap, medium);
     const size_t budget = budget_bytes(heap, medium), needed = counter_read(&sum->bytes) + wanted;
@@ -289,7 +289,7 @@ static void adapt(struct heap *heap, unsigned class) {
         decided_depth(heap, class, ACE_REASON_BATCH, input.depth, input.refills, input.spills, 0);
 }
 
-/* Of the misses since the depth last changed: told apart by what COUNT of them counts. */
+/* Counts a miss in *COUNT, the misses of its kind since the depth last changed. */
 static void note_miss(struct heap *heap, unsigned class, uint32_t *count) {
     struct bin *bin = &heap->bins[class];
     (*count)++;
@@ -304,7 +304,7 @@ void stack_note_refill(struct heap *heap, unsigned class) {
     note_miss(heap, class, &bin->recent_refills);
 }
 
-/* An empty stack lacks room only where it was taken from below: it begins at the start again. */
+/* An empty stack lacks room only if it was taken from below: it starts at its beginning again. */
 bool stack_make_room(struct heap *heap, unsigned class) {
     struct bin *bin = &heap->bins[class];
     if (stack_held(heap, class) == 0) give_oldest(heap, class, 0);
@@ -333,8 +333,8 @@ static void mark_in_use(struct heap *heap, unsigned class) {
         heap->bins[class].seen_top = UINT32_MAX;
 }
 
-/* A stack of small blocks that is popped as often as pushed looks idle, too: it pays for that with a refill, no more often than the
- * heap lacks memory. */
+/* A stack of small blocks that is popped as often as pushed looks idle, too: that costs it a refill, but no more
+ * often than the heap lacks memory. */
 static bool is_idle(struct heap *heap, unsigned class) {
     if (!class_is_medium(class)) return top_slot(heap, class) == heap->bins[class].seen_top;
     const bool wanted = heap->front.wanted[class - SMALL_CLASSES];
@@ -353,7 +353,7 @@ void stack_give_idle_medium(struct heap *heap) {
     look_for_idle(heap, SMALL_CLASSES + heap->medium_idle_hand++ % (SIZE_CLASSES - SMALL_CLASSES));
 }
 
-/* A slab for one medium block is no reason to look at small ones. */
+/* A new slab for one medium block is no reason to look at small ones. */
 void stack_give_idle(struct heap *heap, unsigned for_class) {
     enum { LOOKED_AT = 4 };
     mark_in_use(heap, for_class);

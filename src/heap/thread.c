@@ -24,8 +24,8 @@ static void set_front(const struct front *front) {
     thread_state.front_distance = (uintptr_t)front - (uintptr_t)&front_constants.none;
 }
 
-/* The word comes before the front and goes after it: a signal handler meanwhile finds blocks to be its own in a front without bounds
- * alone. */
+/* The word is set before the front and cleared after it: a signal handler meanwhile takes blocks for its own only
+ * with a front without bounds. */
 static void set_heap(const struct heap *heap) {
     thread_state.own_word = heap_word(heap->home, 0);
     atomic_signal_fence(memory_order_seq_cst);
@@ -40,7 +40,7 @@ static void set_gone(void) {
 
 struct heap_settings heap_settings;
 
-/* Until the start is done. */
+/* The handler of foreign pointers until the start is done. */
 static size_t refuse_foreign(void *block, enum heap_foreign_use use) {
     (void)use;
     os_panic("%p is not the start of a block of hakmem", block);
@@ -54,14 +54,14 @@ size_t heap_foreign(void *block, enum heap_foreign_use use) { return foreign_han
 
 /* ---- start and exit ----------------------------------------------------------------------------- */
 
-/* HEAP waits for a thread; of those that do, the one that is too many holds nothing any more. */
+/* HEAP waits for a thread from now on. If more than REGISTRY_WAITING heaps do, the first beyond them is retired. */
 static void give(struct heap *heap) {
     struct heap *beyond = registry_give(heap);
     if (beyond != NULL) thread_retire_parked(beyond);
     remote_settle();
 }
 
-/* The heap stays as it is for the next thread that begins. Nobody is sure to come: what its stacks hold counts as free
+/* The heap stays as it is for the next thread that begins. None may come: so what its stacks hold counts as free
  * already, others take what they lack (salvage.c), and one that sleeps is retired by the next visit (purge.c). */
 static void park(struct heap *heap) {
     os_lock_take(&heap->lock);
@@ -75,7 +75,7 @@ static void park(struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         held_bytes += (int64_t)(stack_held(heap, class) * slab_classes[class].block_bytes);
     footprint_add(heap->in_use_change - held_bytes);
-    heap->in_use_change = held_bytes; /* told anew by who takes them out, to use them or to free them */
+    heap->in_use_change = held_bytes; /* reported again by the thread that takes them out, to use them or to free them */
     home_leave(heap);
     os_lock_drop(&heap->lock);
     give(heap);
@@ -86,7 +86,7 @@ void thread_hand_over(struct heap *heap) {
         stack_empty_all(heap);
         buffer_give_all(heap, NULL);
     }
-    remote_drain(heap); /* before: a slab that is free by it goes nowhere */
+    remote_drain(heap); /* before the hand-over: a slab that becomes free by this is released instead */
     bin_hand_over(heap);
     footprint_tell(&heap->in_use_change);
 }
@@ -114,8 +114,9 @@ static HAK_ENTRY void end_heap(void *value) {
     errno = saved;
 }
 
-/* This process is a child, and has none itself. Most share their parent's pages until they call exec; one that begins threads
- * is there to work, and soon with blocks of its own. relaxed, all: a page more is copied, or a block more not written to. */
+/* This process is a child, and has none itself. Most children share their parent's pages until they call exec; one
+ * that begins threads is there to work, and soon with blocks of its own. relaxed, all: at worst one more page is
+ * copied, or one more block not written to. */
 static _Atomic bool is_child;
 
 static void note_fork(bool child) { atomic_store_explicit(&is_child, child, memory_order_relaxed); }
@@ -168,7 +169,7 @@ bool heap_start(const struct heap_options *options) {
     purger_start();
     foreign_handler = options->foreign;
     commons.home = &commons;
-    /* Every new slab comes after a look at the commons: the page fault of the first look comes now. */
+    /* Every new slab comes after a look at the commons: the page fault of the first look is taken here. */
     os_lock_take(&commons.lock);
     os_lock_drop(&commons.lock);
     have_exit_key = pthread_key_create(&exit_key, end_heap) == 0;
@@ -177,16 +178,16 @@ bool heap_start(const struct heap_options *options) {
 
 /* ---- fork --------------------------------------------------------------------------------------- */
 
-/* Whether the fork that ends here, in the parent or the child, began inside. */
+/* Whether the fork that ends here, in the parent or the child, began inside a slow path or another fork. */
 static bool was_inside(void) {
     if (thread_state.forks_inside == 0) return false;
     thread_state.forks_inside--;
     return true;
 }
 
-/* From prepare on this thread is busy: another library's handler that allocates meanwhile takes no lock. A signal
- * handler that forks inside a slow path, or inside of a fork, finds it busy already, and some lock perhaps taken: then all stays as it
- * is, and the child keeps to the ways without locks until the handler returns. */
+/* From prepare on this thread is busy: a fork handler of another library that allocates meanwhile takes no lock. A
+ * signal handler that forks inside a slow path, or inside a fork, finds it busy already, and perhaps some lock taken:
+ * then nothing is locked or reset, and the child keeps to the paths without locks until the handler returns. */
 HAK_ENTRY void heap_fork_prepare(void) {
     slab_expect_child(true);
     note_fork(false);
@@ -218,8 +219,8 @@ HAK_ENTRY void heap_fork_parent(void) {
     thread_state.busy = false;
 }
 
-/* The other threads are gone. Their slabs are handed to the commons only when this process needs
- * memory: most children call exec soon, and would pay for copies of the books. */
+/* The other threads are gone. Their slabs are handed to the commons only when this process needs memory: most
+ * children call exec soon, and would pay for copies of the metadata. */
 void heap_fork_child(void) {
     /* The purge thread is gone, even where the fork came from inside a slow path. */
     purger_forget();
@@ -231,7 +232,7 @@ void heap_fork_child(void) {
     books_lock_reset();
     stack_pool_lock_reset();
     bitmaps_lock_reset();
-    span_decay_forget(); /* another life, perhaps */
+    span_decay_forget(); /* the child may use memory otherwise */
     footprint_settled(footprint_in_use());
     registry_forsake_others(thread_front());
     stack_reclaim_lock_reset();
@@ -241,8 +242,9 @@ void heap_fork_child(void) {
 
 void thread_forgo_heap(void) { set_gone(); }
 
-/* Their threads were anywhere, but not inside of a lock, which prepare had: what a child sees of each is a beginning of what it did. Of
- * the operations without a lock that leaves whole stacks and buffers: a block on its way in or out may be lost, or still there. */
+/* Their threads were anywhere but inside a lock, since prepare held all locks: of what each did, a child sees a
+ * beginning. Operations without a lock leave stacks and buffers whole even so: a block on its way in or out may be
+ * lost, or still there. */
 void thread_reap_forsaken(void) {
     for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) {
         os_lock_take(&heap->lock);
@@ -251,7 +253,7 @@ void thread_reap_forsaken(void) {
         home_leave(heap);
         heap->parked = false;
         os_lock_drop(&heap->lock);
-        if (heap->home != heap) thread_retire_parked(heap->home); /* no heap that waits leads there */
+        if (heap->home != heap) thread_retire_parked(heap->home); /* no heap that waits leads to it */
         give(heap);
     }
 }

@@ -8,7 +8,7 @@
 /* Gives the thread a heap if it has none yet and may have one. Not between slow_enter and slow_leave. */
 void thread_start_heap(void);
 
-/* This thread never gets one. */
+/* This thread never gets a heap. */
 void thread_forgo_heap(void);
 
 HAK_INLINE void thread_ensure_heap(void) {
