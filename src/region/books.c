@@ -7,7 +7,7 @@
 #define MAPPING_BYTES HAK_MIB(1)
 
 static struct {
-    struct os_lock lock; /* guards the rest; held across mmap: whoever waits needs the same memory */
+    struct os_lock lock; /* guards the rest; held across mmap: a waiting thread needs the same memory */
     char *next;
     char *end;
 } books;
@@ -23,7 +23,7 @@ uint64_t books_bytes(void) {
     return atomic_load_explicit(&books_taken_bytes, memory_order_relaxed); /* a statistic */
 }
 
-/* Lock held. A little that is left at the end of the mapping before is forgone. */
+/* Lock held. What little is left at the end of the previous mapping is wasted. */
 static bool map_more(size_t bytes) {
     size_t least = round_up(bytes + HAK_CACHE_LINE, os_page_bytes());
     size_t size = max_size(least, MAPPING_BYTES);
@@ -34,7 +34,7 @@ static bool map_more(size_t bytes) {
     struct books_mapping *mapping = (struct books_mapping *)(void *)start;
     mapping->bytes = size;
     mapping->next = atomic_load_explicit(&books_mappings, memory_order_relaxed); /* under the lock */
-    atomic_store_explicit(&books_mappings, mapping, memory_order_release);       /* others read it without */
+    atomic_store_explicit(&books_mappings, mapping, memory_order_release);       /* others read it without the lock */
     books.next = start + HAK_CACHE_LINE;
     books.end = start + size;
     return true;

@@ -1,5 +1,5 @@
-/* books.h - memory for the allocator's own books: heaps, bitmaps, stacks. Never beside user memory
- * and never given back: whoever needs less later keeps it for reuse. */
+/* books.h - memory for the allocator's own metadata: heaps, bitmaps, stacks. Never beside user memory and never
+ * returned to the kernel: a user that needs less later keeps it for reuse. */
 #ifndef HAK_REGION_BOOKS_H
 #define HAK_REGION_BOOKS_H
 
@@ -16,8 +16,8 @@ void *books_take(size_t bytes);
 extern HAK_HIDDEN _Atomic uint64_t books_taken_bytes;
 uint64_t books_bytes(void);
 
-/* Each mapping of the books begins with this. The list only grows, at its head: written under the lock of the books, followed
- * without. */
+/* Each mapping of the books begins with this. The list only grows, at its head: written under the lock of the books,
+ * followed without it. */
 struct books_mapping {
     struct books_mapping *next;
     uint64_t bytes;

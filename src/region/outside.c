@@ -1,7 +1,7 @@
 /* outside.c - a hash table of mappings, in parts that are never freed. A slot is 0 (never used: searches end here),
- * EMPTIED, CLAIMED (being filled or emptied by one thread), or the address of a block. What was used once is never 0
- * again, and a part that was full once would be searched from end to end for ever: so a block lies in one of the first REACH slots
- * from where its search starts, or in a later part. */
+ * EMPTIED, CLAIMED (being filled or emptied by one thread), or the address of a block. A slot that was used is never
+ * 0 again, so a part that was full once would be searched from end to end for ever: therefore a block lies in one of
+ * the first REACH slots from where its search starts, or in a later part. */
 #include "region/outside.h"
 
 #include "base/bits.h"
@@ -17,7 +17,8 @@ struct outside_table outside_first = {.slots = OUTSIDE_FIRST_SLOTS, .slot = outs
 
 struct outside_totals outside_totals;
 
-/* Of BLOCKS more, or fewer. Any thread writes them, so counter_add would lose some; relaxed, as all of a counter. */
+/* Counts BLOCKS more, or fewer, of BYTES bytes. Any thread writes the totals, so counter_add would lose updates;
+ * relaxed, like all counters. */
 static void count(int blocks, size_t bytes) {
     atomic_fetch_add_explicit(&outside_totals.blocks, (uint64_t)blocks, memory_order_relaxed);
     atomic_fetch_add_explicit(&outside_totals.bytes, (uint64_t)blocks * bytes, memory_order_relaxed);
@@ -57,7 +58,7 @@ static bool remember(uintptr_t address, size_t bytes) {
                                                          memory_order_relaxed))
                 continue;
             slot->bytes = bytes;
-            /* release: whoever sees the address sees the size. */
+            /* release: a thread that sees the address sees the size. */
             atomic_store_explicit(&slot->address, address, memory_order_release);
             return true;
         }

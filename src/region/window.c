@@ -1,8 +1,7 @@
 /* window.c - finding a window, and growing into it.
  *
- * Everything below next_page is committed and was given to the span floor; what lies between it and
- * reserved_page is reserved, and committed as far as pages_end where the books for it were refused. All are
- * guarded by lock. */
+ * Everything below next_page is committed and was given to the span layer. What lies between it and reserved_page is
+ * reserved, and committed up to pages_end if the metadata for it was refused. All are guarded by lock. */
 #include "region/window.h"
 
 #include "base/bits.h"
@@ -24,7 +23,7 @@ struct window window = {.base = (uintptr_t)1 << (sizeof(uintptr_t) * 8 - 1)};
 
 static struct {
     struct os_lock lock;
-    bool sparse; /* a range of addresses only: regions and books are mapped as they are needed */
+    bool sparse; /* a range of addresses only: regions and metadata are mapped as they are needed */
     size_t next_page;
     counter reserved_page; /* read without the lock */
     /* Ends of the usable part of each array, and of the pages themselves, as addresses. Each only grows. */
@@ -42,8 +41,8 @@ bool window_holds(const void *address) { return page_index(address) < counter_re
 /* Address spaces of 47 bits or more, of 42 bits, and of 39 or 38. */
 static const uint8_t lower_bits[] = {0, 0, 5, 9};
 
-/* Some place in the middle of the address space, or below where it is small: far from what the kernel maps from the top and
- * from programs and their heaps. Differs from process to process. */
+/* Some place in the middle of the address space, or lower if it is small: far from what the kernel maps from the top
+ * and from programs and their heaps. Differs from process to process. */
 static uintptr_t random_base(uint64_t seed, unsigned attempt) {
     const uintptr_t lowest = (uintptr_t)HAK_GIB(1024) * 32, span = (uintptr_t)HAK_GIB(1024) * 32;
     uint64_t mixed = (seed + attempt) * 0x9e3779b97f4a7c15u;
@@ -54,13 +53,13 @@ static uintptr_t random_base(uint64_t seed, unsigned attempt) {
 static size_t spans_bytes_for(size_t pages) { return round_up(pages * SPAN_RECORD_BYTES, os_page_bytes()); }
 static size_t remotes_bytes_for(size_t pages) { return round_up(pages * REMOTE_RECORD_BYTES, os_page_bytes()); }
 
-/* Address space that the books of PAGES pages take, the words apart. */
+/* Address space that the metadata of PAGES pages takes, without the words. */
 static size_t books_bytes_for(size_t pages) {
     return round_up(spans_bytes_for(pages) + remotes_bytes_for(pages) + (pages / CHUNK_PAGES + 1) * sizeof(struct chunk),
                     CHUNK_BYTES);
 }
 
-/* The first chunk is left out, so that no page of the window has index 0: lists end with it. */
+/* The first chunk is left out, so that no page in use has index 0: lists end with it. */
 static void settle(bool sparse, uintptr_t base, size_t pages, uintptr_t books, void *words, size_t reserved_page) {
     window.base = base;
     window.words = words;
@@ -85,8 +84,9 @@ static void *reserve_words(size_t pages) {
     return words;
 }
 
-/* A window of addresses only, its books before it. Its first region must be had at once, or the place is not
- * usable. It may reach over what others map, and beyond all addresses that there are: it grows as far as the kernel lets it. */
+/* A window that is only a range of addresses, with its metadata before it. Its first region must be available
+ * immediately, otherwise the place is not usable. The window may reach over other mappings, and beyond the address
+ * space: it grows as far as the kernel lets it. */
 static bool start_sparse(size_t bytes, size_t region_bytes) {
     size_t pages = bytes / PAGE_BYTES;
     uint64_t seed = os_random_seed();
@@ -104,7 +104,7 @@ static bool start_sparse(size_t bytes, size_t region_bytes) {
     return false;
 }
 
-/* A window that is reserved whole, with its books, wherever the kernel puts it. */
+/* A window that is reserved whole, with its metadata, wherever the kernel puts it. */
 static bool start_whole(size_t bytes) {
     size_t pages = bytes / PAGE_BYTES;
     size_t books_bytes = books_bytes_for(pages);
@@ -161,12 +161,12 @@ static bool provide_part(uintptr_t array, size_t element_bytes, size_t first, si
     return true;
 }
 
-/* Pages whose books were refused are there already. */
+/* Pages whose metadata was refused are there already. */
 static bool commit(size_t first, size_t pages) {
     return provide_part(window.base, PAGE_BYTES, first, first + pages, true, &grow.pages_end);
 }
 
-/* The books of one page more on either side can be read: neighbours are looked at before merging. */
+/* The metadata of one more page on either side can be read: neighbours are looked at before merging. */
 static bool provide_books(size_t first, size_t last) {
     size_t end = min_size(last + 1, window.pages);
     bool reserved = !grow.sparse;
@@ -176,7 +176,7 @@ static bool provide_books(size_t first, size_t last) {
            provide_part((uintptr_t)window.chunks, sizeof(struct chunk), 0, last / CHUNK_PAGES + 1, reserved, &grow.chunks_end);
 }
 
-/* Reserves at least PAGES more, after a gap where someone else's mapping is in the way. */
+/* Reserves at least PAGES more, after a gap if another mapping is in the way. */
 static bool reserve_region(size_t pages) {
     size_t wanted = min_size(max_size(counter_read(&grow.reserved_page) * PAGE_BYTES, REGION_LEAST_BYTES), REGION_MOST_BYTES);
     size_t limit = os_address_limit();
@@ -190,7 +190,7 @@ static bool reserve_region(size_t pages) {
             if (size > window.pages - start) continue;
             if (!os_reserve_at(page_address(start), size * PAGE_BYTES)) continue;
             os_name(page_address(start), size * PAGE_BYTES, OS_NAME_BLOCKS);
-            /* What is left of the region before stays unused beyond a gap. */
+            /* After a gap, what is left of the region before it stays unused. */
             if (gap != 0) grow.next_page = start;
             counter_set(&grow.reserved_page, start + size);
             return true;
@@ -199,7 +199,7 @@ static bool reserve_region(size_t pages) {
     return false;
 }
 
-/* The records of the first slab of each class come in together with the first memory. */
+/* Prefaults the records of the first slab of each class together with the first memory. */
 static void populate_first_records(void) {
     if (grow.next_page != CHUNK_PAGES) return;
     uintptr_t from = (uintptr_t)window.spans + CHUNK_PAGES * SPAN_RECORD_BYTES;
@@ -228,9 +228,9 @@ struct page_run window_extend(size_t pages) {
     pages = round_up(pages, CHUNK_PAGES);
     if (!ensure_region(pages)) return run;
     size_t first = grow.next_page, size = commit_pages(pages);
-    /* Pages before their books: where the kernel refuses what was asked for, no books of it stay behind. */
+    /* Pages before their metadata: if the kernel refuses the pages, no metadata of them stays behind. */
     if (!commit(first, size)) size = commit(first, pages) ? pages : 0;
-    /* Books for a round number of pages at once: few calls. */
+    /* Metadata for a round number of pages at once: few calls. */
     if (size != 0 &&
         provide_books(first, min_size(round_up(first + size, BOOKS_PAGES), counter_read(&grow.reserved_page)))) {
         populate_first_records();

@@ -1,18 +1,19 @@
 /* window.h - the range of addresses that hakmem serves, and what is known of each 64 KiB page in it.
  *
- * The window is a range of addresses, not a reservation: memory is reserved inside it region by
- * region, upwards. Parallel arrays, each indexed by page, hold everything the allocator knows:
+ * The window is a range of addresses, not a reservation: memory is reserved inside it region by region, upwards.
+ * Parallel arrays, each indexed by page, hold everything the allocator knows:
  *
  *   words     owner and class, 4 bytes; read by every free; readable over the whole window
  *   spans     64 bytes for the span or slab that starts or lies here; written under its owner's lock
  *   remotes   16 bytes that other threads write, apart from the spans; untouched until one does
  *   chunks    28 bytes per 2 MiB: which pages are used, which were ever touched
  *
- * Only words may be read for any page of the window, and chunks for any up to the last that was given to the span floor. The
- * others exist for pages that were given, that is for every page whose word is not 0, and for their neighbours.
+ * Only words may be read for any page of the window, and chunks for any up to the last that was given to the span
+ * layer. The others exist for pages that were given, which include every page whose word is not 0, and for their
+ * neighbours.
  *
- * Before window_start the window has no pages and an impossible base, so that every pointer, NULL
- * included, is found to lie outside it. */
+ * Before window_start the window has no pages and an impossible base, so that every pointer, NULL included, is found
+ * to lie outside it. */
 #ifndef HAK_REGION_WINDOW_H
 #define HAK_REGION_WINDOW_H
 
@@ -31,18 +32,18 @@ _Static_assert(sizeof(void *) == 8, "hakmem is written for 64-bit address spaces
 #define SPAN_RECORD_BYTES 64
 #define REMOTE_RECORD_BYTES 16
 
-/* What is known of a 2 MiB chunk: one bit per page, and what the kernel was advised. Guarded by the span floor's
+/* What is known of a 2 MiB chunk: one bit per page, and what the kernel was advised. Guarded by the span layer's
  * lock. */
 struct chunk {
     uint32_t used;     /* handed out */
     uint32_t touched;  /* handed out since the kernel last gave it as zero */
-    uint32_t returned; /* given back to the kernel after use, and not used since */
+    uint32_t returned; /* returned to the kernel after use, and not used since */
     uint32_t refused;  /* free, and the kernel would not take them back; not used since */
-    uint32_t moved;    /* mapped by a move: never of one mapping with pages that were not */
+    uint32_t moved;    /* mapped by a move: never in one mapping with pages that were not */
     uint32_t edges;    /* a mapping that a move left may begin here */
-    uint8_t given;     /* the span floor has it; else it lies in a gap, or somebody is about to give it */
-    uint8_t zone;      /* an enum span_zone; settled before the span floor gets it */
-    uint8_t no_huge;   /* of the zone of huge pages, but the kernel was asked for none here */
+    uint8_t given;     /* the span layer has it; otherwise it lies in a gap, or a thread is about to give it */
+    uint8_t zone;      /* an enum span_zone; settled before the span layer gets it */
+    uint8_t no_huge;   /* in the huge zone, but the kernel was told to use no huge pages here */
     uint8_t broken;    /* and the huge page that there was is broken */
 };
 
@@ -69,8 +70,8 @@ HAK_INLINE void *page_start(const void *address) { return (void *)((uintptr_t)ad
 
 HAK_INLINE bool page_is_inside(size_t index) { return index < window.pages; }
 
-/* relaxed: whoever holds a block of the page learned of it after the word was written, and only the
- * owner of all its blocks rewrites it. */
+/* relaxed: a thread that holds a block of the page learned of it after the word was written, and only the owner of
+ * all its blocks rewrites it. */
 HAK_INLINE uint32_t page_word(size_t index) {
     return atomic_load_explicit(&window.words[index], memory_order_relaxed);
 }
@@ -91,8 +92,8 @@ struct page_run {
     size_t pages;
 };
 
-/* Settles the window: BYTES of address space, or with 0 what suits the machine (1 TiB, less under RLIMIT_AS or an emulator). Called
- * once, by one thread. On false there is no window: everything is served by mappings outside it. */
+/* Sets the window up: BYTES of address space, or with 0 what suits the machine (1 TiB, less under RLIMIT_AS or an
+ * emulator). Called once, by one thread. On false there is no window: everything is served by mappings outside it. */
 bool window_start(size_t bytes);
 
 /* Fresh, committed, zero memory: at least PAGES pages, 2 MiB aligned, always above what was given
@@ -100,12 +101,12 @@ bool window_start(size_t bytes);
  * kernel refuses. The window's lock is held; makes system calls. */
 struct page_run window_extend(size_t pages);
 
-/* Whether ADDRESS lies in what was reserved of the window, or in a gap of that: the window itself may reach over what others map. At any
- * time. */
+/* Whether ADDRESS lies in the part of the window that was reserved, or in a gap of it: the window itself may reach
+ * over other mappings. At any time. */
 bool window_holds(const void *address);
 
-/* Nobody else extends the window between the two. Held across the system calls that this takes: whoever waits needs memory too, and
- * mostly finds what came. */
+/* No other thread extends the window between the two. Held across the system calls that this takes: a waiting thread
+ * needs memory, too, and mostly finds what was added. */
 void window_lock(void);
 void window_unlock(void);
 void window_lock_reset(void);

@@ -1,4 +1,4 @@
-/* bitmaps.c - four sizes, 8 to 64 words, cut from one area, each with a list of pairs that came back. */
+/* bitmaps.c - four sizes, 8 to 64 words, cut from one area, each with a list of pairs that were returned. */
 #include "slab/bitmaps.h"
 
 #include "base/bits.h"

@@ -11,7 +11,7 @@ uint64_t *bitmap_take(unsigned words);
 /* The remote one of the pair. */
 _Atomic uint64_t *bitmap_remote(uint64_t *bitmap);
 
-/* Gives a pair of WORDS words back. Its remote one is all zero. */
+/* Returns a pair of WORDS words. Its remote one is all zero. */
 void bitmap_give(uint64_t *bitmap, unsigned words);
 
 /* For fork. */

@@ -1,5 +1,5 @@
-/* holes.c - kernel pages inside a slab that nobody needs. Free blocks hold nothing, so the pages that only they lie on
- * can be given back. */
+/* holes.c - kernel pages inside a slab that are not needed. Free blocks hold nothing, so the pages that only they lie
+ * on can be returned to the kernel. */
 #include "base/bits.h"
 #include "os/assert.h"
 #include "os/os.h"
@@ -22,7 +22,7 @@ static void change_bits(uint64_t *bits, uint32_t block, uint32_t blocks, bool se
     }
 }
 
-/* Whether memory stands behind blocks that were never carved: something was there before, or a huge page is. */
+/* Whether memory may back blocks that were never carved: something was there before, or a huge page is. */
 static bool tail_is_present(uint32_t first) {
     const struct chunk *chunk = page_chunk(first);
     return !slab_at(first)->span.zero || (chunk->zone == ZONE_HUGE && !chunk->broken);
@@ -43,7 +43,7 @@ static bool hole_of(uint32_t first, uint32_t block, uint32_t end, struct slab_ho
     const struct slab_class *shape = &slab_classes[slab->span.class];
     size_t end_byte = (size_t)end * shape->block_bytes;
     bool tail = end == slab->carved;
-    /* Some block must be held back, or the slab could go while the kernel works on it. */
+    /* Some block must be held back, otherwise the slab could be released while the kernel works on it. */
     if (block == end && (!tail || end == shape->blocks)) return false;
     if (tail) end_byte = tail_is_present(first) ? shape->pages * PAGE_BYTES : round_up(end_byte, os_page_bytes());
     hole->block = block;
@@ -64,7 +64,7 @@ bool slab_hole_take(uint32_t first, uint32_t *from, struct slab_hole *hole) {
         if (!hole_of(first, block, end, hole)) continue;
         change_bits(slab->bits, hole->block, hole->blocks, false);
         slab->free -= hole->held;
-        if (hole->carved != UINT32_MAX) slab->carved = shape->blocks; /* nobody carves meanwhile */
+        if (hole->carved != UINT32_MAX) slab->carved = shape->blocks; /* no thread carves meanwhile */
         HAK_ASSERT(slab->free < shape->blocks);
         return true;
     }
@@ -83,7 +83,7 @@ void slab_hole_give(uint32_t first, const struct slab_hole *hole, bool zeroed) {
     slab->free += hole->held;
     if (hole->carved == UINT32_MAX) return;
     slab->carved = hole->carved;
-    /* Where whole pages begin behind the last carved block, the end of its page is as it was. */
+    /* If the hole begins behind the end of the last carved block, the end of the kernel page before is as it was. */
     char *tail = (char *)page_address(first) + (size_t)hole->carved * shape->block_bytes;
     bool to_the_end = hole->start + hole->bytes == (char *)page_address(first) + shape->pages * PAGE_BYTES;
     if (zeroed && hole->start <= tail && to_the_end) slab->span.zero = true;

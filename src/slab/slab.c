@@ -18,7 +18,7 @@ _Static_assert(sizeof(struct slab_remote) <= REMOTE_RECORD_BYTES, "a remote reco
                .inverse = multiplier},
 const struct slab_class slab_classes[SIZE_CLASSES] = {SIZE_CLASS_TABLE(CLASS_ROW)};
 
-/* The two ways in which a freed pointer can turn out to be none of ours. */
+/* The two ways in which a freed pointer can turn out to be wrong. */
 static HAK_COLD _Noreturn void report_not_a_block(const void *block, uint32_t block_bytes) {
     os_panic("free of %p: it points into a slab of %u-byte blocks, but not to the start of one in use",
              block, block_bytes);
@@ -33,7 +33,7 @@ static unsigned words_of(const struct slab_class *class) { return (class->blocks
 /* Pages of a slab in which blocks may start: their words and records say where they belong. */
 static uint32_t named_pages(const struct slab_class *class) { return class->blocks == 1 ? 1 : class->pages; }
 
-/* relaxed: whoever looks for holes looks again. */
+/* relaxed: the search for holes looks again. */
 HAK_INLINE void mark_changed(struct slab *slab) {
     atomic_store_explicit(&slab->age, SLAB_CHANGED, memory_order_relaxed);
 }
@@ -73,7 +73,7 @@ void slab_set_owner(uint32_t first, struct heap *owner, uint32_t word) {
 }
 
 HAK_INLINE void disown(uint32_t first, uint32_t pages) {
-    /* relaxed: only the holder of the owner's lock tells its own slabs by this. */
+    /* relaxed: only the holder of the owner's lock recognises its own slabs by this. */
     atomic_store_explicit(&slab_at(first)->owner, NULL, memory_order_relaxed);
     for (uint32_t page = first; page < first + pages; page++) page_word_set(page, 0);
 }
@@ -155,19 +155,19 @@ HAK_INLINE bool lies_in(const void *block, uint32_t first, const struct slab_cla
     return (uintptr_t)block - (uintptr_t)page_address(first) < shape->pages * PAGE_BYTES;
 }
 
-/* From where on the slab's blocks are counted if BLOCK is one: a medium one may begin behind its page. Nobody knows whether it does, so both
- * addresses pass for it. */
+/* The address from which the slab's blocks are counted if BLOCK is one: a medium block may begin behind the start of
+ * its page. Whether it does is not recorded, so both addresses are accepted. */
 HAK_INLINE uintptr_t start_for(uint32_t first, const struct slab_class *shape, const void *block) {
     const uintptr_t start = (uintptr_t)page_address(first);
     return shape->blocks == 1 && (uintptr_t)block == start + colour_of((const void *)start) ? (uintptr_t)block : start;
 }
 
-/* These read the block anew, so that the loop below need not keep it. */
+/* These read the block again, so that the loop below need not keep it. */
 static HAK_COLD _Noreturn void report_double_free_at(void *const volatile *block, const struct slab_class *shape) {
     report_double_free(*block, shape->block_bytes);
 }
 
-/* *AT is no block of the slab's: it is the next slab's, or nobody's. */
+/* *AT is not a block of this slab: it is another slab's, or invalid. */
 static HAK_NOINLINE void check_foreign(void *const volatile *at, uint32_t first, const struct slab_class *shape) {
     void *block = *at;
     if (HAK_UNLIKELY(lies_in(block, first, shape))) report_not_a_block(block, shape->block_bytes);
@@ -186,7 +186,7 @@ size_t slab_put(uint32_t first, void *const *blocks, size_t count) {
     uint64_t word = number / 64, bits = words[word];
     uint32_t low_word = min_u32(slab->low_word, (uint32_t)word);
     void *const *at = blocks, *const *const end = blocks + count;
-    do { /* what ends it is told apart behind it: that needs no registers here */
+    do { /* what ended the loop is told apart after it: that needs no registers here */
         number = block_number((uintptr_t)*at - start, inverse, shift);
         if (HAK_UNLIKELY(number >= carved)) break;
         if (HAK_UNLIKELY(number / 64 != word)) {
@@ -217,29 +217,29 @@ static void give_bits(_Atomic uint64_t *word, uint64_t bits, const void *block, 
     if (HAK_UNLIKELY((before & bits) != 0)) report_double_free(block, block_bytes);
 }
 
-/* On a line of its own: seldom written, and read by all who free for others. */
+/* On a cache line of its own: seldom written, and read by all threads that free blocks of other heaps. */
 static struct {
     HAK_ALIGNED(HAK_CACHE_LINE) _Atomic bool expected;
 } child;
 
-/* relaxed, both: a block more that is written to costs a copied page, no more. */
+/* relaxed, both: one more block that is written to costs a copied page at most. */
 void slab_expect_child(bool expected) { atomic_store_explicit(&child.expected, expected, memory_order_relaxed); }
 
-/* Not where several blocks share a line: others write to that. */
+/* Not if several blocks share a cache line: other threads write to that. */
 static bool is_rewritten(uint32_t block_bytes) {
     return block_bytes >= HAK_CACHE_LINE && !atomic_load_explicit(&child.expected, memory_order_relaxed);
 }
 
-/* A line that one thread wrote and another only read is in both caches, and the next write to it waits until it is in one
- * again: several times as long as for a line that the other had written, too. So a block that goes home is written here, where
- * nobody waits for it, with what it holds. */
+/* A cache line that one thread wrote and another only read is in both caches, and the next write to it waits until it
+ * is in one again: several times as long as for a line that the other had written, too. So a block that is returned
+ * to its owner is rewritten here, where no thread waits for it, with what it holds. */
 HAK_INLINE void rewrite(void *block) {
     volatile uint64_t *word = block;
     *word = *word;
 }
 
-/* Until the last bit is given one of the slab's blocks is this thread's, so the slab stays what it is;
- * nothing of it is read afterwards. */
+/* Until the last bit is given, one of the slab's blocks is this thread's, so the slab stays what it is; nothing of it
+ * is read afterwards. */
 size_t slab_put_remote(uint32_t first, void *const *blocks, size_t count) {
     const struct slab_class *shape = &slab_classes[slab_at(first)->span.class];
     _Atomic uint64_t *words = remote_bits(first, shape);
@@ -249,7 +249,7 @@ size_t slab_put_remote(uint32_t first, void *const *blocks, size_t count) {
     void *const *at = blocks;
     for (void *const *end = blocks + count; at != end; at++) {
         uint64_t number = block_number((uintptr_t)*at - start, shape->inverse, shape->inverse_shift);
-        if (number >= shape->blocks) { /* the next slab's, or nobody's */
+        if (number >= shape->blocks) { /* another slab's, or invalid */
             if (HAK_UNLIKELY(lies_in(*at, first, shape))) report_not_a_block(*at, shape->block_bytes);
             break;
         }
@@ -271,7 +271,7 @@ uint32_t slab_drain(uint32_t first) {
     _Atomic uint64_t *words = remote_bits(first, shape);
     uint32_t drained = 0;
     for (unsigned word = 0; word < words_of(shape); word++) {
-        /* relaxed: a bit that is missed here belongs to a freer who will queue the slab again. */
+        /* relaxed: a bit that is missed here belongs to a freer that will queue the slab again. */
         if (atomic_load_explicit(&words[word], memory_order_relaxed) == 0) continue;
         /* acquire: pairs with the release in give_bits. */
         uint64_t bits = atomic_exchange_explicit(&words[word], 0, memory_order_acquire);

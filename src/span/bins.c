@@ -69,7 +69,7 @@ void bins_remove(uint32_t first) {
     }
 }
 
-/* Mostly the span stays in its bin, and only its place in the list takes another name. */
+/* Mostly the span stays in its bin, and only its links in the list change. */
 void bins_change(uint32_t from, uint32_t first, uint32_t pages, uint32_t dirty) {
     struct span *old = span_at(from), *span = span_at(first);
     const unsigned bin = old->bin;
@@ -117,8 +117,8 @@ static HAK_NOINLINE bool has_aligned(uint32_t first, uint32_t pages, uint32_t al
     return bins_aligned_from(first, align_pages) + pages <= first + span_at(first)->pages;
 }
 
-/* Every span that is looked at counts, whether it fits or not. One with pages ENOUGH for any start fits, and so does every
- * span of a higher bin. */
+/* Every span that is looked at counts, whether it fits or not. One with pages ENOUGH for any start fits; without an
+ * alignment, so does every span of a higher bin. */
 static uint32_t find_in(const struct set *set, uint32_t pages, uint32_t align_pages) {
     if (set->spans == 0) return 0;
     const uint32_t enough = pages + align_pages - 1;

@@ -1,12 +1,12 @@
-/* bins.h - free spans by length. Exact bins to 32 pages, then four to a doubling; dirty and clean
- * spans apart, and so are the zones. The span lock is held by every caller. */
+/* bins.h - free spans by length: exact bins up to 32 pages, then four per doubling. Dirty and clean spans are kept
+ * apart, and so are the zones. Every caller holds the span lock. */
 #ifndef HAK_SPAN_BINS_H
 #define HAK_SPAN_BINS_H
 
 #include "base/bits.h"
 #include "span/span.h"
 
-/* Makes PAGES pages from FIRST, DIRTY of them dirty, a free span of its own, without merging, and hangs it in its
+/* Makes PAGES pages from FIRST, DIRTY of them dirty, a free span of its own, without merging, and links it into its
  * bin. */
 void bins_insert(uint32_t first, uint32_t pages, uint32_t dirty);
 
@@ -16,19 +16,19 @@ void bins_change(uint32_t from, uint32_t first, uint32_t pages, uint32_t dirty);
 /* Takes the free span at FIRST out of its bin. Its records still say that it is free. */
 void bins_remove(uint32_t first);
 
-/* Where in the free span at FIRST one that is aligned to ALIGN_PAGES may begin; behind its end, perhaps. As an address: the
- * window's base is aligned to 2 MiB only. */
+/* Where in the free span at FIRST one that is aligned to ALIGN_PAGES may begin; perhaps behind its end. By address,
+ * since the window's base is aligned to 2 MiB only. */
 HAK_INLINE size_t bins_aligned_from(size_t first, size_t align_pages) {
     return page_index((void *)round_up((uintptr_t)page_address(first), align_pages * PAGE_BYTES));
 }
 
-/* The free span that should serve a request of PAGES pages aligned to ALIGN_PAGES in ZONE: one that is dirty, be it of the
- * other zone, before one that is clean; the shortest that fits; of equals one in the fullest 2 MiB. 0 when none fits: a clean
- * one of huge pages does not serve a request for plain memory, of which it would bring in too much. */
+/* The free span to serve a request for PAGES pages aligned to ALIGN_PAGES in ZONE: a dirty one, even of the other
+ * zone, before a clean one; the shortest that fits; of equals, one in the fullest 2 MiB. 0 when none fits: a clean
+ * one of huge pages does not serve a request for plain memory, since it would fault in too much. */
 uint32_t bins_find(uint32_t pages, uint32_t align_pages, enum span_zone zone);
 
-/* A free span of ZONE with dirty pages that ACCEPTS (NULL: all) says yes to, of the
- * longest bin; 0 when there is none. Looks at a few spans of each bin. */
+/* A free span of ZONE with dirty pages that ACCEPTS (NULL: any) says yes to, from the longest bin possible; 0 when
+ * there is none. Looks at a few spans of each bin. */
 uint32_t bins_find_dirty(enum span_zone zone, bool (*accepts)(uint32_t first));
 
 #endif

@@ -1,13 +1,14 @@
-/* huge.c - which memory is of huge pages.
+/* huge.c - which memory uses huge pages.
  *
- * Memory comes in two zones, and spans of one are not merged with spans of the other. In the plain zone the kernel is
- * asked for no huge pages, whatever the system's setting: a page that is touched is all that comes in, and what is given
- * back stays away. Once a process uses some memory, spans that will be filled come from the other zone, where huge
- * pages are asked for: few page faults, and no more memory than is filled anyway.
+ * There are two zones; spans of one are not merged with spans of the other. In the plain zone the kernel is told to
+ * use no huge pages, whatever the system's setting: only pages that are touched are faulted in, and what is returned
+ * to the kernel stays away. Once a process uses some memory, spans that will be filled come from the other zone,
+ * where huge pages are asked for: few page faults, and no more memory than is filled anyway.
  *
- * When a part of a huge page is given back the page is broken. khugepaged would put it together again, bringing in all
- * that was given back, so none are asked for in this chunk any more, until all of it that is in use is one span's. Each such
- * chunk may be a mapping of its own: beyond some number whole stretches of chunks are treated at once. */
+ * Returning a part of a huge page to the kernel breaks the page. khugepaged would put it together again and fault in
+ * all that was returned, so no huge pages are asked for in this chunk any more, until all of it that is in use is one
+ * span's. Each such chunk may be a mapping of its own: beyond LONE_CHUNKS whole stretches of chunks are treated
+ * together. */
 #include "ace/huge.h"
 #include "base/bits.h"
 #include "span/pages.h"
@@ -15,10 +16,10 @@
 
 enum {
     STRETCH_CHUNKS = 32, /* 64 MiB */
-    LONE_CHUNKS = 64,    /* that are treated one by one */
+    LONE_CHUNKS = 64,    /* chunks that are treated one by one */
 };
 
-static _Atomic uint32_t lone_chunks; /* of the zone of huge pages, without them; written under the span lock */
+static _Atomic uint32_t lone_chunks; /* chunks of the huge zone that have no huge pages; written under the span lock */
 
 enum span_zone huge_zone_for(bool dense, uint32_t pages) {
     return ace_huge_admits((struct ace_huge_input){
@@ -42,7 +43,7 @@ static uint32_t first_in_use(size_t part, size_t parts, size_t *used_bytes) {
     return chunk < end ? (uint32_t)(chunk * CHUNK_PAGES) : 0;
 }
 
-/* Of chunks in use, evenly spread: what is in use there, and how much of that was ever touched. */
+/* Samples chunks in use, evenly spread: how much is in use there, and how much of that was ever touched. */
 static void look_at_some(size_t *used_bytes, size_t *touched_bytes) {
     enum { PARTS = 16 };
     *used_bytes = *touched_bytes = 0;
@@ -51,7 +52,7 @@ static void look_at_some(size_t *used_bytes, size_t *touched_bytes) {
         const uint32_t chunk = first_in_use(part, PARTS, &used);
         if (chunk == 0) continue;
         *used_bytes += used;
-        /* What is free and was touched lies between; at most, what is in use was. */
+        /* This includes free memory that was touched: no more than what is in use counts. */
         *touched_bytes += min_size(used, os_resident_bytes(page_address(chunk), CHUNK_PAGES * PAGE_BYTES));
     }
 }
@@ -64,8 +65,8 @@ static void tell_untouched(size_t used_bytes, size_t touched_bytes) {
     span_unlock();
 }
 
-/* Whether the program touches what it takes: else huge pages would bring in what nobody uses. Looked at when fresh memory comes; a
- * no stands until a quarter more is in use. */
+/* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Checked
+ * when fresh memory comes; a no stands until a quarter more is in use. */
 static bool is_touched(void) {
     static _Atomic bool touched;         /* relaxed, both: two threads may both look */
     static _Atomic uint64_t again_pages;
@@ -88,7 +89,7 @@ static bool is_touched(void) {
     return false;
 }
 
-/* PAGES more come with huge pages. Span lock held. */
+/* PAGES more pages come with huge pages. Span lock held. */
 static void tell_huge(size_t pages) {
     const uint64_t before = counter_read(&spans.counts.huge_pages);
     counter_add(&spans.counts.huge_pages, pages);
@@ -113,7 +114,8 @@ void huge_settle(struct page_run run, enum span_zone zone) {
     span_unlock();
 }
 
-/* The pages of the chunks around PAGE, of those of as many at once, that lie in no gap with it. Span lock held. */
+/* The pages of the chunk of PAGE and of the chunks next to it, within its aligned group of CHUNKS chunks and up to
+ * the first gap on either side. Span lock held. */
 static struct page_run stretch_of(uint32_t page, size_t chunks) {
     const size_t least = round_down(page, chunks * CHUNK_PAGES), most = least + chunks * CHUNK_PAGES;
     size_t first = round_down(page, CHUNK_PAGES), end = first + CHUNK_PAGES;
@@ -122,7 +124,8 @@ static struct page_run stretch_of(uint32_t page, size_t chunks) {
     return (struct page_run){first, end - first};
 }
 
-/* Marks the chunk of PAGE broken; false when it was. RUN is what the kernel is to be asked for no huge pages in. */
+/* Marks the chunk of PAGE broken; false when it already was. RUN: where the kernel is then to be told to use no huge
+ * pages. */
 static bool mark_broken(uint32_t page, struct page_run *run) {
     *run = (struct page_run){0, 0};
     span_lock();
@@ -153,7 +156,7 @@ void huge_break(uint32_t first, uint32_t pages) {
     if (end % CHUNK_PAGES != 0 && (whole_start || end / CHUNK_PAGES != first / CHUNK_PAGES)) break_at(end - 1);
 }
 
-/* The next run of broken chunks of which FIRST .. END holds every used page. Marks them whole. */
+/* The next run of chunks without huge pages of which FIRST .. END holds every used page. Marks them whole. */
 static struct page_run mark_whole(uint32_t *first, uint32_t end) {
     struct page_run run = {0, 0};
     span_lock();
@@ -175,7 +178,7 @@ static struct page_run mark_whole(uint32_t *first, uint32_t end) {
 }
 
 void huge_mend(uint32_t first, uint32_t pages) {
-    /* relaxed: whoever breaks a chunk of this span meanwhile does so for its neighbours, and it stays broken. */
+    /* relaxed: a thread that breaks a chunk of this span meanwhile does so for its neighbours, and it stays broken. */
     if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0)) return;
     for (uint32_t end = first + pages; first < end;) {
         struct page_run run = mark_whole(&first, end);

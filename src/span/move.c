@@ -1,4 +1,4 @@
-/* move.c - the contents of a span in a new place: with their page tables, or copied. */
+/* move.c - moves the contents of a span to a new place: with their page tables, or by copying. */
 #include "base/bits.h"
 #include "span/pages.h"
 #include "span/state.h"
@@ -7,7 +7,7 @@
 
 enum {
     COPY_PIECE_BYTES = 2 << 20,
-    COPY_KEPT_PAGES = 128,    /* 8 MiB: less is not returned, but soon used again */
+    COPY_KEPT_PAGES = 128,    /* 8 MiB: less is not returned to the kernel, since it is soon used again */
     MOST_EDGES = 256,         /* mappings that moves may leave */
     RESERVE_KEPT_PAGES = 256, /* 16 MiB */
 };
@@ -33,12 +33,12 @@ static enum os_moved move_piece(struct piece piece) {
     span_lock();
     if (moved == OS_MOVED) pages_mark_moved(piece.to, piece.pages, true);
     span_unlock();
-    /* A mapping that was moved has the advice of where it was. */
+    /* A moved mapping keeps the advice of its old place. */
     if (moved == OS_MOVED || moved == OS_MOVE_RENEWED) huge_advise_again(piece.to, piece.pages);
     return moved;
 }
 
-/* Copies bit by bit; of much, each goes back to the kernel once it is copied. True: all did. */
+/* Copies in pieces; if there are many pages, each piece is returned to the kernel once it is copied. True: all were. */
 static bool copy_piece(struct piece piece) {
     char *source = page_address(piece.from), *target = page_address(piece.to);
     size_t bytes = piece.pages * PAGE_BYTES;
@@ -51,15 +51,15 @@ static bool copy_piece(struct piece piece) {
     return returned;
 }
 
-/* Moves the contents of PAGES pages. *RETURNED: the old pages now read as zero. The result is where they could not be moved
- * to; otherwise it has no pages. Then they are where they were. */
+/* Moves the contents of PAGES pages. *RETURNED: the old pages now read as zero. The result has pages only if some
+ * could not be moved there, and their target is lost: then all contents are where they were. */
 static struct piece move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *returned) {
     uint32_t copied = 0;
     *returned = true;
     for (uint32_t done = 0; done < pages;) {
         struct piece piece = piece_at(from, to, done, pages);
         enum os_moved moved = move_piece(piece);
-        if (moved == OS_MOVE_LOST) { /* back with what is there already */
+        if (moved == OS_MOVE_LOST) { /* copy back what was moved before */
             copy_piece((struct piece){to, from, done});
             return piece;
         }
@@ -75,7 +75,8 @@ static struct piece move_contents(uint32_t from, uint32_t to, uint32_t pages, bo
     return (struct piece){0};
 }
 
-/* What lies behind the block is soon needed, or is not: a little of it stays dirty, the rest goes back. Whole chunks. */
+/* The reserve behind the block is soon needed, or is not: a little of it stays dirty, the rest is returned to the
+ * kernel. Whole chunks. */
 static void return_reserve(uint32_t first, size_t held) {
     size_t kept = min_size(held / 2, RESERVE_KEPT_PAGES);
     size_t from = round_up(first + held + kept, CHUNK_PAGES),
@@ -83,7 +84,8 @@ static void return_reserve(uint32_t first, size_t held) {
     if (!span_at(first)->zero && from < end) os_purge(page_address(from), (end - from) * PAGE_BYTES);
 }
 
-/* Where a part of a huge page moved, the kernel may make a whole one of it again: that part stays dirty. Span lock held. */
+/* The old pages without parts of huge pages: where such a part was moved, the kernel may make a whole page of it
+ * again, so it stays dirty. Span lock held. */
 static struct page_run surely_gone(size_t first, size_t pages) {
     size_t end = first + pages;
     if (page_chunk(first)->zone == ZONE_HUGE) first = round_up(first, CHUNK_PAGES);
@@ -92,7 +94,7 @@ static struct page_run surely_gone(size_t first, size_t pages) {
 }
 
 uint32_t span_move(uint32_t from, size_t held, size_t pages) {
-    /* Whole huge pages stay whole where both places begin alike. */
+    /* Huge pages stay whole if both places begin alike. */
     uint32_t to = span_take(pages, pages >= 2 * CHUNK_PAGES ? CHUNK_PAGES : 1, true);
     if (to == 0) return 0;
     bool returned;

@@ -25,13 +25,13 @@ HAK_INLINE uint32_t count_in(uint32_t bits, struct share share) {
 
 HAK_INLINE uint32_t dirty_in(const struct chunk *chunk) { return chunk->touched & ~chunk->refused; }
 
-/* No page of FIRST .. END - 1 is dirty: what was given back last, with what was given back beside it before. A long span goes back in
- * many pieces; for each the others would be searched and counted anew. */
+/* No page of FIRST .. END - 1 is dirty: what was returned to the kernel last, with what was returned before beside
+ * it. A long span is returned in many pieces; for each the others would be searched and counted again. */
 static struct {
     uint32_t first, end;
 } cleaned;
 
-/* AT, or where the stretch ends that it lies in. */
+/* AT, or the end of the cleaned stretch if it lies in that. */
 HAK_INLINE uint32_t past_cleaned(uint32_t at) { return at >= cleaned.first && at < cleaned.end ? cleaned.end : at; }
 
 static void lengthen_cleaned(uint32_t first, uint32_t end) {
@@ -40,7 +40,7 @@ static void lengthen_cleaned(uint32_t first, uint32_t end) {
     cleaned.end = max_u32(cleaned.end, end);
 }
 
-/* What lies above stays: that is where purging goes on. */
+/* What lies above stays: purging goes on there. */
 static void shorten_cleaned(uint32_t first, uint32_t end) {
     if (first < cleaned.end) cleaned.first = max_u32(cleaned.first, end);
 }
@@ -128,7 +128,7 @@ void pages_mark_moved(uint32_t first, uint32_t pages, bool moved) {
     set_edge(first + pages, moved || (page_is_inside(first + pages) && is_moved(first + pages)));
 }
 
-/* Mappings also end where the kernel was advised otherwise. */
+/* Mappings also end where the advice to the kernel changes. */
 static bool same_advice(const struct chunk *a, const struct chunk *b) {
     return a->zone == b->zone && a->no_huge == b->no_huge;
 }

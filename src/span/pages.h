@@ -1,5 +1,5 @@
-/* pages.h - which pages are used and which were touched, as bits of their 2 MiB chunk. The span lock is
- * held by every caller. */
+/* pages.h - which pages are used and which were touched, as bits of their 2 MiB chunk. Every caller holds the span
+ * lock. */
 #ifndef HAK_SPAN_PAGES_H
 #define HAK_SPAN_PAGES_H
 
@@ -8,27 +8,27 @@
 /* What a run of pages was before it was marked used. */
 struct pages_before {
     uint32_t touched;  /* pages not known to be zero */
-    uint32_t dirty;    /* of these, what the kernel has not refused to take back */
-    uint32_t returned; /* pages given back to the kernel after an earlier use */
+    uint32_t dirty;    /* of these, those that the kernel has not refused to take back */
+    uint32_t returned; /* pages returned to the kernel after an earlier use */
 };
 
-/* Marks PAGES pages from FIRST used, and with that touched. */
+/* Marks PAGES pages from FIRST used, and thereby touched. */
 struct pages_before pages_mark_used(uint32_t first, uint32_t pages);
 
 /* Marks them free. They stay dirty. */
 void pages_mark_free(uint32_t first, uint32_t pages);
 
-/* Marks them given back to the kernel: known to be zero. */
+/* Marks them returned to the kernel: known to be zero. */
 void pages_mark_returned(uint32_t first, uint32_t pages);
 
-/* Whether some of them are mapped by a move; and marks that they now are one mapping, by a move or not. */
+/* Whether some of them were mapped by a move; and marks them as one mapping now, by a move or not. */
 bool pages_any_moved(uint32_t first, uint32_t pages);
 void pages_mark_moved(uint32_t first, uint32_t pages, bool moved);
 
-/* How many mappings moves have left, about. */
+/* About how many mappings moves have left. */
 uint32_t pages_edges(void);
 
-/* The first page after AT, and at most END, where the kernel was advised otherwise. */
+/* The first page after AT, and at most END, where the advice to the kernel differs. */
 uint32_t pages_next_advice(uint32_t at, uint32_t end);
 
 /* The first page after AT, and at most END, where another mapping may begin. */

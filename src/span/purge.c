@@ -1,8 +1,8 @@
-/* purge.c - giving back to the kernel what has been free for a while.
+/* purge.c - returning to the kernel what has been free for a while.
  *
- * While the program works, the fewest dirty pages of the last one or two windows of time were not needed in them: of these
- * a share is given back at each tick. While it sleeps, of all. What is used again later was given back for nothing:
- * ace_half_life_next then takes more time over it. */
+ * While the program works, the fewest dirty pages of the last one or two windows of time are what was not needed in
+ * them: a share of these is returned at each tick. While it sleeps, a share of all is. What is used again later was
+ * returned in vain: ace_half_life_next then lengthens the half-life. */
 #include "ace/decay.h"
 #include "ace/pace.h"
 #include "base/bits.h"
@@ -19,11 +19,11 @@ static struct {
     uint64_t low_water_before_pages; /* and of the one before */
     uint64_t window_ms, tick_ms;     /* when they began */
     uint64_t retaken,
-        returned;            /* lately: halved every now and then, and gone with a change of the half-life */
-    uint64_t retaken_seen;   /* of retaken, by the last tick */
+        returned;            /* lately: halved now and then, and cleared by a change of the half-life */
+    uint64_t retaken_seen;   /* retaken at the last tick */
     uint64_t quiet_since_ms; /* when pages were last seen to be used again */
     uint64_t halved_ms;
-    uint64_t due; /* pages, of the ticks so far; guarded by the purging lock */
+    uint64_t due; /* pages due by the ticks so far; guarded by the purging lock */
 } decay;
 
 bool span_purging_try(void) { return os_lock_try(&spans.purging); }
@@ -53,10 +53,10 @@ static enum given give_back(uint32_t first, uint32_t pages, bool moved) {
     return renewed == OS_MOVE_LOST ? GIVEN_LOST : GIVEN_REFUSED;
 }
 
-/* Chunk by chunk, after the whole was refused: a single locked page keeps no more than its chunk. Returns how many pages
- * went. */
+/* Chunk by chunk, after the whole was refused: a single locked page keeps no more than its chunk. Returns how many
+ * pages were returned. */
 static uint32_t give_chunks_back(uint32_t first, uint32_t pages) {
-    enum { TRIES = 2 }; /* in vain, and no chunk will go */
+    enum { TRIES = 2 }; /* if these are in vain, no chunk will go */
     uint32_t given = 0, tries = 0;
     for (uint32_t at = first, end = first + pages; at < end && (given != 0 || tries++ < TRIES);) {
         uint32_t part = min_u32(end - at, CHUNK_PAGES - at % CHUNK_PAGES);
@@ -83,7 +83,7 @@ static struct page_run dirty_run(uint32_t head, uint32_t from, uint32_t most) {
     return (struct page_run){from, pages};
 }
 
-/* The first dirty whole chunks of it; about MOST pages of them, which are a chunk or more. */
+/* The first dirty whole chunks of it, about MOST pages and at least a chunk. */
 static struct page_run dirty_chunks(uint32_t head, uint32_t most) {
     for (uint32_t from = head;;) {
         struct page_run run = dirty_run(head, from, most + CHUNK_PAGES), whole = whole_chunks(run); /* it may begin within one */
@@ -96,8 +96,8 @@ static bool has_whole_chunk(uint32_t head) {
     return span_at(head)->dirty >= CHUNK_PAGES && dirty_chunks(head, CHUNK_PAGES).pages != 0;
 }
 
-/* The first run of at most LIMIT dirty pages of a free span of ZONE. Of huge pages, while the program works, whole ones
- * only: broken ones would cost it more than they hold. Its span in *HEAD. Lock held. */
+/* The first run of at most LIMIT dirty pages of a free span of ZONE. Of huge pages, while the program works, whole
+ * ones only: breaking one would cost it more than a part is worth. The span in *HEAD. Lock held. */
 static struct page_run find_run(enum span_zone zone, enum span_pace pace, uint32_t limit, uint32_t *head) {
     const bool whole = zone == ZONE_HUGE && pace == SPAN_PACE_WORK;
     *head = bins_find_dirty(zone, whole ? has_whole_chunk : NULL);
@@ -108,8 +108,9 @@ static struct page_run find_run(enum span_zone zone, enum span_pace pace, uint32
     return run;
 }
 
-/* Tries to give one run of about LIMIT dirty free pages at most back, and adds what went to *GIVEN_PAGES. The run is a used span while the
- * kernel works on it, so nobody takes or merges it. Returns its length; 0 when there is none. What was refused is not dirty any more. */
+/* Tries to return one run of dirty free pages, about LIMIT at most, to the kernel, and adds what was returned to
+ * *GIVEN_PAGES. The run is a used span while the kernel works on it, so no thread takes or merges it. The result is
+ * its length; 0 when there is none. What was refused is not dirty any more. */
 static uint32_t purge_one(uint32_t limit, enum span_pace pace, uint64_t *given_pages) {
     span_lock();
     uint32_t head;
@@ -117,7 +118,7 @@ static uint32_t purge_one(uint32_t limit, enum span_pace pace, uint64_t *given_p
     if (found.pages == 0) found = find_run(ZONE_PLAIN, pace, limit, &head);
     const uint32_t first = (uint32_t)found.first, run = (uint32_t)found.pages;
     if (run != 0) span_carve(head, first, run);
-    counter_sub(&spans.counts.used_pages, run); /* nobody uses it: no limit and no peak is to count it */
+    counter_sub(&spans.counts.used_pages, run); /* not really in use: no limit and no peak is to count it */
     bool moved = run != 0 && pages_any_moved(first, run);
     span_unlock();
     if (run == 0) return 0;
@@ -173,7 +174,7 @@ bool span_purge_part(void *address, size_t bytes) {
 
 static uint64_t window_ms(void) { return WINDOW_HALF_LIVES * spans.settings.decay_half_life_ms; }
 
-/* For how long nothing was used again that had been given back, since some could have been. */
+/* For how long no returned page was used again, since some could have been. */
 static uint64_t quiet_ms(uint64_t now_ms) {
     uint64_t quiet = now_ms - decay.quiet_since_ms;
     return quiet - min_size(quiet, 2 * window_ms());
@@ -221,7 +222,7 @@ static uint64_t unused_pages(enum span_pace pace) {
     return min_size(decay.low_water_pages, decay.low_water_before_pages);
 }
 
-/* relaxed, as counters are: who sees an old half-life sees the new one the next time. */
+/* relaxed, as counters are: a thread that sees an old half-life sees the new one the next time. */
 uint64_t span_decay_tick_ms(void) { return max_size(LEAST_TICK_MS, counter_read(&spans.counts.half_life_ms) / 8); }
 
 /* How many pages are due now. Starts the next period. */
@@ -263,11 +264,11 @@ struct span_purged span_decay(enum span_pace pace, uint64_t most_pages, bool *mo
     span_unlock();
     if (never) return (struct span_purged){0, 0};
     if (pace == SPAN_PACE_IDLE) span_decay_forget();
-    uint64_t due = pages_due(pace); /* of what is still due, too */
+    uint64_t due = pages_due(pace); /* includes what is still due */
     decay.due = max_size(decay.due, due);
     const uint64_t wanted = min_size(decay.due, most_pages);
     const struct span_purged purged = purge_pages(wanted, pace);
-    /* What could not be found is due no longer. */
+    /* What could not be found is no longer due. */
     decay.due = purged.tried_pages < wanted ? 0 : decay.due - min_size(decay.due, purged.tried_pages);
     *more = decay.due != 0;
     return purged;

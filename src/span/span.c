@@ -1,4 +1,4 @@
-/* span.c - taking, giving back, lengthening and shortening spans. */
+/* span.c - taking, freeing, lengthening and shortening spans. */
 #include "span/span.h"
 
 #include "ace/decay.h"
@@ -22,7 +22,7 @@ void span_lock_reset(void) { os_lock_reset(&spans.lock); }
 
 void span_configure(const struct span_settings *settings) {
     span_lock();
-    /* What the program taught of the half-life stays where another option was set. */
+    /* The learned half-life stays if only other options changed. */
     if (settings->decay_half_life_ms != spans.settings.decay_half_life_ms)
         counter_set(&spans.counts.half_life_ms, settings->decay_half_life_ms);
     spans.settings = *settings;
@@ -228,9 +228,10 @@ static bool bring(size_t pages, enum span_zone zone) {
     return true;
 }
 
-/* In the ROUND-th round no span was found: brings memory, unless another thread did since SEEN pages had been brought. Threads that lack some at
- * the same time would otherwise all bring it, each a quarter more than the one before. But who finds again and again that what
- * others brought is too short, or gone, brings his own. False when there is none. No lock held. */
+/* Adds fresh memory when the ROUND-th round found no span, unless another thread has added some since SEEN pages had
+ * been. Threads that lack memory at the same time would otherwise all add some, each a quarter more than the one
+ * before. But a thread that finds again and again that what others added is too short, or gone, adds its own. False
+ * when there is none. No lock held. */
 static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned round) {
     enum { ROUNDS_FOR_OTHERS = 4 };
     window_lock();
@@ -239,7 +240,8 @@ static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned
     return added;
 }
 
-/* What is free counts against a hard limit, too, before more is had: it goes back first. No lock held. */
+/* Free dirty memory counts against a hard limit, too: it is returned to the kernel before more is taken. No lock
+ * held. */
 static void make_room(size_t pages) {
     span_lock();
     uint64_t hard = spans.settings.hard_pages;
@@ -254,7 +256,7 @@ static void make_room(size_t pages) {
     span_purging_unlock();
 }
 
-/* What is on its way to the kernel is free again once it is there. No lock held. */
+/* Waits for the purge under way: the pages that it returns to the kernel are free again afterwards. No lock held. */
 static HAK_COLD void await_purging(void) {
     span_purging_lock();
     span_purging_unlock();
@@ -287,11 +289,11 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
         }
         if (!span_is_allowed(pages)) return 0;
         make_room(pages);
-        /* It begins with a chunk. Someone else may take what was brought: then bring more. */
+        /* Fresh memory begins with a chunk. Another thread may take it: then the next round adds more. */
         if (add_fresh(pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES, zone, brought, round)) continue;
         await_purging();
         span_lock();
-        /* Of the huge zone a plain request takes clean memory at last. */
+        /* As a last resort a plain request takes clean memory of the huge zone. */
         first = take_at(find_place(pages, align_pages, ZONE_HUGE), pages);
         span_unlock();
         return first;
@@ -331,8 +333,8 @@ void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages) {
 
 /* ---- changing the length -------------------------------------------------------------------------- */
 
-/* Lengthens the span into what is free behind it. Returns how many pages are missing, and in *BROUGHT how many had been brought; 0: it is
- * done. */
+/* Lengthens the span into what is free behind it. Returns how many pages are missing: 0 when it is done, SIZE_MAX
+ * when that is impossible. *BROUGHT: how many fresh pages had been added. */
 static size_t extend_into_free(uint32_t first, size_t pages, uint64_t *brought) {
     struct span *span = span_at(first);
     span_lock();
@@ -369,7 +371,7 @@ bool span_extend(uint32_t first, size_t pages) {
         uint64_t brought;
         size_t missing = extend_into_free(first, pages, &brought);
         if (missing == 0) return true;
-        if (missing == SIZE_MAX) break; /* someone lies in the way */
+        if (missing == SIZE_MAX) break; /* a used span is in the way, or a limit */
         span_lock();
         enum span_zone zone = huge_zone_for(true, (uint32_t)missing);
         span_unlock();

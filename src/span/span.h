@@ -1,12 +1,13 @@
-/* span.h - runs of 64 KiB pages: taken, given back, merged with their neighbours, lengthened, moved, and returned to
- * the kernel when nobody wanted them for a while.
+/* span.h - runs of 64 KiB pages: taken, freed, merged with their neighbours, lengthened, moved, and returned to the
+ * kernel when they stay free for a while.
  *
- * Each page of the window belongs to exactly one span, used or free. The records of a span's first and
- * last page say so; records between them may be stale. Free spans hang in bins by length.
+ * Each page that was given to this layer belongs to exactly one span, used, free or lost. The records of a span's
+ * first and last page say so; records between them may be stale. Free spans are in bins by length.
  *
- * All of it is guarded by one lock, a leaf: it is never held across a system call, and nothing else is
- * taken under it. Whoever gives memory back holds another, the purging lock, which comes before all locks of this and
- * the higher floors: it is held across the system calls. */
+ * All of it is guarded by one lock, a leaf: it is never held across a system call, and nothing else is taken under
+ * it. A thread that returns memory to the kernel holds another, the purging lock, which comes before all locks of
+ * this and the higher layers: it is held across the system calls. "Any locks": the caller may hold locks of higher
+ * layers. */
 #ifndef HAK_SPAN_SPAN_H
 #define HAK_SPAN_SPAN_H
 
@@ -17,25 +18,25 @@
 
 /* What the record of a span's first or last page says of it. */
 enum span_kind {
-    SPAN_NONE,      /* never given to this floor */
+    SPAN_NONE,      /* never given to this layer */
     SPAN_FREE,      /* first page of a free span */
     SPAN_FREE_LAST, /* last page of a free span of several pages; head is its first */
     SPAN_USED,
-    SPAN_LOST, /* given up: nobody knows what lies there */
+    SPAN_LOST, /* given up: what is mapped there is unknown */
 };
 
-/* The part of a page's record that this floor knows. The slab floor continues it. While a span is used,
- * kind and pages are guarded by the span lock, because neighbours look at them; the rest is its user's. */
+/* The part of a page's record that this layer knows. The slab layer continues it. While a span is used, kind and
+ * pages are guarded by the span lock, because neighbours look at them; the rest is its user's. */
 struct span {
     uint8_t kind;
-    uint8_t class; /* of a slab's blocks; written by the slab floor, like head in slabs */
+    uint8_t class; /* of a slab's blocks; written by the slab layer, like head in slabs */
     uint8_t bin;   /* of a free span */
-    uint8_t zero;  /* of a span just taken: it reads as zero; the slab floor keeps it up */
+    uint8_t zero;  /* a span just taken reads as zero; the slab layer keeps it up to date */
     uint32_t pages;
     uint32_t head;
     uint32_t prev; /* list links are page indexes; 0 ends a list */
     uint32_t next;
-    uint32_t dirty; /* pages of a free span that could go back to the kernel */
+    uint32_t dirty; /* pages of a free span that could be returned to the kernel */
 };
 
 HAK_INLINE struct span *span_at(size_t page) { return page_span(page); }
@@ -44,29 +45,29 @@ HAK_INLINE struct span *span_at(size_t page) { return page_span(page); }
 enum span_zone { ZONE_PLAIN, ZONE_HUGE, ZONES };
 
 struct span_settings {
-    uint64_t decay_half_life_ms; /* 0: give back at once; ACE_NEVER: keep */
-    uint64_t huge_from_pages;    /* ask for huge pages once so many pages are in use; UINT64_MAX: never */
-    uint64_t soft_pages;         /* whoever uses more is told: span_is_over_soft; 0: no such limit */
-    uint64_t hard_pages;         /* never more in use, the last of them for small spans alone; 0: no such limit */
+    uint64_t decay_half_life_ms; /* 0: return immediately; ACE_NEVER: keep */
+    uint64_t huge_from_pages;    /* ask for huge pages once this many pages are in use; UINT64_MAX: never */
+    uint64_t soft_pages;         /* soft limit: span_is_over_soft; 0: none */
+    uint64_t hard_pages;         /* hard limit, the last pages below it for small spans alone; 0: none */
     enum ace_objective objective;
     bool fixed;                  /* the half-life stays as it is set, and does not follow the program */
-    ace_keeper *keeper;          /* of what is decided; may be NULL */
+    ace_keeper *keeper;          /* receives decisions; may be NULL */
 };
 
-/* Spans of up to so many pages may have the last SPAN_RESERVE_PAGES below the hard limit, or an eighth of it: what must work for a
- * program to notice that larger blocks are refused, and to give some back. */
+/* Only spans of up to SPAN_SMALL_PAGES may have the last SPAN_RESERVE_PAGES below the hard limit, or its last eighth
+ * if that is less: small requests must work for a program to notice that larger blocks are refused, and to free some. */
 enum { SPAN_SMALL_PAGES = 8, SPAN_RESERVE_PAGES = 64 };
 
 /* At start, and whenever the settings change. */
 void span_configure(const struct span_settings *settings);
 
-/* A used span of PAGES pages whose first is a multiple of ALIGN_PAGES, a power of two. DENSE: it will be filled, so
- * huge pages suit it. Returns its first page, or 0 when there is no memory. May make system calls: call it without
- * locks. */
+/* A used span of PAGES pages that starts at an address aligned to ALIGN_PAGES pages, a power of two. DENSE: it will
+ * be filled, so huge pages suit it. Returns its first page, or 0 when there is no memory. May make system calls: call
+ * it without locks. */
 uint32_t span_take(size_t pages, size_t align_pages, bool dense);
 
-/* What span_take calls before it takes pages that are not dirty, which the kernel would have to bring in: whoever keeps spans may give
- * some back. No lock held; once for a take. */
+/* Called by span_take before it takes pages that are not dirty, which the kernel would have to fault in: a layer that
+ * keeps spans may free some. No lock held; once per take. */
 typedef void span_spare(size_t pages);
 void span_on_growth(span_spare *spare);
 
@@ -82,67 +83,68 @@ bool span_is_limited(void);
 /* The most that may be in use, in bytes: the hard limit, or the window. Any locks. */
 uint64_t span_limit_bytes(void);
 
-/* Whether more is in use than the soft limit, and that in bytes, 0: there is none. Any locks; a hint. */
+/* Whether more is in use than the soft limit; and the limit in bytes, 0 when there is none. Any locks; a hint. */
 bool span_is_over_soft(void);
 uint64_t span_soft_bytes(void);
 
-/* Gives back the used span that starts at FIRST. No system calls: may be called under a heap's lock. */
+/* Frees the used span that starts at FIRST. No system calls: may be called under a heap's lock. */
 void span_give(uint32_t first);
 
-/* Lengthens the used span at FIRST to PAGES pages, of which there is a free neighbour, or fresh memory behind it;
- * false if it cannot. May make system calls. */
+/* Lengthens the used span at FIRST to PAGES pages, into a free neighbour or fresh memory behind it; false if that is
+ * impossible. May make system calls. */
 bool span_extend(uint32_t first, size_t pages);
 
 /* Shortens the used span at FIRST to PAGES pages, at least one. */
 void span_trim(uint32_t first, size_t pages);
 
-/* Moves what the first HELD pages of the span at FROM hold to a new span of PAGES pages, and gives the old one back.
- * The contents move with their page tables, or are copied in pieces; of much, each is given back before the next, so that
- * there is never twice as much. Returns the new span; 0 when there is no memory, and the old one stays; the addresses that the
- * kernel failed to move to are lost. Makes system calls. */
+/* Moves the contents of the first HELD pages of the span at FROM to a new span of PAGES pages, and frees the old one.
+ * The contents move with their page tables, or are copied in pieces; if there are many pages, each piece is returned
+ * to the kernel before the next, so that there is never twice as much. Returns the new span; 0 when there is no
+ * memory, and the old one stays; the addresses that the kernel failed to move to are lost. Makes system calls. */
 uint32_t span_move(uint32_t from, size_t held, size_t pages);
 
-/* ---- giving back to the kernel (purge.c). The purging lock is held, and no other. ------------------------ */
+/* ---- returning memory to the kernel (purge.c). The purging lock is held, and no other. ------------------- */
 
 bool span_purging_try(void);
 void span_purging_lock(void);
 void span_purging_unlock(void);
 void span_purging_reset(void); /* in the child of a fork */
 
-/* While the program works, what it was seen to use again takes longer, and huge pages go whole or not at all. */
+/* While the program works, pages that it was seen to use again decay more slowly, and huge pages are returned whole
+ * or not at all. */
 enum span_pace { SPAN_PACE_WORK, SPAN_PACE_IDLE };
 
 struct span_purged {
-    uint64_t tried_pages; /* given to the kernel, or refused by it: these are not tried again */
+    uint64_t tried_pages; /* returned to the kernel, or refused by it: these are not tried again */
     uint64_t given_pages;
 };
 
-/* Returns what has been free for long enough, about MOST_PAGES at most; *MORE: others are due. */
+/* Returns to the kernel what has been free for long enough, about MOST_PAGES at most; *MORE: others are due. */
 struct span_purged span_decay(enum span_pace pace, uint64_t most_pages, bool *more);
 
-/* How long after it the next is due at the soonest: a share of the half-life. Any locks. */
+/* How long after a span_decay the next is due at the earliest: a share of the half-life. Any locks. */
 uint64_t span_decay_tick_ms(void);
 
-/* The half-life is what was configured again, whatever was learned. */
+/* Resets the half-life to the configured one, whatever was learned. */
 void span_decay_forget(void);
 
-/* Returns what is free, about MOST_PAGES at most; fewer tried than that: it was all. */
+/* Returns to the kernel what is free, about MOST_PAGES at most; if fewer were tried, that was all. */
 struct span_purged span_purge(uint64_t most_pages);
 
-/* Gives BYTES bytes at ADDRESS back, whole kernel pages of one used span. True when they now read as zero. */
+/* Returns BYTES bytes at ADDRESS to the kernel, whole kernel pages of one used span. True when they now read as zero. */
 bool span_purge_part(void *address, size_t bytes);
 
-/* Whether a huge page may stand behind PAGE. Any locks. */
+/* Whether a huge page may back PAGE. Any locks. */
 bool span_may_be_huge(uint32_t page);
 
-/* Dirty pages that decay has still to do with. Any locks. */
+/* Dirty pages that are left for decay. Any locks. */
 uint64_t span_dirty_left(void);
 
-/* Beyond the last page that this floor was ever given. Any locks. */
+/* The page after the last that this layer was ever given. Any locks. */
 size_t span_end_page(void);
 
-/* What is counted, in pages and spans unless the name says otherwise. X(NAME, KIND, TEXT): a gauge is of now, a counter only
- * grows. */
+/* What is counted, in pages and spans unless the name says otherwise. X(NAME, KIND, TEXT): a gauge is the present
+ * value, a counter only grows. */
 #define SPAN_COUNTS(X)                                                                                        \
     X(used_pages, GAUGE, "pages of spans in use")                                                             \
     X(used_pages_peak, GAUGE, "the most that were in use at once")                                            \
@@ -174,7 +176,7 @@ struct span_size_counts {
 };
 extern HAK_HIDDEN struct span_size_counts span_sizes[SPAN_SIZES];
 
-/* The peak is what is in use now. */
+/* Sets the peak to what is in use now. */
 void span_reset_peak(void);
 
 /* For fork: no span changes between the two. The window's lock is taken before. */

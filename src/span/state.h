@@ -1,4 +1,4 @@
-/* state.h - what the files of this floor share. Guarded by the span lock, except where it is said. */
+/* state.h - what the files of this layer share. Guarded by the span lock, unless said otherwise. */
 #ifndef HAK_SPAN_STATE_H
 #define HAK_SPAN_STATE_H
 
@@ -13,14 +13,14 @@ struct span_counters {
 
 struct span_state {
     struct os_lock lock;    /* a leaf: never held across a system call */
-    struct os_lock purging; /* whoever gives memory back; taken before all other locks */
+    struct os_lock purging; /* held while memory is returned to the kernel; taken before all other locks */
     struct span_settings settings;
     struct span_counters counts;
-    counter end_page; /* beyond the last page that the window ever gave; there may be gaps before it */
+    counter end_page; /* the page after the last that the window ever gave; there may be gaps before it */
 };
 extern HAK_HIDDEN struct span_state spans;
 
-/* Tells what was decided. Span lock held. */
+/* Reports a decision. Span lock held. */
 HAK_INLINE void span_tell(const struct ace_decision *decision) {
     if (spans.settings.keeper != NULL) spans.settings.keeper(decision);
 }
@@ -31,13 +31,13 @@ void span_carve(uint32_t head, uint32_t first, uint32_t pages);
 /* Frees pages that are used, merged with the free spans around them. */
 void span_free(uint32_t first, uint32_t pages);
 
-/* Gives used pages up, whatever the kernel made of them: nobody uses them any more. */
+/* Gives used pages up, in whatever state the kernel left them: they are never used again. */
 void span_lose(uint32_t first, uint32_t pages);
 
-/* Gives back the used span at FIRST but for LOST_PAGES pages of it at LOST, which are lost. Takes the span lock. */
+/* Frees the used span at FIRST, except LOST_PAGES pages of it at LOST, which are lost. Takes the span lock. */
 void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages);
 
-/* Dirty pages were taken, and pages that had been given back: what decay goes by. */
+/* Dirty pages were taken, and RETURNED pages that had been returned to the kernel: decay goes by both. */
 void purge_note_taken(uint32_t returned);
 
 /* ---- huge.c: advice about huge pages. Makes system calls: no lock held. ------------------------------ */
@@ -45,17 +45,17 @@ void purge_note_taken(uint32_t returned);
 /* The zone that memory for a request of PAGES pages comes from. Span lock held. */
 enum span_zone huge_zone_for(bool dense, uint32_t pages);
 
-/* RUN is fresh: names its zone, which the kernel is told. */
+/* RUN is fresh: sets its zone, and advises the kernel accordingly. */
 void huge_settle(struct page_run run, enum span_zone zone);
 
-/* Pages FIRST .. are about to be given back, and perhaps a part of a huge page with them: breaks what must be broken
- * and keeps the kernel from mending it. */
+/* PAGES pages from FIRST are about to be returned to the kernel, perhaps with a part of a huge page: breaks what must
+ * be broken and keeps the kernel from mending it. */
 void huge_break(uint32_t first, uint32_t pages);
 
-/* Pages FIRST .. were mapped afresh: tells the kernel again what is wanted there. */
+/* PAGES pages from FIRST were mapped afresh: gives the kernel the advice for them again. */
 void huge_advise_again(uint32_t first, uint32_t pages);
 
-/* Pages FIRST .. were just taken: in chunks of which nothing else is in use huge pages are asked for again. */
+/* PAGES pages from FIRST were just taken: asks for huge pages again in chunks of which nothing else is in use. */
 void huge_mend(uint32_t first, uint32_t pages);
 
 #endif
