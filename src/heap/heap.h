@@ -199,7 +199,7 @@ void kept_forget(struct heap *heap);
  * ace_medium_spared_bytes of it, or more, or if a limit does not let the process grow. */
 void kept_spare_growth(size_t pages);
 
-/* Looks how much of that the program touched, for the budget. By HEAP's owner. */
+/* Estimates how much of what HEAP keeps the program touched, for the budget. By HEAP's owner. */
 void kept_look(struct heap *heap);
 
 /* ---- decided.c (heap's lock held, or by the owner) ----------------------------------------------------- */

@@ -178,7 +178,7 @@ static bool run(void) {
 
 void purger_meet(struct heap *heap) { heap->first_mask = heap->last_mask = os_signal_mask(); }
 
-/* No thread can be had, now or ever. */
+/* No purge thread may be started, for now or ever. */
 static bool is_refused(uint64_t now_ms) {
     return !atomic_load_explicit(&purger.allowed, memory_order_relaxed) || now_ms < atomic_load_explicit(&purger.retry_ms, memory_order_relaxed);
 }

@@ -112,14 +112,14 @@ struct heap *registry_take(uint32_t known_word) {
         os_lock_drop(&registry.lock);
     }
     if (heap == NULL) heap = create_heap();
-    if (heap != NULL) atomic_fetch_add_explicit(&registry.live, 1, memory_order_relaxed); /* a number by itself */
+    if (heap != NULL) atomic_fetch_add_explicit(&registry.live, 1, memory_order_relaxed); /* an independent count */
     return heap;
 }
 
 uint32_t registry_live(void) { return atomic_load_explicit(&registry.live, memory_order_relaxed); }
 
 uint32_t registry_sharing(void) {
-    /* relaxed: independent numbers; the second may date from before a thread ended, or a fork. */
+    /* relaxed: independent counts; the second may date from before a thread ended, or a fork. */
     const uint32_t live = registry_live(), sleepers = atomic_load_explicit(&registry.sleepers, memory_order_relaxed);
     return live > sleepers ? live - sleepers : 1;
 }
@@ -127,7 +127,7 @@ uint32_t registry_sharing(void) {
 void registry_note_sleepers(uint32_t sleepers) { atomic_store_explicit(&registry.sleepers, sleepers, memory_order_relaxed); }
 
 struct heap *registry_give(struct heap *heap) {
-    atomic_fetch_sub_explicit(&registry.live, 1, memory_order_relaxed); /* a number by itself */
+    atomic_fetch_sub_explicit(&registry.live, 1, memory_order_relaxed); /* an independent count */
     const uint32_t cpu = os_cpu();
     os_lock_take(&registry.lock);
     heap->given_on = cpu;

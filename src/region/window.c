@@ -230,7 +230,7 @@ struct page_run window_extend(size_t pages) {
     size_t first = grow.next_page, size = commit_pages(pages);
     /* Pages before their metadata: if the kernel refuses the pages, no metadata of them stays behind. */
     if (!commit(first, size)) size = commit(first, pages) ? pages : 0;
-    /* Metadata for a round number of pages at once: few calls. */
+    /* Metadata for a round number of pages at a time: few calls. */
     if (size != 0 &&
         provide_books(first, min_size(round_up(first + size, BOOKS_PAGES), counter_read(&grow.reserved_page)))) {
         populate_first_records();

@@ -1,7 +1,7 @@
 /* window.h - the range of addresses that hakmem serves, and what is known of each 64 KiB page in it.
  *
- * The window is a range of addresses, not a reservation: memory is reserved inside it region by region, upwards.
- * Parallel arrays, each indexed by page, hold everything the allocator knows:
+ * The window is a range of addresses, not a reservation: memory is reserved inside it region by
+ * region, upwards. Parallel arrays, each indexed by page, hold everything the allocator knows:
  *
  *   words     owner and class, 4 bytes; read by every free; readable over the whole window
  *   spans     64 bytes for the span or slab that starts or lies here; written under its owner's lock
@@ -12,8 +12,8 @@
  * layer. The others exist for pages that were given, which include every page whose word is not 0, and for their
  * neighbours.
  *
- * Before window_start the window has no pages and an impossible base, so that every pointer, NULL included, is found
- * to lie outside it. */
+ * Before window_start the window has no pages and an impossible base, so that every pointer, NULL
+ * included, is found to lie outside it. */
 #ifndef HAK_REGION_WINDOW_H
 #define HAK_REGION_WINDOW_H
 

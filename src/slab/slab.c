@@ -186,7 +186,7 @@ size_t slab_put(uint32_t first, void *const *blocks, size_t count) {
     uint64_t word = number / 64, bits = words[word];
     uint32_t low_word = min_u32(slab->low_word, (uint32_t)word);
     void *const *at = blocks, *const *const end = blocks + count;
-    do { /* what ended the loop is told apart after it: that needs no registers here */
+    do { /* what ended the loop is determined after it: that needs no registers here */
         number = block_number((uintptr_t)*at - start, inverse, shift);
         if (HAK_UNLIKELY(number >= carved)) break;
         if (HAK_UNLIKELY(number / 64 != word)) {

@@ -1,14 +1,14 @@
 /* slab.h - a span cut into equal blocks. The metadata lies outside the blocks:
  *
  *   owner side (the span's record; guarded by the lock of the heap that owns the slab)
- *     bits     a bit for each block that was handed out and came back
+ *     bits     a bit for each block that was handed out and returned
  *     carved   blocks beyond it were never handed out
  *   remote side (the remote record; any thread)
  *     bits     a bit for each block that another thread freed, until the owner drains it
  *     queued   1 while the slab is in an inbox, or about to be
  *
- * A block is in exactly one place: in use, in a thread's stack or buffer, in bits, in the remote bits, or beyond
- * carved.
+ * A block is in exactly one place: in use, in a thread's stack or buffer, in bits, in the remote
+ * bits, or beyond carved.
  *
  * Records are type-stable: a late freer may still queue a slab that was released or made anew, so queued is never
  * reset when a slab is made or released, and the thread that drains an inbox checks the owner, which is NULL from the
