@@ -39,7 +39,7 @@ struct bin {
     uint32_t recent_spilled_blocks;
     uint32_t seen_top;    /* where stack_give_idle found the top at its last look, in slots of the stack */
     bool streams; /* enough of other heaps' blocks come that they are kept: see free.c. Owner only */
-    bool counted; /* its depth is part of the heap's depth_bytes */
+    bool counted; /* its depth is part of small_depth or medium_depth */
     uint8_t returning;    /* fills that still prefer blocks returned by other threads; set when some are */
     uint8_t asked; /* how often other bins asked it for depth since its last miss */
     uint8_t asked_usually; /* the same between two misses, of late */
@@ -107,7 +107,7 @@ struct heap {
     /* Written by other threads, on cache lines of their own. */
     HAK_ALIGNED(128) _Atomic uint32_t inbox; /* first page of a slab with remote bits; linked by inbox_next */
     _Atomic uint32_t state;
-    _Atomic bool undrained; /* dead, and the inbox may not be empty: hangs in remote.c's list, or is about to */
+    _Atomic bool undrained; /* dead, and the inbox may not be empty: in remote.c's list, or about to be */
     struct heap *next_undrained; /* written by the thread that set undrained */
 
     /* Blocks of other heaps, returned together: see buffer.c. Written under the lock. */

@@ -69,7 +69,7 @@ static void give_all(struct heap *heap) {
     for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) stack_empty(heap, class);
     footprint_tell(&heap->in_use_change); /* otherwise what the caller takes would come on top of it, as a peak that never was */
     os_lock_drop(&heap->lock);
-    remote_settle(); /* slabs that others left meanwhile */
+    remote_settle(); /* their slabs may belong to dead heaps by now */
 }
 
 /* Whether at least LEAST bytes of what is kept were resident at the last look. A new look is taken once PAGES exceed

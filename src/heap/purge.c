@@ -151,7 +151,7 @@ static uint8_t ripe_age(void) {
     });
 }
 
-/* Looks at some of the slabs. True at the end of the window. */
+/* Looks at some of the slabs. True when none is left. */
 static bool search_slabs(void) {
     const uint8_t ripe = state.all ? SLAB_CHANGED : ripe_age();
     const size_t end = span_end_page(), stop = min_size(end, state.next_page + STEP_LOOKED_AT_PAGES);

@@ -125,7 +125,7 @@ bool window_start(size_t bytes) {
     size_t most = bytes != 0 ? bytes : WINDOW_BYTES;
     size_t region = REGION_LEAST_BYTES;
     if (limit != SIZE_MAX) {
-        /* Twice the limit covers every address that could be had, with room for gaps. */
+        /* Twice the limit covers every address that could be mapped, with room for gaps. */
         most = min_size(most, max_size(round_up(limit, CHUNK_BYTES) * 2, WINDOW_LEAST_BYTES));
         region = min_size(region, max_size(round_down(limit / 8, CHUNK_BYTES), CHUNK_BYTES));
     }
