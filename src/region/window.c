@@ -161,7 +161,7 @@ static bool provide_part(uintptr_t array, size_t element_bytes, size_t first, si
     return true;
 }
 
-/* Pages whose metadata was refused are there already. */
+/* Pages whose metadata was refused are committed already. */
 static bool commit(size_t first, size_t pages) {
     return provide_part(window.base, PAGE_BYTES, first, first + pages, true, &grow.pages_end);
 }

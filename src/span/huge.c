@@ -66,7 +66,7 @@ static void tell_untouched(size_t used_bytes, size_t touched_bytes) {
 }
 
 /* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Checked
- * when fresh memory comes; a no stands until a quarter more is in use. */
+ * when fresh memory comes; a negative answer stands until a quarter more is in use. */
 static bool is_touched(void) {
     static _Atomic bool touched;         /* relaxed, both: two threads may both look */
     static _Atomic uint64_t again_pages;
