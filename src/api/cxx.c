@@ -1,8 +1,8 @@
 /* cxx.c - operator new and delete, by their mangled names (Itanium C++ ABI), without depending on a C++
  * library: what new needs on failure is looked up in the one that is loaded.
  *
- * The nothrow forms of new are left to that library. Its own forms call the plain ones, which are those here, and catch what
- * these or a new handler throw; C cannot catch.
+ * The nothrow forms of new are left to that library. They call the plain forms, which are those here, and catch what
+ * these or a new handler throws; C cannot catch.
  *
  * Compiled with -fexceptions: std::bad_alloc passes through these frames. */
 #include "api/no_memory.h"

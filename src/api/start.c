@@ -30,8 +30,8 @@ _Atomic uint32_t start_done;
 static struct os_lock start_lock;
 struct hak_options start_settings;
 
-/* ThreadSanitizer interposes libc's functions, and must not be called through them before it is ready, which is later than the
- * start of this library. */
+/* ThreadSanitizer interposes libc's functions. Its own must not be called before it is ready, which is later than the start of this
+ * library. */
 #ifdef HAK_NO_LIBC_NAMES
 static bool has_sanitizer(void) { return false; }
 static bool serves_process(void) { return false; }
