@@ -232,7 +232,7 @@ struct os_file {
 };
 
 /* Opens it for writing. It appears under its name when it is finished, in place of what was there. The target of a link is instead
- * rewritten in place, from the start. What is written to a link to a descriptor, or to anything else that is no regular file, is
+ * emptied and rewritten in place. What is written to a link to a descriptor, or to anything else that is no regular file, is
  * appended. False with errno. */
 bool os_file_create(struct os_file *file, const char *path);
 
