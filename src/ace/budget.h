@@ -44,9 +44,9 @@ HAK_INLINE struct ace_budget_decision ace_budget(struct ace_budget_input input) 
 }
 
 /* The budget of medium blocks. Kept blocks lie between free runs of pages that would otherwise merge, so fewer of them are kept: at
- * most half the limit for small blocks, with no minimum. A thread may keep more, up to twice that limit, if it is the only one, since
- * it frees all of them before the process grows if enough of them was touched; or if the program touches little of what it keeps.
- * Kept blocks count as in use, so the share of the bytes in use must stay below the whole. */
+ * most half the limit for small blocks, and no thread is promised a minimum. A thread may keep more, up to twice that limit, if it is
+ * the only one, since it frees all of them before the process grows if enough of them was touched; or if the program touches little of
+ * what it keeps. Kept blocks count as in use, so the share of the bytes in use must stay below the whole. */
 HAK_INLINE struct ace_budget_decision ace_medium_budget(struct ace_budget_input input) {
     const bool alone = input.alone;
     const uint64_t in_use_share = input.in_use_bytes / ace_choose(input.objective, 16, 8, 4);

@@ -170,7 +170,7 @@ int start_change_option(const char *name, const char *value) {
     return error;
 }
 
-/* A handler that cannot lock reads without it: if a path is being set, it may get parts of both. */
+/* A handler that cannot lock reads without the lock: while a path is being set, it may get parts of both paths. */
 void start_read_option(enum option_id id, char *text, size_t bytes) {
     const bool locked = settings_lock();
     options_value(&start_settings, id, text, bytes);

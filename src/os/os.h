@@ -3,7 +3,7 @@
  *
  * Every primitive may be called from any thread, keeps errno when it succeeds, and reports failure by its
  * result; none aborts except os_panic. They call libc's wrappers, so that tests can interpose them.
- * Every call of a kind of enum os_call is counted, and so is every refusal.
+ * Calls of the kinds of enum os_call are counted, and so are their refusals.
  */
 #ifndef HAK_OS_OS_H
 #define HAK_OS_OS_H

@@ -216,7 +216,7 @@ void os_stay_loaded(void) {
     const char *name = NULL;
     dl_iterate_phdr(look_for_own, &name);
     if (name == NULL || dlsym == NULL) return;
-    /* Looked up by name, since linkers warn of a call of dlopen in static programs. */
+    /* By dlsym, since linkers warn of a reference to dlopen in static programs. */
     void *(*open_library)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_DEFAULT, "dlopen");
     if (open_library != NULL) open_library(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
