@@ -1,17 +1,17 @@
 /* command_cost FD [OPTION...] [--] COMMAND... - what a whole command costs.
  *
- * Runs it, with --repeat N so often, one after the other, while it ends well, and writes one JSON line to the descriptor FD:
- * time from the first start to the last exit; processor time, page faults and switches of all processes of the command;
- * the peak RSS of the largest of them. A process whose parent ended before it comes to this one, so that it is counted
- * too, if it ends in time; one that does not is killed. To end well is status 0, or the one of --allow-status N.
+ * Runs the command, with --repeat N up to N times in succession as long as it ends well, and writes one JSON line to the
+ * descriptor FD: time from the first start to the last exit; processor time, page faults and switches of all processes of the
+ * command; the peak RSS of the largest of them. A process whose parent ended before it becomes a child of this one, so that it is
+ * counted, too, if it ends in time; one that does not is killed. To end well is status 0, or the one of --allow-status N.
  *
  * The tool is small and stays on its own allocator. That matters for the peak: the kernel's ru_maxrss of a child starts
- * from what its parent held at the fork, and the laboratory, in Python, holds more than many a program. Input, output and
- * environment are the command's own, and each run reads its input from the beginning, where that is a file; LD_PRELOAD gets
- * the library before what it had. With --slowdown PERCENT the clock runs on, busy, for that share of the time or, with
- * --measure cpu, of the processor time.
+ * from what its parent held at the fork, and the laboratory, in Python, holds more than many programs do. Input, output and
+ * environment are the command's own, and each run reads its input from the beginning if that is a file; the library is put first
+ * in LD_PRELOAD. With --slowdown PERCENT the clock runs on, busy, for that share of the time or, with --measure cpu, of the
+ * processor time.
  *
- * As the leader of a process group it ends, with the whole group, when it is told to by SIGTERM and when its parent ends. */
+ * If it leads a process group, it ends with the whole group on SIGTERM and when its parent ends. */
 #include "child.h"
 
 #include <errno.h>
@@ -105,13 +105,13 @@ static struct request request_read(char **argv) {
     return request;
 }
 
-/* The command and all that it started, which are of our process group; and us. */
+/* Ends the command and all that it started, which are in our process group; and this process. */
 static void group_end(int number) {
     (void)number;
     kill(0, SIGKILL);
 }
 
-/* When whoever started us ends, nobody would end a server: so it ends with us. A shell's script has one group with its
+/* If our parent ends, nothing would end a command that is a server, so it ends with us. A shell script is in one group with its
  * commands, and is left alone. */
 static void end_with_parent(void) {
     if (getpgrp() != getpid()) return;
@@ -119,7 +119,7 @@ static void end_with_parent(void) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
-/* Waits for one process of ours and reaps whatever else ends meanwhile. */
+/* Waits for one child and reaps all others that end meanwhile. */
 static int status_wait(pid_t pid) {
     int status;
     for (;;) {
@@ -129,8 +129,8 @@ static int status_wait(pid_t pid) {
     }
 }
 
-/* What the command left running is killed, and so is what comes to this process from those that end. One of another
- * user may have to stay. */
+/* Kills what the command left running, and what becomes a child of this process as those end. A process of another user may have
+ * to stay. */
 static void children_end(void) {
     bool killed;
     do {
@@ -145,7 +145,7 @@ static void children_end(void) {
     } while (killed && waitpid(-1, NULL, 0) > 0);
 }
 
-/* Busy for SECONDS; returns how long. */
+/* Busy for SECONDS; returns how long it was. */
 static double burn(double seconds) {
     double started = clock_seconds(), now = started;
     while (seconds > 0 && now < started + seconds) now = clock_seconds();
@@ -161,7 +161,7 @@ int main(int argc, char **argv) {
     long runs = 0;
     double started = clock_seconds();
     do {
-        lseek(STDIN_FILENO, 0, SEEK_SET); /* all runs share one place in it; a pipe has none */
+        lseek(STDIN_FILENO, 0, SEEK_SET); /* all runs share one offset in it; a pipe has none */
         status = status_wait(child_start(&request.command, false));
     } while (++runs < request.repeat && WIFEXITED(status) && WEXITSTATUS(status) == request.allowed_status);
     double seconds = clock_seconds() - started;

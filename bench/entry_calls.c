@@ -74,7 +74,7 @@ static void large_growth(void) {
     free(block);
 }
 
-/* ---- threads: one after the other, so that nobody waits ------------------------------------------------- */
+/* ---- threads: one after the other, so that none waits --------------------------------------------------- */
 
 static void thread_run(void *(*body)(void *)) {
     pthread_t thread;

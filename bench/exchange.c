@@ -1,6 +1,6 @@
 /* exchange THREADS OPS SLOTS SEED - threads replace blocks of 16 to 4096 bytes in random slots of their own, and leave every fourth
- * new one in a place that all share, for the block that lies there. So a quarter of the blocks is freed by some other thread,
- * some time after the one that allocated it went on, as of messages, jobs and entries of caches. */
+ * new one in a place that all share, in exchange for the block that lies there. So a quarter of the blocks is freed by some other
+ * thread, some time after it was allocated, like messages, jobs and entries of caches. */
 #include "workload.h"
 
 #include <stdatomic.h>

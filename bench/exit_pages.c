@@ -1,4 +1,4 @@
-/* exit_pages [--preload LIBRARY] [--] COMMAND... - what a process holds in the moment it ends.
+/* exit_pages [--preload LIBRARY] [--] COMMAND... - what a process holds at the moment it ends.
  *
  * The command runs under ptrace and is stopped when it enters exit, its memory still whole; then its smaps are
  * added up. Prints one JSON line: private dirty and resident memory, page faults so far, the highest resident

@@ -1,19 +1,19 @@
 /* fragmentation OPS SEED - one thread that runs long, with sizes and lifetimes that are mostly small and sometimes very
- * large: both follow Zipf's law with exponent 1. A size is 16 bytes times a rank of 256; a lifetime is a rank of 2^19
- * operations. So some 38 000 blocks with about 35 MiB live at once, when half a million operations are over, and many
+ * large: both follow Zipf's law with exponent 1. A size is 16 bytes times a rank from 1 to 256; a lifetime in operations is a
+ * rank below 2^19. So after half a million operations some 38 000 blocks with about 35 MiB are live at any time, and many
  * short lives pass between few long ones. For every sixteenth of the run a factor of 1 to 2 on all sizes is drawn anew:
  * the holes that one era leaves do not fit the next.
  *
- * One operation is one block allocated, and those freed whose time is over. Footprint over time: after each
- * sixteenth, resident KiB above that before the first block, and KiB live; from these, for the second half of the run,
- * the mean and the largest footprint in per cent of what lives. */
+ * One operation allocates one block and frees those whose time is over. Footprint over time: after each sixteenth,
+ * resident KiB above that before the first block, and live KiB; from these, for the second half of the run, the mean and
+ * the largest footprint in per cent of the live bytes. */
 #include "resident.h"
 #include "workload.h"
 
 #define SIZE_STEP 16
 #define SIZE_RANKS 256
 #define LIFETIME_RANKS (UINT64_C(1) << 19)
-#define HELD_MAX (UINT32_C(1) << 17) /* more than three times those that live at once on average */
+#define HELD_MAX (UINT32_C(1) << 17) /* more than three times the blocks that are live on average */
 #define ERAS 16
 #define TOUCH_BYTES 4096
 #define NONE UINT32_MAX

@@ -1,8 +1,8 @@
 /* give_back MIB SEED - what a process keeps after its load is gone: one thread allocates MIB MiB of blocks of 100 bytes
- * to 64 KiB and writes all of each, another frees 99 in 100 of them, drawn by the seed, and then both do nothing. Ten
- * seconds long: the resident memory 0, 1, 2, 5 and 10 s after the last free is in the JSON line, with that
- * before the first block and at full load, and the pages that hold a byte of a live block, all in KiB: what no
- * allocator can give back. One operation is one block. Sizes are drawn evenly on a logarithmic scale. */
+ * to 64 KiB and writes all of each, another frees 99 in 100 of them, drawn by the seed, and then both do nothing for ten
+ * seconds. The JSON line has the resident memory 0, 1, 2, 5 and 10 s after the last free, before the first block and at
+ * full load, and the pages that hold a byte of a live block, which no allocator can return; all in KiB. One operation is
+ * one block. Sizes are drawn evenly on a logarithmic scale. */
 #include "resident.h"
 #include "workload.h"
 
@@ -74,7 +74,7 @@ static int number_compare(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* How many pages hold a byte of a live block; in PAGES, which has room for all of their numbers. */
+/* How many pages hold a byte of a live block. PAGES has room for the numbers of all of them. */
 static uint64_t live_pages_count(const struct load *load, uint64_t *pages) {
     uint64_t count = 0, distinct = 0;
     for (uint64_t i = 0; i < load->count; i++) {

@@ -1,7 +1,7 @@
 /* lifo_burst BLOCKS SIZE CYCLES SEED - one thread allocates BLOCKS blocks and frees them in reverse order,
  * CYCLES times. SIZE 0 draws 16 to 256 bytes for each block. With BLOCKS 1 it is the plain malloc and free
- * pair; with more blocks than a thread caches, every further block goes to the back of the allocator and
- * returns. */
+ * pair; with more blocks than a thread caches, every further block leaves the cache for the rest of the
+ * allocator, and is fetched again. */
 #include "workload.h"
 
 enum { BLOCKS, SIZE, CYCLES, SEED };

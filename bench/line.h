@@ -1,4 +1,4 @@
-/* line.h - the one JSON line that a workload prints: text of a fixed room, so that reporting allocates nothing. */
+/* line.h - the one JSON line that a workload prints: text in a fixed buffer, so that reporting allocates nothing. */
 #ifndef BENCH_LINE_H
 #define BENCH_LINE_H
 

@@ -1,6 +1,6 @@
 /* line_turns LINES ROUNDS REPLY SEED - no allocator: two threads take turns over the same cache lines. One writes a word to
- * each, then the other reads it and, with REPLY 1, writes it again with what it holds. How long the writer and the reader
- * took of the whole are figures of their own. One operation is one line written and read. */
+ * each, then the other reads it and, with REPLY 1, writes the same word to it again. The times that the writer and the reader
+ * took are figures of their own. One operation is one line written and read. */
 #include "workload.h"
 
 #define LINES_MAX 4096 /* 256 KiB: stays in a processor's cache */
@@ -15,7 +15,7 @@ static const struct workload_argument arguments[] = {
 };
 
 struct shared_line {
-    _Alignas(64) volatile uint64_t word; /* volatile: a word written again with what it holds is written */
+    _Alignas(64) volatile uint64_t word; /* volatile: a store of what it holds already is not left out */
 };
 
 struct table {

@@ -75,7 +75,7 @@ static int command_follow(const struct child_command *command, pid_t root, struc
     for (;;) {
         pid_t pid = waitpid(-1, &status, __WALL);
         if (pid < 0 && errno == EINTR) continue;
-        if (pid < 0) return root_status; /* no one is left */
+        if (pid < 0) return root_status; /* none is left */
         if (!WIFSTOPPED(status)) {
             if (pid == root) root_status = status;
             continue;

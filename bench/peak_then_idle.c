@@ -2,7 +2,7 @@
  * blocks of 64 bytes to 32 KiB and writes all of each, frees nine in ten, drawn by the seed, and sleeps SECONDS, 10
  * unless told otherwise. The resident memory before, at the peak, after the frees and after the sleep is in the JSON
  * line beside the bytes that are still live. One operation is one block; seconds are those of the rise and the frees,
- * without the sleep. Sizes are drawn evenly on a logarithmic scale. In give_back another thread frees, and more. */
+ * without the sleep. Sizes are drawn evenly on a logarithmic scale. In give_back another thread frees, and frees more. */
 #include "resident.h"
 #include "workload.h"
 
@@ -32,7 +32,7 @@ struct load {
     struct ledger ledger;
 };
 
-/* Sizes again from the draws that made them: the table of the workload's own stays small. */
+/* The size again from the draw that made it, so that the workload's own table stays small. */
 static uint64_t block_bytes(uint64_t draw) { return random_log(draw, BYTES_MIN, BYTES_MAX); }
 
 static void load_rise(struct load *load, uint64_t bytes) {

@@ -1,6 +1,6 @@
 /* producer_consumer OPS SIZE BATCH SEED [CONSUMERS] - one thread allocates blocks and hands them over in batches, to each
- * consumer in turn through a ring of its own; consumers (1 unless told otherwise) free them. Every free is of a foreign
- * block. SIZE 0 draws 16 to 256 bytes. OPS is rounded up to whole batches; one operation is one block allocated,
+ * consumer in turn through a ring of its own; consumers (1 unless told otherwise) free them. Every free is of another
+ * thread's block. SIZE 0 draws 16 to 256 bytes. OPS is rounded up to whole batches; one operation is one block allocated,
  * handed over and freed. */
 #include "workload.h"
 

@@ -1,7 +1,7 @@
 /* realloc_growth ROUNDS BLOCKS STEP SEED - blocks grow from 4 KiB to 64 MiB by realloc, in turn, one step each: what
  * counts is whether a large block grows where it is, moves by its page tables, or is copied. STEP is in bytes; 0
- * grows by a quarter, rounded up to 64 KiB. A word of every 4 KiB of each new part is written: to write all of it costs
- * every allocator the same, and more than the rest. After each step the words at both
+ * grows by a quarter, rounded up to 64 KiB. A word of every 4 KiB of each new part is written: to write all of it would
+ * cost every allocator the same, and more than the rest. After each step the words at both
  * ends of the old part are read back, and one of every 64 KiB before the block is freed. The seed draws what is
  * written. One operation is one realloc; a round takes every block from 4 KiB to 64 MiB and frees it. */
 #include "workload.h"

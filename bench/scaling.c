@@ -1,10 +1,10 @@
 /* scaling THREADS LIVE SIZE OPS SEED [WAY] - threads replace blocks in random slots of their own; together they hold
- * LIVE bytes in blocks of three quarters of SIZE up to SIZE. What an operation costs, as a function of how many threads,
- * how much memory and how large blocks there are.
+ * LIVE bytes in blocks of three quarters of SIZE up to SIZE. Shows the cost of an operation as a function of the number of
+ * threads, of live memory and of block size.
  *
- * WAY 0 replaces the block; 1 keeps it and does the rest, the same draws and the same accesses to slot and block: what
- * of the cost is the caches' and none of the allocator's; 2 replaces it and writes a byte to each 4 KiB of it, for its
- * memory to be counted. Each thread fills its slots itself before the clock starts, and frees what is left after it
+ * WAY 0 replaces the block. 1 keeps it and does the rest, the same draws and the same accesses to slot and block: the part
+ * of the cost that is due to caches and not to the allocator. 2 replaces it and writes a byte in each 4 KiB of it, so that
+ * its memory counts. Each thread fills its slots itself before the clock starts, and frees what is left after it
  * stopped. */
 #include "workload.h"
 
@@ -84,7 +84,7 @@ static void slots_keep(struct scaling_thread *thread) {
         local.ledger.read += *block;
         *block = draw;
         local.ledger.written += draw;
-        *slot = block; /* as where another block takes its place */
+        *slot = block; /* as if another block took its place */
     }
     *thread = local;
 }
@@ -117,7 +117,7 @@ static uint64_t available_bytes(void) {
     return kib << 10;
 }
 
-/* Of blocks larger than a page only the first is written, unless all are touched. */
+/* Of a block larger than a page only the first page is written, unless all are touched. */
 static void fit_check(const struct scaling *scaling, uint64_t slots, uint64_t size) {
     uint64_t each = scaling->way == REPLACE_AND_TOUCH || size < TOUCH_BYTES ? size : TOUCH_BYTES;
     uint64_t needed = slots * (each + sizeof(void *)), available = available_bytes();

@@ -1,7 +1,7 @@
 /* server_peaks SECONDS SEED - a server with a steady load and peaks: two threads keep about 32 MiB of blocks of 64
  * bytes to 32 KiB and replace random ones at a fixed rate; every two seconds a peak takes 256 MiB more, in blocks of
- * 64 bytes to 1 MiB, and gives it back, all within 0.3 s. What counts is the processor time for the same
- * requests: how dearly memory that comes and goes is bought from the kernel and sold back.
+ * 64 bytes to 1 MiB, and frees them, all within 0.3 s. What counts is the processor time for the same
+ * requests: what it costs to get memory from the kernel and return it when demand comes and goes.
  *
  * Every 5 ms each thread serves what is due and sleeps; one that is late catches up. So the number of requests
  * depends on SECONDS alone, and `cpu_seconds` over `ops` is the figure, also given as `cpu_ns_per_request`. One

@@ -1,6 +1,6 @@
 /* shared_write OPS SIZE SEED - passive false sharing: one thread allocates small blocks and gives every other one to a
- * second thread; then both write to their own, and free and allocate anew. An allocator that hands a freed block to
- * whichever thread freed it keeps both threads on the same cache lines for ever. One operation is one write; OPS
+ * second thread; then both write to their own, and free and allocate anew. An allocator that gives a freed block to
+ * the thread that freed it keeps both threads on the same cache lines forever. One operation is one write; OPS
  * counts over both threads and is rounded up. */
 #include "writers.h"
 

@@ -1,7 +1,7 @@
 /* vm_mixed OPS SLOTS SEED [MIN MAX] - one thread replaces the block in a random slot by one of 512 KiB to 2 MiB, unless told
  * otherwise, and touches every 4 KiB of it: what counts is whether large memory is reused or asked for and faulted anew. One
- * operation is one block replaced. The first half of OPS only warms up: the second is counted, when the slots have
- * long filled if OPS is several times SLOTS. How dear memory is at its first touch is left to other workloads. */
+ * operation is one block replaced. The first half of OPS only warms up, and the second is counted: by then the slots have
+ * long filled if OPS is several times SLOTS. The cost of the first touch of memory is left to other workloads. */
 #include "replace.h"
 
 #define TOUCH_BYTES 4096

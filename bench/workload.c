@@ -22,7 +22,7 @@
 
 #define NS_PER_SECOND UINT64_C(1000000000)
 
-/* The twin of latency.h runs: set before any thread is there. */
+/* Whether the twin of latency.h runs; set before there are other threads. */
 static bool in_latency_twin;
 
 /* ---- failures ------------------------------------------------------------------------------------- */
@@ -43,7 +43,7 @@ void workload_memory_refused(size_t bytes) {
 
 /* ---- the command line ----------------------------------------------------------------------------- */
 
-/* A variable that is 1 where something is asked for, and else 0 or not there. */
+/* Whether the environment variable NAME is 1; it may also be 0, or not set. */
 static bool variable_asks(const char *name) {
     const char *text = getenv(name);
     if (text == NULL || strcmp(text, "0") == 0) return false;
@@ -126,7 +126,7 @@ void *workload_map(size_t bytes) {
     return memory;
 }
 
-/* More threads than processors: who waits gives way at once. Set before the threads are there. */
+/* More threads than processors: a thread that waits yields immediately. Set before the threads start. */
 static bool crowded;
 
 struct thread_start {
@@ -252,7 +252,7 @@ void workload_stop(struct workload *workload, uint64_t ops) {
 
 /* ---- the report ------------------------------------------------------------------------------------- */
 
-/* The object whose FUNCTION this process calls: the proof of who served it. */
+/* The object whose FUNCTION this process calls: the proof of which allocator served it. */
 static void line_add_owner(struct line *line, const char *key, const char *function) {
     Dl_info info;
     void *address = dlsym(RTLD_DEFAULT, function);

@@ -76,7 +76,7 @@ struct workload {
     struct workload_figure figures[WORKLOAD_FIGURES_MAX];
     unsigned series_count;
     struct workload_series series[WORKLOAD_SERIES_MAX];
-    bool by_clock; /* ends when a time is over: the same arguments do not give the same checksum */
+    bool by_clock; /* ends after a given time: the same arguments do not give the same checksum */
     bool paced; /* waits by the clock: its measure is processor time, and WORKLOAD_SLOWDOWN is a share of that */
     uint64_t ops;
     uint64_t peak_rss_kib;
@@ -84,7 +84,7 @@ struct workload {
     struct workload_usage stopped;
 };
 
-/* Reads the command line; on a wrong one says what is wrong and how it goes, and exits with 2. */
+/* Reads the command line; on a wrong one prints what is wrong, and exits with 2. */
 void workload_open(struct workload *workload, const char *name, const struct workload_argument *arguments,
                    unsigned argument_count, int argc, char **argv);
 
@@ -118,7 +118,7 @@ void workload_threads_run(unsigned count, void (*body)(void *context), void *con
 _Noreturn void workload_fail(const char *format, ...) __attribute__((format(printf, 1, 2), cold));
 _Noreturn void workload_memory_refused(size_t bytes) __attribute__((cold));
 
-/* Waits a moment for another thread; yields the processor from time to time, since it may have only one. */
+/* Waits a moment for another thread; yields the processor from time to time, since there may be only one. */
 void workload_spin(unsigned *spins);
 
 /* ---- random numbers: splitmix64, one draw serves a slot and a size ------------------------------------ */

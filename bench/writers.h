@@ -37,7 +37,7 @@ static inline void writer_block_make(struct writer *writer, unsigned place) {
     writer->blocks[place] = block_make(&writer->ledger, writer->size, random_next(&writer->random));
 }
 
-/* OPS writes over both, rounded up to whole rounds: how many they will be. */
+/* OPS writes over both threads, rounded up to whole rounds; returns how many that is. */
 static inline uint64_t writers_open(struct writer *writers, uint64_t ops, uint64_t size, uint64_t seed) {
     uint64_t per_round = WRITERS * WRITES_PER_BLOCK;
     for (unsigned i = 0; i < WRITERS; i++) {

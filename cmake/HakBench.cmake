@@ -14,7 +14,7 @@ foreach(source IN LISTS bench_sources)
 endforeach()
 list(REMOVE_ITEM bench_sources ${bench_parts})
 
-# Programs that measure other processes, or nothing, or that are only counted.
+# Programs without a latency twin: they measure other processes, or nothing, or are counted and not timed.
 set(bench_tools command_cost entry_calls exit_pages first_calls peak_memory process_start start_loop)
 
 function(hak_bench_options target)
@@ -53,7 +53,7 @@ endforeach()
 
 # ---- above and below every allocator -------------------------------------------------------------------
 #
-# bench/ceiling/: hakmem's front without what keeps it right, to be preloaded like any allocator, and what counts for it
+# bench/ceiling/: hakmem's front without its checks, to be preloaded like any allocator, and the allocator that counts for it
 # beforehand. Compiled as the library is.
 
 function(hak_bare_allocator name)
@@ -74,7 +74,7 @@ function(hak_bare_allocator name)
         LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
 endfunction()
 
-# They replace malloc, which sanitizers and emulators do not put up with.
+# They replace malloc, which sanitizers and emulators do not tolerate.
 if(NOT HAK_SANITIZE AND NOT HAK_NO_LIBC_NAMES AND NOT CMAKE_CROSSCOMPILING)
     hak_bare_allocator(ceiling prepare.c)
     hak_bare_allocator(null prepare.c)
@@ -95,7 +95,7 @@ if(HAK_SHARING)
     add_subdirectory("${PROJECT_SOURCE_DIR}/bench/sharing" "${PROJECT_BINARY_DIR}/bench/sharing-build")
 endif()
 
-# ---- workloads that hold the library themselves --------------------------------------------------------
+# ---- workloads that are linked with the library --------------------------------------------------------
 #
 # bench/linked/FORM/NAME, for ./hakmem builds. Each FORM is linked in another way; without the twin that measures latencies.
 
@@ -151,7 +151,7 @@ if(NOT HAK_SANITIZE AND NOT HAK_NO_LIBC_NAMES AND NOT CMAKE_CROSSCOMPILING)
         target_link_libraries(linked_lto_${name} PRIVATE linked_lto_library)
     endforeach()
 
-    # The fast paths in the caller (bench/inlined/): reaches what is hidden, so with the objects themselves.
+    # The fast paths in the caller (bench/inlined/). They need hidden symbols, so the objects themselves are linked.
     hak_linked(inlined)
     foreach(name IN LISTS linked_workloads)
         target_compile_options(linked_inlined_${name} PRIVATE

@@ -6,7 +6,7 @@ set(hak_warnings
 set(hak_c_warnings
     -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition)
 
-# For code in which malloc must be what it says: compilers rewrite and remove what they know of it.
+# For code whose calls of malloc must stay as written: compilers rewrite and remove calls of what they know.
 set(hak_unknown_malloc
     -fno-builtin-malloc -fno-builtin-calloc -fno-builtin-realloc -fno-builtin-free
     -fno-builtin-aligned_alloc -fno-builtin-memalign -fno-builtin-posix_memalign)

@@ -1,5 +1,5 @@
-# The build that counts. Every program that holds the objects adds its counts to the same files when it ends, and
-# tests/coverage/flush.c sees to those that end without saying goodbye.
+# The build that counts. Every program that contains the objects adds its counts to the same files when it exits;
+# tests/coverage/flush.c writes them for processes that end by _exit or abort.
 
 if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
     message(FATAL_ERROR "HAK_COVERAGE needs gcc: the counts are kept in its format")
@@ -17,6 +17,6 @@ target_link_options(hakmem_objects INTERFACE --coverage)
 target_link_options(hakmem PRIVATE --coverage)
 target_link_options(hakmem_static INTERFACE --coverage)
 
-# Not optimised, the frames that operator new throws through name a routine of the compiler's, which hakmem.o, where
-# nothing hidden can be seen from outside, would take away from the libc of a static program.
+# Without optimisation the frames that operator new throws through refer to a routine of the compiler's. Since hakmem.o makes
+# every hidden symbol local, it would take that routine away from the libc of a static program.
 set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/api/cxx.c" APPEND PROPERTY COMPILE_OPTIONS -O1)

@@ -1,5 +1,5 @@
-# What `cmake --install` puts down: the headers, the three shapes, and the two files by which others
-# find them. Nothing in the installed files names a directory of the build.
+# What `cmake --install` installs: the headers, the manual page, the library in three shapes, the wrapper of dlopen, and the files
+# by which CMake and pkg-config find them. Nothing in the installed files names a directory of the build.
 
 install(FILES "${PROJECT_SOURCE_DIR}/include/hakmem/hakmem.h" "${PROJECT_SOURCE_DIR}/include/hakmem/stats_page.h"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/hakmem")
@@ -33,7 +33,7 @@ install(FILES
     "${PROJECT_BINARY_DIR}/cmake/hakmemConfigVersion.cmake"
     DESTINATION "${hak_package_dir}")
 
-# pkg-config finds its own way from where the file lies, so the tree may be moved.
+# hakmem.pc finds the other folders from its own place, so the tree may be moved.
 file(RELATIVE_PATH HAK_PREFIX_FROM_PC
     "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/hakmem.pc.in" "${PROJECT_BINARY_DIR}/cmake/hakmem.pc" @ONLY)

@@ -1,16 +1,16 @@
-# The library in its four shapes, all from the same objects:
+# The library in its shapes, all from the same objects:
 #
-#   hakmem_objects   the floors, compiled once; tests link these, since they reach what is hidden
+#   hakmem_objects   the layers, compiled once; tests link these, since they need hidden symbols
 #   hakmem           libhakmem.so, for LD_PRELOAD and for linking
 #   hakmem_object    hakmem.o, one object in which every hidden name has become local
 #   hakmem_static    libhakmem.a, whose only member is hakmem.o
 #   hakmem_headers   the include directory alone
 #
-# An archive of many members would be taken apart by the linker: a program could end with hakmem's
-# malloc and libc's free, or with a private name of ours where it expects its own. One member comes
-# whole or not at all, and `-u malloc` makes it come even when nothing else asks for it.
+# From an archive of many members the linker would take some: a program could end with hakmem's malloc and
+# libc's free, or with a private name of ours where it expects its own. One member is linked whole or not
+# at all, and with `-u malloc` it is linked even if nothing else needs it.
 
-# One folder per floor, lowest first: src/README.md.
+# One folder per layer (src/README.md), in the order in which their objects are linked.
 set(hak_floors base os region span slab heap ace watch api)
 
 set(hak_sources)
@@ -41,7 +41,7 @@ target_compile_options(hakmem_objects PRIVATE
     -fno-plt
     -fdata-sections) # for cmake/rare.ld
 
-# Whoever compiles against the objects must see the same switches.
+# Code that is compiled against the objects must see the same switches.
 if(HAK_CHECKED)
     target_compile_definitions(hakmem_objects PUBLIC HAK_CHECKED=1)
 endif()
@@ -49,7 +49,7 @@ if(HAK_NO_LIBC_NAMES)
     target_compile_definitions(hakmem_objects PUBLIC HAK_NO_LIBC_NAMES=1)
 endif()
 
-# malloc and memset would become calloc, which then calls itself.
+# Otherwise malloc and memset would become calloc, which would then call itself.
 foreach(source IN LISTS hak_sources)
     if(source MATCHES "/src/api/")
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${hak_unknown_malloc})
@@ -59,7 +59,7 @@ foreach(source IN LISTS hak_sources)
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS
             -fexceptions -Wno-missing-prototypes)
     endif()
-    # Nor is glibc's header included, whose structures other C libraries lack.
+    # glibc's header is not included either: other C libraries lack its structures.
     if(source MATCHES "/src/api/glibc\\.c$")
         set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -Wno-missing-prototypes)
     endif()
@@ -78,7 +78,8 @@ target_link_options(hakmem PRIVATE
     -Wl,-z,initfirst # its fork handlers are prepared last: other libraries register theirs later
     -Wl,-z,now -Wl,-z,relro
     -Wl,-z,noseparate-code) # headers, code and constants in one mapping: decision 0037
-# Where the linker can do it: gold and mold have no INSERT. Link-time optimisation joins the objects that the script names.
+# Only if the linker can do it (gold and mold have no INSERT), and not with link-time optimisation, which joins the objects that the
+# script names.
 set(hak_rare "${PROJECT_SOURCE_DIR}/cmake/rare.ld")
 include(CheckLinkerFlag)
 check_linker_flag(C "-Wl,-T,${hak_rare}" HAK_RARE_APART)
@@ -104,7 +105,7 @@ hak_compile(hakmem_no_deepbind)
 set_target_properties(hakmem_no_deepbind PROPERTIES
     OUTPUT_NAME hakmem-no-deepbind
     C_VISIBILITY_PRESET hidden)
-target_compile_options(hakmem_no_deepbind PRIVATE -O2) # it must go on by jumps, in every kind of build
+target_compile_options(hakmem_no_deepbind PRIVATE -O2) # its last calls must be jumps, in every kind of build
 target_link_libraries(hakmem_no_deepbind PRIVATE ${CMAKE_DL_LIBS})
 target_link_options(hakmem_no_deepbind PRIVATE -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro)
 

@@ -1,5 +1,5 @@
 # The profile-guided build. The library is built twice from the same tree: in train/ with counters,
-# which cmake/pgo/train.c then feeds, and here with what they counted. gcc names a profile after the path
+# for a run of cmake/pgo/train.c, and here with what they counted. gcc names a profile after the path
 # of the object file; both builds cut their own directory off it, so the names agree.
 
 if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")

@@ -1,5 +1,5 @@
-/* ceiling.h - the structural ceiling: hakmem's pop and push with nothing left to go wrong. What of heap/front.h is not
- * here: the largest size, the bounds of a stack, the range of the window, the owner of a page. */
+/* ceiling.h - the structural ceiling: hakmem's pop and push without checks. Those of heap/front.h that are missing here: of
+ * the largest size, of the bounds of a stack, of the range of the window, of the owner of a page. */
 #ifndef BENCH_CEILING_CEILING_H
 #define BENCH_CEILING_CEILING_H
 

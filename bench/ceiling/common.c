@@ -37,7 +37,7 @@ struct start {
     atomic_bool ended;
 };
 
-static struct start starts[THREADS_MAX]; /* each written by whoever starts the thread, before it runs */
+static struct start starts[THREADS_MAX]; /* each written by the thread that starts another, before that runs */
 static _Atomic unsigned begun = 1;
 
 unsigned threads_begun(void) {
@@ -59,7 +59,7 @@ static void *start_enter(void *context) {
 
 typedef int create_function(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 
-/* A front has no test for threads that are new to it: they get theirs before their own code runs. */
+/* A front has no test for new threads: each gets its front before its own code runs. */
 HAK_EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *),
                               void *argument) {
     create_function *create = (create_function *)dlsym(RTLD_NEXT, "pthread_create");

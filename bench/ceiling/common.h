@@ -1,7 +1,7 @@
 /* common.h - what the allocators of this folder share: block sizes, numbered threads, how they end.
  *
- * They are hakmem's front (heap/front.h) without what keeps it right. None checks what it is told: counting.c sees
- * beforehand whether a workload can be served at all, and the laboratory starts no other. */
+ * They are hakmem's front (heap/front.h) without its checks. None checks its arguments: counting.c finds out beforehand
+ * whether a workload can be served at all, and the laboratory starts no other. */
 #ifndef BENCH_CEILING_COMMON_H
 #define BENCH_CEILING_COMMON_H
 
@@ -12,8 +12,8 @@
 /* Of a block of each class. */
 extern HAK_HIDDEN const uint32_t class_bytes[SIZE_CLASSES];
 
-/* Each allocator has its own: called in a new thread before anything else of it runs, with its number. The first
- * thread is number 0 and is not told. */
+/* Each allocator has its own: called in a new thread before anything else of it runs, with its number. It is not called for
+ * the first thread, number 0. */
 HAK_HIDDEN void thread_begin(unsigned number);
 
 /* How many there were, the first included. */

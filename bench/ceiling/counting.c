@@ -1,5 +1,5 @@
-/* counting.c - serves a workload once, before it is run without checks: how many blocks of each class does a thread hold
- * at once? What the ceiling cannot serve ends here with a line that says why: a size beyond the small classes, a block that a
+/* counting.c - serves a workload once, before it is run without checks, and counts how many blocks of each class a thread holds
+ * at a time. What the ceiling cannot serve ends here with a line that says why: a size beyond the small classes, a block that a
  * living thread allocated and another frees, more threads or memory than can be prepared.
  *
  * When the process ends, the file that CEILING_COUNT names gets a line: how many threads, and for each class the most
@@ -19,7 +19,7 @@
 #define ADDRESS_BITS 48
 #define NULLS_MAX 60000 /* what prepare.c has room for */
 
-/* Of one class of one thread: cut from the start on, so what was cut is the most that was out at once. */
+/* The blocks of one class of one thread. They are cut from the start on, so the number cut is the most that were in use at a time. */
 struct pile {
     char *start;
     size_t cut; /* blocks */

@@ -1,5 +1,5 @@
 /* entries.c - the entry points that workloads use, over the block_take and block_give of the header that the build names:
- * ceiling.h, null.h or counting.h. Nothing is checked that a right program does not need. */
+ * ceiling.h, null.h or counting.h. There are no checks but those that a correct program needs. */
 #include CEILING_BLOCKS
 
 #include <malloc.h>

@@ -1,6 +1,6 @@
 /* null.h - below the ceiling: a thread's one block of each class, handed out again and again, and a free that does
- * nothing. What a workload takes on it is its own time. Blocks are one and the same, so that what is written into one is not
- * what is read from it: WORKLOAD_SHARED_BLOCKS=1 tells the workload. */
+ * nothing. The time that a workload takes with it is the workload's own. All blocks of a class are the same, so what is read from
+ * one is not what was written into it: WORKLOAD_SHARED_BLOCKS=1 tells the workload. */
 #ifndef BENCH_CEILING_NULL_H
 #define BENCH_CEILING_NULL_H
 

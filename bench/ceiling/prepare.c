@@ -2,13 +2,13 @@
  * for, or without it enough for a small trial.
  *
  * A plan is what counting.c writes: the number of threads, then for each class the most blocks that one of them held at
- * once. Every thread gets a front whose stacks hold so many blocks and some to spare, lowest address uppermost as after a
- * refill. Those that were counted are resident; what is to spare is not. Below each stack lie a few NULLs: a workload
+ * a time. Every thread gets a front whose stacks hold that many blocks and some to spare, lowest address uppermost as after a
+ * refill. Those that were counted are resident; the spare ones are not. Below each stack lie a few NULLs: a workload
  * that needs more blocks than there are gets NULL from malloc, and says so.
  *
- * The page words cover every address from 0 on and hold nothing but the class, so that the NULLs which libc frees lead
- * somewhere without a comparison: to a stack of their own that nobody takes from. It is that of the first medium class,
- * which has no other use here. */
+ * The page words cover every address from 0 on and hold nothing but the class. So a NULL that libc frees needs no
+ * comparison: it goes to a stack of its own, which is never popped. It is that of the first medium class, which has no
+ * other use here. */
 #include "prepare.h"
 
 #include "base/bits.h"

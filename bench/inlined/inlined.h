@@ -1,6 +1,6 @@
-/* inlined.h - an experiment, no interface: the fast paths of malloc and free in their caller's own code. Included before
- * a workload that is linked with the library's objects, in place of the declarations that it would call. What they miss
- * goes the ordinary way. */
+/* inlined.h - an experiment, not an interface: the fast paths of malloc and free in their caller's own code. Included before
+ * a workload that is linked with the library's objects, and replaces the functions that it would call. A miss takes the
+ * ordinary way. */
 #ifndef BENCH_INLINED_H
 #define BENCH_INLINED_H
 

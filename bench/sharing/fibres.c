@@ -1,9 +1,9 @@
 /* fibres.c - the threads, each a fibre with thread-local variables of its own; whose turn it is; and what they ask of
  * the kernel.
  *
- * Turns go round: each core makes some accesses, a number drawn from the seed, and another follows, in an order that is
- * drawn anew for each round. So all get on at the same pace, who waits for a lock is not always followed by his neighbour,
- * and whatever may happen between two accesses of a core does. Memory is as everyone left it: sequentially consistent. */
+ * Cores take turns: each makes some accesses, a number drawn from the seed, and another follows, in an order that is
+ * drawn anew for each round. So all proceed at the same pace, a core that waits for a lock is not always followed by its
+ * neighbour, and anything may happen between two accesses of a core. Memory is sequentially consistent. */
 #include "../../tests/explore/engine/memory.h"
 #include "../../tests/explore/engine/run.h"
 #include "sharing.h"
@@ -53,11 +53,11 @@ static struct {
     unsigned used; /* fibres that there are, those of the allocator's own threads last */
     int current;   /* -1: none */
     unsigned left; /* of this turn */
-    unsigned order[CORES_ALL], round, place; /* of turns: of so many fibres, and whose is next */
+    unsigned order[CORES_ALL], round, place; /* of turns in a round; how many there are, and which is next */
     unsigned at_barrier;
     uint64_t random;
     uint64_t accesses; /* of all */
-    uint64_t slept_ns; /* the clock went on because all slept */
+    uint64_t slept_ns; /* by how much the clock advanced because all slept */
     uint32_t next_id;
     void (*body)(unsigned core);
     ucontext_t outside;
@@ -103,7 +103,7 @@ static int look_for_thread_local(struct dl_phdr_info *object, size_t size, void 
     if (!holds) return 0;
     if (bytes > THREAD_LOCAL_MAX) fail("too many thread-local variables");
     if (bytes == 0) return 1;
-    /* What the loader says of their place itself is NULL until someone asked so. */
+    /* The place that the loader reports is NULL until it was asked for in this way. */
     now.thread_local = __tls_get_addr((size_t[]){object->dlpi_tls_modid, 0});
     now.thread_local_bytes = bytes;
     memcpy(now.first, image, from_file); /* relocated, as they are in a new thread */
@@ -144,7 +144,7 @@ static bool is_ready(struct fibre *fibre) {
     return fibre->state == READY;
 }
 
-/* Nobody can go on: the clock does, until the first wakes up. */
+/* No fibre can go on: advances the clock until the first wakes up. */
 static void pass_time(void) {
     uint64_t first_ns = UINT64_MAX;
     for (unsigned i = 0; i < now.used; i++)
@@ -159,7 +159,7 @@ static bool workload_ended(void) {
     return true;
 }
 
-/* A new round: all that there are, in an order of its own. */
+/* A new round: all fibres, in a new order. */
 static void new_round(void) {
     now.place = 0;
     now.round = now.used;
@@ -320,7 +320,7 @@ void run_store(uintptr_t address, unsigned bytes, int order, uint64_t value, uin
     memory_store(address, bytes, value);
 }
 
-/* Without success it has the line for itself, too. */
+/* If it changes nothing, it takes the line for itself all the same. */
 uint64_t run_exchange(uintptr_t address, unsigned bytes, const struct change *change, uintptr_t code) {
     access_line(address, bytes, ACCESS_ATOMIC, code);
     uint64_t old = memory_load(address, bytes), new;
@@ -370,7 +370,7 @@ static long futex(const uint32_t *word, int operation, uint32_t value) {
     return 0;
 }
 
-/* The cores that are simulated, into BYTES bytes: as many of them as the kernel would have written. */
+/* Writes the set of simulated cores into BYTES bytes, and returns how many of them the kernel would have written. */
 static long allowed_cores(size_t bytes, uint64_t *allowed) {
     const size_t words = CORES_MAX / 64;
     if (now.schedule.cores == 0 || bytes < words * sizeof *allowed) {
@@ -390,7 +390,7 @@ long sharing_syscall(long number, long a, long b, long c, long d, long e, long f
     return syscall(number, a, b, c, d, e, f);
 }
 
-/* Goes by accesses, so that each run is the same. */
+/* Follows the number of accesses, so that each run is the same. */
 uint64_t sharing_clock_ns(void) {
     uint64_t rounds = now.schedule.cores != 0 ? now.accesses / now.schedule.cores : 0;
     return UINT64_C(1000000000) + now.slept_ns + rounds * now.schedule.access_ns;

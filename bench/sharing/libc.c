@@ -1,5 +1,5 @@
-/* libc.c - what the allocator has of libc where the simulator must know of it: hidden, so that its calls come here. Of
- * the rest of libc, and of the kernel, no access is seen. */
+/* libc.c - the functions of libc that the simulator must know of, for the allocator: hidden, so that its calls come here.
+ * Accesses of the rest of libc, and of the kernel, are not seen. */
 #include "sharing.h"
 
 #include "base/attributes.h"
@@ -26,7 +26,7 @@ HAK_HIDDEN long syscall(long number, ...) {
     va_list list;
     long value[6];
     va_start(list, number);
-    /* As libc's does: what was not given is not looked at. */
+    /* As libc's does: what was not given is read, but not used. */
     for (unsigned i = 0; i < 6; i++) value[i] = va_arg(list, long);
     va_end(list);
     return sharing_syscall(number, value[0], value[1], value[2], value[3], value[4], value[5]);
@@ -50,7 +50,7 @@ HAK_HIDDEN int sched_yield(void) {
     return 0;
 }
 
-/* Of all that is asked here only the name of a thread is changed, and there is but one. */
+/* The allocator only names mappings and its thread by it, and all fibres are one thread of the kernel: refused. */
 HAK_HIDDEN int prctl(int option, ...) {
     (void)option;
     errno = EINVAL;

@@ -1,7 +1,7 @@
 /* lines.c - the state of each cache line, and what it costs to have it.
  *
- * The protocol is MESI with a directory: a line is nobody's, or one core has written it and it is nobody else's, or
- * some cores have copies. A read needs a copy, a write the only one. Caches are endless: a line leaves a core only
+ * The protocol is MESI with a directory: no core has the line, or one core has written it and no other has it, or
+ * some cores have copies. A read needs a copy, a write the only copy. Caches are unlimited: a line leaves a core only
  * because another writes it. */
 #include "sharing.h"
 
@@ -181,7 +181,7 @@ static struct work line_get(struct line *line, unsigned core, bool write) {
         for (unsigned p = 0; p < PARTITIONS; p++) work.remote[p] = !set_meets(line->copies, lines.node[p][core]);
     }
     work.cold = !here && others == 0;
-    work.upgrade = here && others != 0; /* an only copy that is clean is written without a word to anyone */
+    work.upgrade = here && others != 0; /* an only copy that is clean is written without telling the other cores */
     if (write) {
         work.invalidations = others;
         memset(line->copies, 0, sizeof line->copies);

@@ -1,4 +1,4 @@
-/* names.c - what lies at an address of hakmem's. Not compiled for the simulator: nobody sees it look. */
+/* names.c - what lies at an address of hakmem's. Not compiled for the simulator, so its own accesses are not seen. */
 #include "heap/heap.h"
 #include "heap/registry.h"
 #include "heap/stack.h"

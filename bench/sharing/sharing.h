@@ -3,8 +3,8 @@
  * The allocator's real sources are compiled with -fsanitize=thread, so that the compiler calls a function at each
  * load, store and atomic, and linked to this instead of ThreadSanitizer's run time. Up to 256 cores, each with one
  * thread of the workload, run as fibres of one thread of the kernel, in turn, a few accesses each. Each access finds
- * its line in some state (lines.c), and what it would have cost of other cores is counted, under the operation it
- * belongs to, the code that made it and the object it touched.
+ * its line in some state (lines.c). What it would have needed from other cores is counted by the operation that it
+ * belongs to, the code that made it and the object that it touched.
  *
  *   main.c       the command line, and the counts as one line of JSON
  *   workloads.c  what the threads do
@@ -44,10 +44,10 @@ struct schedule {
     unsigned cores;
     uint64_t seed;
     unsigned turn;        /* accesses of a turn, on average */
-    uint64_t access_ns; /* how far the clock goes on while each core makes one access */
+    uint64_t access_ns; /* how far the clock advances while each core makes one access */
 };
 
-/* Runs BODY on each core, and returns when all have ended. False when they wait for what nobody does. */
+/* Runs BODY on each core, and returns when all have ended. False when all of them wait. */
 bool fibres_run(const struct schedule *schedule, void (*body)(unsigned core));
 
 /* For the body of a thread: */
@@ -61,7 +61,7 @@ void fibre_barrier(void);
 /* Ends this thread, and goes on as a new one on the same core. */
 void fibre_renew(void);
 
-/* What the next accesses belong to; returns what they belonged to. */
+/* Sets what the next accesses belong to; returns what they belonged to before. */
 enum entry fibre_enter(enum entry entry);
 
 /* An access of the workload's own. */
@@ -87,21 +87,21 @@ struct counts {
     uint64_t remote[PARTITIONS]; /* and from another node */
     uint64_t upgrades;      /* the line was there, but others had it, too, and it was to be written */
     uint64_t invalidations; /* copies in other cores that a write took away */
-    uint64_t cold;          /* nobody had the line */
+    uint64_t cold;          /* no core had the line */
     uint64_t sleeps;        /* waits in the kernel */
 };
 
 /* NAME says what lies at an address, NULL where it does not know; may be NULL itself. */
 void lines_open(unsigned line_bytes, unsigned cores, const char *(*name)(uintptr_t address));
 
-/* Whether NAME runs now, whose own accesses are none. */
+/* Whether NAME runs now; its own accesses do not count. */
 bool lines_is_naming(void);
 
-/* One access, all in one line or over several; ADDRESS is nobody's own. */
+/* One access, in one line or over several; ADDRESS is not private to a thread. */
 void lines_access(unsigned core, enum entry entry, uintptr_t address, size_t bytes, enum access access,
                   uintptr_t code);
 
-/* Counts are kept from the first to the second: what came before is forgotten, but not the state of the lines. */
+/* Counts are kept between the two calls. The first discards earlier counts, but not the state of the lines. */
 void lines_measure(void);
 void lines_stop(void);
 

@@ -1,4 +1,4 @@
-/* workloads.c - what the threads do. Each comes to a steady state first; the same again is then counted.
+/* workloads.c - what the threads do. Each workload reaches a steady state first; then the same is done again, and counted.
  *
  * The tables of blocks are the host's and not seen. Of a block the first word is written when it is made and read
  * before it is freed, as the workloads of bench/ do: the least that a program does with it. */
@@ -54,7 +54,7 @@ static void drop(void *block) {
     fibre_enter(before);
 }
 
-/* Runs WORK for as many operations twice; the second time counts. */
+/* Runs WORK for OPS operations, twice; the second time counts. */
 static void run_twice(unsigned core, void (*work)(unsigned core, uint64_t ops), uint64_t ops) {
     work(core, ops);
     fibre_barrier();
@@ -108,7 +108,7 @@ static void run_mid(unsigned core) {
     run_twice(core, replace, task.ops);
 }
 
-/* A span of its own for each block: long ways, so fewer of them. */
+/* Each block has a span of its own: slow paths, so fewer operations. */
 enum { LARGE_SHARE = 8 };
 
 static void run_large(unsigned core) {
@@ -116,7 +116,7 @@ static void run_large(unsigned core) {
     run_twice(core, replace, (task.ops + LARGE_SHARE - 1) / LARGE_SHARE);
 }
 
-/* ---- producers and consumers: of half of the cores, each with one far away ------------------------ */
+/* ---- producers and consumers: each core of one half with one of the other, far away --------------- */
 
 enum { RING = 256 };
 
@@ -195,7 +195,7 @@ static void run_churn(unsigned core) {
     run_twice(core, live, (task.ops + LIFE - 1) / LIFE);
 }
 
-/* ---- one size, whose blocks everybody frees ------------------------------------------------------- */
+/* ---- one size, whose blocks all threads free ------------------------------------------------------ */
 
 static void *hot[4 * CORES_MAX];
 

@@ -1,8 +1,8 @@
-/* steady.c - to be preloaded before hakmem: two runs of the same work take the same instructions, faults and memory.
+/* steady.c - to be preloaded before hakmem, so that two runs of the same work take the same instructions, faults and memory.
  *
- * The coarse clock, by which memory decays, goes one millisecond on each time it is read: decay goes by what a program does and not by
- * when it does it. All other clocks are the kernel's. And the random bytes of the process, by which the window finds its place, are always
- * these: where blocks begin in a page goes by the page's address. */
+ * The coarse clock, by which memory decays, advances by one millisecond each time it is read: decay follows what a program does, and
+ * not when. All other clocks are the kernel's. And the random bytes of the process, from which the place of the window is drawn, are
+ * always these, since where blocks begin in a page depends on the page's address. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* train.c - what the profile-guided build learns from: the mixes a general program is made of, in the
+/* train.c - what the profile-guided build learns from: the mixes of operations of a general program, in the
  * proportions that decide which branch is the common one. Not a benchmark: nothing is timed.
  *
  * Preloaded with the instrumented library. Deterministic but for the threads' interleaving. */

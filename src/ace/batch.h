@@ -1,7 +1,7 @@
-/* batch.h - how many blocks one miss moves, and how many of others' are kept. Pure functions; any thread.
+/* batch.h - how many blocks one miss moves, and how many blocks of other heaps a stack keeps. Pure functions; any thread.
  *
- * Half, whatever the objective: who fills or empties a stack by more than half is sooner at the other end of it. How much that
- * is in all, and what it costs, is decided with the depth. */
+ * A miss moves half the depth, whatever the objective: to fill or empty a stack by more only brings the next miss, at its other
+ * end, sooner. How many blocks half is, and what they cost, is decided with the depth. */
 #ifndef HAK_ACE_BATCH_H
 #define HAK_ACE_BATCH_H
 
@@ -10,11 +10,11 @@
 /* Blocks that an empty stack of DEPTH is filled with. */
 static inline uint32_t ace_refill(uint32_t depth) { return depth / 2 > 1 ? depth / 2 : 1; }
 
-/* Blocks that a stack of DEPTH may hold for others' to be kept with them: more than a refill brings, or the next one would go
- * home, and fewer than fill it. */
+/* Blocks of other heaps are kept in a stack of DEPTH while it holds fewer blocks than this. It is more than a refill brings, since
+ * the next such block would otherwise be returned to its owner, and less than fills the stack. */
 static inline uint32_t ace_kept(uint32_t depth) { return depth - depth / 4; }
 
-/* Blocks that a full stack of HELD gives back, the oldest. */
+/* How many of the HELD blocks of a full stack are spilled, the oldest first. */
 static inline uint64_t ace_spill(uint64_t held) { return (held + 1) / 2; }
 
 #endif

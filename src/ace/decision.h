@@ -1,26 +1,25 @@
-/* decision.h - what was decided, in the words in which it is told to whoever keeps it (watch/decisions.c). Data only; any
- * thread.
+/* decision.h - the record of a decision, as it is passed to its keeper (watch/decisions.c). Data only; any thread.
  *
- * Only what changes is told, by the slow path that changes it. What is decided anew at each batch or for each slab leaves no
- * setting behind, and is not told. */
+ * Only changes of a setting are recorded, by the slow path that makes them. What is decided anew for each batch or slab leaves no
+ * setting behind, and is not recorded. */
 #ifndef HAK_ACE_DECISION_H
 #define HAK_ACE_DECISION_H
 
 #include <stdint.h>
 
-/* What is decided about. X(ID, NAME, UNIT): UNIT of the values before and after; "" where they are marks: 0 not, 1 and more
- * so. */
+/* What a decision is about. X(ID, NAME, UNIT): UNIT of the values before and after; "" if they are states: 0 for no, 1 or more
+ * for yes. */
 #define ACE_KINDS(X)                                                                                          \
-    X(ACE_KIND_DEPTH, "depth", "blocks")         /* that a thread keeps of one size at most */                \
+    X(ACE_KIND_DEPTH, "depth", "blocks")         /* the most that a thread keeps of one size */               \
     X(ACE_KIND_HALF_LIFE, "half_life", "ms")     /* of free memory */                                         \
     X(ACE_KIND_PACE, "pace", "")                 /* 1: the program sleeps, and all that is free decays */     \
     X(ACE_KIND_PRESSURE, "pressure", "")         /* an enum ace_pressure_reason */                            \
-    X(ACE_KIND_SOFT_LIMIT, "soft_limit", "")     /* 1: more is in use */                                      \
+    X(ACE_KIND_SOFT_LIMIT, "soft_limit", "")     /* 1: more than the limit is in use */                       \
     X(ACE_KIND_PURGE_THREAD, "purge_thread", "") /* 1: one runs */                                            \
-    X(ACE_KIND_HUGE_PAGES, "huge_pages", "pages") /* of 64 KiB for which they were asked */                   \
-    X(ACE_KIND_KEPT, "kept", "times")            /* their budget, of medium blocks that a thread may keep */
+    X(ACE_KIND_HUGE_PAGES, "huge_pages", "pages") /* of 64 KiB, for which huge pages were requested */        \
+    X(ACE_KIND_KEPT, "kept", "times")            /* the factor for the budget of medium blocks */
 
-/* Why. X(ID, KIND, NAME, INPUT, INPUT, INPUT): what it went by; "" where there is no more. */
+/* Why. X(ID, KIND, NAME, INPUT, INPUT, INPUT): the names of the inputs; "" for those that are unused. */
 #define ACE_REASONS(X)                                                                                        \
     X(ACE_REASON_BATCH, DEPTH, "batch", "refills", "spills", "")                                              \
     X(ACE_REASON_SWING, DEPTH, "swing", "refilled_blocks", "spilled_blocks", "")                              \
@@ -57,11 +56,11 @@ struct ace_decision {
     enum ace_reason reason;
     uint32_t class;     /* of a depth: the size class */
     uint64_t thread_id; /* the kernel's number of the thread that it is about; 0: it is about the process */
-    uint64_t from, to;  /* the same where something was refused */
+    uint64_t from, to;  /* equal if the change was refused */
     uint64_t inputs[ACE_INPUTS];
 };
 
-/* Keeps what was decided. Any thread, under any locks. */
+/* Records a decision. Any thread, with any locks held. */
 typedef void ace_keeper(const struct ace_decision *decision);
 
 #endif

@@ -1,14 +1,14 @@
 /* depth.c - the rule for a bin's depth.
  *
- * A miss moves half the depth. Its fixed cost is spread over the blocks it moves, so a few misses of any
- * kind are reason enough to go to BATCH_DEPTH, or twice that where it is little memory; beyond it a deeper bin only pays when the program's
- * swing between running empty and running full would fit. A pure producer or consumer never swings, and of one that
- * now and then takes some of its blocks back, most would only lie longer: so it must take and give about as many. Those are
- * counted in blocks, since a refill from a new slab may bring fewer than a spill takes away.
+ * A miss moves half the depth. Its fixed cost is spread over the blocks it moves, so after a few misses of any kind the depth may
+ * grow to BATCH_DEPTH, or twice that for tiny blocks. Beyond that a deeper bin pays only if the program's swing between an empty and
+ * a full stack would fit into it. A pure producer or consumer never swings. If a program takes some of its blocks back now and then,
+ * a deeper stack would only hold most of them longer. So a bin must take and give about as many. They are counted in blocks, since a
+ * refill from a new slab may bring fewer than a spill takes away.
  *
- * Medium blocks, each of which weighs as much as a whole stack of others, are not kept before they are seen to swing, and their batches
- * are of one. Their depths change by a quarter: where the budget is too small for all sizes, each settles near the depth that
- * it has, and doubling and halving would step over that again and again (decision 0052). */
+ * A medium block is as large as a whole stack of small ones. So medium blocks are kept only after they are seen to swing, and a miss
+ * moves one. Their depths change by a quarter: if the budget is too small for all sizes, each size settles near one depth, and
+ * doubling and halving would step over it again and again (decision 0052). */
 #include "ace/depth.h"
 
 #include "base/bits.h"
@@ -19,7 +19,7 @@ enum {
     FIRST_MOST = 32,
     LEAST = 4,
     BATCH_DEPTH = 128,
-    TINY_BYTES = 128, /* blocks below it get twice as deep */
+    TINY_BYTES = 128, /* bins of smaller blocks get twice as deep */
     MISSES_FOR_BATCH = 3,
     MISSES_FOR_SWING = 8,
     MISSES_FOR_SWING_ONE_BY_ONE = 4,
@@ -43,7 +43,7 @@ uint32_t ace_depth_first(size_t block_bytes, enum ace_objective objective) {
                  (uint32_t)ace_choose(objective, FIRST_MOST / 2, FIRST_MOST, FIRST_MOST * 2));
 }
 
-/* No stack is longer than MOST, whatever the objective: heap/stack.c's pool has none. */
+/* No stack is longer than MOST, whatever the objective: the pool in heap/stack.c has no longer ones. */
 uint32_t ace_depth_most(size_t block_bytes, enum ace_objective objective) {
     const bool medium = is_medium(block_bytes);
     const size_t balanced = medium ? MEDIUM_MOST_BYTES : MOST_BYTES, bytes = ace_choose(objective, balanced / 8, balanced, balanced * 2);

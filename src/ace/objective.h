@@ -1,5 +1,5 @@
-/* objective.h - what the program's user wants more: every function of this floor that trades memory for time takes it. With
- * the same counters a greater objective never keeps less, and never gives back sooner. */
+/* objective.h - what the user prefers, little memory or speed. Every function of this layer that trades one for the other takes it.
+ * With the same counters a greater objective never keeps less, and never returns memory sooner. */
 #ifndef HAK_ACE_OBJECTIVE_H
 #define HAK_ACE_OBJECTIVE_H
 

@@ -1,4 +1,4 @@
-/* pace.h - how fast memory goes back. Pure functions; any thread. */
+/* pace.h - how fast memory is returned to the kernel. Pure functions; any thread. */
 #ifndef HAK_ACE_PACE_H
 #define HAK_ACE_PACE_H
 
@@ -6,7 +6,7 @@
 
 enum ace_pace { ACE_PACE_WORK, ACE_PACE_ASLEEP };
 
-/* Nobody worked for IDLE_MS: then no peak is to come back soon, and all that is free decays. */
+/* No thread worked for IDLE_MS. If that is long, no peak is expected soon, and all free memory decays. */
 enum ace_pace ace_pace(uint64_t idle_ms, enum ace_objective objective);
 
 struct ace_holes_input {
@@ -16,10 +16,11 @@ struct ace_holes_input {
     enum ace_objective objective;
 };
 
-/* For how many looks a slab must have stayed unchanged before the free kernel pages in it are given back. */
+/* For how many looks a slab must have stayed unchanged before the free kernel pages in it are returned. */
 uint64_t ace_holes_ripe(struct ace_holes_input input);
 
-/* Free dirty pages that are not worth giving back by decay. Under pressure, and when all is asked back, none are kept. */
+/* Free dirty pages that decay leaves alone, since returning so few is not worth it. Under memory pressure, and by hak_collect, they
+ * are returned as well. */
 uint64_t ace_kept_pages(enum ace_objective objective);
 
 #endif

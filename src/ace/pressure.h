@@ -1,4 +1,4 @@
-/* pressure.h - whether memory is short on the machine, so that what is free should go back at once. A pure function; any
+/* pressure.h - whether memory is short on the machine, so that free memory should be returned immediately. A pure function; any
  * thread. */
 #ifndef HAK_ACE_PRESSURE_H
 #define HAK_ACE_PRESSURE_H
@@ -11,16 +11,16 @@
 struct ace_pressure_input {
     uint64_t limit_bytes; /* beyond which the kernel kills */
     uint64_t high_bytes;  /* beyond which it slows the process down */
-    uint64_t used_bytes;  /* of what both are limits of */
-    uint64_t stalled;     /* the share of the last ten seconds in which someone waited for memory, in hundredths of a per cent */
+    uint64_t used_bytes;  /* the use that both limits apply to */
+    uint64_t stalled;     /* the share of the last ten seconds in which some task waited for memory, in hundredths of a per cent */
     enum ace_objective objective;
 };
 
 enum ace_pressure_reason {
     ACE_PRESSURE_NONE,
     ACE_PRESSURE_LIMIT, /* little is left below the limit */
-    ACE_PRESSURE_HIGH,  /* or below the mark where it gets slow */
-    ACE_PRESSURE_STALLS /* others wait for memory */
+    ACE_PRESSURE_HIGH,  /* or below the mark beyond which the process is slowed down */
+    ACE_PRESSURE_STALLS /* tasks wait for memory */
 };
 
 enum ace_pressure_reason ace_pressure(struct ace_pressure_input input);

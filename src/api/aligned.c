@@ -50,7 +50,7 @@ HAK_EXPORT size_t hak_memalignment(const void *pointer) {
 
 HAK_EXPORT void *hak_valloc(size_t bytes) { return hak_aligned_alloc(os_page_bytes(), bytes); }
 
-/* The same: what is aligned to a page is as long as whole pages here. */
+/* The same: a block that is aligned to a page is as long as whole pages. */
 HAK_EXPORT void *hak_pvalloc(size_t bytes) HAK_ALIAS(hak_valloc);
 
 HAK_LIBC_NAME(size_t, memalignment, (const void *pointer), hak_memalignment)

@@ -1,8 +1,8 @@
 /* cxx.c - operator new and delete, by their mangled names (Itanium C++ ABI), without depending on a C++
- * library: what new must do on failure is looked up in the one that is loaded.
+ * library: what new needs on failure is looked up in the one that is loaded.
  *
- * The nothrow forms of new are left to that library, whose own call the plain forms, and so these, and catch what
- * they or a new handler throw: C cannot.
+ * The nothrow forms of new are left to that library. They call the plain forms, which are those here, and catch what
+ * these or a new handler throws; C cannot catch.
  *
  * Compiled with -fexceptions: std::bad_alloc passes through these frames. */
 #include "api/no_memory.h"
@@ -24,11 +24,11 @@ typedef void throw_bad_alloc(void);
 extern new_handler *_ZSt15get_new_handlerv(void) __attribute__((weak)); /* std::get_new_handler() */
 extern void _ZSt17__throw_bad_allocv(void) __attribute__((weak));       /* std::__throw_bad_alloc() */
 
-/* Weak as well: a static program has all there is. */
+/* Weak as well: in a static program there is nothing to look up. */
 #pragma weak dlsym
 #pragma weak dlopen
 
-/* A C++ library that came with a plugin may be loaded for the plugin alone: then it is asked by its name. */
+/* A C++ library that was loaded with a plugin may be visible to the plugin alone; then it is opened by its name. */
 static void *loaded_function(const char *name) {
     static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1"};
     if (dlsym == NULL || dlopen == NULL) return NULL;
@@ -86,10 +86,10 @@ SAME(_ZnamSt11align_val_t, (size_t bytes, size_t alignment), _ZnwmSt11align_val_
 
 static HAK_NOINLINE void delete_slow(void *block) {
     start_once();
-    heap_free(block, NULL); /* libc does not come by here */
+    heap_free(block, NULL); /* libc does not call operator delete */
 }
 
-/* The sized, aligned and nothrow forms need nothing of what they are told besides the block. */
+/* The sized, aligned and nothrow forms need none of their arguments but the block. */
 #define DELETE(name, array_name, ...)                                                              \
     HAK_EXPORT void name(void *block, ##__VA_ARGS__) {                                             \
         if (HAK_LIKELY(front_push(block))) return;                                                 \

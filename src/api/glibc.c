@@ -13,7 +13,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-/* What glibc's would leave at the top of its heap is nothing that could be left here. */
+/* PAD, the bytes that glibc would leave at the top of its heap, has no meaning here. */
 HAK_EXPORT int hak_malloc_trim(size_t pad) {
     (void)pad;
     return hak_collect() != 0;
@@ -24,23 +24,23 @@ HAK_LIBC_NAME(int, malloc_trim, (size_t pad), hak_malloc_trim)
 #ifndef HAK_NO_LIBC_NAMES
 
 struct mallinfo2 {
-    size_t arena;   /* bytes that hakmem holds for all other blocks: used, or free and not yet given back */
+    size_t arena;   /* bytes held for all blocks but medium and large ones: used, or free and not yet returned to the kernel */
     size_t ordblks; /* free small blocks */
     size_t smblks;  /* 0, as are fsmblks and usmblks: there are no fastbins */
     size_t hblks;   /* medium and large blocks: what glibc maps apart */
-    size_t hblkhd;  /* their bytes, which no other field has: readers add arena and hblkhd */
+    size_t hblkhd;  /* their bytes, which no other field includes: readers add arena and hblkhd */
     size_t usmblks;
     size_t fsmblks;
     size_t uordblks; /* of arena, blocks in use, those in the caches of threads included */
     size_t fordblks; /* the rest of arena */
-    size_t keepcost; /* of it, what hak_collect could give back as whole pages */
+    size_t keepcost; /* of it, what hak_collect could return as whole pages */
 };
 
 struct mallinfo {
     int arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
 
-/* Without medium and large blocks. Numbers of different moments: a difference below 0 is 0. */
+/* BYTES without medium and large blocks. The numbers are of different moments, so a negative difference becomes 0. */
 static size_t but_large(size_t bytes, const struct stats_totals *totals) { return bytes - min_size(bytes, totals->large_bytes); }
 
 static int as_int(size_t value) { return (int)min_size(value, INT_MAX); }
@@ -60,7 +60,7 @@ HAK_EXPORT struct mallinfo2 mallinfo2(void) {
     };
 }
 
-/* Where an int is too small, INT_MAX. */
+/* A value that does not fit an int becomes INT_MAX. */
 HAK_EXPORT struct mallinfo mallinfo(void) {
     struct mallinfo2 wide = mallinfo2();
     return (struct mallinfo){
@@ -79,7 +79,7 @@ HAK_EXPORT void malloc_stats(void) {
     report_write(os_message_fd(), REPORT_TEXT);
 }
 
-/* A document of glibc's form, of one heap: what several threads hold is not kept apart. */
+/* A document in glibc's form, with a single heap: it does not list threads separately. */
 HAK_EXPORT int malloc_info(int options, FILE *stream) {
     if (options != 0) {
         errno = EINVAL;
@@ -115,8 +115,8 @@ enum {
     M_ARENA_MAX = -8
 };
 
-/* These say how glibc is to arrange its heap, and change nothing that a program could see here: they are accepted. What
- * a program could see (M_PERTURB, M_CHECK_ACTION) and what nobody knows is refused. */
+/* These settings tell glibc how to arrange its heap. Here they would change nothing that a program could see, so they are accepted.
+ * Settings whose effect a program could see (M_PERTURB, M_CHECK_ACTION) and unknown ones are refused. */
 HAK_EXPORT int mallopt(int parameter, int value) {
     (void)value;
     switch (parameter) {

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Notes why BYTES bytes aligned to ALIGNMENT could not be had, sets errno to ENOMEM and returns NULL. At once, before
- * anything else asks for memory. */
+/* Records why BYTES bytes aligned to ALIGNMENT could not be allocated, sets errno to ENOMEM and returns NULL. To be called
+ * immediately, before anything else asks for memory. */
 void *no_memory(size_t bytes, size_t alignment);
 
 #endif

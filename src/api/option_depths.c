@@ -1,5 +1,6 @@
-/* option_depths.c - a number of blocks for each size class, from text and back: one for all of small blocks (`64`), or by the size of
- * blocks (`64:512+1040:128`). Of medium ones so many might be more than all else, so these are only meant where they are named. Pure functions, as in option_values.c. */
+/* option_depths.c - a number of blocks for each size class, from text and back: one number for all small classes (`64`), or one by
+ * block size (`64:512+1040:128`). A number for all does not include medium blocks, since that many of them might be more memory than
+ * all the rest; they must be named. Pure functions, as in option_values.c. */
 #include "api/setting.h"
 
 #include "base/bits.h"
@@ -7,7 +8,7 @@
 #define BLOCK_BYTES(class, bytes, ...) bytes,
 static const uint32_t block_bytes[SIZE_CLASSES] = {SIZE_CLASS_TABLE(BLOCK_BYTES)};
 
-/* A size class is named by the size of its blocks, and by nothing else: two names of one class would disagree. */
+/* A size class is named by the exact size of its blocks: if it had several names, two items could contradict each other. */
 static const struct option_info block_size = {.type = OPTION_TYPE_BYTES, .minimum = 1, .maximum = MEDIUM_MAX_BYTES};
 
 static unsigned class_of_block(uint64_t bytes) {
@@ -16,7 +17,7 @@ static unsigned class_of_block(uint64_t bytes) {
     return class;
 }
 
-/* How many bytes stand before STOP in LENGTH bytes at TEXT. */
+/* How many bytes precede STOP in LENGTH bytes at TEXT. */
 static size_t length_to(const char *text, size_t length, char stop) {
     size_t at = 0;
     while (at < length && text[at] != stop) at++;
@@ -34,7 +35,7 @@ static enum option_verdict parse_item(const struct option_info *info, const char
     if (verdict != OPTION_VALID) return verdict;
     unsigned class = class_of_block(bytes);
     if (class == SIZE_CLASSES) return OPTION_OUT_OF_RANGE;
-    if (depths[class] != 0 || depth == 0) return OPTION_MALFORMED; /* twice; or `auto`, which goes without saying */
+    if (depths[class] != 0 || depth == 0) return OPTION_MALFORMED; /* given twice; or `auto`, which is the default */
     depths[class] = (uint16_t)depth;
     return OPTION_VALID;
 }
@@ -64,7 +65,7 @@ enum option_verdict option_parse_depths(const struct option_info *info, const ch
     return verdict;
 }
 
-/* Of small blocks, and nothing is said of the others. */
+/* Whether all small classes have the same number, and the others are `auto`. */
 static bool are_equal(const uint16_t depths[SIZE_CLASSES]) {
     for (unsigned class = 1; class < SIZE_CLASSES; class++)
         if (depths[class] != (class < SMALL_CLASSES ? depths[0] : OPTION_AUTO)) return false;

@@ -1,11 +1,11 @@
-/* option_messages.c - what is said of settings that are ignored. */
+/* option_messages.c - the messages about settings that are ignored. */
 #include "api/setting.h"
 
 #include "os/os.h"
 
 #define ORIGIN_BYTES 48
 
-/* How much of a name or value is repeated: a line must stay a line. */
+/* How much of a name or value is quoted, so that a message stays on one line. */
 #define QUOTE_BYTES 48
 
 static const char *const origins[OPTION_SOURCES] = {
@@ -18,7 +18,7 @@ static const char *const origins[OPTION_SOURCES] = {
     [OPTION_FROM_CALL] = "",
 };
 
-/* Where SETTING stands. */
+/* Where SETTING was found, as the beginning of a message. */
 static const char *origin(const struct setting *setting, char buffer[ORIGIN_BYTES]) {
     struct sink sink = sink_open(buffer, ORIGIN_BYTES);
     sink_put(&sink, origins[setting->source]);

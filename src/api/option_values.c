@@ -12,7 +12,7 @@ struct unit {
 };
 
 /* By type, the largest first and of equals the one to print first; the last of a type is its base unit.
- * KB and MB are missing on purpose: half of the world means 1000 by them. */
+ * KB and MB are missing on purpose: for many users they mean powers of 1000. */
 static const struct unit units[] = {
     {OPTION_TYPE_COUNT, "", 1},
     {OPTION_TYPE_DEPTHS, "", 1}, /* of one size */
@@ -189,7 +189,7 @@ bool option_is_word(const char *text, size_t length, const char *word) {
     return i == length && word[i] == 0;
 }
 
-/* True when TEXT stands somewhere in NAME. */
+/* True when TEXT occurs in NAME. */
 static bool contains(const char *name, size_t name_length, const char *text, size_t length) {
     for (size_t start = 0; start + length <= name_length; start++) {
         size_t i = 0;

@@ -46,7 +46,7 @@ const char *const option_other_variables[OPTION_OTHERS] = {OPTION_OTHER_VARIABLE
 
 struct reader {
     uint64_t values[OPTION_TOTAL];
-    struct text paths[OPTION_TOTAL]; /* of the options that are paths, or depths; the profile's: its file */
+    struct text paths[OPTION_TOTAL]; /* the values of options that are paths, or depths; for `profile`, its file */
     uint8_t sources[OPTION_TOTAL];
     bool silent;
     bool mistaken; /* something deserved a message */
@@ -63,13 +63,13 @@ static void copy_path(char path[OPTION_PATH_BYTES], struct text text) {
     path[text.length] = '\0';
 }
 
-/* TEXT was understood before, or is empty: then they are the default. */
+/* TEXT was parsed without error before, or is empty, which stands for the default. */
 static void copy_depths(enum option_id id, uint16_t depths[SIZE_CLASSES], struct text text) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) depths[class] = OPTION_AUTO;
     if (text.length != 0) option_parse_depths(&option_infos[id], text.start, text.length, depths);
 }
 
-#define FILE_BYTES 4097 /* of a profile's file, with a 0, and one that says that it is longer */
+#define FILE_BYTES 4097 /* 4095 of a profile's file, one more to see whether it is longer, and a 0 */
 
 void options_read(struct hak_options *out, const char *const *environment, const char *program, bool secure) {
     struct reader reader = {.silent = true};
@@ -114,7 +114,7 @@ static void read_all(struct reader *reader, const char *const *environment, cons
     for (; environment != NULL && *environment != NULL; environment++)
         if (is_ours(*environment)) read_variable(reader, *environment + PREFIX_BYTES);
     if (program != NULL) read_list(reader, text_of(program), OPTION_FROM_PROGRAM);
-    /* Last, because only now the profile is known; being weaker they change what nobody else has set. */
+    /* Last, because only now the profile is known. These sources are weaker, so they change only what no other source has set. */
     if (reader->paths[OPTION_profile].length != 0) read_file(reader, file);
     read_list(reader, text_of(profile_settings[reader->values[OPTION_profile]]), OPTION_FROM_PROFILE);
 }
@@ -127,7 +127,7 @@ static struct text trim(struct text text) {
     return text;
 }
 
-/* Takes what stands before the first of two STOPS off *REST, and that byte too. No text holds a 0, so
+/* Removes from *REST, and returns, what precedes the first of two STOPS; the stop is removed, too. No text contains a 0, so
  * a single stop may be written as a string. */
 static struct text take_until(struct text *rest, const char stops[2]) {
     struct text head = {rest->start, 0};
@@ -155,7 +155,7 @@ static void read_variable(struct reader *reader, const char *variable) {
     apply(reader, &setting);
 }
 
-/* LIST is a:b,c:d; = is as good as a colon, blanks around names and values and empty items are skipped. */
+/* LIST is a:b,c:d; = may replace a colon. Blanks around names and values, and empty items, are skipped. */
 static void read_list(struct reader *reader, struct text list, enum option_source source) {
     while (list.length > 0) {
         struct text value = trim(take_until(&list, ","));
@@ -165,7 +165,7 @@ static void read_list(struct reader *reader, struct text list, enum option_sourc
     }
 }
 
-/* The whole file as a string; NULL, and a reason, when it cannot be had. */
+/* The whole file as a string; NULL, and a reason, when it cannot be used. */
 static const char *load(const char *path, char contents[FILE_BYTES], const char **reason) {
     long length = os_read_file(path, contents, FILE_BYTES);
     *reason = length < 0 ? "it cannot be read" : "it is longer than 4095 bytes";
@@ -177,7 +177,7 @@ static const char *load(const char *path, char contents[FILE_BYTES], const char 
     return contents;
 }
 
-/* Lines of NAME = VALUE, with blanks where one likes; from # to the end of its line a comment. */
+/* Lines of NAME = VALUE. Blanks around both are skipped; a comment goes from # to the end of its line. */
 static HAK_COLD void read_file(struct reader *reader, char *contents) {
     char path[OPTION_PATH_BYTES];
     const char *reason;
@@ -222,7 +222,7 @@ static enum option_verdict take_path(struct reader *reader, enum option_id id, c
     return OPTION_VALID;
 }
 
-/* In a profile's file the name of another stands for the settings it begins with: it is not the user's choice. */
+/* In a profile's file `profile` names another profile, whose settings the file builds on. It does not count as set by the user. */
 static enum option_verdict take_base(struct reader *reader, const struct setting *setting) {
     return option_parse(&option_infos[OPTION_profile], setting->value.start, setting->value.length,
                         &reader->values[OPTION_profile]);
@@ -261,7 +261,7 @@ static HAK_COLD void apply(struct reader *reader, const struct setting *setting)
         if (!reader->silent) message_unknown(setting);
         return;
     }
-    /* A shell that says HAKMEM_STATS= means: not set. In a list it is a slip. */
+    /* An empty variable, as HAKMEM_STATS= in a shell, means that it is not set. In a list an empty value is a mistake. */
     if (setting->value.length == 0 && setting->source == OPTION_FROM_ENVIRONMENT) return;
     enum option_verdict verdict = take_value(reader, (enum option_id)id, setting);
     if (verdict == OPTION_VALID) return;

@@ -31,7 +31,7 @@ enum option_id { OPTION_TABLE(OPTION_ID, OPTION_ID, OPTION_ID, OPTION_ID, OPTION
 enum option_source {
     OPTION_FROM_DEFAULT,
     OPTION_FROM_PROFILE,
-    OPTION_FROM_FILE,    /* a profile's */
+    OPTION_FROM_FILE,    /* of a profile */
     OPTION_FROM_PROGRAM, /* hakmem_conf */
     OPTION_FROM_CONF,
     OPTION_FROM_ENVIRONMENT,
@@ -64,8 +64,8 @@ struct hak_options {
 /* ---- reading (options.c) ------------------------------------------------------------------------- */
 
 /* Fills OUT from ENVIRONMENT, a NULL-terminated array of NAME=value strings, or NULL for none, and from PROGRAM, a list as in
- * HAKMEM_CONF, or NULL. SECURE: the process runs with rights its caller lacks, so nothing is read of the environment; what the
- * program itself says holds. An empty variable counts as unset. Writes to the message descriptor and to OUT only. */
+ * HAKMEM_CONF, or NULL. SECURE: the process runs with rights its caller lacks, so the environment is ignored; PROGRAM is read all the
+ * same. An empty variable counts as unset. Writes to the message descriptor and to OUT only. */
 void options_read(struct hak_options *out, const char *const *environment, const char *program, bool secure);
 
 /* The same from the environment and AT_SECURE of this process, even before libc has set environ. Like
@@ -145,8 +145,8 @@ enum option_verdict option_parse(const struct option_info *info, const char *tex
  * it. Cuts the text to BYTES (not 0), the final 0 included. */
 void option_format(const struct option_info *info, uint64_t value, char *buffer, size_t bytes);
 
-/* The same of a number for each size class, 0 for `auto` (option_depths.c): a number for all, or BLOCK:NUMBER, joined by `+`, by the
- * sizes of blocks; the others are `auto`. */
+/* The same for a number per size class, 0 for `auto` (option_depths.c): one number for all small classes, or items BLOCK:NUMBER,
+ * joined by `+`, where BLOCK is a block size. Classes that are not named are `auto`. */
 enum option_verdict option_parse_depths(const struct option_info *info, const char *text, size_t length,
                                         uint16_t depths[SIZE_CLASSES]);
 void option_format_depths(const struct option_info *info, const uint16_t depths[SIZE_CLASSES], char *buffer, size_t bytes);

@@ -1,4 +1,4 @@
-/* page.c - the page of hakmem/stats_page.h: where everything lies that others may read. Constant: it costs nothing. */
+/* page.c - the page of hakmem/stats_page.h: the addresses of all that other processes may read. Constant: it costs nothing. */
 #include "hakmem/stats_page.h"
 
 #include "api/options.h"
@@ -31,7 +31,7 @@ static const struct hak_page_field kernel_fields[] = {
     FIELD(COUNTER, "unmapped_bytes", struct os_counters, unmapped_bytes),
 };
 
-/* Of call N: both arrays are of the same kind. */
+/* Of one call: the arrays `calls` and `refusals` have the same layout. */
 static const struct hak_page_field call_fields[] = {
     {"made", 0, sizeof(uint64_t), HAK_PAGE_COUNTER},
     {"refused", (uint32_t)(offsetof(struct os_counters, refusals) - offsetof(struct os_counters, calls)),
@@ -109,7 +109,7 @@ static const struct hak_page_field bin_fields[] = {
     FIELD(COUNTER, "adopted_slabs", struct bin, adopted_slabs),
 };
 
-/* The stacks: what a thread has cached lies between the two. */
+/* The stacks: the blocks that a thread has cached lie between the two. */
 static const struct hak_page_field stack_fields[] = {
     {"low", (uint32_t)(offsetof(struct heap, front.lo) - offsetof(struct heap, front.top)), sizeof(void *),
      HAK_PAGE_ADDRESS},
@@ -128,7 +128,7 @@ static const struct hak_page_field pressed_fields[] = {{"times", 0, sizeof(count
 
 /* ---- decisions, failures, options ------------------------------------------------------------------------------ */
 
-/* A slot begins with the values of its record, as they lie in that. */
+/* A slot begins with the values of its record, in the record's layout. */
 #define FAILURE_ROW(name, ...) FIELD(GAUGE, #name, struct failure, name),
 static const struct hak_page_field failure_fields[] = {FAILURE_FIELDS(FAILURE_ROW)};
 static const struct hak_page_field failure_count_fields[] = {{"count", 0, sizeof(counter), HAK_PAGE_COUNTER}};
@@ -192,7 +192,7 @@ static const struct hak_page_field limit_fields[] = {
 
 /* ---- the tables ------------------------------------------------------------------------------------------ */
 
-/* The tables that others lie in come first, in this order. */
+/* The tables that contain others come first, in this order. */
 enum { TABLE_HEAPS, TABLE_COMMONS, TABLE_OUTSIDE };
 
 #define TABLE(name, place, address, fields, bytes, count, next, parent) \

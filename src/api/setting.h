@@ -1,5 +1,4 @@
-/* setting.h - one setting on its way from somebody's text to an option, and values on their way to text, for options.c
- * and option_*.c. */
+/* setting.h - one setting on its way from text to an option, and values on their way to text, for options.c and option_*.c. */
 #ifndef HAK_API_SETTING_H
 #define HAK_API_SETTING_H
 
@@ -20,8 +19,8 @@ struct setting {
 
 #define OPTION_PREFIX "HAKMEM_"
 
-/* Whether SETTING is of the option, or other variable, called NAME. Variables are upper case and nothing else, or
- * HAKMEM_stats would work here and nowhere else. */
+/* Whether SETTING is of the option, or other variable, called NAME. Variables must be upper case: otherwise HAKMEM_stats would work
+ * here and nowhere else. */
 bool setting_is_named(const struct setting *setting, const char *name);
 
 /* ---- option_values.c: a buffer that takes what fits and always ends in 0 ---------------------------------- */
@@ -37,7 +36,7 @@ void sink_put_number(struct sink *sink, uint64_t number);
 
 /* ---- option_messages.c: a line on the message descriptor for what is ignored -------------------------- */
 
-/* Says that there is no such option, and which comes nearest. */
+/* Says that there is no such option, and which one is nearest. */
 void message_unknown(const struct setting *setting);
 
 /* Says what the option takes instead. VERDICT: what was wrong. */

@@ -62,7 +62,7 @@ HAK_EXPORT void hak_on_soft_limit(void (*callback)(void *context), void *context
 
 /* ---- hakmem show-config ------------------------------------------------------------------------------ */
 
-/* What was decided at run time in place of the value; false where it is the value. */
+/* Writes the value that was decided at run time; false if that is the option's own. */
 static bool decided(enum option_id id, char *text, size_t bytes) {
     const struct option_info *info = &option_infos[id];
     struct span_counts spans;

@@ -1,6 +1,6 @@
 /* start.c - what happens once. The first operation of any kind that takes a slow path, or the
- * constructor, whichever comes first, resolves the options into data that the floors below read; nothing
- * looks at an option later. */
+ * constructor, whichever comes first, resolves the options into data that the layers below read; they never
+ * look at an option. */
 #include "api/start.h"
 
 #include "ace/budget.h"
@@ -30,8 +30,8 @@ _Atomic uint32_t start_done;
 static struct os_lock start_lock;
 struct hak_options start_settings;
 
-/* ThreadSanitizer's functions stand before libc's, and must not be called before it is ready, which is later than the
- * start of this library. */
+/* ThreadSanitizer interposes libc's functions. Its own must not be called before it is ready, which is later than the start of this
+ * library. */
 #ifdef HAK_NO_LIBC_NAMES
 static bool has_sanitizer(void) { return false; }
 static bool serves_process(void) { return false; }
@@ -59,7 +59,7 @@ static bool is_set(const struct hak_options *from, enum option_id id) {
     return options_source(from, id) != OPTION_FROM_DEFAULT;
 }
 
-/* Where nobody set it, the objective does. */
+/* If the option was not set, the objective decides. */
 static uint64_t half_life_ms_of(const struct hak_options *from) {
     return is_set(from, OPTION_decay) ? from->decay : ace_half_life_ms(from->decay, objective_of(from));
 }
@@ -69,8 +69,8 @@ static size_t thread_cache_bytes_of(const struct hak_options *from) {
                                              : ace_thread_cache_bytes(from->thread_cache, objective_of(from));
 }
 
-/* A huge page is as many pages as a page holds words: 2 MiB where these are of 4 KiB, 32 and 512 MiB where they are of 16 and 64. Those
- * are too large to be asked for by a rule that weighs 2 MiB. */
+/* A huge page has as many kernel pages as one of these holds words: it is 2 MiB for pages of 4 KiB, 32 MiB for 16 KiB, and 512 MiB for
+ * 64 KiB. The latter two are too large for a rule that weighs 2 MiB. */
 static bool huge_pages_are_chunks(void) {
     const size_t page = os_page_bytes();
     return page / sizeof(uint64_t) * page == CHUNK_PAGES * PAGE_BYTES;
@@ -149,8 +149,8 @@ static void configure_again(void) {
     heap_configure(&heap);
 }
 
-/* False in a signal handler that interrupted the allocator: whoever holds this lock, or one that settings need, would wait for it for
- * ever. */
+/* False in a signal handler that interrupted the allocator: its thread may hold this lock, or one that settings need, and would wait
+ * for itself forever. */
 static bool settings_lock(void) {
     if (!slow_enter()) return false;
     os_lock_take(&start_lock);
@@ -170,7 +170,7 @@ int start_change_option(const char *name, const char *value) {
     return error;
 }
 
-/* A handler that cannot lock reads what is there: a path that is being set may be half of two. */
+/* A handler that cannot lock reads without the lock: while a path is being set, it may get parts of both paths. */
 void start_read_option(enum option_id id, char *text, size_t bytes) {
     const bool locked = settings_lock();
     options_value(&start_settings, id, text, bytes);
@@ -178,7 +178,7 @@ void start_read_option(enum option_id id, char *text, size_t bytes) {
 }
 
 HAK_COLD void start_now(void) {
-    /* The sanitizer would know of none of our blocks, and of none of its own threads. */
+    /* The sanitizer would know none of our blocks, and none of its own threads. */
     if (has_sanitizer() && serves_process())
         os_leave("hakmem: this program is built with ThreadSanitizer, which needs a malloc of its own\n");
     /* A signal handler in the middle of the start is served outside the window. */
@@ -187,7 +187,7 @@ HAK_COLD void start_now(void) {
     os_lock_take(&start_lock);
     if (!atomic_load_explicit(&start_done, memory_order_relaxed)) { /* under the lock */
         configure();
-        /* release: whoever sees it sees the settings and the window. */
+        /* release: a thread that sees it sees the settings and the window. */
         atomic_store_explicit(&start_done, 1, memory_order_release);
     }
     os_lock_drop(&start_lock);
@@ -200,8 +200,8 @@ static HAK_ENTRY void fork_child(void) {
     heap_fork_child();
 }
 
-/* A look at standard error is a system call, which is for those who have asked for messages. Of all others hakmem says something
- * after their start only where it ends the process; libc's malloc does so, too, into whatever is 2. */
+/* Looking at standard error takes a system call, so it is done only in processes whose options ask for messages. In all others
+ * hakmem prints something after the start only when it ends the process; like libc's malloc, it then writes to whatever is 2. */
 static void prepare_messages(void) {
     if (start_settings.stats != STATS_OFF)
         os_message_keep(start_settings.stats_file[0] == '\0');
@@ -209,8 +209,8 @@ static void prepare_messages(void) {
         os_message_look();
 }
 
-/* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
- * libraries are registered later, so they are prepared before ours and find an allocator that works. */
+/* The shared object is linked to be initialised before all others (-z initfirst). Other libraries register their fork
+ * handlers later, so these prepare before ours and find an allocator that works. */
 __attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
     if (has_sanitizer()) return;
     start_once();

@@ -14,9 +14,9 @@
 #define HAK_HIDDEN __attribute__((visibility("hidden")))
 #define HAK_PRINTF(at, first) __attribute__((format(printf, at, first)))
 
-/* On whatever libc or the program may call. Where musl cancels a thread asynchronously it goes on with the stack pointer that
- * the thread had, mostly off by 8 from what the ABI promises: to destructors of keys, and so to us. There the stack is
- * aligned on the way in, for our vector moves and for the functions of libc that we call. glibc unwinds, and aligns it. */
+/* On every function that libc or the program may call. When musl cancels a thread asynchronously, it runs the destructors of keys,
+ * and so our code, on the stack pointer that the thread had, mostly 8 bytes off what the ABI promises. So with musl the stack is
+ * aligned on entry, for our vector moves and for the functions of libc that we call. glibc unwinds, and aligns it. */
 #if defined(__x86_64__) && !defined(__GLIBC__)
 #define HAK_ENTRY __attribute__((force_align_arg_pointer))
 #else
@@ -31,7 +31,7 @@
 #define HAK_ALIAS(function) __attribute__((alias(#function)))
 #endif
 
-/* A line of the caches. What two processors write lies two of them apart: current cores fetch lines in pairs. */
+/* A cache line. Data that two processors write lies two lines apart: current cores fetch lines in pairs. */
 #define HAK_CACHE_LINE 64
 
 #define HAK_KIB(n) ((size_t)(n) << 10)

@@ -38,8 +38,8 @@ static inline unsigned count_bits(uint64_t word) {
 #endif
 }
 
-/* Sets bit N of *WORD, N taken modulo 64; true when it was set already. Compilers take five instructions
- * and a register of x86-64 that the loops around it need for something else. */
+/* Sets bit N of *WORD, N taken modulo 64; true when it was set already. For x86-64 compilers generate five
+ * instructions, and take a register that the loops around it need for something else. */
 static inline bool set_bit(uint64_t *word, uint64_t n) {
     bool was_set;
 #if defined(__x86_64__)

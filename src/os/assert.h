@@ -1,4 +1,4 @@
-/* assert.h - what must be true. Checked builds stop at the first thing that is not; in the others
+/* assert.h - assertions. Checked builds stop at the first condition that is false; in the others
  * the condition is compiled for its types and then dropped. */
 #ifndef HAK_OS_ASSERT_H
 #define HAK_OS_ASSERT_H

@@ -1,4 +1,4 @@
-/* clock.c - the time that decay goes by. */
+/* clock.c - the clock that decay follows. */
 #include "os/os.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* file.c - files, for reports and profiles; nothing is read at start unless somebody asks. */
+/* file.c - files, for reports and profiles; none is read at start unless an option names it. */
 #include "os/os.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ long os_read_file(const char *path, char *text, size_t bytes) {
     return got < 0 && length == 0 ? -1 : (long)length;
 }
 
-/* Replaces the path of a link in AT by that of what it leads to; false when that cannot be read or is too long. */
+/* Replaces the path of a link in AT by that of its target; false when that cannot be read or is too long. */
 static bool follow_link(char *at, size_t bytes) {
     char next[256];
     const ssize_t length = readlink(at, next, sizeof next);
@@ -38,8 +38,8 @@ static bool follow_link(char *at, size_t bytes) {
     return true;
 }
 
-/* Whether the link PATH is, or leads to, one of the kernel's to what a descriptor is open for, as /dev/stderr does: others write
- * to that file, too. In doubt it does. */
+/* Whether the link PATH is, or leads to, a link in /proc to an open descriptor, as /dev/stderr does: others write to that file, too.
+ * In doubt, true. */
 static bool leads_to_descriptor(const char *path) {
     enum { MOST_LINKS = 40 }; /* as many as the kernel follows */
     struct stat kernels, link;
@@ -52,9 +52,9 @@ static bool leads_to_descriptor(const char *path) {
     return false;
 }
 
-/* Opens what is there already and is no regular file. Without a reader a FIFO is refused, not waited for. What a link leads to
- * is opened by the kernel, which follows nobody's links in folders that all may write to; so it cannot be replaced, and is
- * written anew in its place. */
+/* Opens what is there already and is no regular file. A FIFO without a reader is refused, not waited for. A link is followed by the
+ * kernel, since that does not follow other users' links in folders that all may write to. So its target cannot be replaced, and is
+ * rewritten in place. */
 static int open_in_place(const char *path, bool is_link) {
     const int how = is_link && !leads_to_descriptor(path) ? O_CREAT | O_TRUNC : O_APPEND;
     const int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | how, 0644);
@@ -62,7 +62,7 @@ static int open_in_place(const char *path, bool is_link) {
     return fd;
 }
 
-/* Of a regular file a new one takes the place once it is whole, with the permissions of the old. */
+/* A regular file is replaced by a new one, with the permissions of the old, once that is complete. */
 bool os_file_create(struct os_file *file, const char *path) {
     struct stat there;
     const bool exists = lstat(path, &there) == 0;
@@ -77,12 +77,12 @@ bool os_file_create(struct os_file *file, const char *path) {
         errno = ENAMETOOLONG;
         return false;
     }
-    /* Never what is there already: in a folder that others write to it may be their link to a file of ours. */
+    /* Never an existing file: in a folder that others may write to, it may be their link to a file of ours. */
     enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC };
     const mode_t mode = exists ? there.st_mode & 0777 : 0644;
     file->fd = open(file->temporary, FLAGS, mode);
     if (file->fd < 0 && errno == EEXIST && unlink(file->temporary) == 0) file->fd = open(file->temporary, FLAGS, mode);
-    if (file->fd >= 0 && exists) fchmod(file->fd, mode); /* in spite of the umask; a file system that cannot has none */
+    if (file->fd >= 0 && exists) fchmod(file->fd, mode); /* despite the umask; a file system that cannot do it has no permissions */
     return file->fd >= 0;
 }
 
@@ -96,7 +96,7 @@ bool os_file_finish(struct os_file *file, bool written) {
     return false;
 }
 
-/* After a handler that returns a fault happens again, for ever, or what was to end goes on. */
+/* After a handler of one of these returns, the fault happens again, forever, or a process that was to end goes on. */
 static bool is_fault(int number) {
     static const int faults[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS};
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)

@@ -1,5 +1,5 @@
 /* group.c - the control group that the process is in: how much memory and processor time it may use, and whether memory is
- * short. Reads files, of versions 1 and 2; none at start. */
+ * short. Reads files, of cgroup versions 1 and 2; none at start. */
 #include "os/os.h"
 
 #include "base/bits.h"
@@ -57,8 +57,8 @@ static bool find_path(char *text, const char *controller, struct place *place) {
     return found;
 }
 
-/* Words of a line of mountinfo: 3 is what of the file system is mounted, 4 where; behind a lone hyphen its type, source and
- * options. A group's path is below what is mounted. */
+/* Words of a line of mountinfo: 3 is the folder of the file system that is mounted, 4 the mount point; after a lone hyphen come type,
+ * source and options. A group's path begins with that folder, which is removed from it. */
 static bool read_mount(char *line, const char *controller, struct place *place) {
     char *words[4], *rest = line;
     for (int word = 0; word < 3; word++) rest = cut(rest, " ");
@@ -88,7 +88,7 @@ static bool find_place(const char *root, const char *controller, struct place *p
         if (read_mount(line, controller, place)) return true;
         line = next;
     }
-    /* Beyond so many mounts: where everybody has it. */
+    /* Not found among the mounts that fit in TEXT: the usual place. */
     snprintf(place->mount, sizeof place->mount, "/sys/fs/cgroup%s%s", place->unified ? "" : "/", place->unified ? "" : controller);
     return true;
 }
@@ -121,7 +121,7 @@ static uint64_t number_after(const char *text, const char *name) {
     return 0;
 }
 
-/* Of what a group uses, the cache of files: the kernel takes that before it kills. What lies in tmpfs is not in it. */
+/* The part of a group's use that is the cache of files: the kernel takes that before it kills. It does not include tmpfs. */
 static uint64_t read_files(const char *root, const struct place *place) {
     const bool unified = place->unified;
     char path[PATH_BYTES], text[TEXT_BYTES / 2];
@@ -131,7 +131,7 @@ static uint64_t read_files(const char *root, const struct place *place) {
            number_after(text, unified ? "active_file " : "total_active_file ");
 }
 
-/* Of all groups above one another the limit that is nearest counts, and what is used of it. */
+/* Of the group and those above it, the one that is nearest to its limit counts: its limits, and what is used of them. */
 static void read_memory(const char *root, struct place place, struct os_group *group) {
     uint64_t least_left = OS_UNLIMITED;
     do {

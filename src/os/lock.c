@@ -1,6 +1,6 @@
 /* lock.c - the waiting side of os_lock. The uncontended side is inline in os.h.
  *
- * States: 0 free, 1 held, 2 held and someone may sleep. A waiter always leaves state 2 behind when it
+ * States: 0 free, 1 held, 2 held and a waiter may sleep. A waiter always leaves state 2 behind when it
  * gets the lock, so a wake-up is never lost; at worst one is superfluous. */
 #include "os/os.h"
 
@@ -10,14 +10,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* From the kernel's futex.h, which musl's headers do not bring. */
+/* From the kernel's futex.h, which musl's headers lack. */
 enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129 };
 
 /* Holders keep a lock for well under a microsecond: a few reads are worth more than a sleep. */
 enum { SPINS = 64 };
 
-/* Some tens of cycles. isb, which empties the pipeline: most cores pass over yield in one, and SPINS would be over before any holder is
- * done. */
+/* Some tens of cycles. On ARM by isb, which empties the pipeline: most cores spend one cycle on yield, and all SPINS would be over
+ * before any holder is done. */
 static void pause_briefly(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

@@ -1,4 +1,4 @@
-/* mapping.c - what lies at an address, as /proc/self/maps has it. Reads a file: only for messages. */
+/* mapping.c - what lies at an address, as /proc/self/maps has it. Reads a file: only for messages and reports. */
 #include "os/os.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@ static const char *name_in(const char *line) {
     return line;
 }
 
-/* Fills *MAPPING, which held the line before, and says whether it is a file's. A nameless range right behind a file's is what
- * that file asks for beyond its contents (.bss): it keeps the name. */
+/* Fills *MAPPING, which held the line before, and returns whether it is a file's. A nameless range right behind a file's is what
+ * that file needs beyond its contents (.bss); it keeps the file's name. */
 static bool read_line(const char *line, bool file_before, struct os_mapping *mapping) {
     char *after;
     uintptr_t end_before = mapping->end;
@@ -32,7 +32,7 @@ static bool read_line(const char *line, bool file_before, struct os_mapping *map
     return name[0] == '/';
 }
 
-/* Reads lines from FD until one holds ADDRESS. The end of a line that is too long is passed over. */
+/* Reads lines from FD until one holds ADDRESS. The end of a line that is too long is skipped. */
 static bool read_lines(int fd, uintptr_t address, struct os_mapping *mapping) {
     char line[LINE_BYTES], piece[LINE_BYTES];
     size_t length = 0;

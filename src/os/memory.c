@@ -91,8 +91,8 @@ void *os_reserve(size_t bytes) { return map_pages(NULL, bytes, PROT_NONE, 0); }
 void *os_reserve_readable(size_t bytes) { return map_pages(NULL, bytes, PROT_READ, 0); }
 
 bool os_reserve_at(void *address, size_t bytes) {
-    /* A hint, not MAP_FIXED_NOREPLACE: old kernels, emulators and ThreadSanitizer each make something
-     * else of the flag, and a free place is given for the hint just as well. */
+    /* A hint, not MAP_FIXED_NOREPLACE: old kernels, emulators and ThreadSanitizer each treat that flag
+     * differently, and if the place is free, the hint gets it just as well. */
     void *got = map_pages(address, bytes, PROT_NONE, 0);
     if (got == address) return true;
     if (got != NULL) os_unmap(got, bytes);
@@ -113,7 +113,7 @@ bool os_commit(void *address, size_t bytes) {
     bool no_memory = !done && errno == ENOMEM;
     os_counted(OS_CALL_MPROTECT, done, saved);
     if (!done && !no_memory) {
-        /* A sandbox may refuse mprotect and allow mmap. The range holds nothing yet. Not for want of memory: old
+        /* A sandbox may refuse mprotect and allow mmap. The range holds nothing yet. Not after ENOMEM: old
          * kernels unmap the range before they refuse it. */
         void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                          -1, 0);
@@ -124,10 +124,10 @@ bool os_commit(void *address, size_t bytes) {
     return done;
 }
 
-/* MADV_DONTNEED is kept from a range by locked pages (EINVAL), by sandboxes, and by emulators that
- * answer 0 and keep the data. The last kind is found out once, on a page of our own. That page may be refused where the range was
- * not, since all that is mapped anew is locked, or the address space is used up; neither need last, so it is tried again, but not
- * for each range. */
+/* MADV_DONTNEED does nothing to locked pages (EINVAL), in sandboxes, and in emulators that answer 0 and keep
+ * the data. Whether this is such an emulator is found out once, on a page of our own. The call on that page may be refused although
+ * the one on the range was not, if new mappings are locked or the address space is used up. Neither need last, so the probe is
+ * repeated, but not for each range. */
 static bool purge_zeroes(void) {
     enum { UNKNOWN, ZEROES, KEEPS };
     static _Atomic int verdict = UNKNOWN;
@@ -173,7 +173,7 @@ void os_populate(void *address, size_t bytes) {
     os_counted(OS_CALL_MADVISE_POPULATE, done, saved);
 }
 
-/* An old kernel may have unmapped what it then has no memory to map afresh. */
+/* An old kernel may unmap the range and then have no memory to map it afresh. */
 enum os_moved os_renew(void *address, size_t bytes) {
     int saved = errno;
     void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -215,7 +215,7 @@ size_t os_resident_bytes(void *address, size_t bytes) {
 #define MADV_COLD 20
 #endif
 
-/* MADV_DONTNEED of a part only marks a huge page to be broken some day; MADV_COLD of a part breaks it at once. */
+/* MADV_DONTNEED of a part only marks a huge page to be broken later; MADV_COLD of a part breaks it immediately. */
 void os_split_huge(void *address, size_t bytes) {
     int saved = errno;
     os_counted(OS_CALL_MADVISE_HUGE, madvise(address, bytes, MADV_COLD) == 0, saved);
@@ -232,8 +232,8 @@ void os_split_huge(void *address, size_t bytes) {
 
 static _Atomic enum { MOVE_UNKNOWN, MOVE_WORKS, MOVE_FAILS } move_works;
 
-/* Whether two pages were moved as they should be, and both places can be given back. An emulator may believe that FROM
- * is mapped no longer: so the kernel is asked to write there before it is read. */
+/* Whether two pages were moved as they should be, and both places can be purged. An emulator may believe that FROM is no
+ * longer mapped, so the kernel is made to write there before FROM is read. */
 static bool was_moved(volatile unsigned char *from, volatile unsigned char *to, size_t page) {
     if (syscall(SYS_clock_gettime, CLOCK_MONOTONIC, from) != 0 || from[page] != 0 || to[page] != 1) return false;
     from[page] = 1;
@@ -241,7 +241,7 @@ static bool was_moved(volatile unsigned char *from, volatile unsigned char *to, 
            madvise((void *)(uintptr_t)to, 2 * page, MADV_DONTNEED) == 0 && to[page] == 0;
 }
 
-/* Old kernels refuse; emulators say yes and do something else. Found out once, on pages of our own. */
+/* Old kernels refuse; emulators report success and do something else. Found out once, on pages of our own. */
 static bool move_is_known_to_work(void) {
     int known = atomic_load_explicit(&move_works, memory_order_relaxed); /* the probe may run twice */
     if (known != MOVE_UNKNOWN) return known == MOVE_WORKS;
@@ -260,9 +260,9 @@ static bool move_is_known_to_work(void) {
     return known == MOVE_WORKS;
 }
 
-/* The kernel refuses for want of support before it touches anything; for want of memory perhaps only after it has
- * unmapped the destination. Then the place is mapped anew, unless something lies there: perhaps the old mapping still,
- * perhaps another thread's. It cannot be told, so the place is given up, and nothing is moved ever after. */
+/* If the kernel lacks support, it refuses before it touches anything. If it lacks memory, it may have unmapped the destination
+ * first. The destination is then mapped anew, unless something lies there: the old mapping, or one of another thread. Which of
+ * the two cannot be told, so the destination is given up, and nothing is moved from then on. */
 enum os_moved os_move(void *from, void *to, size_t bytes) {
     if (!move_is_known_to_work()) return OS_NOT_MOVED;
     int saved = errno;
@@ -272,7 +272,7 @@ enum os_moved os_move(void *from, void *to, size_t bytes) {
     if (out_of_memory) {
         got = mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
         if (os_counted(OS_CALL_MMAP, got == to, saved)) {
-            os_name(to, bytes, OS_NAME_BLOCKS); /* or it never becomes one with its neighbours */
+            os_name(to, bytes, OS_NAME_BLOCKS); /* otherwise it would never merge with its neighbours */
             return OS_MOVE_RENEWED;
         }
         if (got != MAP_FAILED) os_unmap(got, bytes);
@@ -301,7 +301,7 @@ void os_unmap(void *address, size_t bytes) {
         count(&os_counters.unmapped_bytes, bytes);
 }
 
-/* More than any address space has, like RLIM_INFINITY. */
+/* A limit above this exceeds any address space; so does RLIM_INFINITY. */
 #define NO_LIMIT_BYTES (SIZE_MAX / 4)
 
 size_t os_address_limit(void) {

@@ -1,5 +1,5 @@
-/* message.c - the few words the library says. Lines are composed on the stack by vsnprintf, which
- * does not allocate for the conversions named in os.h, and written at once. */
+/* message.c - the library's messages. Lines are composed on the stack by vsnprintf, which does not
+ * allocate for the conversions named in os.h, and are written immediately. */
 #include "os/os.h"
 
 #include <errno.h>
@@ -19,8 +19,8 @@ enum { LINE_BYTES = 1024, KEPT_DESCRIPTOR_MIN = 200 };
 /* What standard error was at the start. Written once there, before other threads can exist. */
 static struct {
     bool absent; /* there was none: what is 2 later is a file of the program's */
-    bool known;  /* what follows is: all goes there, or nowhere */
-    int copy;    /* a descriptor of it; 2 where there is no other */
+    bool known;  /* what follows is valid: messages go there, or nowhere */
+    int copy;    /* a duplicate of it; 2 if there is none */
     dev_t device;
     ino_t inode;
 } first;
@@ -38,7 +38,7 @@ void os_message_look(void) {
     errno = saved;
 }
 
-/* Whoever reads a pipe or a socket waits for as long as somebody has it. */
+/* The reader of a pipe or a socket waits as long as any process has it open. */
 static bool is_waited_for(const struct stat *file) { return S_ISFIFO(file->st_mode) || S_ISSOCK(file->st_mode); }
 
 void os_message_keep(bool copied) {
@@ -56,7 +56,7 @@ void os_message_keep(bool copied) {
 
 static bool is_first(int fd) {
     struct stat file;
-    if (fstat(fd, &file) != 0) return errno != EBADF; /* a sandbox says nothing of it */
+    if (fstat(fd, &file) != 0) return errno != EBADF; /* a sandbox may refuse to tell */
     return file.st_dev == first.device && file.st_ino == first.inode;
 }
 
@@ -73,7 +73,7 @@ int os_message_fd(void) {
     return fd;
 }
 
-/* By number, since libc's function is a cancellation point, and malloc is none. */
+/* By number: libc's function is a cancellation point, and malloc must not be one. */
 static bool write_all(int fd, const char *text, size_t bytes) {
     while (bytes != 0) {
         long written = syscall(SYS_write, fd, text, bytes);
@@ -90,15 +90,15 @@ static bool is_pending(int number) {
     return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
 }
 
-/* Of those that this thread holds off; at once. By number, as above. */
+/* Consumes a signal that is pending and blocked in this thread, without waiting. By number, as above. */
 static void take_signal(int number) {
     const uint64_t set = UINT64_C(1) << (number - 1);
     const struct timespec at_once = {0, 0};
     syscall(SYS_rt_sigtimedwait, &set, NULL, &at_once, sizeof set);
 }
 
-/* A program that reads no words of ours is not to die of writing them: the signal of a broken pipe is held off, and taken, unless
- * one of the program's own was waiting. */
+/* A program must not die of our messages because their reader is gone. So SIGPIPE is blocked during the write and then consumed,
+ * unless one of the program's own was pending. */
 bool os_write(int fd, const char *text, size_t bytes) {
     sigset_t broken_pipe, before;
     sigemptyset(&broken_pipe);

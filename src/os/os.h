@@ -1,9 +1,9 @@
-/* os.h - the whole contract with the kernel and libc. Of the other floors only watch makes some calls of its own, for the
- * proof that it served a program.
+/* os.h - the contract with the kernel. Of the other layers only watch makes system calls of its own, for the proof that hakmem
+ * serves a program (watch/served.c), and to read the process's number.
  *
  * Every primitive may be called from any thread, keeps errno when it succeeds, and reports failure by its
  * result; none aborts except os_panic. They call libc's wrappers, so that tests can interpose them.
- * Every call is counted by kind, and so is every refusal.
+ * Calls of the kinds of enum os_call are counted, and so are their refusals.
  */
 #ifndef HAK_OS_OS_H
 #define HAK_OS_OS_H
@@ -20,7 +20,7 @@
 /* Bytes of a kernel page, 4 KiB to 64 KiB; the same for the life of the process. */
 size_t os_page_bytes(void);
 
-/* Address space that no access may touch, anywhere; NULL if refused. Costs no memory. */
+/* Inaccessible address space, anywhere; NULL if refused. Costs no memory. */
 void *os_reserve(size_t bytes);
 
 /* The same at ADDRESS and nowhere else; false if refused or if something lies there. */
@@ -36,11 +36,11 @@ void *os_reserve_readable(size_t bytes);
  * the range is as it was, or partly committed, which is harmless. */
 bool os_commit(void *address, size_t bytes);
 
-/* Gives the memory behind a committed range back; the range stays usable. True when it now reads as
+/* Returns the memory behind a committed range to the kernel; the range stays usable. True when it now reads as
  * zero; false when the contents may have stayed (refused, locked, or an emulator that keeps them). */
 bool os_purge(void *address, size_t bytes);
 
-/* Brings the pages of a committed range in, at once rather than one fault at a time, where the kernel can.
+/* Prefaults the pages of a committed range in one call rather than one fault at a time, where the kernel can.
  * Any range: it is widened to whole pages. */
 void os_populate(void *address, size_t bytes);
 
@@ -49,10 +49,10 @@ void os_populate(void *address, size_t bytes);
 bool os_prefer_huge(void *address, size_t bytes);
 bool os_avoid_huge(void *address, size_t bytes);
 
-/* Breaks the huge page, if there is one, that a committed range lies in, so that parts of it can be given back. */
+/* Breaks the huge page, if there is one, that a committed range lies in, so that parts of it can be returned. */
 void os_split_huge(void *address, size_t bytes);
 
-/* How many bytes of a mapped range are in memory; all, where the kernel does not say. */
+/* How many bytes of a mapped range are resident; all, where the kernel does not say. */
 size_t os_resident_bytes(void *address, size_t bytes);
 
 enum os_moved {
@@ -62,16 +62,16 @@ enum os_moved {
     OS_MOVE_LOST,    /* the same, but TO is perhaps not mapped and must not be used any more */
 };
 
-/* As os_purge, by a fresh mapping in place of the old one, which becomes one with its neighbours where both were
- * advised alike: OS_MOVE_RENEWED. OS_NOT_MOVED: the range is as it was. OS_MOVE_LOST: it is perhaps not mapped. */
+/* As os_purge, but by a fresh mapping in place of the old one: OS_MOVE_RENEWED. The kernel merges it with neighbours that were
+ * advised alike. OS_NOT_MOVED: the range is as it was. OS_MOVE_LOST: it is perhaps not mapped. */
 enum os_moved os_renew(void *address, size_t bytes);
 
-/* Moves the memory behind a committed range to another of the same length, whose contents are lost, by its page
- * tables alone. */
+/* Moves the memory behind a committed range to another range of the same length, by its page tables alone. The contents of
+ * the second are lost. */
 enum os_moved os_move(void *from, void *to, size_t bytes);
 
-/* Gives mappings a name in /proc/PID/maps, where the kernel can (Linux 5.17, if it was built so): mappings of different names do
- * not become one. NAME is a constant. */
+/* Gives mappings a name in /proc/PID/maps, where the kernel can (Linux 5.17, if configured). It does not merge mappings of different
+ * names. NAME is a constant. */
 void os_name(void *address, size_t bytes, const char *name);
 #define OS_NAME_BLOCKS "hakmem blocks" /* the name of all that os_commit and os_renew were given */
 #define OS_NAME_BOOKS "hakmem books"
@@ -79,7 +79,7 @@ void os_name(void *address, size_t bytes, const char *name);
 /* Readable, writable, zeroed memory anywhere, aligned to ALIGNMENT (a power of two); NULL if refused. */
 void *os_map(size_t bytes, size_t alignment);
 
-/* Removes a mapping made by the functions above. A refusal leaves it in place: it is counted. */
+/* Removes a mapping made by the functions above. A refusal leaves it in place, and is counted. */
 void os_unmap(void *address, size_t bytes);
 
 /* Bytes of address space that RLIMIT_AS allows in all; SIZE_MAX when unlimited. */
@@ -107,9 +107,9 @@ void os_sleep_ms(uint64_t ms);
 
 /* ---- threads (thread.c) ------------------------------------------------------------------------- */
 
-/* Starts a detached thread that runs BODY with all signals blocked, called NAME (at most 15 bytes). Where BODY returns true, that
- * it is the last thread of the process, the signals that are blocked here are those that are blocked at its end, in which libc
- * calls exit. False if refused. */
+/* Starts a detached thread called NAME (at most 15 bytes) that runs BODY with all signals blocked. BODY returns true if its thread is
+ * the last of the process. The thread then takes the signal mask of the caller of this function, since libc calls exit as the
+ * thread ends. False if refused. */
 bool os_thread_start(bool (*body)(void), const char *name);
 
 /* The kernel's number of this thread. */
@@ -136,18 +136,18 @@ bool os_is_libc(const void *address);
  * from a constructor. */
 void os_stay_loaded(void);
 
-/* Whether this thread is, as far as can be seen, inside a callback of dl_iterate_phdr: it holds a lock of the loader's,
- * and must not start a thread, which waits for another while dlopen does the reverse. Takes some microseconds. */
+/* Whether this thread is, as far as can be seen, inside a callback of dl_iterate_phdr. It then holds a lock of the loader and must
+ * not start a thread: that waits for a second lock, and dlopen takes the two in reverse order. Takes some microseconds. */
 bool os_in_loader_callback(void);
 
-/* After it every other running thread of the process has passed a full barrier, too: the expensive half of a
- * barrier whose cheap half is a compiler's. False where the kernel has no such thing. */
+/* After it every other running thread of the process has passed a full barrier, too: the expensive half of an asymmetric
+ * barrier, whose cheap half is a compiler barrier. False where the kernel has no such call. */
 bool os_barrier_others(void);
 
 /* ---- locks (lock.c): three states and a futex; usable when all bits are zero -------------------- */
 
 struct os_lock {
-    _Atomic uint32_t state; /* 0 free, 1 held, 2 held and someone may sleep */
+    _Atomic uint32_t state; /* 0 free, 1 held, 2 held and a waiter may sleep */
 };
 
 void os_lock_wait(struct os_lock *lock);
@@ -170,7 +170,7 @@ HAK_INLINE void os_lock_drop(struct os_lock *lock) {
         os_lock_wake(lock);
 }
 
-/* The child of a fork owns every lock that prepare took; nobody waits in it. */
+/* The child of a fork owns every lock that prepare took; no thread waits in it. */
 HAK_INLINE void os_lock_reset(struct os_lock *lock) {
     atomic_store_explicit(&lock->state, 0, memory_order_relaxed); /* the only thread there is */
 }
@@ -181,37 +181,37 @@ HAK_INLINE void os_lock_reset(struct os_lock *lock) {
  * %s %d %u %zu %llu %x %p and %%. */
 void os_message(const char *format, ...) HAK_PRINTF(1, 2);
 
-/* Writes all of TEXT to FD. Returns false with errno from write(2): of a broken pipe EPIPE, without its signal. No cancellation
+/* Writes all of TEXT to FD. Returns false with errno from write(2): for a broken pipe EPIPE, without the signal. No cancellation
  * point. */
 bool os_write(int fd, const char *text, size_t bytes);
 
 /* A message, then the end of the process by SIGABRT. */
 _Noreturn void os_panic(const char *format, ...) HAK_PRINTF(1, 2);
 
-/* Writes LINE to standard error and ends the process with status 1, by the kernel alone: for where no other function of
+/* Writes LINE to standard error and ends the process with status 1, by system calls alone: for places where no other function of
  * libc may be called. */
 _Noreturn void os_leave(const char *line);
 
-/* Whether there is a standard error at this moment, the start. Where there is none nothing is said later: a program that
- * opens a file gets it as 2. A system call. */
+/* Notes whether there is a standard error now, at the start. If there is none, no message is written later: a file that the program
+ * opens may then be descriptor 2. A system call. */
 void os_message_look(void);
 
-/* The same, and from now on only that standard error gets messages, whatever is 2 later. COPIED: it is kept open beside the program,
- * since many close theirs before the library's last words, unless it is a pipe or a socket, whose reader would wait. */
+/* The same, and from now on only that standard error gets messages, whatever is 2 later. COPIED: a duplicate of it is kept open, since
+ * many programs close theirs before the library's last message; but not of a pipe or a socket, whose reader would wait. */
 void os_message_keep(bool copied);
 
-/* The descriptor for messages: 2, or what was kept of it; -1 where there is none. */
+/* The descriptor for messages: 2, or the duplicate that was kept; -1 where there is none. */
 int os_message_fd(void);
 
 /* ---- the control group (group.c) -------------------------------------------------------------------- */
 
-#define OS_UNLIMITED UINT64_MAX /* no limit, or nobody says */
+#define OS_UNLIMITED UINT64_MAX /* no limit, or not known */
 
 struct os_group {
-    uint64_t memory_limit_bytes; /* of the group, or of one above it, whose limit is nearest; beyond it the kernel kills */
-    uint64_t memory_high_bytes;  /* beyond it the kernel slows down */
-    uint64_t memory_used_bytes;  /* by that group, without files that nobody looked at lately */
-    uint64_t stalled;            /* share of the last 10 s that someone waited for memory, in hundredths of a per cent */
+    uint64_t memory_limit_bytes; /* of the group, or of the one above it whose limit is nearest; beyond it the kernel kills */
+    uint64_t memory_high_bytes;  /* beyond it the kernel slows the process down */
+    uint64_t memory_used_bytes;  /* by that group, without its cache of files */
+    uint64_t stalled;            /* share of the last 10 s in which some task waited for memory, in hundredths of a per cent */
     uint64_t cpu_quota;          /* hundredths of a processor */
 };
 
@@ -224,24 +224,25 @@ void os_group_read(const char *root, struct os_group *group);
 /* The beginning of a file, at most BYTES - 1 bytes, as a string; returns its length, or -1 when it cannot be read. */
 long os_read_file(const char *path, char *text, size_t bytes);
 
-/* A file that is being written; PATH must stay. */
+/* A file that is being written; PATH must stay valid. */
 struct os_file {
     int fd;
     const char *path;
     char temporary[256];
 };
 
-/* Opens it for writing. It appears under its name when it is finished, in place of what was there. What a link leads to is written
- * anew at once; to what is no regular file, and where a link leads to a descriptor, it is appended. False with errno. */
+/* Opens it for writing. It appears under its name when it is finished, in place of what was there. The target of a link is instead
+ * emptied and rewritten in place. What is written to a link to a descriptor, or to anything else that is no regular file, is
+ * appended. False with errno. */
 bool os_file_create(struct os_file *file, const char *path);
 
-/* WRITTEN: all went well. False with errno when it did not, or the file cannot be put in its place. */
+/* WRITTEN: whether everything was written. False with errno if it was not, or if the file cannot be put in its place. */
 bool os_file_finish(struct os_file *file, bool written);
 
-/* Has HANDLER called for signal NUMBER, unless the program does something with it or it stands for a fault. False if refused. */
+/* Installs HANDLER for signal NUMBER, unless the program handles or ignores that signal, or it reports a fault. False if refused. */
 bool os_on_signal(int number, void (*handler)(int number));
 
-/* Ends the process at once. */
+/* Ends the process immediately, without exit handlers. */
 _Noreturn void os_exit(int status);
 
 /* ---- counters (memory.c) ------------------------------------------------------------------------ */
@@ -250,7 +251,7 @@ enum os_call {
     OS_CALL_MMAP,
     OS_CALL_MUNMAP,
     OS_CALL_MPROTECT,
-    OS_CALL_MADVISE_FREE, /* gives memory back */
+    OS_CALL_MADVISE_FREE, /* returns memory */
     OS_CALL_MADVISE_HUGE, /* asks for huge pages, for none, or breaks one */
     OS_CALL_MADVISE_POPULATE,
     OS_CALL_MREMAP,
@@ -265,8 +266,8 @@ struct os_counters {
     _Atomic uint64_t refusals[OS_CALL_KINDS];
     _Atomic uint64_t reserved_bytes;  /* address space asked of the kernel, in all */
     _Atomic uint64_t committed_bytes; /* memory made usable, in all */
-    _Atomic uint64_t purged_bytes;    /* memory given back, in all */
-    _Atomic uint64_t unmapped_bytes;  /* address space given back, in all */
+    _Atomic uint64_t purged_bytes;    /* memory returned, in all */
+    _Atomic uint64_t unmapped_bytes;  /* address space returned, in all */
 };
 
 extern HAK_HIDDEN struct os_counters os_counters;
@@ -277,8 +278,8 @@ bool os_counted(enum os_call call, bool succeeded, int saved_errno);
 extern HAK_HIDDEN const char *const os_call_names[OS_CALL_KINDS];
 const char *os_call_name(enum os_call call);
 
-/* The last refusal of memory to this thread, since it forgot the one before: which call, and the kernel's error; error 0:
- * none. 4 bytes of static TLS. */
+/* The last refusal of memory to this thread since os_refusal_forget: which call, and the kernel's error; error 0: none. 4 bytes
+ * of static TLS. */
 struct os_refusal {
     uint16_t call; /* an enum os_call: OS_CALL_MMAP, OS_CALL_MPROTECT */
     uint16_t error;
@@ -287,7 +288,7 @@ extern HAK_HIDDEN _Thread_local struct os_refusal os_refusal __attribute__((tls_
 
 HAK_INLINE void os_refusal_forget(void) { os_refusal.error = 0; }
 
-/* "ENOMEM" and the like; a number for what no call of ours is known to say. */
+/* "ENOMEM" and the like; the number of an error that none of our calls is known to return. */
 const char *os_error_name(int error, char buffer[12]);
 
 /* What the kernel says of this process; zero where it does not say. */

@@ -1,4 +1,5 @@
-/* thread.c - the one thread that hakmem starts by itself, whose code it runs among, and a barrier for all others. */
+/* thread.c - the one thread that hakmem starts by itself, what is known of this thread and of the libraries around it, and a barrier
+ * for all other threads. */
 #include "base/bits.h"
 #include "os/os.h"
 
@@ -14,21 +15,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* From the kernel's membarrier.h, which musl's headers do not bring. */
+/* From the kernel's membarrier.h, which musl's headers lack. */
 enum { MEMBARRIER_PRIVATE = 1 << 3, MEMBARRIER_REGISTER_PRIVATE = 1 << 4 };
 
-/* Room for the exit handlers of a process that ends with this thread, though the usual 8 MiB are more than they take: all of it
- * counts against ulimit -v, and is brought in under mlockall. Where thread-local storage wants more, what the system gives. */
+/* Room for the exit handlers of a process that ends with this thread. The usual 8 MiB would be more than they take: all of it counts
+ * against ulimit -v, and is faulted in under mlockall. If thread-local storage needs more, the thread gets the default size. */
 enum { STACK_BYTES = 1024 * 1024 };
 
 static struct {
     bool (*body)(void);
     const char *name;
-    sigset_t mask; /* of who starts it */
+    sigset_t mask; /* of the thread that starts it */
 } starting; /* one at a time: see purger.c */
 
 static void *run(void *unused) {
-    const sigset_t mask = starting.mask; /* now: once BODY is done another may be started */
+    const sigset_t mask = starting.mask; /* read now: once BODY is done, another thread may be started */
     prctl(PR_SET_NAME, starting.name);
     if (starting.body()) pthread_sigmask(SIG_SETMASK, &mask, NULL);
     return unused;
@@ -68,9 +69,9 @@ uint32_t os_cpu(void) {
     return (uint32_t)cpu;
 }
 
-/* By the kernel, not by libc's functions for it: every process calls this, and would have their pages of libc. */
+/* By a system call, not by libc's functions: every process calls this, and would fault in their pages of libc. */
 uint32_t os_processors(void) {
-    enum { WORDS = 128 }; /* the kernel refuses what is too small for all processors that it may have */
+    enum { WORDS = 128 }; /* the kernel refuses a mask that is too small for all processors that it may have */
     uint64_t allowed[WORDS];
     const int saved = errno;
     const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof allowed, allowed);
@@ -120,7 +121,7 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *unused) {
     (void)size;
     (void)unused;
     struct range range = range_of(object);
-    /* A function that nobody puts his own in the place of. */
+    /* A function that programs do not replace by one of their own. */
     if (holds(range, (uintptr_t)&errno_location)) libc_code = range;
     /* Before glibc 2.34 a library of its own. */
     if (holds(range, (uintptr_t)pthread_create)) threads_code = range;
@@ -146,13 +147,13 @@ bool os_is_libc(const void *address) {
 
 /* ---- whether the loader's lock is held ------------------------------------------------------------------ */
 
-/* The kernel reads the set before it finds that there is no such way to change the mask. A call that every sandbox allows. */
+/* The kernel reads the set before it finds that it knows no such way to change the mask. Every sandbox allows this call. */
 static bool is_readable(uintptr_t address) {
     enum { NO_WAY = -1 };
     return syscall(SYS_rt_sigprocmask, NO_WAY, address, NULL, sizeof(uint64_t)) != 0 && errno == EINVAL;
 }
 
-/* A word of whatever frame, which is no variable of this one. */
+/* A word of any frame: in assembly, since it is no variable of this function. */
 static uintptr_t word_at(uintptr_t address) {
     uintptr_t word;
 #if defined(__x86_64__)
@@ -165,8 +166,8 @@ static uintptr_t word_at(uintptr_t address) {
     return word;
 }
 
-/* A callback has its return address somewhere above on its stack. That may be anyone's stack, of any length, so every
- * page is asked for; an emulator that calls all addresses readable is not believed. */
+/* The return address of a callback lies somewhere further up on its stack. That may be any stack, of any length, so every
+ * page is tested first; an emulator that calls all addresses readable is not believed. */
 static bool is_on_stack(const void *wanted) {
     enum { FAR = 64 * 1024, UNMAPPED = 8, LEAST_PAGE_BYTES = 4096 };
     uintptr_t at = round_up((uintptr_t)__builtin_frame_address(0), sizeof wanted), known = 0;
@@ -180,7 +181,7 @@ static bool is_on_stack(const void *wanted) {
 }
 
 bool os_in_loader_callback(void) {
-    if (under_valgrind) return true; /* it would report each word of a frame that nothing was ever stored in */
+    if (under_valgrind) return true; /* it would report each word of a frame that was never written */
     int saved = errno;
     bool found = after_callback != NULL && is_on_stack(after_callback);
     errno = saved;
@@ -215,7 +216,7 @@ void os_stay_loaded(void) {
     const char *name = NULL;
     dl_iterate_phdr(look_for_own, &name);
     if (name == NULL || dlsym == NULL) return;
-    /* Not by its name, at which linkers warn of static programs. */
+    /* By dlsym, since linkers warn of a reference to dlopen in static programs. */
     void *(*open_library)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_DEFAULT, "dlopen");
     if (open_library != NULL) open_library(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
@@ -224,8 +225,8 @@ void os_stay_loaded(void) {
 
 bool os_barrier_others(void) {
     int saved = errno;
-    /* Each process registers once, for which the kernel may take some milliseconds; to do so again costs nothing. The child of a fork
-     * is registered already. */
+    /* A process registers once, which may take the kernel some milliseconds; to register again costs nothing. The child of a fork is
+     * registered already. */
     bool done = syscall(SYS_membarrier, MEMBARRIER_REGISTER_PRIVATE, 0, 0) == 0 &&
                 syscall(SYS_membarrier, MEMBARRIER_PRIVATE, 0, 0) == 0;
     return os_counted(OS_CALL_MEMBARRIER, done, saved);

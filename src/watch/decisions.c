@@ -1,4 +1,4 @@
-/* decisions.c - the ring of the last decisions, and the names of all that there can be. */
+/* decisions.c - the ring of the last decisions, and the names of all kinds and reasons. */
 #include "watch/decisions.h"
 
 #include "heap/purger.h"
@@ -22,7 +22,7 @@ uint64_t decisions_made(void) { return counter_read(&last_number); }
 
 bool decision_read(uint64_t number, struct decision *decision) { return ring_read(&ring, number, decision); }
 
-/* A kernel that refuses its clock says 0. */
+/* If the kernel refuses its clock, the time is 0. */
 static uint64_t since_start_ms(void) {
     uint64_t now_ms = os_clock_ms(), start_ms = counter_read(&purger_start_ms);
     return now_ms > start_ms ? now_ms - start_ms : 0;

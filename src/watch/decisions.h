@@ -1,12 +1,12 @@
-/* decisions.h - the last decisions of the engine that adapts, and how many there were. Any thread, signal handlers too, under any
- * locks; no locks of its own. The memory is untouched until the first decision. */
+/* decisions.h - the last decisions of the adaptive cache engine (ACE), and how many there were. Any thread, signal handlers too, with
+ * any locks held; takes no locks itself. The memory is untouched until the first decision. */
 #ifndef HAK_WATCH_DECISIONS_H
 #define HAK_WATCH_DECISIONS_H
 
 #include "ace/decision.h"
 #include "watch/ring.h"
 
-/* What is known of one. X(NAME, TEXT) */
+/* What is known of a decision. X(NAME, TEXT) */
 #define DECISION_FIELDS(X)                                                                                    \
     X(number, "from 1, in the order in which they were made")                                                 \
     X(time_ms, "milliseconds since the start")                                                                \
@@ -31,7 +31,7 @@ extern HAK_HIDDEN struct ring_slot decision_slots[DECISIONS_KEPT];
 /* An ace_keeper. */
 void decision_note(const struct ace_decision *decision);
 
-/* How many were made: the numbers of those that are kept are the last up to it. */
+/* How many were made, which is the number of the last. */
 uint64_t decisions_made(void);
 
 /* Copies decision NUMBER, from 1 on; false when it is not kept any more, or is just being written. */
@@ -48,7 +48,7 @@ extern HAK_HIDDEN const struct decision_kind decision_kinds[ACE_KIND_COUNT];
 struct decision_reason {
     const char *name;
     uint64_t kind;                  /* an enum ace_kind */
-    const char *inputs[ACE_INPUTS]; /* "" where there is no more */
+    const char *inputs[ACE_INPUTS]; /* "" if unused */
 };
 extern HAK_HIDDEN const struct decision_reason decision_reasons[ACE_REASON_COUNT];
 

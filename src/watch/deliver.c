@@ -8,16 +8,16 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Of two, one is in force while the other is written: a signal handler finds either. */
+/* Two copies: one is in force while the other is written, so a signal handler finds a complete one. */
 static struct deliver_settings settings[2];
 static char paths[2][DELIVER_PATH_BYTES];
 static _Atomic unsigned current;
 
-/* The thread that began the last report, while it writes it; 0: none does. relaxed, all: compared to oneself. */
+/* The thread that began the last report, while it writes it; 0: none does. relaxed, all: a thread compares it with itself only. */
 static _Atomic uint32_t writer;
 
 void deliver_configure(const struct deliver_settings *wanted) {
-    unsigned next = 1 - atomic_load_explicit(&current, memory_order_relaxed); /* one at a time configures */
+    unsigned next = 1 - atomic_load_explicit(&current, memory_order_relaxed); /* one thread at a time configures */
     size_t length = 0; /* by hand: libc may not be ready at the start */
     for (; length < DELIVER_PATH_BYTES - 1 && wanted->path[length] != '\0'; length++) paths[next][length] = wanted->path[length];
     paths[next][length] = '\0';
@@ -66,7 +66,7 @@ void deliver(void) {
     errno = saved;
 }
 
-/* In the middle of a report this thread's next would take its file away; that tells as much. */
+/* In the middle of a report of this thread another one would take away its file; the first one tells as much. */
 static void on_signal(int number) {
     (void)number;
     if (atomic_load_explicit(&writer, memory_order_relaxed) != os_thread_id()) deliver();

@@ -15,7 +15,7 @@
 enum failure_cause { FAILURE_CAUSES(FAILURE_CAUSE) FAILURE_CAUSE_COUNT };
 #undef FAILURE_CAUSE
 
-/* What is known of one. X(NAME, TEXT) */
+/* What is known of a failure. X(NAME, TEXT) */
 #define FAILURE_FIELDS(X)                                                                                     \
     X(number, "from 1, in the order in which they happened")                                                  \
     X(time_ms, "milliseconds of the monotonic clock")                                                         \
@@ -52,8 +52,8 @@ const char *failure_cause_name(enum failure_cause cause);
 /* TRACE: each failure prints a line. At start, and whenever the settings change. */
 void failures_configure(bool trace);
 
-/* No block of BYTES bytes aligned to ALIGNMENT could be had; called at once, so that the kernel's refusal, if there was one,
- * is still known. Keeps errno. */
+/* Records that no block of BYTES bytes aligned to ALIGNMENT could be allocated. Called immediately, so that the kernel's refusal, if
+ * there was one, is still known. Keeps errno. */
 void failure_note(size_t bytes, size_t alignment);
 
 #endif

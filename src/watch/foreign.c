@@ -10,7 +10,7 @@
 #include <string.h>
 
 static _Atomic enum foreign_policy policy;
-static _Atomic bool told; /* of the first that is ignored */
+static _Atomic bool told; /* the line about the first ignored pointer was printed */
 _Atomic uint64_t foreign_seen;
 
 /* relaxed: a setting by itself. */
@@ -21,7 +21,7 @@ uint64_t foreign_count(void) { return atomic_load_explicit(&foreign_seen, memory
 /* ---- what it looks like ---------------------------------------------------------------------------- */
 
 struct inside {
-    size_t offset, block; /* bytes; 0, both: no block begins before the pointer and reaches over it */
+    size_t offset, block; /* bytes; both 0: no block begins before the pointer and extends beyond it */
 };
 
 /* Of small blocks. */
@@ -30,7 +30,7 @@ static struct inside inside_slab(const char *pointer, size_t page, unsigned clas
     return (struct inside){(size_t)(pointer - (const char *)page_address(slab_head(page))) % block, block};
 }
 
-/* Of a medium block counted from its page, since nothing tells where it begins in that. */
+/* In a medium block the offset counts from its page, since nothing tells where in that page the block begins. */
 static struct inside find_inside(const char *pointer, size_t page) {
     size_t first = page;
     while (first > 0 && page_word(first) == WORD_NONE) first--;
@@ -102,7 +102,7 @@ static bool hand_on(void *block, enum heap_foreign_use use, size_t *size) {
 }
 
 HAK_COLD size_t foreign_handle(void *block, enum heap_foreign_use use) {
-    /* realloc asks for the size first, perhaps twice: that is one pointer. relaxed: a statistic. */
+    /* realloc asks for the size first, perhaps twice; the pointer counts once. relaxed: a statistic. */
     if (use == HEAP_FOREIGN_FREE) atomic_fetch_add_explicit(&foreign_seen, 1, memory_order_relaxed);
     const enum foreign_policy now = atomic_load_explicit(&policy, memory_order_relaxed);
     size_t size = 0;

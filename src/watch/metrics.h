@@ -1,10 +1,10 @@
-/* metrics.h - every single number of a report, once: the forms of a report and its schema follow from this table. What there is
- * of each class, call and cause stands in report_json.c and report_openmetrics.c.
+/* metrics.h - the numbers of a report: its forms and its schema follow from these tables. What a report says of each call and cause is
+ * in report_json.c and report_openmetrics.c.
  *
  *   X(SECTION, NAME, KIND, VALUE, TEXT)
  *
- * KIND: GAUGE, of now, or COUNTER, which only grows from the start of the process on. A unit stands at the end of NAME; without
- * one it is a number of things. VALUE is an expression over `now`, a struct report_numbers. */
+ * KIND: GAUGE, the value now, or COUNTER, which only grows from the start of the process on. NAME ends in its unit; without one it is
+ * a number of things. VALUE is an expression over `now`, a struct report_numbers. */
 #ifndef HAK_WATCH_METRICS_H
 #define HAK_WATCH_METRICS_H
 

@@ -1,5 +1,5 @@
-/* out.h - text on its way to a descriptor: gathered in pieces of some KiB, so that a report costs few calls. Nothing here
- * allocates; one thread at a time uses a sink. */
+/* out.h - text on its way to a descriptor: buffered in pieces of some KiB, so that a report costs few calls. Nothing here
+ * allocates; one thread at a time uses a struct out. */
 #ifndef HAK_WATCH_OUT_H
 #define HAK_WATCH_OUT_H
 

@@ -1,5 +1,5 @@
-/* report_json.c - the report as one JSON object; docs/statistics.schema.json is its schema. Numbers are whole; what is without
- * bound, as a half-life that never comes, is null. */
+/* report_json.c - the report as one JSON object; docs/statistics.schema.json is its schema. Numbers are whole; an infinite one, as a
+ * half-life of `never`, is null. */
 #include "ace/decay.h"
 #include "slab/slab.h"
 #include "watch/decisions.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Version of the form: the first number grows when something goes or changes its meaning, the second when something comes. */
+/* Version of the form: the first number grows when a member is removed or changes its meaning, the second when one is added. */
 #define FORM_MAJOR 1
 #define FORM_MINOR 2
 
@@ -134,7 +134,7 @@ static void print_settings(struct out *out) {
     out_print(out, "\n  ],\n");
 }
 
-/* The number of the oldest, where the last KEPT of MADE are. */
+/* The number of the oldest record, if the last KEPT of MADE records are kept. */
 static uint64_t oldest_kept(uint64_t made, uint64_t kept) { return made > kept ? made - kept + 1 : 1; }
 
 static void print_failure(struct out *out, const struct failure *failure) {

@@ -1,4 +1,4 @@
-/* report_openmetrics.c - the report as OpenMetrics text. A family is hakmem_SECTION_NAME; of a counter the sample ends in
+/* report_openmetrics.c - the report as OpenMetrics text. A family is hakmem_SECTION_NAME; the samples of a counter end in
  * _total. */
 #include "base/size_classes.h"
 #include "watch/decisions.h"
@@ -12,7 +12,7 @@
 
 enum kind { GAUGE, COUNTER };
 
-/* The unit that stands at the end of NAME. */
+/* The unit that NAME ends in. */
 static const char *unit_of(const char *name) {
     size_t length = strlen(name);
     return length > 6 && strcmp(name + length - 6, "_bytes") == 0 ? "bytes" : NULL;
@@ -72,7 +72,7 @@ static void print_decisions(struct out *out) {
     }
 }
 
-/* The number of CLASS that a family is of. */
+/* The value of CLASS that a family reports. */
 typedef uint64_t class_value(const struct stats_class *class);
 #define VALUE(name, kind, value, text)                                                                        \
     static uint64_t class_##name(const struct stats_class *class) { return (value); }

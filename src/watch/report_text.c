@@ -34,7 +34,7 @@ static void print_kernel(struct out *out) {
     }
 }
 
-/* Those that somebody set. */
+/* Those that were set. */
 static void print_settings(struct out *out) {
     struct report_setting setting;
     for (size_t i = 0; report_read_setting(i, &setting); i++)
@@ -50,7 +50,7 @@ static void print_failures(struct out *out) {
     }
 }
 
-/* How often, by what was decided and why. */
+/* How often, by kind and reason. */
 static void print_decisions(struct out *out) {
     for (int reason = 0; reason < ACE_REASON_COUNT; reason++) {
         uint64_t count = counter_read(&decision_counts[reason]);
@@ -101,7 +101,7 @@ static void print_classes(struct out *out) {
         stats_read_class(class, &row);
         if (row.refills == 0 && row.taken_blocks == 0 && row.spilled_blocks == 0) continue;
         uint64_t live_bytes = row.live_blocks * row.block_bytes;
-        if (class < SMALL_CLASSES) { /* the others are told as large blocks */
+        if (class < SMALL_CLASSES) { /* the others are reported as large blocks */
             least += live_bytes;
             most += row.taken_blocks * row.block_bytes;
             slack += row.slack_bytes;

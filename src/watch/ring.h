@@ -1,9 +1,9 @@
-/* ring.h - records of what happened, the last of them, in slots that are used again in turn. Any thread, signal handlers
- * too, under any locks; no locks of its own. The memory is untouched until the first record.
+/* ring.h - the last records of what happened, in slots that are used again in turn. Any thread, signal handlers too, with
+ * any locks held; takes no locks itself. The memory is untouched until the first record.
  *
- * A writer takes the slot for itself; who finds it taken was overtaken by all others, or is about to overtake one, and
- * keeps nothing: so no slot is ever written by two. While it is written its number is 0, and readers look at the number
- * twice. A child that was forked in between does without this slot. */
+ * A writer takes its slot for itself. A writer that finds the slot taken keeps nothing: a whole round of others overtook it, or it
+ * is about to overtake the one that has the slot. So no slot is ever written by two. While a slot is written its number is 0, and
+ * readers look at the number twice. A child that was forked while a slot was taken does without that slot. */
 #ifndef HAK_WATCH_RING_H
 #define HAK_WATCH_RING_H
 
@@ -25,7 +25,7 @@ struct ring {
     uint32_t slot_count, value_count;
 };
 
-/* Keeps RECORD under the next number, which it returns, whatever the record says. */
+/* Keeps RECORD under the next number, and returns that; the number in RECORD is ignored. */
 uint64_t ring_add(const struct ring *ring, const void *record);
 
 /* Copies record NUMBER, from 1 on; false when it is not kept any more, or is just being written. */

@@ -1,4 +1,4 @@
-/* served.c - who owns malloc in this process, told to the launcher. */
+/* served.c - tells the launcher which object owns malloc in this process. */
 #include "watch/served.h"
 
 #include "heap/alloc.h"
@@ -15,13 +15,13 @@
 #pragma weak dlsym
 #pragma weak dladdr
 
-/* The object that `malloc` means in this process; NULL when it is this one. Asked by a block: a program that takes the
- * address of malloc has a stub for it that passes for the function. */
+/* The object that `malloc` means in this process; NULL when it is this one. Decided by a block, not by the address: a program that
+ * takes the address of malloc may have a stub that passes for the function. */
 static const char *other_owner(Dl_info *owner) {
     if (dlsym == NULL || dladdr == NULL) return NULL;
     void *(*allocate)(size_t) = (void *(*)(size_t))dlsym(RTLD_DEFAULT, "malloc");
     void (*release)(void *) = (void (*)(void *))dlsym(RTLD_DEFAULT, "free");
-    if (allocate == NULL || release == NULL) return NULL; /* nobody exports them: the program holds libc, and us */
+    if (allocate == NULL || release == NULL) return NULL; /* no object exports them: the program contains libc, and us */
     void *block = allocate(1);
     bool own = block != NULL && heap_owns(block);
     if (block != NULL) release(block);
@@ -40,7 +40,7 @@ void served_report(void) {
         char line[4200];
         int length = other == NULL ? snprintf(line, sizeof line, "%ld served\n", (long)getpid())
                                    : snprintf(line, sizeof line, "%ld other %s\n", (long)getpid(), other);
-        /* One write: lines of several processes do not mix. A failure is what the launcher will report. */
+        /* One write: lines of several processes do not mix. If it fails, the launcher reports that. */
         if (length > 0 && (size_t)length < sizeof line) (void)!write(fd, line, (size_t)length);
         close(fd);
     }

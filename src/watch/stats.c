@@ -1,4 +1,4 @@
-/* stats.c - reading the books while others write them. */
+/* stats.c - reading the metadata while other threads write it. */
 #include "watch/stats.h"
 
 #include "base/bits.h"
@@ -19,7 +19,8 @@ static bool is_live(const struct heap *heap) {
     return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a statistic */
 }
 
-/* The least that a class serves is one byte more than the class before holds, or half of the first aligned one. */
+/* The smallest request of a class is one byte more than the class before holds; for the first aligned class, one byte more than half
+ * its block. */
 static uint64_t most_slack(unsigned class) {
     const uint64_t bytes = slab_classes[class].block_bytes;
     if (class == 0) return bytes;
@@ -41,7 +42,7 @@ void stats_read_class(unsigned class, struct stats_class *sum) {
         sum->remote_blocks += counter_read(&bin->remote_blocks);
         sum->adopted_slabs += counter_read(&bin->adopted_slabs);
     }
-    /* Heaps go on while they are summed up: a slab that changes hands meanwhile counts twice, or not at all. */
+    /* Heaps change while they are summed up: a slab that gets another owner meanwhile counts twice, or not at all. */
     sum->taken_blocks = min_size(sum->taken_blocks, sum->slabs * shape->blocks);
     sum->cached_blocks = min_size(sum->cached_blocks, sum->taken_blocks);
     sum->live_blocks = sum->taken_blocks - sum->cached_blocks;
@@ -105,7 +106,7 @@ void stats_read_totals(struct stats_totals *totals) {
         totals->free_small_bytes += free_blocks * sum.block_bytes;
     }
     span_counts_read(&counts);
-    /* Other threads go on meanwhile: a difference below 0 is 0. */
+    /* Other threads go on meanwhile, so a negative difference becomes 0. */
     uint64_t spans = counts.taken - min_size(counts.taken, counts.given), used_bytes = counts.used_pages * PAGE_BYTES;
     const uint64_t outside_bytes = counter_read(&outside_totals.bytes);
     totals->held_bytes = used_bytes + counts.dirty_pages * PAGE_BYTES + outside_bytes;

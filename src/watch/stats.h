@@ -1,5 +1,5 @@
-/* stats.h - what the slow paths know, read as it stands. No function here takes a lock or allocates: other threads go on, and a
- * signal handler may ask. Numbers of different places are of slightly different moments. */
+/* stats.h - what the slow paths know, read while they run. No function here takes a lock or allocates, so other threads go on, and a
+ * signal handler may call them. Numbers from different places are of slightly different moments. */
 #ifndef HAK_WATCH_STATS_H
 #define HAK_WATCH_STATS_H
 
@@ -13,9 +13,9 @@ struct stats_class {
     uint64_t slabs;
     uint64_t slab_bytes;     /* address space of these slabs */
     uint64_t taken_blocks;   /* in use, or cached by threads */
-    uint64_t cached_blocks;  /* of these, in the stacks of threads: at hand, in use by nobody */
+    uint64_t cached_blocks;  /* of these, in the stacks of threads: not in use by the program */
     uint64_t live_blocks;    /* the others: in use, or on their way back to another thread's heap */
-    uint64_t slack_bytes;    /* the most that is in live blocks beyond what was asked for; the least is 0 */
+    uint64_t slack_bytes;    /* the most that live blocks may hold beyond what was asked for; the least is 0 */
     uint64_t refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs; /* since the start */
 };
 void stats_read_class(unsigned class, struct stats_class *sum);
@@ -27,7 +27,7 @@ struct stats_heaps {
     uint64_t cached_bytes;     /* in stacks */
     uint64_t cached_bytes_most; /* of one thread */
     uint64_t depth_bytes;      /* that stacks are sized for */
-    uint64_t remote_blocks;    /* kept for other heaps until there are more of them */
+    uint64_t remote_blocks;    /* of other heaps, buffered until there are more of them */
     uint64_t remote_bytes;
 };
 void stats_read_heaps(struct stats_heaps *sum);
@@ -44,19 +44,19 @@ bool stats_next_heap(const void **at, struct stats_heap *heap);
 
 /* Sums over everything. */
 struct stats_totals {
-    size_t held_bytes;        /* memory for blocks: used, or free and not given back to the kernel */
+    size_t held_bytes;        /* memory for blocks: used, or free and not returned to the kernel */
     size_t dirty_bytes;       /* of it, free runs of pages */
     size_t in_use_bytes;      /* of it, blocks in use or in the caches of threads */
     size_t live_small_bytes;  /* of these, small blocks in use */
     size_t cached_bytes;      /* and in the caches of threads, larger ones too */
     size_t large_bytes;       /* and medium and large blocks in use */
     size_t large_blocks;
-    size_t free_small_bytes;  /* small blocks that are neither */
+    size_t free_small_bytes;  /* small blocks that are neither in use nor cached */
     size_t free_small_blocks;
 };
 void stats_read_totals(struct stats_totals *totals);
 
-/* What is the most in use at once is counted anew from now on. */
+/* Peaks of what is in use are counted anew from now on. */
 void stats_reset_peaks(void);
 
 #endif
