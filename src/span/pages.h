@@ -18,7 +18,10 @@ struct pages_before pages_mark_used(uint32_t first, uint32_t pages);
 /* Marks them free. They stay dirty. */
 void pages_mark_free(uint32_t first, uint32_t pages);
 
-/* Marks them given back to the kernel: known to be zero. */
+/* Marks them known to be zero: their contents moved elsewhere. */
+void pages_mark_zero(uint32_t first, uint32_t pages);
+
+/* The same, of pages that were returned to the kernel: what is taken of them again was returned too soon. */
 void pages_mark_returned(uint32_t first, uint32_t pages);
 
 /* Whether some of them are mapped by a move; and marks that they now are one mapping, by a move or not. */
