@@ -19,12 +19,11 @@ struct ace_depth_input {
     uint32_t depth;   /* now; 0 only for medium blocks */
     uint32_t most;    /* upper bound */
     uint32_t batch;   /* ace_depth_batch */
-    uint32_t refills; /* since the depth last changed, including one under way */
+    uint32_t refills; /* of late, since the depth last changed, including one under way */
     uint32_t spills;
     uint32_t refilled_blocks; /* by completed refills */
     uint32_t spilled_blocks;
     bool one_by_one; /* a miss moves one block, whatever the depth: medium blocks */
-    enum ace_objective objective;
 };
 
 enum ace_depth_reason {

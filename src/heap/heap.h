@@ -33,7 +33,7 @@ struct bin {
     uint32_t capacity;
     uint32_t depth;          /* blocks the stack may hold now */
     uint32_t most;           /* upper bound of depth */
-    uint32_t recent_refills; /* since depth last changed: input of ace_depth_next */
+    uint32_t recent_refills; /* since depth last changed, halved now and then: input of ace_depth_next */
     uint32_t recent_spills;
     uint32_t recent_refilled_blocks;
     uint32_t recent_spilled_blocks;

@@ -12,13 +12,14 @@ struct heap commons;
 
 _Atomic(struct heap *) all_heaps;
 
-enum { SHARED_MOST = 1024 };
+enum { SHARED_MOST = 1024, POPULATED_SLOTS = 4096 };
 
 /* The lock is held for a few instructions, while a shared heap is made, and from fork's prepare to its end. */
 static struct {
     struct os_lock lock;
     _Atomic(struct heap *) idle; /* most recently given first; written under the lock */
     _Atomic uint32_t forsaken;
+    struct heap *next_forsaken; /* no newer heap is forsaken; under the lock */
     _Atomic uint32_t live; /* heaps of living threads */
     _Atomic uint32_t sleepers; /* of these, those that slept for long at the last visit */
     uint32_t turn; /* under the lock */
@@ -52,8 +53,9 @@ static struct heap *create_heap(void) {
     const size_t slots = stack_first_slots();
     struct heap *heap = take_memory(slots + REMOTE_BLOCKS);
     if (heap == NULL) return NULL;
-    /* Prefaults all that the first operations of all classes touch, in one call. */
-    os_populate(heap, sizeof(struct heap) + slots * sizeof(void *));
+    /* Prefaults all that the first operations of all classes touch, in one call. Of stacks that an option made deep, no more than
+     * the default depths need: most threads use only a part of them. */
+    os_populate(heap, sizeof(struct heap) + min_size(slots, POPULATED_SLOTS) * sizeof(void *));
     buffer_begin(heap, heap->first_stacks + slots);
     stack_reset_all(heap);
     os_lock_take(&registry.lock);
@@ -178,6 +180,7 @@ void registry_forsake_others(const struct front *survivor) {
         forsaken += heap->forsaken;
     }
     atomic_store_explicit(&registry.forsaken, forsaken, memory_order_relaxed);
+    registry.next_forsaken = registry_first();
     atomic_store_explicit(&registry.live, live, memory_order_relaxed);
     remote_mark_anew();
     os_lock_reset(&registry.lock);
@@ -187,8 +190,9 @@ struct heap *registry_take_forsaken(void) {
     /* relaxed: a hint; the list is read under the lock. */
     if (HAK_LIKELY(atomic_load_explicit(&registry.forsaken, memory_order_relaxed) == 0)) return NULL;
     os_lock_take(&registry.lock);
-    struct heap *heap = registry_first();
+    struct heap *heap = registry.next_forsaken;
     while (heap != NULL && !heap->forsaken) heap = heap->next;
+    registry.next_forsaken = heap;
     if (heap != NULL) {
         heap->forsaken = false;
         atomic_fetch_add_explicit(&registry.live, 1, memory_order_relaxed); /* until it is given: registry_give */

@@ -212,7 +212,9 @@ static size_t budget_bytes(const struct heap *heap, bool medium) { return budget
 static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size_t wanted) {
     struct depth_sum *sum = depth_sum_of(heap, medium);
     const size_t budget = budget_bytes(heap, medium), needed = counter_read(&sum->bytes) + wanted;
-    if (needed > budget && needed - budget > sum->extra_bytes) return false;
+    const bool in_vain = needed > budget && needed - budget > sum->extra_bytes;
+    /* No bin gives depth for a request that would not fit even then. If the budget fell, each gives what it has. */
+    if (in_vain && (wanted != 0 || sum->extra_bytes == 0)) return false;
     const unsigned first_class = medium ? SMALL_CLASSES : 0, classes = medium ? SIZE_CLASSES - SMALL_CLASSES : SMALL_CLASSES;
     for (unsigned asked = 0; asked < classes; asked++) {
         if (counter_read(&sum->bytes) + wanted <= budget) return true;
@@ -230,6 +232,7 @@ static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size
         counter_sub(&sum->bytes, less);
         sum->extra_bytes -= less;
         bin->depth = depth;
+        forget_misses(bin); /* misses at the greater depth are no reason to grow back at the next one */
         decided_depth(heap, class, wanted != 0 ? ACE_REASON_MADE_ROOM : ACE_REASON_OVER_BUDGET, before,
                       counter_read(&sum->bytes) + less, budget, wanted);
         give_oldest(heap, class, held > depth ? held - depth : 0);
@@ -267,7 +270,6 @@ static void adapt(struct heap *heap, unsigned class) {
         .refilled_blocks = bin->recent_refilled_blocks,
         .spilled_blocks = bin->recent_spilled_blocks,
         .one_by_one = medium,
-        .objective = heap_settings.objective,
     };
     struct ace_depth_decision next = ace_depth_next(input);
     if (next.depth == input.depth) return;
@@ -289,10 +291,20 @@ static void adapt(struct heap *heap, unsigned class) {
         decided_depth(heap, class, ACE_REASON_BATCH, input.depth, input.refills, input.spills, 0);
 }
 
-/* Counts a miss in *COUNT, the misses of its kind since the depth last changed. */
+/* Halves the counts of recent misses now and then, so that a program that loaded much data and then takes and gives in turn is
+ * judged by what it does now. */
+static void fade_misses(struct bin *bin) {
+    enum { RECENT_MISSES = 64 };
+    if (bin->recent_refills + bin->recent_spills < RECENT_MISSES) return;
+    bin->recent_refills /= 2, bin->recent_spills /= 2;
+    bin->recent_refilled_blocks /= 2, bin->recent_spilled_blocks /= 2;
+}
+
+/* Counts a miss in *COUNT, the recent misses of its kind. */
 static void note_miss(struct heap *heap, unsigned class, uint32_t *count) {
     struct bin *bin = &heap->bins[class];
     (*count)++;
+    fade_misses(bin);
     bin->asked_usually = (uint8_t)ace_budget_asked_usually(bin->asked_usually, bin->asked);
     bin->asked = 0;
     if (bin->depth != bin->most) adapt(heap, class);

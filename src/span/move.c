@@ -107,7 +107,7 @@ uint32_t span_move(uint32_t from, size_t held, size_t pages) {
     if (returned) {
         span_lock();
         const struct page_run gone = surely_gone(from, held);
-        if (gone.pages != 0) pages_mark_returned((uint32_t)gone.first, (uint32_t)gone.pages);
+        if (gone.pages != 0) pages_mark_zero((uint32_t)gone.first, (uint32_t)gone.pages); /* decay had no part in it */
         span_unlock();
     }
     span_give(from);

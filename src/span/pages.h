@@ -18,7 +18,10 @@ struct pages_before pages_mark_used(uint32_t first, uint32_t pages);
 /* Marks them free. They stay dirty. */
 void pages_mark_free(uint32_t first, uint32_t pages);
 
-/* Marks them returned to the kernel: known to be zero. */
+/* Marks them known to be zero: their contents moved elsewhere. */
+void pages_mark_zero(uint32_t first, uint32_t pages);
+
+/* Marks them returned to the kernel: known to be zero, and counted as returned too early if they are used again. */
 void pages_mark_returned(uint32_t first, uint32_t pages);
 
 /* Whether some of them were mapped by a move; and marks them as one mapping now, by a move or not. */

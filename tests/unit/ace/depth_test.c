@@ -74,7 +74,7 @@ TEST(decisions) {
         enum ace_depth_reason reason;
     } cases[] = {
 #define CASE(depth, most, refills, spills, next, why)                                                         \
-    {{depth, most, 128, refills, spills, refills * 64, spills * 64, false, ACE_BALANCED}, next, ACE_DEPTH_##why}
+    {{depth, most, 128, refills, spills, refills * 64, spills * 64, false}, next, ACE_DEPTH_##why}
         CASE(32, 8192, 0, 0, 32, KEEP),       CASE(32, 8192, 1, 0, 32, KEEP),
         CASE(32, 8192, 2, 0, 32, KEEP),       CASE(32, 8192, 0, 2, 32, KEEP),
         CASE(32, 8192, 3, 0, 64, BATCH),      CASE(32, 8192, 0, 3, 64, BATCH),
@@ -88,15 +88,15 @@ TEST(decisions) {
         CASE(8192, 8192, 50, 50, 8192, KEEP), CASE(4, 6, 3, 0, 6, BATCH),
         CASE(4, 4, 9, 9, 4, KEEP),            CASE(9, 4, 9, 9, 9, KEEP),
 #undef CASE
-        {{128, 8192, 256, 3, 0, 3, 0, false, ACE_SPEED}, 256, ACE_DEPTH_BATCH},
-        {{256, 8192, 256, 99, 0, 99, 0, false, ACE_SPEED}, 256, ACE_DEPTH_KEEP},
-        {{63, 8192, 64, 3, 0, 3, 0, false, ACE_SMALL}, 126, ACE_DEPTH_BATCH},
-        {{64, 8192, 64, 99, 0, 99, 0, false, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
-        {{64, 8192, 64, 4, 4, 4, 4, false, ACE_SMALL}, 128, ACE_DEPTH_SWING},
-        {{64, 8192, 64, 9, 1, 30, 40, false, ACE_SMALL}, 128, ACE_DEPTH_SWING},
-        {{64, 8192, 64, 5, 5, 30, 41, false, ACE_SMALL}, 64, ACE_DEPTH_KEEP},
+        {{128, 8192, 256, 3, 0, 3, 0, false}, 256, ACE_DEPTH_BATCH},
+        {{256, 8192, 256, 99, 0, 99, 0, false}, 256, ACE_DEPTH_KEEP},
+        {{63, 8192, 64, 3, 0, 3, 0, false}, 126, ACE_DEPTH_BATCH},
+        {{64, 8192, 64, 99, 0, 99, 0, false}, 64, ACE_DEPTH_KEEP},
+        {{64, 8192, 64, 4, 4, 4, 4, false}, 128, ACE_DEPTH_SWING},
+        {{64, 8192, 64, 9, 1, 30, 40, false}, 128, ACE_DEPTH_SWING},
+        {{64, 8192, 64, 5, 5, 30, 41, false}, 64, ACE_DEPTH_KEEP},
         /* One by one. */
-#define CASE(depth, most, refills, spills, next, why) {{depth, most, 0, refills, spills, refills, spills, true, ACE_BALANCED}, next, ACE_DEPTH_##why}
+#define CASE(depth, most, refills, spills, next, why) {{depth, most, 0, refills, spills, refills, spills, true}, next, ACE_DEPTH_##why}
         CASE(0, 64, 0, 0, 0, KEEP),           CASE(0, 64, 1000, 0, 0, KEEP),
         CASE(0, 64, 0, 1000, 0, KEEP),        CASE(0, 64, 1, 1000, 0, KEEP),
         CASE(0, 64, 1000, 1, 0, KEEP),        CASE(0, 64, 1, 2, 0, KEEP),
@@ -150,7 +150,7 @@ TEST(what_a_bin_gives) {
     CHECK_EQ(ace_depth_given(1, 0, true), 0);
     CHECK_EQ(ace_depth_given(5, 4, true), 4);
     for (uint32_t depth = 0; depth < 64; depth++) {
-        const struct ace_depth_input in = {depth, 128, 0, 2, 2, 2, 2, true, ACE_BALANCED};
+        const struct ace_depth_input in = {depth, 128, 0, 2, 2, 2, 2, true};
         const uint32_t back = ace_depth_given(ace_depth_next(in).depth, 0, true);
         CHECK_AT(back <= depth && back + 1 + depth / 16 >= depth, depth);
     }

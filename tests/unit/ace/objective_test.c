@@ -34,7 +34,7 @@ enum { KEPT = 17 };
 static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objective) {
     const size_t bytes = any_block(&rng);
     const uint64_t half_life_ms = any(&rng) % 3600000, idle_ms = any(&rng), most_bytes = any(&rng);
-    struct ace_depth_input depth = {.most = 8192, .one_by_one = rng_below(&rng, 2), .objective = objective};
+    struct ace_depth_input depth = {.most = 8192, .one_by_one = rng_below(&rng, 2)};
     depth.depth = !depth.one_by_one + (uint32_t)rng_below(&rng, 8192);
     depth.batch = depth.one_by_one ? 0 : ace_depth_batch(bytes, objective);
     depth.refills = (uint32_t)rng_below(&rng, 6);
@@ -137,7 +137,7 @@ TEST(steady_counters_end_in_a_fixed_point) {
         const enum ace_objective objective = objectives[i % 3];
         const size_t bytes = any_block(&rng);
         const uint32_t most = ace_depth_most(bytes, objective);
-        struct ace_depth_input depth = {.most = most, .one_by_one = bytes > SMALL_MAX_BYTES, .objective = objective};
+        struct ace_depth_input depth = {.most = most, .one_by_one = bytes > SMALL_MAX_BYTES};
         depth.depth = !depth.one_by_one + (uint32_t)rng_below(&rng, most);
         depth.refills = (uint32_t)any(&rng);
         depth.spills = (uint32_t)any(&rng);

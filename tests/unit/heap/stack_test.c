@@ -14,6 +14,9 @@
  *   of a stack of the pool a part is used        swings_deepen_a_stack
  *   many bins that miss in turns rob each other  many_bins_in_use_leave_each_other_alone
  *   a medium bin gives half                      a_medium_bin_gives_a_quarter
+ *   a budget below the first depths is in vain   below_the_first_depths_all_that_was_deepened_is_given
+ *   who gave depth has it back at once           who_gave_depth_must_miss_again_for_it
+ *   what was loaded long ago counts              what_was_loaded_long_ago_is_forgotten
  */
 #include "ace/depth.h"
 #include "ace/budget.h"
@@ -278,6 +281,59 @@ TEST(bins_in_use_give_where_the_budget_fell) {
         stack_fit_budget(heap);
     }
     CHECK_AT(counter_read(&heap->medium_depth.bytes) <= 2 * MIB(2), counter_read(&heap->medium_depth.bytes));
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+/* Four first blocks of each of the largest sizes are more than the budget. */
+TEST(below_the_first_depths_all_that_was_deepened_is_given) {
+    struct heap *heap = make_heap(HEAP_DEAD);
+    use_much();
+    heap_settings.thread_cache_bytes = GIB(1);
+    for (int i = 0; i < 20; i++)
+        for (unsigned class = 0; class < SMALL_CLASSES; class++) adapt(heap, class, SWING, SWING);
+    CHECK(heap->small_depth.extra_bytes > MIB(16));
+    heap_settings.thread_cache_bytes = KIB(64);
+    for (int i = 0; i < 20; i++) stack_fit_budget(heap);
+    CHECK_EQ(heap->small_depth.extra_bytes, 0);
+    for (unsigned class = 0; class < SMALL_CLASSES; class++)
+        CHECK_AT(heap->bins[class].depth == ace_depth_first(bytes_of(class), ACE_BALANCED), class);
+    use_little();
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+/* The misses of before, at the greater depth, are no reason to have it back. */
+TEST(who_gave_depth_must_miss_again_for_it) {
+    struct heap *heap = make_heap(HEAP_DEAD);
+    const unsigned class = size_class_of(256);
+    use_much();
+    heap_settings.thread_cache_bytes = GIB(1);
+    for (int i = 0; i < 20; i++) adapt(heap, class, SWING, SWING);
+    for (int i = 0; i < 5; i++) adapt(heap, class, SWING, SWING); /* it has all that it may have, and goes on */
+    const uint32_t most = heap->bins[class].depth;
+    heap_settings.thread_cache_bytes = most * bytes_of(class) * 2 / 3;
+    for (int i = 0; i < 2 * ACE_BUDGET_IDLE; i++) stack_fit_budget(heap);
+    const uint32_t given = heap->bins[class].depth;
+    CHECK_AT(given < most, given);
+    heap_settings.thread_cache_bytes = GIB(1);
+    adapt(heap, class, 1, 0);
+    CHECK_EQ(heap->bins[class].depth, given);
+    adapt(heap, class, SWING, SWING);
+    CHECK(heap->bins[class].depth > given);
+    use_little();
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+TEST(what_was_loaded_long_ago_is_forgotten) {
+    enum { LOADED = 100000, MISSES = 400 };
+    struct heap *heap = make_heap(HEAP_DEAD);
+    const unsigned class = size_class_of(256);
+    use_much();
+    heap_settings.thread_cache_bytes = GIB(1);
+    for (int i = 0; i < LOADED; i++) adapt(heap, class, 1, 0);
+    CHECK_EQ(heap->bins[class].depth, ace_depth_batch(256, ACE_BALANCED));
+    for (int i = 0; i < MISSES; i++) adapt(heap, class, 1, 1);
+    CHECK_EQ(heap->bins[class].depth, ace_depth_most(256, ACE_BALANCED));
+    use_little();
     heap_settings.thread_cache_bytes = MIB(2);
 }
 

@@ -12,8 +12,10 @@
  *   the buffer of remote blocks stays too        what_a_thread_leaves_is_adopted
  *   a heap that changes hands is lost in it      a_child_finds_heaps_that_change_hands
  *   the dead thread's front stays in place       destructors_use_the_commons
+ *   deep stacks are all brought in               deep_stacks_cost_what_is_used_of_them
  */
 #include "blocks.h"
+#include "child.h"
 #include "heap/alloc.h"
 #include "heap/buffer.h"
 #include "heap/footprint.h"
@@ -377,3 +379,17 @@ TEST(destructors_use_the_commons) {
     }
     pthread_key_delete(key);
 }
+
+/* Stacks that an option made deep, of threads that use little of them. */
+static void begin_with_deep_stacks(void) {
+    enum { HEAPS = 16 };
+    uint16_t depths[SIZE_CLASSES];
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) depths[class] = 8192;
+    stack_set_depths(depths, false);
+    CHECK(stack_first_slots() * sizeof(void *) > MIB(1));
+    const size_t before = resident_bytes();
+    for (int i = 0; i < HEAPS; i++) CHECK(registry_take(0) != NULL);
+    CHECK_RESIDENT(before, HEAPS * (sizeof(struct heap) + KIB(96)));
+}
+
+TEST(deep_stacks_cost_what_is_used_of_them) { IN_CHILD(begin_with_deep_stacks); }

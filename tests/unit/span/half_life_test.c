@@ -6,6 +6,7 @@
  *   what is used again is not counted            the_half_life_follows_the_program
  *   it is never quiet                            the_half_life_follows_the_program
  *   any option sets it                           another_option_leaves_it_as_it_is
+ *   moved pages pass for returned ones           where_a_block_moved_from_is_no_reason
  */
 #include "decays.h"
 
@@ -137,6 +138,22 @@ static void half_life_of_little(void) {
 }
 
 TEST(little_that_is_used_again_is_no_reason) { IN_CHILD(half_life_of_little); }
+
+/* A block that realloc moves to and fro takes places again that decay never returned. */
+static void half_life_of_moves(void) {
+    configure(500, UINT64_MAX);
+    purge_all();
+    const uint64_t retaken = counts_now().retaken_pages;
+    uint32_t at = take_keyed(256, false, 1).first;
+    for (int i = 0; i < 20; i++) {
+        CHECK((at = span_move(at, 256, 256)) != 0);
+        pass(half_life() / 8 + LEAST_TICK_MS);
+    }
+    CHECK_EQ(half_life(), 500);
+    CHECK_EQ(counts_now().retaken_pages, retaken);
+}
+
+TEST(where_a_block_moved_from_is_no_reason) { IN_CHILD(half_life_of_moves); }
 
 static void half_life_of_extremes(void) {
     static const uint64_t configured[] = {0, ACE_NEVER};
