@@ -29,11 +29,11 @@ static struct mine check_move(uint32_t pages, bool by_tables) {
     CHECK_EQ(after.used_pages - before.used_pages, pages);
     check_pages(&mine, pages);
     check_books();
-    const bool returned = by_tables || pages > COPY_KEPT_PAGES;
-    if (returned) check_zero(old.first, old.pages); /* free, but still mapped */
+    const bool zero = by_tables || pages > COPY_KEPT_PAGES;
+    if (zero) check_zero(old.first, old.pages); /* free, but still mapped */
     for (uint32_t page = old.first; page < old.first + pages; page++) {
-        CHECK_AT((page_chunk(page)->touched >> page % CHUNK_PAGES & 1) == !returned, page);
-        CHECK_AT((page_chunk(page)->returned >> page % CHUNK_PAGES & 1) == returned, page);
+        CHECK_AT((page_chunk(page)->touched >> page % CHUNK_PAGES & 1) == !zero, page);
+        CHECK_AT((page_chunk(page)->returned >> page % CHUNK_PAGES & 1) == 0, page); /* not by decay */
     }
     write_pages(&mine, 0);
     check_pages(&mine, mine.pages);
