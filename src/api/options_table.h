@@ -11,10 +11,10 @@
  *   DEPTHS(name, when, maximum, cost, text)                     field: uint16_t[SIZE_CLASSES]; `auto`, 0, by default
  *
  * NAME is lower case, at most OPTION_NAME_BYTES - 1 bytes, and not in OPTION_OTHER_VARIABLES. WHEN is START, or ANYTIME for what
- * hak_option_set may change later. TYPE is COUNT, BYTES or MILLISECONDS. WORD is the one word accepted beside the
- * numbers (NULL: none) and stands for WORD_VALUE, which lies outside the range. COST says what the setting costs, in words without
- * a full stop; TEXT what it does, in whole sentences. LIST(X) has one X(ENUMERATOR, word, text) per choice; where the first word is `off`, the words of a
- * bool stand for the first two choices as well.
+ * hak_option_set may change later. TYPE is COUNT, BYTES or MILLISECONDS. WORD is the one word accepted beside the numbers (NULL:
+ * none) and stands for WORD_VALUE, which lies outside the range. COST says what the setting costs, without a full stop at the
+ * end; TEXT what it does, in whole sentences. LIST(X) has one X(ENUMERATOR, word, text) per choice; where the first word is `off`,
+ * the words of a bool stand for the first two choices as well.
  */
 #ifndef HAK_API_OPTIONS_TABLE_H
 #define HAK_API_OPTIONS_TABLE_H
