@@ -1,18 +1,27 @@
 /* hakmem.h - the public interface of libhakmem, a general-purpose malloc for Linux.
  *
- * Programs that are preloaded or linked with libhakmem call malloc and free as always. The same
- * functions stand here under names of their own, for programs that want hakmem beside another
- * malloc, and for what the standard names cannot express.
+ * Preloading libhakmem, or linking a program with it, replaces malloc, free and the rest of that family: a program needs no
+ * header for that. This header declares the same functions under hak_ names, and what the standard names cannot express.
+ * A build with the CMake option HAK_NO_LIBC_NAMES has the hak_ names alone, to be used beside another malloc.
  *
- * Every function may be called from any thread. A block may be freed by any thread, under either
- * set of names. Sizes and alignments are in bytes.
+ * Sizes and alignments are in bytes. A block may be freed under either set of names, if the library has both.
  *
- * Failure: functions that return a block return NULL and set errno to ENOMEM (no memory, or a size
- * above PTRDIFF_MAX) or EINVAL (an alignment that is not a power of two). Success leaves errno as it
- * was; hak_free always does.
+ * Errors: functions that return a block return NULL with errno set to ENOMEM (out of memory, or a size above PTRDIFF_MAX)
+ * or EINVAL (invalid alignment). hak_posix_memalign returns the error instead. Success leaves errno unchanged; hak_free never
+ * changes it.
  *
- * The standard names, which a program calls without this header, also include cfree, mallinfo, mallinfo2, mallopt,
- * malloc_info and malloc_stats. They differ from glibc's where its heap has no counterpart: see hakmem(3).
+ * Threads: every function may be called from any thread, and a block may be freed by any thread. Calls of hak_on_soft_limit
+ * must not overlap.
+ *
+ * Signals: malloc and free are not async-signal-safe. A handler that interrupts the program outside the allocator may use them.
+ * One that interrupts the allocator does not deadlock; but if it interrupts the few instructions of a fast path, a block may be
+ * handed out twice, or lost. hak_stats_write and hak_option_get may be called from any handler.
+ *
+ * fork: the child may use every function, whatever the parent's other threads were doing. _Fork and clone(2) skip the fork
+ * handlers: a child of theirs must not allocate if the parent had other threads.
+ *
+ * The standard names also include cfree, mallinfo, mallinfo2, mallopt, malloc_info and malloc_stats. They differ from
+ * glibc's where its heap has no counterpart: see hakmem(3).
  */
 #ifndef HAKMEM_H
 #define HAKMEM_H
@@ -33,112 +42,115 @@ extern "C" {
 #define HAK_API
 #endif
 
-/* A block of at least SIZE bytes, aligned to 16. SIZE 0 gives a block of its own that may be freed. */
+/* A block of at least SIZE bytes, aligned to 16. SIZE 0 gives a distinct block that may be freed. */
 HAK_API void *hak_malloc(size_t size);
 
-/* A block of COUNT * SIZE bytes, all zero; ENOMEM when the product overflows. */
+/* A block of COUNT * SIZE bytes, all zero; ENOMEM if the product overflows. */
 HAK_API void *hak_calloc(size_t count, size_t size);
 
-/* BLOCK resized to SIZE bytes, moved if need be; the contents up to the smaller size are kept.
- * As in glibc: a NULL BLOCK allocates, SIZE 0 frees BLOCK and returns NULL. On failure BLOCK stays; making a block smaller does not fail. */
+/* Resizes BLOCK to SIZE bytes and returns it, or its new address if it was moved. The contents are kept up to the smaller size.
+ * A NULL BLOCK: the same as hak_malloc(SIZE), also for SIZE 0. Otherwise SIZE 0 frees BLOCK and returns NULL, as in glibc.
+ * On failure BLOCK is unchanged. Making a block smaller never fails. */
 HAK_API void *hak_realloc(void *block, size_t size);
 
-/* hak_realloc to COUNT * SIZE bytes; ENOMEM when the product overflows, and BLOCK stays. */
+/* hak_realloc to COUNT * SIZE bytes; ENOMEM if the product overflows, and BLOCK is unchanged. */
 HAK_API void *hak_reallocarray(void *block, size_t count, size_t size);
 
-/* Gives BLOCK back. NULL is ignored. A pointer that hakmem never returned ends the process with one
- * line that says what it looks like, as it does in hak_realloc, hak_usable_size and hak_try_expand; the option
- * foreign_free can change that. So does one that is free already, where that is noticed. */
+/* Frees BLOCK. NULL is ignored. A pointer that hakmem never returned ends the process with one line that says what it looks
+ * like. So it does in hak_realloc, hak_usable_size and hak_try_expand; the option foreign_free can change that.
+ * A double free is detected late or never. If it is detected, it ends the process with one line; until then two calls of
+ * hak_malloc may return the same block. */
 HAK_API void hak_free(void *block);
 
-/* The same, as C23 has them, for a block from malloc, calloc or realloc, and for one from aligned_alloc. SIZE and ALIGNMENT
- * are what was asked for; builds that check their books check them, others do not look. */
+/* The same as in C23: the first for a block from malloc, calloc or realloc, the second for one from aligned_alloc. SIZE and
+ * ALIGNMENT are those of the request. Only the checked build (HAK_CHECKED) verifies them. */
 HAK_API void hak_free_sized(void *block, size_t size);
 HAK_API void hak_free_aligned_sized(void *block, size_t alignment, size_t size);
 
 /* A block aligned to ALIGNMENT, a power of two; EINVAL otherwise. Any SIZE is accepted. */
 HAK_API void *hak_aligned_alloc(size_t alignment, size_t size);
 
-/* As aligned_alloc, except that an ALIGNMENT which is not a power of two is rounded up to one, as
- * glibc's memalign does; EINVAL where there is none. */
+/* The same, but an ALIGNMENT that is not a power of two is rounded up to one, as glibc's memalign does; EINVAL if there is
+ * none. */
 HAK_API void *hak_memalign(size_t alignment, size_t size);
 
-/* Stores a block aligned to ALIGNMENT (a power of two and a multiple of sizeof(void *)) in *RESULT
- * and returns 0; otherwise returns EINVAL or ENOMEM and leaves *RESULT and errno alone. */
+/* Stores a block aligned to ALIGNMENT (a power of two and a multiple of sizeof(void *)) in *RESULT and returns 0. Otherwise
+ * it returns EINVAL or ENOMEM; *RESULT and errno are unchanged. */
 HAK_API int hak_posix_memalign(void **result, size_t alignment, size_t size);
 
-/* A block aligned to the kernel's page; pvalloc's is a whole number of such pages. Obsolete: for programs that
- * still call valloc and pvalloc. */
+/* A block aligned to the kernel's page. hak_pvalloc also rounds SIZE up to whole pages. Both are obsolete. */
 HAK_API void *hak_valloc(size_t size);
 HAK_API void *hak_pvalloc(size_t size);
 
-/* Bytes of BLOCK that may be used: at least what was asked for, and the same until hak_try_expand or
- * hak_realloc changes it. 0 for NULL. */
+/* The usable size of BLOCK: at least what was requested. It stays the same until hak_try_expand or hak_realloc changes it.
+ * 0 for NULL. */
 HAK_API size_t hak_usable_size(const void *block);
 
-/* Bytes that may at least be used of a block that hak_malloc(SIZE) returns: whoever has a use for more than SIZE can ask for so
- * many at once. 0 when there can be no such block. */
+/* The least usable size of a block that hak_malloc(SIZE) returns. A program that can use more than SIZE bytes may request this
+ * many instead. 0 if no block can be that large. */
 HAK_API size_t hak_good_size(size_t size);
 
-/* Makes BLOCK at least SIZE bytes long without moving it. Returns its usable bytes, at least SIZE; 0 when that cannot be
- * done: then BLOCK is as it was. A block whose usable size is SIZE or more always stays, and never shrinks. NULL gives 0.
- * Keeps errno. Blocks above 64 KiB can grow, as far as what lies behind them is free. */
+/* Tries to make BLOCK at least SIZE bytes long without moving it. Returns its usable size, at least SIZE; on failure 0, and
+ * BLOCK is unchanged. It succeeds if the usable size is SIZE or more already; it never shrinks a block. Only blocks above
+ * 64 KiB can grow, into free memory directly behind them. Returns 0 for NULL. errno is unchanged. */
 HAK_API size_t hak_try_expand(void *block, size_t size);
 
-/* The largest power of two that divides the address POINTER, as C23 has it; 0 for NULL. Any pointer. */
+/* C23's memalignment: the largest power of two that divides the address POINTER, which may be any pointer; 0 for NULL. */
 HAK_API size_t hak_memalignment(const void *pointer);
 
-/* Gives back to the kernel, at once, everything that can be given back: the memory of free blocks of all threads, those
- * in their caches included. Never needed: memory comes back by itself after a while. Returns how many
- * bytes were given back, those included that were not resident any more; takes milliseconds when there is much.
- * hak_malloc_trim is the same under glibc's conditions: 1 if anything was given back, 0 if not; PAD is ignored. */
+/* Returns free memory to the kernel immediately, including the caches of all threads. A program need not call it: free memory
+ * is returned after a while anyway. It takes milliseconds if there is much. The result is the number of bytes returned; it may
+ * include pages that were no longer resident.
+ * hak_malloc_trim does the same with the result of glibc's malloc_trim: 1 if anything was returned, 0 if not. PAD is ignored. */
 HAK_API size_t hak_collect(void);
 HAK_API int hak_malloc_trim(size_t pad);
 
-/* The version that is running, "MAJOR.MINOR.PATCH". */
+/* The version of the library in use, "MAJOR.MINOR.PATCH". */
 HAK_API const char *hak_version(void);
 
 /* ---- options ---------------------------------------------------------------------------------------- */
 
-/* A program may define this: settings of its own, as in HAKMEM_CONF, which HAKMEM_ variables and HAKMEM_CONF win over. For a
- * library that is preloaded the program must export it (-rdynamic). */
+/* A program may define this: a list of settings, as in HAKMEM_CONF. HAKMEM_CONF and HAKMEM_<NAME> variables override it.
+ * If the library is preloaded, the program must export it (link with -rdynamic). */
 extern const char *hakmem_conf;
 
-/* Sets the option NAME to VALUE, both as in HAKMEM_CONF, from now on: docs/options.md says which can be set at any time, and
- * what each accepts. Returns 0, or -1 with errno: ENOENT, no such option; EPERM, it can only be set at the start; EINVAL,
- * VALUE is not understood or out of range; EAGAIN, a signal handler called it in the middle of another such call. Then nothing
- * changed. */
+/* Sets the option NAME to VALUE from now on. Both are written as in HAKMEM_CONF; docs/options.md lists what each option accepts,
+ * and which can be set at any time. Returns 0. On failure it changes nothing and returns -1 with errno:
+ *   ENOENT  there is no such option
+ *   EPERM   the option can only be set at the start
+ *   EINVAL  VALUE is not understood or out of range
+ *   EAGAIN  it was called by a signal handler that interrupted the allocator, or another call of it */
 HAK_API int hak_option_set(const char *name, const char *value);
 
-/* Stores the value of the option NAME as text in the BYTES bytes at VALUE. Returns 0, or -1 with errno: ENOENT, no such option;
- * ERANGE, it does not fit; 1000 bytes are always enough. */
+/* Stores the value of the option NAME as text in the BYTES bytes at VALUE; 1000 bytes are always enough. Returns 0, or -1 with
+ * errno: ENOENT, there is no such option; ERANGE, the text does not fit. */
 HAK_API int hak_option_get(const char *name, char *value, size_t bytes);
 
-/* Where that value comes from: "default", "profile", "file", "program", "conf", "environment" or "api"; NULL when there is no
- * such option. */
+/* The source of that value: "default", "profile", "file", "program", "conf", "environment" or "api"; NULL if there is no such
+ * option. */
 HAK_API const char *hak_option_source(const char *name);
 
-/* CALLBACK(CONTEXT) is called when more memory is in use than the option soft_limit allows, or was already when it was set: once,
- * until it was less again. It runs in the thread that noticed, inside one of its calls of malloc or free, with no lock held: it
- * may allocate, free and leave any errno, and should be short. The last one set counts; NULL: none.
- * One thread at a time may set it. */
+/* CALLBACK(CONTEXT) is called when the memory in use exceeds the option soft_limit: once per crossing, and also if the limit was
+ * already exceeded when the callback was set. It runs inside malloc or free, in the thread that noticed, with no lock held. It
+ * may allocate, free and change errno, and should be short. A new callback replaces the previous one; NULL removes it. Calls
+ * of this function must not overlap. */
 HAK_API void hak_on_soft_limit(void (*callback)(void *context), void *context);
 
-/* ---- statistics: docs/statistics.md says what each number means -------------------------------------- */
+/* ---- statistics: docs/statistics.md explains each number ---------------------------------------------- */
 
 enum hak_stats_form {
-    HAK_STATS_TEXT,       /* for people */
+    HAK_STATS_TEXT,       /* for people to read */
     HAK_STATS_JSON,       /* one object, as docs/statistics.schema.json describes it */
     HAK_STATS_OPENMETRICS /* OpenMetrics 1.0 text */
 };
 
-/* Writes statistics to file descriptor FD, without a lock and without stopping other threads: each number is whole, numbers of
- * different places are of slightly different moments. Allocates nothing. Returns 0, or -1 with errno: EINVAL, no such form; or
- * of write(2), of which a broken pipe is EPIPE alone, without SIGPIPE. hak_stats_print is the same for HAK_STATS_TEXT. */
+/* Writes statistics to the file descriptor FD. It takes no lock, stops no thread and allocates nothing. Each number is read
+ * atomically; together they are no consistent snapshot. Returns 0, or -1 with errno: EINVAL for an unknown FORM, or the error of
+ * write(2). A broken pipe is EPIPE without the signal SIGPIPE. hak_stats_print(FD) is hak_stats_write(FD, HAK_STATS_TEXT). */
 HAK_API int hak_stats_write(int fd, enum hak_stats_form form);
 HAK_API int hak_stats_print(int fd);
 
-/* What was at most in use at once is counted anew from now on, as for another phase of the program. */
+/* Resets the peak of memory in use (spans.used_pages_peak) to what is in use now, for example at the start of a new phase. */
 HAK_API void hak_stats_reset_peaks(void);
 
 #ifdef __cplusplus

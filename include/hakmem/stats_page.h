@@ -1,16 +1,17 @@
-/* stats_page.h - hakmem's books as other processes may read them, without the help of the process and while it runs.
+/* stats_page.h - the layout of hakmem's statistics in memory, for other processes that read them without the help of the process
+ * and while it runs.
  *
- * Somewhere in the writable or relocated data of the library, or of the program that was linked with it, lies a struct
- * hak_page at a multiple of 16 bytes. It begins with HAK_PAGE_MAGIC, and its member self is its own address: whatever else
- * holds the magic is none. It leads to tables of records of numbers, and says of each number its name, its place and its size, so
- * that a reader needs this header and nothing else of hakmem's. docs/statistics.md lists the tables and what the numbers mean.
+ * A struct hak_page lies in the writable or relocated data of the library, or of the program that was linked with it, at a
+ * multiple of 16 bytes. It begins with HAK_PAGE_MAGIC, and its member self is its own address: other places that hold the magic
+ * are not a page. It leads to tables of records of numbers. Each table gives the name, place and size of its numbers, so a
+ * reader needs this header and nothing else of hakmem. docs/statistics.md lists the tables and explains the numbers.
  *
- * All addresses are of the process that is read (process_vm_readv(2), /proc/PID/mem). Numbers are little-endian, as the
- * machine is. Each is written at once; two of them may be of different moments. Nothing here is ever unmapped; records of
- * linked tables are added, those of outside_parts at the end and others at the front, and never removed.
+ * All addresses belong to the process that is read (process_vm_readv(2), /proc/PID/mem). Numbers are little-endian, as the
+ * machine is. Each number is written atomically; two of them may be of different moments. Nothing here is ever unmapped. Records
+ * of linked tables are added and never removed: those of outside_parts at the end, all others at the front.
  *
- * A reader accepts every page of the same version_major; a greater version_minor has more tables or fields. Until 0.1.0 is
- * released the page may change under the same version. */
+ * A reader accepts every page of its version_major. A greater version_minor has more tables or fields. Until 0.1.0 is released,
+ * the page may change under the same version. */
 #ifndef HAKMEM_STATS_PAGE_H
 #define HAKMEM_STATS_PAGE_H
 
@@ -21,10 +22,10 @@
 #define HAK_PAGE_VERSION_MINOR 1
 
 enum hak_page_kind {
-    HAK_PAGE_GAUGE,   /* of now */
+    HAK_PAGE_GAUGE,   /* the current value */
     HAK_PAGE_COUNTER, /* only grows */
     HAK_PAGE_ADDRESS, /* of memory */
-    HAK_PAGE_STRING,  /* of a string that ends with a 0; 0: none */
+    HAK_PAGE_STRING,  /* address of a string that ends with a 0; 0: none */
     HAK_PAGE_NUMBER   /* a constant */
 };
 
@@ -38,8 +39,8 @@ struct hak_page_field {
 enum hak_page_place {
     HAK_PAGE_ARRAY,    /* COUNT records from ADDRESS on */
     HAK_PAGE_LIST,     /* ADDRESS holds the address of the first record, or 0; each holds that of the next at NEXT */
-    HAK_PAGE_POINTED,  /* ADDRESS holds the address of the first record; how many there are is said elsewhere. ADDRESS 0: where
-                        * they lie is said elsewhere, too */
+    HAK_PAGE_POINTED,  /* ADDRESS holds the address of the first record; their number is given elsewhere. ADDRESS 0: their place
+                        * is given elsewhere, too */
     HAK_PAGE_INSIDE    /* in each record of the list or array PARENT, COUNT records from byte ADDRESS on */
 };
 
@@ -49,10 +50,10 @@ struct hak_page_table {
     const struct hak_page_field *fields;
     uint32_t field_count;
     uint32_t place;        /* an enum hak_page_place */
-    uint32_t record_bytes; /* from one to the next */
+    uint32_t record_bytes; /* from one record to the next */
     uint32_t count;
     uint32_t next;
-    uint32_t parent;       /* number of a table, from 0 */
+    uint32_t parent;       /* index of a table, from 0 */
 };
 
 struct hak_page {

@@ -1,8 +1,9 @@
-"""The manual page says what the header declares, no less and no more, and is well-formed."""
+"""The manual page says what the header declares, no less and no more, and is well-formed; its examples compile."""
 
 import re
+from pathlib import Path
 
-from toolbox import ROOT, run, tool
+from toolbox import ROOT, compile_c, run, tool
 
 PAGE = ROOT / "docs/man/hakmem.3"
 
@@ -23,3 +24,11 @@ def test_page_is_well_formed() -> None:
     assert result.returncode == 0
     assert result.stderr == ""
     assert result.stdout
+
+
+def test_examples_compile(tmp_path: Path) -> None:
+    examples = re.findall(r"^\.Bd -literal[^\n]*\n(.*?)^\.Ed$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(examples) == 2
+    for number, source in enumerate(examples):
+        flags = ["-c", "-Wall", "-Wextra", "-Werror", f"-I{ROOT / 'include'}"]
+        compile_c(tmp_path / f"example{number}.o", source, *flags)
