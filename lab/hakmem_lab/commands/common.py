@@ -42,24 +42,24 @@ def report_check(path: Path | None) -> Path | None:
 
 BuildOption = Annotated[
     Path | None,
-    typer.Option("--build", help="Take the library and bench/ from this build directory."),
+    typer.Option("--build", help="Use the library and bench/ of this build directory."),
 ]
-PeersOption = Annotated[str, typer.Option(help="Peers to measure against, separated by commas.")]
+PeersOption = Annotated[str, typer.Option(help="Comma-separated peers to compare with.")]
 SeedOption = Annotated[
-    int | None, typer.Option(help="Repeat an earlier run's draws; chosen anew if not given.")
+    int | None, typer.Option(help="Random seed, to repeat an earlier run. Default: a new one.")
 ]
 ReportOption = Annotated[
     Path | None,
-    typer.Option(help="Write a Markdown report here, its raw samples beside it.", callback=report_check),
+    typer.Option(help="Write a Markdown report to this file, and its raw samples beside it.", callback=report_check),
 ]
 JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write the results here.", callback=target_check)
+    Path | None, typer.Option("--json", help="Write the results to this file as JSON.", callback=target_check)
 ]
 OnlyOption = Annotated[
     str,
     typer.Option(
-        help="Only workloads whose name contains one of these, or of these programs or groups, separated by commas;"
-        " whole names by semicolons."
+        help="Only these workloads: comma-separated parts of names, programs or groups, or whole names separated by"
+        " semicolons."
     ),
 ]
 

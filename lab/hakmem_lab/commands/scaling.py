@@ -46,31 +46,31 @@ SECONDS_EACH = 45.0
 
 def scaling(
     axes: Annotated[
-        str, typer.Option(help="Only these of threads, heap and size, separated by commas.")
+        str, typer.Option(help="Only these axes, comma-separated: threads, heap, size.")
     ] = "",
-    threads: Annotated[str, typer.Option(help="Other numbers of threads, such as 1,2,4.")] = "",
-    heaps: Annotated[str, typer.Option(help="Other amounts of live memory, such as 1M,64M,8G.")] = "",
-    sizes: Annotated[str, typer.Option(help="Other sizes of blocks, such as 8,1K,64M.")] = "",
+    threads: Annotated[str, typer.Option(help="Numbers of threads, such as 1,2,4.")] = "",
+    heaps: Annotated[str, typer.Option(help="Amounts of live memory, such as 1M,64M,8G.")] = "",
+    sizes: Annotated[str, typer.Option(help="Sizes of blocks, such as 8,1K,64M.")] = "",
     peers: PeersOption = "glibc,mimalloc3",
     budget: Annotated[
-        str, typer.Option(help="Time in all, fixed in advance; by default 45s for each point.")
+        str, typer.Option(help="Total time, fixed in advance. Default: 45s for each point.")
     ] = "",
-    margin: Annotated[str, typer.Option(help="Within which speeds are equal, such as 3%.")] = "3%",
-    confidence: Annotated[float, typer.Option(min=50, max=99.9, help="Per cent, of intervals.")] = 95.0,
+    margin: Annotated[str, typer.Option(help="Speeds this close are equal, such as 3%.")] = "3%",
+    confidence: Annotated[float, typer.Option(min=50, max=99.9, help="Confidence of intervals, in per cent.")] = 95.0,
     seed: SeedOption = None,
     kept: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FOLDER", help="Measure nothing: judge a run of bench_results/scaling again."
+            "--from", metavar="FOLDER", help="Measure nothing; judge this run of bench_results/scaling again."
         ),
     ] = None,
     report: ReportOption = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
-    """Does an operation cost the same however many threads, however much memory and however large blocks there are?
+    """Does an operation cost the same whatever the number of threads, the amount of memory and the size of blocks?
 
-    Exit status: 0 with an answer, 2 for an error, 3 when hakmem has no slope on any axis, 130 when interrupted.
+    Exit status: 0 for an answer, 2 for an error, 3 if hakmem has no slope on any axis, 130 if interrupted.
     """
     checkout = Checkout.find(build)
     if kept is not None:

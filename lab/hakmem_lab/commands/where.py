@@ -58,25 +58,25 @@ def where(
     command: CommandArgument = None,
     bench: BenchOption = "",
     arm: Annotated[
-        str, typer.Option(help="Whom to look at: as `ab` takes it. hakmem is its profiling build.")
+        str, typer.Option(help="The arm to examine, named as for `ab`. For hakmem it is the profiling build.")
     ] = DEFAULT_ARM,
     diff: Annotated[
         str,
         typer.Option(
             metavar="OLD",
-            help="Side by side with a result that --json kept (FILE.json), or with another arm.",
+            help="Compare with a result kept by --json (FILE.json), or with another arm.",
         ),
     ] = "",
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="With --diff: run the ab that would confirm the difference.")
+        bool, typer.Option("--confirm", help="With --diff: run the ab that confirms the difference.")
     ] = False,
-    budget: Annotated[str, typer.Option(help="Of the ab: 60s, 2m.")] = "60s",
+    budget: Annotated[str, typer.Option(help="Time for the ab, such as 60s or 2m.")] = "60s",
     only_instructions: Annotated[
-        bool, typer.Option("--only-instructions", help="Leave perf and strace out.")
+        bool, typer.Option("--only-instructions", help="Do not run perf and strace.")
     ] = False,
     json_file: JsonOption = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write a Markdown report here.", callback=target_check)
+        Path | None, typer.Option(help="Write a Markdown report to this file.", callback=target_check)
     ] = None,
     build: BuildOption = None,
 ) -> None:
@@ -182,7 +182,8 @@ def commit_of(checkout: Checkout, text: str) -> str:
 
 
 def old_arm(before: Where, old: str) -> str:
-    """As `ab` takes it: of a kept result its commit, built anew; empty where it is of none, or of changes besides."""
+    """Named as for `ab`: the commit of a kept result, built anew. Empty if the result is of no commit, or of uncommitted
+    changes."""
     if not old.endswith(".json"):
         return old
     if before.arm.startswith("hakmem") and before.commit and " " not in before.commit:
