@@ -118,7 +118,7 @@ def check(
 
 
 def times_ask(checkout: Checkout, before: Baseline, budget: str, margin: str) -> list[str]:
-    """The verdict on each workload: absolute times of two days say nothing, so both run now."""
+    """The verdict on each workload. Absolute times of two days cannot be compared, so both run now."""
     if " " in before.commit or not before.commit:
         raise LabError(f"the baseline is of '{before.commit}': only a commit can be built again")
     words = []

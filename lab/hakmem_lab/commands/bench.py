@@ -38,7 +38,7 @@ from hakmem_lab.workloads.cells import Suite
 from hakmem_lab.workloads.find import words_named
 
 ONLY_SECONDS = {"quick": 20.0, "full": 90.0}
-"""For each chosen workload."""
+"""Seconds for each chosen workload."""
 SUITE_SECONDS = {"quick": 28 * 60.0, "full": 70 * 60.0}
 LIMIT_SHARE = 1.5
 """A budget is exceeded by half at most, to give every workload the rounds that an interval needs; the default budget of
@@ -124,7 +124,7 @@ def bench(
 
 
 def budget_seconds(settings: Settings, budget: str, chosen: int) -> tuple[float, float]:
-    """And its limit."""
+    """Also the limit."""
     most = SUITE_SECONDS[settings.suite]
     hard = most if settings.suite == Suite.QUICK and not budget else math.inf
     if budget:
@@ -135,7 +135,7 @@ def budget_seconds(settings: Settings, budget: str, chosen: int) -> tuple[float,
 
 
 def command_text(settings: Settings, allocators: str) -> str:
-    """As it can be given again."""
+    """The command in a form that can be given again."""
     command = ["./hakmem", "bench", "--suite", settings.suite]
     if settings.only:
         command += ["--only", settings.only]

@@ -84,7 +84,7 @@ def list_grid(all_canned: Sequence[Canned]) -> Grid:
 
 @dataclass(frozen=True)
 class Told:
-    """Of one workload."""
+    """What is reported about one workload."""
 
     bench: str
     asked: Asked
@@ -115,7 +115,7 @@ def canned_ask(
 
 
 def summary_grid(told: Sequence[Told], overall: Mapping[str, Estimate | None]) -> Grid:
-    """A row for each workload: how many times as fast as the base each arm is; and one for all of them."""
+    """A row for each workload: how many times as fast as the base each arm is; and one row for all of them."""
 
     def entry(one: Told, arm: str) -> str:
         answer = next((answer for answer in one.asked.outcome.answers if answer.name == arm), None)
@@ -178,7 +178,7 @@ def canned_write(
     first: Sequence[Grid] = (),
     last: Sequence[Grid] = (),
 ) -> None:
-    """One page of all its workloads, and one file with the samples of all; other tables before and behind theirs."""
+    """One page of all its workloads, and one file with all samples; other tables before and after theirs."""
     notes = [f"{chosen.about}. {chosen.note}".strip(), *notes]
     notes += [f"{one.bench}: {line}" for one in told for line in one.lines]
     own = [replace(grid, title=f"{one.bench}: {grid.title}") for one in told for grid in one.asked.grids()]

@@ -39,7 +39,7 @@ from hakmem_lab.workloads.cells import CELLS, Cell, Group, Suite, suite_cells
 from hakmem_lab.workloads.find import words_named
 
 SECONDS_EACH = 15.0
-"""For each workload that the ceiling may serve."""
+"""Seconds for each workload that the ceiling may serve."""
 BRIEF = (Group.SMALL, Group.MID, Group.CONTROL)
 PAGE_FILE = "report.html"
 
@@ -108,7 +108,7 @@ def ceiling(
 
 
 def cells_choose(suite: Suite | None, words: list[str]) -> tuple[Cell, ...]:
-    """The negative control is always there."""
+    """The negative control is always included."""
     if words:
         chosen = workloads_choose(Suite.FULL, words)
         if chosen.programs:
@@ -127,7 +127,7 @@ def budget_fit(settings: Settings, seconds: float) -> Settings:
 
 
 def command_text(settings: Settings, suite: Suite | None, allocators: str) -> str:
-    """As it can be given again."""
+    """The command in a form that can be given again."""
     command = ["./hakmem", "ceiling"]
     command += ["--suite", suite.value] if suite else []
     command += ["--only", settings.only] if settings.only else []
@@ -140,7 +140,7 @@ def command_text(settings: Settings, suite: Suite | None, allocators: str) -> st
 
 
 def ceiling_show(run: Kept, report: Path | None, json_file: Path | None) -> None:
-    """The run's own folder gets its page and its shares, too."""
+    """The run's own folder also gets its page and its shares."""
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.files import text_write
     from hakmem_lab.reports.ceiling import answer_lines, ceiling_write, grids_of, page_make

@@ -50,7 +50,7 @@ from hakmem_lab.workloads.programs.task import program_prepare
 
 ALPHA = 0.01
 LATE_SHARE = 1.1
-"""Of the budget; what was planned may take so much longer."""
+"""Multiple of the budget: what was planned may take this long."""
 OWN = "as it is"
 SUBJECT, LIBC = "hakmem", "glibc"
 
@@ -143,7 +143,8 @@ def compare(
 
 
 def _peers(study: Study, names: Sequence[str]) -> tuple[list[Peer], list[str]]:
-    """Staged; and of the default set those that cannot be had. One that was named and cannot be had is an error."""
+    """Staged peers; also those of the default set that are not available. A named peer that is not available is an
+    error."""
     missing: list[str] = []
     if names:
         peers = arms_parse(names, study.store)

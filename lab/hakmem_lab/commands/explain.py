@@ -116,7 +116,7 @@ def _decisions(
     freeze: Path | None,
     build: Path | None,
 ) -> int:
-    """The exit status: of a command, its own."""
+    """The exit status; for a command, its own."""
     report = report_path(target)
     pid = None if report else target_pid(target)
     if report or pid is not None:
@@ -142,7 +142,7 @@ def _look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> 
 
 
 def _accounts(first: Account, seconds: float) -> list[Account]:
-    """With those of the next SECONDS."""
+    """With the accounts of the next SECONDS."""
     return readings_take(first, lambda: account_read(first.process), seconds) if seconds else [first]
 
 
@@ -166,8 +166,8 @@ def _when(seen: Seen[T], trigger: Trigger, watched: float) -> str:
 def _show(
     accounts: Sequence[Account], watch: float, started: float | None, when: str, json_file: Path | None
 ) -> None:
-    """WATCH: seconds that were asked for. STARTED: seconds after the start of a command; its own output has the
-    standard one."""
+    """WATCH: the requested number of seconds. STARTED: seconds after the start of a command; standard output then
+    belongs to the command."""
     account = accounts[-1]
     growths = growths_find(accounts)
     advice = advice_find(account, growths)

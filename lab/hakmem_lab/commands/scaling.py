@@ -41,7 +41,7 @@ from hakmem_lab.studies.scaling import (
 
 PAGE_FILE = "report.html"
 SECONDS_EACH = 45.0
-"""For each point, with its twin."""
+"""Seconds for each point, with its twin."""
 
 
 def scaling(
@@ -141,7 +141,7 @@ def axes_choose(words: list[str], values: dict[str, list[int]]) -> dict[str, lis
 
 
 def command_text(settings: Settings, chosen: dict[str, list[int]], peers: str) -> str:
-    """As it can be given again."""
+    """The command in a form that can be given again."""
     names = [Path(word).name for word in words_split(peers)]  # a library's path stays here
     options = {THREADS: "--threads", HEAP: "--heaps", SIZE: "--sizes"}
     command = ["./hakmem", "scaling", "--axes", ",".join(chosen)]
@@ -154,7 +154,7 @@ def command_text(settings: Settings, chosen: dict[str, list[int]], peers: str) -
 
 
 def scaling_show(run: Kept, report: Path | None, json_file: Path | None) -> None:
-    """The run's own folder gets its page and its figures, too."""
+    """The run's own folder also gets its page and its figures."""
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.files import text_write
     from hakmem_lab.reports.scaling import answer_lines, grids_of, page_make, scaling_write

@@ -129,7 +129,7 @@ def cores_read(text: str) -> list[int]:
 
 
 def command_text(workloads: list[str], cores: list[int], machine: Machine, schedules: int, seed: int) -> str:
-    """As it can be given again."""
+    """The command in a form that can be given again."""
     command = [
         "./hakmem",
         "sharing",

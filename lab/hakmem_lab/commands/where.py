@@ -125,7 +125,7 @@ def where(
 
 
 def command_text(arm: str, diff: str, bench: str, command: Sequence[str] | None) -> str:
-    """As it can be given again; a path stays here."""
+    """The command in a form that can be given again; paths are reduced to names."""
     words = ["./hakmem", "where"]
     words += ["--arm", Path(arm).name] if arm != DEFAULT_ARM else []
     words += ["--diff", Path(diff).name] if diff else []
@@ -153,7 +153,7 @@ def work_choose(stage: Stage, bench: str, command: Sequence[str] | None) -> Work
 
 
 class Looker:
-    """Looks at one arm after the other."""
+    """Examines one arm after the other."""
 
     def __init__(self, checkout: Checkout, stage: Stage, store: PeerStore, work: Work, kernel: bool) -> None:
         self.checkout = checkout
@@ -172,7 +172,7 @@ class Looker:
 
 
 def commit_of(checkout: Checkout, text: str) -> str:
-    """That the arm was built from, where that is known."""
+    """The commit that the arm was built from, if that is known."""
     what = text.partition(":")[0]
     if what == "hakmem":
         return commit_read(checkout.root)
