@@ -67,7 +67,7 @@ class Server:
 class ProgramFile:
     name: str
     beside: Path
-    """The folder that its files are in."""
+    """The folder that contains its files."""
     run: Run
     """The program itself, or the load on the server."""
     server: Server | None = None
@@ -83,7 +83,7 @@ class ProgramFile:
 
 
 class Table:
-    """One table of the file: every key is taken once and has its type; what is left at the end is a mistake."""
+    """One table of the file: every key is taken once and has its type; what is left at the end is an error."""
 
     def __init__(self, where: str, values: Mapping[str, object]) -> None:
         self._where = where
@@ -91,7 +91,7 @@ class Table:
         self._known: list[str] = []
 
     def take(self, key: str, default: T | None, kind: type[T]) -> T:
-        """Without a default it must be there."""
+        """Without a default the key is required."""
         self._known.append(key)
         value = self._values.pop(key, default)
         if value is None:
