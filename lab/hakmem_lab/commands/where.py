@@ -117,7 +117,7 @@ def where(
     if confirm:
         if not old:
             raise LabError(
-                "the old result is of no commit alone: give --diff the library that it was measured with"
+                "the old result is of no commit, or of uncommitted changes: give --diff the library that it was measured with"
             )
         bench = "" if command else found.task
         predict = prediction_text(compared)

@@ -176,7 +176,7 @@ def stop_wait(pid: int) -> None:
     deadline = time.monotonic() + SNAPSHOT_SECONDS
     while (state := stat_fields(pid)[0]) != "T":
         if state == "Z":
-            raise LabError("the snapshot ended before it could be looked at: it takes more --mebibytes")
+            raise LabError("the snapshot ended before it could be inspected: use more --mebibytes")
         if time.monotonic() > deadline:
             raise LabError("the child that writes the snapshot does not stop")
         time.sleep(0.001)
