@@ -32,7 +32,9 @@ from hakmem_lab.studies.study import study_open
 def ab(
     a: Annotated[
         str,
-        typer.Argument(metavar="A", help="The base: an allocator's name, a library's path, or hakmem:option=value,..."),
+        typer.Argument(
+            metavar="A", help="The base: an allocator's name, a library's path, or hakmem:option=value,..."
+        ),
     ],
     b: Annotated[str, typer.Argument(metavar="B", help="What is compared with A, named the same way.")],
     command: CommandArgument = None,
@@ -40,7 +42,10 @@ def ab(
     budget: TimeBudgetOption = "60s",
     margin: ShareOption = "3%",
     predict: Annotated[
-        str, typer.Option(help="The change of speed that you expect of B, such as +5%; it is compared with the result.")
+        str,
+        typer.Option(
+            help="The change of speed that you expect of B, such as +5%; it is compared with the result."
+        ),
     ] = "",
     instructions: Annotated[
         bool, typer.Option("--instructions", help="Count instructions even if no budget is left.")

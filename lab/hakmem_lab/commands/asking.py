@@ -33,8 +33,12 @@ INCONCLUSIVE = 3
 DEFAULT_BENCH = "random mix, 256 slots"
 
 BenchOption = Annotated[str, typer.Option("--bench", help="The name of a workload, or a part of it.")]
-TimeBudgetOption = Annotated[str, typer.Option("--budget", help="Total time, fixed in advance, such as 60s or 2m.")]
-ShareOption = Annotated[str, typer.Option("--margin", help="Speeds this close are equivalent, such as 3% or 0.03.")]
+TimeBudgetOption = Annotated[
+    str, typer.Option("--budget", help="Total time, fixed in advance, such as 60s or 2m.")
+]
+ShareOption = Annotated[
+    str, typer.Option("--margin", help="Speeds this close are equivalent, such as 3% or 0.03.")
+]
 CommandArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[-- CMD...]", help="Your own program, instead of --bench.")
 ]

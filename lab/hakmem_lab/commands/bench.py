@@ -52,7 +52,10 @@ def bench(
     ] = Suite.QUICK,
     only: OnlyOption = "",
     allocators: Annotated[
-        str, typer.Option(help="Compare only with these, comma-separated; it is an error if one is not available.")
+        str,
+        typer.Option(
+            help="Compare only with these, comma-separated; it is an error if one is not available."
+        ),
     ] = "",
     budget: Annotated[
         str,
@@ -64,7 +67,11 @@ def bench(
     margin: Annotated[str, typer.Option(help="Speeds this close are equal, such as 3%.")] = "3%",
     confidence: Annotated[
         float | None,
-        typer.Option(min=50, max=99.9, help="Confidence of intervals and tests, in per cent. Default: 95 for quick, 99 for full."),
+        typer.Option(
+            min=50,
+            max=99.9,
+            help="Confidence of intervals and tests, in per cent. Default: 95 for quick, 99 for full.",
+        ),
     ] = None,
     seed: SeedOption = None,
     resume: Annotated[

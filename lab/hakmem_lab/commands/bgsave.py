@@ -33,7 +33,9 @@ from hakmem_lab.workloads.redis_server import SERVER
 
 
 def bgsave(
-    rounds: Annotated[int, typer.Option(min=1, help="How many times each change is made under each peer.")] = 5,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How many times each change is made under each peer.")
+    ] = 5,
     mebibytes: Annotated[int, typer.Option(min=1, help="MiB of values to fill the server with.")] = 200,
     peers: PeersOption = "glibc,mimalloc3,jemalloc",
     seed: SeedOption = None,

@@ -31,7 +31,9 @@ def builds(
             help="Only these workloads: comma-separated parts of names, or whole names separated by semicolons."
         ),
     ] = "",
-    arms: Annotated[str, typer.Option(help="Only these forms, comma-separated, such as hakmem+static,hakmem@pgo.")] = "",
+    arms: Annotated[
+        str, typer.Option(help="Only these forms, comma-separated, such as hakmem+static,hakmem@pgo.")
+    ] = "",
     budget: Annotated[str, typer.Option(help="Time for each workload.")] = "",
     margin: ShareOption = "2%",
     seed: SeedOption = None,

@@ -59,7 +59,9 @@ def ceiling(
     margin: Annotated[
         str, typer.Option(help="hakmem has reached its ceiling if it is this close, such as 3%.")
     ] = "3%",
-    confidence: Annotated[float, typer.Option(min=50, max=99.9, help="Confidence of intervals, in per cent.")] = 95.0,
+    confidence: Annotated[
+        float, typer.Option(min=50, max=99.9, help="Confidence of intervals, in per cent.")
+    ] = 95.0,
     seed: SeedOption = None,
     kept: Annotated[
         Path | None,

@@ -51,7 +51,9 @@ SeedOption = Annotated[
 ]
 ReportOption = Annotated[
     Path | None,
-    typer.Option(help="Write a Markdown report to this file, and its raw samples beside it.", callback=report_check),
+    typer.Option(
+        help="Write a Markdown report to this file, and its raw samples beside it.", callback=report_check
+    ),
 ]
 JsonOption = Annotated[
     Path | None, typer.Option("--json", help="Write the results to this file as JSON.", callback=target_check)

@@ -64,11 +64,17 @@ def compare(
     ] = "",
     allocators: Annotated[
         str,
-        typer.Option(help="Comma-separated allocator names or library paths. Default: every allocator available."),
+        typer.Option(
+            help="Comma-separated allocator names or library paths. Default: every allocator available."
+        ),
     ] = "",
     budget: Annotated[str, typer.Option(help="Total time, fixed in advance, such as 60s or 5m.")] = "60s",
-    margin: Annotated[str, typer.Option(help="Times this close are equivalent. The margin of memory is 5%.")] = "3%",
-    repeat: Annotated[int, typer.Option(min=1, help="Run CMD this many times in a row and count it as one run.")] = 1,
+    margin: Annotated[
+        str, typer.Option(help="Times this close are equivalent. The margin of memory is 5%.")
+    ] = "3%",
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Run CMD this many times in a row and count it as one run.")
+    ] = 1,
     stdin: Annotated[Path | None, typer.Option(help="The standard input of CMD. Default: empty.")] = None,
     allow_status: Annotated[
         int, typer.Option(min=0, max=255, help="The exit status of CMD that means success.")

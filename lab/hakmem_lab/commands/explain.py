@@ -50,9 +50,12 @@ def explain(
         str, typer.Option(help="With CMD: inspect this long after start, such as 10s. Default: 5s.")
     ] = "",
     when_rss: Annotated[
-        str, typer.Option(help="With CMD: inspect once its largest process has this much resident, such as 500M.")
+        str,
+        typer.Option(help="With CMD: inspect once its largest process has this much resident, such as 500M."),
     ] = "",
-    watch: Annotated[str, typer.Option(help="Inspect five times in this time, such as 10s, to show what grows.")] = "",
+    watch: Annotated[
+        str, typer.Option(help="Inspect five times in this time, such as 10s, to show what grows.")
+    ] = "",
     decisions: Annotated[
         bool,
         typer.Option(

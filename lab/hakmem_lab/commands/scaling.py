@@ -45,9 +45,7 @@ SECONDS_EACH = 45.0
 
 
 def scaling(
-    axes: Annotated[
-        str, typer.Option(help="Only these axes, comma-separated: threads, heap, size.")
-    ] = "",
+    axes: Annotated[str, typer.Option(help="Only these axes, comma-separated: threads, heap, size.")] = "",
     threads: Annotated[str, typer.Option(help="Numbers of threads, such as 1,2,4.")] = "",
     heaps: Annotated[str, typer.Option(help="Amounts of live memory, such as 1M,64M,8G.")] = "",
     sizes: Annotated[str, typer.Option(help="Sizes of blocks, such as 8,1K,64M.")] = "",
@@ -56,7 +54,9 @@ def scaling(
         str, typer.Option(help="Total time, fixed in advance. Default: 45s for each point.")
     ] = "",
     margin: Annotated[str, typer.Option(help="Speeds this close are equal, such as 3%.")] = "3%",
-    confidence: Annotated[float, typer.Option(min=50, max=99.9, help="Confidence of intervals, in per cent.")] = 95.0,
+    confidence: Annotated[
+        float, typer.Option(min=50, max=99.9, help="Confidence of intervals, in per cent.")
+    ] = 95.0,
     seed: SeedOption = None,
     kept: Annotated[
         Path | None,

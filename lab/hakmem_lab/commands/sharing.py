@@ -57,8 +57,12 @@ def sharing(
     schedules: Annotated[
         int, typer.Option(min=1, help="Number of orders in which the cores take turns.")
     ] = SCHEDULES,
-    line_bytes: Annotated[int, typer.Option(help="Bytes of a line: 64, or 128 where lines move in pairs.")] = 64,
-    turn: Annotated[int, typer.Option(min=1, max=10000, help="Average number of accesses in a core's turn.")] = 4,
+    line_bytes: Annotated[
+        int, typer.Option(help="Bytes of a line: 64, or 128 where lines move in pairs.")
+    ] = 64,
+    turn: Annotated[
+        int, typer.Option(min=1, max=10000, help="Average number of accesses in a core's turn.")
+    ] = 4,
     seed: SeedOption = None,
     report: ReportOption = None,
     json_file: JsonOption = None,

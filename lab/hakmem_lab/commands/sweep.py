@@ -42,7 +42,12 @@ def arms_of(option: str) -> list[str]:
 
 
 def sweep(
-    option: Annotated[str, typer.Argument(metavar="OPTION=v1,v2,...", help="An option of docs/options.md, and the values to compare.")],
+    option: Annotated[
+        str,
+        typer.Argument(
+            metavar="OPTION=v1,v2,...", help="An option of docs/options.md, and the values to compare."
+        ),
+    ],
     command: CommandArgument = None,
     bench: BenchOption = "",
     budget: TimeBudgetOption = "120s",
