@@ -1,4 +1,4 @@
-"""Where things lie in the checkout, and names for them that hold no machine's path."""
+"""Where things are in the checkout, and names for them that contain no machine's path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hakmem_lab.errors import LabError
 
 LIBRARY = "libhakmem.so"
 RESULTS_VARIABLE = "LAB_RESULTS_DIR"
-"""For tests, whose runs are not to be taken for what was measured."""
+"""For tests, whose runs must not be mistaken for measurements."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Checkout:
         return (self.kept or self.root / "bench_results") / kind
 
     def results_new(self, kind: str) -> Path:
-        """A folder of its own for the run that begins now, also where two begin in one second."""
+        """A new folder for the run that begins now, also if two begin in the same second."""
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         folder, number = self.results(kind) / moment, 1
         while True:
@@ -66,7 +66,7 @@ class Checkout:
         return path
 
     def bare_library(self, name: str) -> Path:
-        """Of bench/ceiling/."""
+        """A library of bench/ceiling/."""
         return self._built(f"bench/lib{name}.so")
 
     def _built(self, name: str) -> Path:
@@ -78,14 +78,14 @@ class Checkout:
         raise LabError(f"{self.shown(path)} is not there: run ./hakmem build first")
 
     def shown(self, path: Path) -> str:
-        """The path as a page may hold it, which others read: inside the checkout or the bare name."""
+        """The path as a page for other readers may contain it: relative to the checkout, or the bare name."""
         if path.is_relative_to(self.root):
             return str(path.relative_to(self.root))
         return path.name
 
 
 def path_here(path: Path) -> str:
-    """The path as the terminal shows it: as it can be used from the current folder."""
+    """The path as the terminal shows it: usable from the current folder."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 

@@ -1,7 +1,7 @@
 """The command line of the laboratory: one module of commands/ for each of its commands.
 
-Exit status: 0 when nothing was clearly lost and every limit was met, 1 when something was or one was not, 2 for an error,
-3 when a comparison stayed inconclusive, 130 when interrupted.
+Exit status: 0 for no loss and all limits met, 1 for a loss or a missed limit, 2 for an error, 3 if a comparison stayed
+inconclusive, 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ COMMANDS = (
 )
 """In the order of the help."""
 LEAVES_THE_REST = {"allow_interspersed_args": False}
-"""What follows the command's first word is the command's own."""
+"""All that follows the command's first word belongs to that command."""
 
 
 class Commands(TyperGroup):
-    """A command's module is imported when the command is asked for: what measures imports libraries for seconds."""
+    """A command's module is imported when the command is requested, because importing what measures takes seconds."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:
         return [*super().list_commands(ctx), *COMMANDS]
@@ -90,7 +90,7 @@ app = typer.Typer(
 
 @app.callback()
 def laboratory() -> None:
-    """The laboratory: hakmem beside other allocators, so that noise is never called a win."""
+    """The laboratory: compares hakmem with other allocators, with controls, so that noise is rarely mistaken for a win."""
 
 
 def main() -> None:

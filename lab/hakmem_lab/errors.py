@@ -1,4 +1,4 @@
-"""What goes wrong in a way the user can understand: one line each."""
+"""Errors that a user can understand: one line each."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class RunInterruptedError(LabError):
 
 
 class ProcessFailedError(LabError):
-    """A measured process crashed, hung or refused: under one allocator of many that is a result."""
+    """A measured process crashed, hung or refused: for one allocator of many that is a result."""
 
     def __init__(self, text: str, outcome: str) -> None:
         super().__init__(text)
         self.outcome = outcome
-        """In a few words, as a table has them: crashed: signal 11."""
+        """In a few words, as in a table: crashed: signal 11."""

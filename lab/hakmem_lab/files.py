@@ -1,4 +1,4 @@
-"""Results as files: where one cannot be written is an error in one line."""
+"""Results as files; if one cannot be written, that is an error in one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from hakmem_lab.errors import LabError
 
 NAMES_AS_THEY_ARE = "surrogateescape"
-"""Files and arguments may have names that are not UTF-8: their bytes are written as they were given."""
+"""Files and arguments may have names that are not UTF-8: their bytes are written unchanged."""
 
 
 def text_write(path: Path, text: str) -> None:
@@ -21,13 +21,13 @@ def text_write(path: Path, text: str) -> None:
 
 
 def text_read(path: Path) -> str:
-    """As text_write wrote it."""
+    """Reads what text_write wrote."""
     return path.read_text(errors=NAMES_AS_THEY_ARE)
 
 
 def target_check(path: Path | None) -> Path | None:
-    """The PATH that a user gave for a result, when a file can be written there: to be known before anything is
-    measured. Nothing is left behind, and folders are not made."""
+    """The PATH that a user gave for a result, if a file can be written there; checked before anything is measured.
+    Nothing is left behind, and folders are not created."""
     if path is None:
         return None
     try:
@@ -44,12 +44,12 @@ def target_check(path: Path | None) -> Path | None:
 
 
 def json_write(path: Path, content: object) -> None:
-    """JSON has no infinity: the end of an interval that too few pairs leave open is null."""
+    """JSON has no infinity: the end of an interval that too few pairs leave unbounded is null."""
     text_write(path, json.dumps(finite(content), indent=1, default=str, allow_nan=False) + "\n")
 
 
 def finite(content: object) -> object:
-    """With null for every number that is none."""
+    """With null for every number that is not finite."""
     if isinstance(content, dict):
         return {name: finite(value) for name, value in content.items()}
     if isinstance(content, list | tuple):

@@ -32,7 +32,7 @@ class Grid:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     text_columns: int = 1
-    """The first columns are text, the others are aligned to the right."""
+    """The first columns are text; the others are right-aligned."""
 
     def rich(self) -> Table:
         table = Table(title=escape(self.title), title_justify="left")

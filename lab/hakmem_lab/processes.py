@@ -1,4 +1,4 @@
-"""Programs that are run to their end, and what ends us: nothing that was started stays behind."""
+"""Programs that are run to their end, and what happens when we are ended: nothing that was started is left behind."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Finished:
 
     @property
     def output(self) -> str:
-        """What it printed may be anything."""
+        """Its output may contain any bytes."""
         return self.printed.decode(errors="replace")
 
     @property
     def said(self) -> str:
-        """The last line on standard error, behind a colon."""
+        """The last line of standard error, after a colon."""
         lines = self.errors.strip().splitlines()
         return f": {lines[-1].strip()}" if lines else ""
 
@@ -47,7 +47,7 @@ def pinned_to(cpus: tuple[int, ...]) -> Iterator[None]:
 
 
 def user_options(name: str) -> dict[str, Any]:
-    """For Popen."""
+    """Arguments for Popen."""
     if not name:
         return {}
     return {"user": name, "group": pwd.getpwnam(name).pw_gid, "extra_groups": []}
@@ -62,8 +62,8 @@ def program_run(
     env: Mapping[str, str] | None = None,
     user: str = "",
 ) -> Finished:
-    """On CPUS, or where we are; subprocess.TimeoutExpired when it takes longer than LIMIT seconds. Then, and when the user
-    interrupts, it is killed with all that it started in its session, which is its own."""
+    """Runs on CPUS, or on the current ones; subprocess.TimeoutExpired if it takes longer than LIMIT seconds. Then,
+    or if the user interrupts, it is killed with all that it started in its own session."""
     with pinned_to(cpus) if cpus else nullcontext():
         process = subprocess.Popen(
             command,
@@ -88,8 +88,9 @@ def program_run(
 
 @contextmanager
 def ending_as_interrupted() -> Iterator[None]:
-    """SIGTERM, and the end of the terminal, do what Ctrl-C does: what was half made is removed, and what was started is
-    ended. Only the first does: a terminal that is closed tells twice, and nothing is to be left because of that."""
+    """SIGTERM, and the end of the terminal, do what Ctrl-C does: what is incomplete is removed, and what was
+    started is ended. Only the first signal counts: a closing terminal sends two, and nothing must be left behind
+    because of that."""
     told = False
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

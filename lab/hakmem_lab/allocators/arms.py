@@ -3,8 +3,8 @@
     mimalloc3     /opt/lib/libfoo.so     hakmem:decay=never,profile=small     hakmem@pgo     hakmem@HEAD~3:decay=never
     hakmem+static
 
-Each becomes a peer. That a library can be loaded and answers to malloc is tried at once, with a program that
-allocates; whether it serves in every later run is proved there.
+Each becomes a peer. Whether a library can be loaded and provides malloc is tried immediately, with a program that
+allocates; whether it serves is proved in every later run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TRIAL = ("random_mixed", ("1000", "100", "1"))
 
 
 def arm_parse(text: str, store: PeerStore) -> Peer:
-    """The peer that TEXT means; an error in one line when there is none."""
+    """The peer that TEXT means; an error in one line if there is none."""
     name, colon, options = text.partition(":")
     if not text.startswith(builds.MARK) and ("/" in text or text.endswith(".so")):
         return _library_peer(text)
@@ -46,7 +46,8 @@ def arm_parse(text: str, store: PeerStore) -> Peer:
 
 
 def arms_parse(texts: Sequence[str], store: PeerStore) -> list[Peer]:
-    """One for each that TEXTS name, however often; two under one name could not be told apart in a report."""
+    """One for each name in TEXTS, without repeats. Two peers with one name are an error, because a report could not
+    distinguish them."""
     peers = [arm_parse(text, store) for text in dict.fromkeys(texts)]
     known: set[str] = set()
     for peer in peers:
@@ -92,8 +93,8 @@ def options_peer(hakmem: Peer, options: str) -> Peer:
 
 
 def arm_stage(stage: Stage, peer: Peer, folder: str, name: str | None = None) -> Peer:
-    """From a copy in a FOLDER whose name the dynamic linker can take (no colon, no space); under another NAME when
-    one is given. It was seen to serve a program."""
+    """From a copy in a FOLDER whose name the dynamic linker accepts (no colon, no space); under another NAME if one
+    is given. It was seen to serve a program."""
     staged = replace(stage.peer(peer, folder), name=name or peer.name)
     _options_check(stage, staged)
     program, arguments = TRIAL
@@ -102,7 +103,7 @@ def arm_stage(stage: Stage, peer: Peer, folder: str, name: str | None = None) ->
 
 
 def _options_check(stage: Stage, peer: Peer) -> None:
-    """hakmem says on standard error what it does not understand, and goes on with its defaults."""
+    """hakmem reports on standard error what it does not understand, and continues with its defaults."""
     if VARIABLE not in dict(peer.environment):
         return
     command = [str(stage.program("no_alloc")), "1", "1"]
@@ -116,8 +117,8 @@ def _options_check(stage: Stage, peer: Peer) -> None:
 
 
 def refusal_text(said: str) -> str:
-    """What hakmem SAID of a setting that it goes on without, where that is an error. The name that takes the fewest edits is
-    told only when it is like what was written."""
+    """What hakmem SAID about a setting that it ignores, if that is an error. The name with the fewest edits is
+    reported only if it is similar to what was written."""
     text = said.removeprefix("hakmem: ").replace(" and is ignored", "")
     advised = NEAREST.fullmatch(text)
     if advised is None or difflib.get_close_matches(advised["word"].lower(), [advised["near"]], 1, 0.5):

@@ -1,8 +1,8 @@
-"""Which library owns malloc, in the words of the dynamic linker.
+"""Which library owns malloc, according to the dynamic linker.
 
-With LD_DEBUG=bindings it writes a line for every symbol that it binds, and with LD_BIND_NOW it binds them all at the
-start. So one run proves for every process of a command that malloc and free lead to the peer, whatever other
-allocators the program brings along.
+With LD_DEBUG=bindings it writes a line for every symbol that it binds, and with LD_BIND_NOW it binds them all at
+the start. So one run proves for every process of a command that malloc and free lead to the peer, whatever other
+allocators the program brings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def linker_environment(output: Path) -> tuple[tuple[str, str], ...]:
 
 
 def bindings_complaint(texts: Iterable[str], library: Path, tool: Path) -> str:
-    """Why the LIBRARY did not serve; empty when it did. The TOOL that starts the processes stays on its own."""
+    """Why the LIBRARY did not serve; empty if it did. The TOOL that starts the processes stays on its own
+    allocator."""
     library = library.resolve()
     bound = False
     for text in texts:

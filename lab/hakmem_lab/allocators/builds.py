@@ -2,8 +2,8 @@
 
     hakmem@pgo        hakmem@HEAD~3        hakmem@0123abcd:decay=never
 
-A preset is taken as ./hakmem build left it. A commit is built once, from its sources alone, and kept in .tools/commits/
-under its full name; CONTRIBUTING.md says what a profiling build is.
+A preset is used as ./hakmem build left it. A commit is built once, from its sources alone, and kept in
+.tools/commits/ under its full name; CONTRIBUTING.md says what a profiling build is.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ PROFILING = "profiling"
 
 
 def library_of(checkout: Checkout, what: str, profiling: bool = False) -> Path:
-    """Of the preset or commit WHAT. PROFILING: of a commit, with frame pointers and symbols."""
+    """The library of the preset or commit WHAT. PROFILING: for a commit, with frame pointers and symbols."""
     if what in presets(checkout):
         return checkout.preset_library(what)
     return _commit_library(checkout, commit_find(checkout, what), profiling)
 
 
 def presets(checkout: Checkout) -> dict[str, dict[str, str]]:
-    """By name, with what CMake is told."""
+    """By name, with the options for CMake."""
     kept = json.loads((checkout.root / "CMakePresets.json").read_text())["configurePresets"]
     return {one["name"]: one.get("cacheVariables", {}) for one in kept if not one.get("hidden")}
 
 
 def git(root: Path, *arguments: str) -> str:
-    """What git says; an error in one line when it refuses."""
+    """The output of git; an error in one line if it fails."""
     try:
         done = program_run(["git", "-C", str(root), *arguments], GIT_SECONDS)
     except OSError as error:
@@ -55,7 +55,7 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def commit_find(checkout: Checkout, what: str) -> str:
-    """Its full name."""
+    """Its full hash."""
     if what and not what.startswith("-"):
         try:
             return git(checkout.root, "rev-parse", "--verify", "--quiet", f"{what}^{{commit}}").strip()
@@ -98,7 +98,7 @@ def _build(checkout: Checkout, commit: str, profiling: bool, scratch: Path) -> P
 def sources_build(
     checkout: Checkout, what: str, sources: Path, scratch: Path, options: Sequence[str] = ()
 ) -> Path:
-    """The release library of SOURCES; SCRATCH takes what is made. WHAT names it in complaints."""
+    """The release library of SOURCES; build files go to SCRATCH. WHAT names it in error messages."""
     cmake, build = _cmake(checkout, what), scratch / "build"
     plain = ["-DCMAKE_BUILD_TYPE=Release", "-DHAK_TESTS=OFF", "-DHAK_BENCH=OFF", "-DHAK_TOOLS=OFF"]
     environment = environment_plain()
@@ -112,7 +112,7 @@ def sources_build(
 
 
 def _cmake(checkout: Checkout, what: str) -> str:
-    """As ./hakmem finds it."""
+    """Found in the same way as by ./hakmem."""
     for name in ("cmake", str(checkout.tools / "cmake/bin/cmake")):
         if shutil.which(name):
             return name

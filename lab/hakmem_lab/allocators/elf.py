@@ -1,4 +1,4 @@
-"""What a shared object says of itself."""
+"""Information that a shared object has about itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sha256(path: Path) -> str:
 
 
 def build_id(path: Path) -> str:
-    """The linker's build id; the start of the file's SHA-256 when it has none."""
+    """The linker's build id; the start of the file's SHA-256 if it has none."""
     try:
         with path.open("rb") as file:
             section = ELFFile(file).get_section_by_name(".note.gnu.build-id")
@@ -32,7 +32,7 @@ def build_id(path: Path) -> str:
 
 
 def compilers(path: Path) -> str:
-    """Who compiled it, as its .comment section has it."""
+    """The compilers named in its .comment section."""
     with path.open("rb") as file:
         section = ELFFile(file).get_section_by_name(".comment")
         if section is None:
@@ -42,7 +42,7 @@ def compilers(path: Path) -> str:
 
 
 def defined(path: Path, names: Iterable[str]) -> tuple[str, ...]:
-    """Those of the NAMES that it defines for others; none when it is no ELF file."""
+    """Those of the NAMES that it exports; none if it is not an ELF file."""
     try:
         with path.open("rb") as file:
             image = ELFFile(file)

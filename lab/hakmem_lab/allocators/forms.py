@@ -1,12 +1,12 @@
-"""hakmem as a part of the program that it serves, and not preloaded: how much does the way of building bring?
+"""hakmem as a part of the program that it serves, instead of preloaded: how much does the way of building gain?
 
     hakmem+dynamic      linked with libhakmem.so, called without a jump in between
     hakmem+static       linked with the archive
     hakmem+lto          program and archive optimised as one
     hakmem+inlined      the fast paths in the caller's own code: an experiment of bench/inlined/
 
-Each is a folder of build/bench/linked/ with workloads of its own; there is none for other programs. That a form serves is said by the
-program, as always; that it is what it is called is read from the program's file: `form_proof`.
+Each is a folder of build/bench/linked/ with its own workloads; other programs have no forms. The program reports
+that a form serves, as always. That it really has the named form is verified from the program's file: `form_proof`.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ class FormProof:
     form: str
     program: str
     needs_library: bool
-    """libhakmem.so, by the dynamic linker."""
+    """Linked with libhakmem.so, by the dynamic linker."""
     defines_malloc: bool
     by_plt: bool
     """malloc is called by a jump."""
     inlined: bool
-    """Code of the workload reaches the allocator's thread-local state itself."""
+    """Code of the workload accesses the allocator's thread-local state itself."""
 
     @property
     def complaint(self) -> str:
-        """Empty when it is what it is called."""
+        """Empty if it has the form that it is named after."""
         expected = {
             PRELOADED: (False, False, True),
             DYNAMIC: (True, False, False),
@@ -107,7 +107,7 @@ class FormProof:
 
 
 def form_proof(form: str, program: Path, plain: Path) -> FormProof:
-    """PLAIN is the workload as it is preloaded: it says which functions are the workload's."""
+    """PLAIN is the preloaded workload: it tells which functions belong to the workload."""
     with program.open("rb") as file:
         image = ELFFile(file)
         needs = [tag.needed for tag in _dynamic(image).iter_tags("DT_NEEDED")]
@@ -141,7 +141,7 @@ def _plt_names(image: ELFFile, symbols: SymbolTableSection) -> set[str]:
 
 
 def _own_functions(plain: Path) -> set[str]:
-    """Functions of the workload's source, that is all but those that programs share."""
+    """Functions of the workload's source, that is, all except those that programs share."""
     with plain.open("rb") as file:
         table = ELFFile(file).get_section_by_name(".symtab")
         if not isinstance(table, SymbolTableSection):
@@ -157,7 +157,7 @@ def _own_functions(plain: Path) -> set[str]:
 
 
 def _reaches_state(program: Path, functions: set[str]) -> bool:
-    """By its disassembly; x86-64's, whose thread-local variables are reached through %fs."""
+    """From its disassembly, for x86-64, where thread-local variables are accessed through %fs."""
     tools_check("looking into a program", ["objdump"])
     done = subprocess.run(
         [shutil.which("objdump") or "objdump", "-d", "--no-show-raw-insn", str(program)],
@@ -176,7 +176,7 @@ def _reaches_state(program: Path, functions: set[str]) -> bool:
 
 
 def forms_prove(checkout: Checkout, programs: Sequence[str]) -> list[FormProof]:
-    """Of every form and program; an error when one is not what it is called."""
+    """Of every form and program; an error if one does not have the form that it is named after."""
     proofs = []
     for program in programs:
         plain = checkout.program(program)

@@ -1,8 +1,8 @@
 """The libraries of pinned peers inside the checkout: made on first use, checked on every use.
 
-Each lies in a folder of its own, named after all it depends on, beside a note of its hash. The folder appears whole or
-not at all: it is filled under another name and renamed. So an interrupt leaves nothing half-made, and of two who
-make it at once the second keeps the first one's.
+Each lies in its own folder, named after everything that it depends on, beside a note of its hash. The folder
+appears whole or not at all: it is filled under another name and renamed. So an interrupt leaves nothing incomplete,
+and if two processes make it at the same time the second keeps the first one's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FINGERPRINT_DIGITS = 10
 
 
 def library_folder(pinned: Pinned, tools: Path) -> Path:
-    """It is there once the library was made."""
+    """Exists once the library was made."""
     return tools / "peers" / f"{pinned.family}-{pinned.version}-{pinned.fingerprint[:FINGERPRINT_DIGITS]}"
 
 

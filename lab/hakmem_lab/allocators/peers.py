@@ -1,8 +1,8 @@
 """The allocators that can be measured, and how each is obtained.
 
-hakmem is the build's own library, glibc is the absence of one, and the others come from package registries as peers.toml
-pins them. A peer that was named and cannot be had is an error, never another allocator in its place; where all peers
-were meant, it is reported and the others go on.
+hakmem is the build's own library, glibc is the absence of one, and the others come from package registries as
+pinned in peers.toml. A named peer that is not available is an error, and is never replaced by another allocator. If
+all peers were requested, it is reported and the others go on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
 
 BARE: dict[str, tuple[tuple[str, str], ...]] = {"ceiling": (), "null": (("WORKLOAD_SHARED_BLOCKS", "1"),)}
-"""The allocators without checks, and what their workloads must be told."""
+"""The allocators without checks, and the environment that their workloads need."""
 
 GLIBC_CURRENT = (2, 42)
 GLIBC_NOTE = (
@@ -33,7 +33,7 @@ class Peer:
     name: str
     version: str
     library: Path | None
-    """None: nothing is preloaded, the C library's own malloc serves."""
+    """None: nothing is preloaded, and the C library's own malloc serves."""
     identity: str
     """The library's build id."""
     environment: tuple[tuple[str, str], ...] = ()
@@ -42,13 +42,13 @@ class Peer:
     flags: str = ""
     """How it was built."""
     note: str = ""
-    """What a reader must know beside its figures: that it is older than its project's current version, say."""
+    """What a reader must know beside its figures, for example that it is older than its project's current version."""
     proof: str = ""
-    """Which of its own functions must answer, in the words of probe.py."""
+    """Which of its own functions must answer; a family of probe.py."""
     bare: bool = False
     """Without checks, from bench/ceiling/: it serves cells that were counted before, see measure/prepare.py."""
     programs: Path | None = None
-    """The folder of workloads that hold it themselves, see forms.py; it is then not preloaded."""
+    """The folder of workloads that contain it, see forms.py; it is then not preloaded."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def glibc_version() -> str:
 
 
 def glibc_note(version: str) -> str:
-    """Figures against an old glibc understate what it is today."""
+    """Figures of an old glibc understate the current one."""
     numbers = version.split(".")[:2]
     if not all(number.isdecimal() for number in numbers):
         return ""
@@ -92,7 +92,7 @@ class PeerStore:
         return ["glibc", *self._pinned]
 
     def obtain(self, name: str, place: str = "") -> Peer:
-        """PLACE: among those that are obtained, to be said where that takes long."""
+        """PLACE: its position among those that are obtained, reported if that takes long."""
         if name not in self.names:
             raise LabError(f"there is no peer '{name}'; known: {', '.join(self.names)}")
         match name:
@@ -106,7 +106,7 @@ class PeerStore:
                 return self._pinned_peer(name, place)
 
     def obtain_default(self, without: Collection[str] = ()) -> tuple[list[Peer], list[Missing]]:
-        """All peers that can be had, and why the others cannot; but for those of WITHOUT."""
+        """All available peers, and why the others are not; except those of WITHOUT."""
         peers: list[Peer] = []
         missing: list[Missing] = []
         pinned = [name for name in self._pinned if name not in without]

@@ -1,4 +1,4 @@
-"""What peers.toml says of each peer: which package of which registry, and how it becomes a library."""
+"""What peers.toml says about each peer: which package of which registry, and how it becomes a library."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Pinned:
 
     name: str
     family: str
-    """The peer whose library it is; itself, unless it is the same library under another environment."""
+    """The peer whose library it uses; itself, unless it is the same library with another environment."""
     version: str
     package: Package
     library: str
-    """Its place in the package or, with a recipe, in what the recipe builds."""
+    """Its path in the package or, with a recipe, in what the recipe builds."""
     library_sha256: str | None = None
     """None: it is built here, and compilers differ."""
     recipe: Recipe | None = None
@@ -51,7 +51,7 @@ class Pinned:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with all that the library depends on, so that a new pin never meets an old library."""
+        """Changes with everything that the library depends on, so that a new pin never finds an old library."""
         recipe = astuple(self.recipe) if self.recipe else ()
         made_of = (*astuple(self.package), self.library, self.library_sha256, recipe, machine())
         return hashlib.sha256(repr(made_of).encode()).hexdigest()
@@ -62,7 +62,7 @@ def pinned_names(lock: Path = LOCK) -> list[str]:
 
 
 def pinned_note(name: str, lock: Path = LOCK) -> str:
-    """What a reader must know beside its figures; nothing for what is not pinned. On any machine."""
+    """What a reader must know beside its figures; nothing for a peer that is not pinned. The same on any machine."""
     entries = tomllib.loads(lock.read_text())
     entry = entries.get(name, {})
     other = entries.get(entry.get("same_as", ""), {})

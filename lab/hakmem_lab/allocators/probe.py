@@ -1,7 +1,8 @@
 """Run under a peer: shows that malloc, free and operator new are the peer's, and that its own functions answer.
 
-A script of its own, started with the peer preloaded: `probe.py FAMILY VERSION` prints one JSON line. It allocates from
-several threads, frees what another thread made, and forks; what the peer itself says of its blocks is asked in each.
+A separate script, started with the peer preloaded: `probe.py FAMILY VERSION` prints one JSON line. It allocates
+from several threads, frees what another thread allocated, and forks. In each of these the peer's own functions are
+asked about its blocks.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 BYTES = 100_000
-"""Larger than what caches keep per thread: counters move at once. Smaller than what is mapped on its own."""
+"""Larger than what caches keep per thread, so counters move immediately. Smaller than blocks with a mapping of
+their own."""
 THREADS = 4
 
 process = ctypes.CDLL(None)
 
 
 class UnprovedError(Exception):
-    """One line: what did not answer as the peer would."""
+    """One line: which function did not answer as the peer's would."""
 
 
 class Symbol(ctypes.Structure):
@@ -44,9 +46,9 @@ def function(name: str, result: type | None, *arguments: type) -> Callable[..., 
 
 
 def owner(name: str) -> str | None:
-    """The file that NAME came from, as bench/ tells it. In an interpreter that is not position-independent, as Debian's, a
-    function's address may be that of the interpreter's own way to it: then that of the first library that has it counts,
-    in the loader's order."""
+    """The file that NAME comes from, in the form that bench/ reports. In an interpreter that is not
+    position-independent, such as Debian's, a function's address may be the interpreter's own jump to it. Then the
+    address in the first library that has the function counts, in the loader's order."""
     first = file_of(process, name)
     if first is None or not Path(first).samefile(sys.executable):
         return first
@@ -222,7 +224,7 @@ FAMILIES: dict[str, Callable[[int, str], str]] = {
 
 
 def blocks_try(own: Callable[[int], str]) -> str:
-    """A block of malloc and one of operator new; what the peer says of them."""
+    """A block of malloc and one of operator new; what the peer reports about them."""
     ctypes.CDLL("libstdc++.so.6", ctypes.RTLD_GLOBAL)
     block, object_ = malloc(BYTES), function("_Znwm", pointer, ctypes.c_size_t)(BYTES)
     said = own(block)
@@ -233,7 +235,7 @@ def blocks_try(own: Callable[[int], str]) -> str:
 
 
 def threads_try(own: Callable[[int], str]) -> None:
-    """What each thread made, this one frees. One after the other: counters are the whole process's."""
+    """Frees what each thread allocated. One after the other, because counters are the whole process's."""
     made: list[int] = []
     failures: list[Exception] = []
 
@@ -255,7 +257,7 @@ def threads_try(own: Callable[[int], str]) -> None:
 
 
 def fork_try(own: Callable[[int], str]) -> None:
-    """A child frees its parent's block and makes its own."""
+    """A child frees its parent's block and allocates its own."""
     block = malloc(BYTES)
     child = os.fork()
     if child == 0:

@@ -1,7 +1,7 @@
-"""How sources become a library to preload: by the project's own build, or by compiling and linking what it names.
+"""How sources become a library to preload: by the project's own build, or by compiling and linking the named files.
 
 A recipe is data from peers.toml. Compilers are the system's cc and c++, the same for every peer, and the user's own
-flags do not get in.
+flags are not used.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Recipe:
     compile: str = ""
     link: str = ""
     sources: tuple[str, ...] = ()
-    """Patterns; all of these become part of the library."""
+    """Patterns; all of these files become part of the library."""
     helpers: tuple[str, ...] = ()
-    """Patterns; of these what the others need."""
+    """Patterns; of these files, what the others need."""
     without: tuple[str, ...] = ()
-    """Files with one of these words in their names are not for the library."""
+    """Files with one of these words in their names are left out of the library."""
 
     @classmethod
     def of(cls, entry: dict[str, Any]) -> Recipe:
@@ -44,7 +44,7 @@ class Recipe:
 
 
 def library_build(what: str, recipe: Recipe, sources: Path) -> Path:
-    """The library that RECIPE makes of the SOURCES."""
+    """The library that RECIPE makes from the SOURCES."""
     tools_check(what, recipe.tools)
     folder = sources / recipe.folder
     jobs = len(os.sched_getaffinity(0))
@@ -90,7 +90,7 @@ def _compile_and_link(what: str, recipe: Recipe, folder: Path, jobs: int) -> Non
 
 
 def _files(what: str, recipe: Recipe, folder: Path, patterns: tuple[str, ...]) -> list[Path]:
-    """Relative to FOLDER, sorted. A pattern that matches nothing is a mistake."""
+    """Relative to FOLDER, sorted. A pattern that matches nothing is an error."""
     found: set[Path] = set()
     for pattern in patterns:
         files = {path.relative_to(folder) for path in folder.glob(pattern)}

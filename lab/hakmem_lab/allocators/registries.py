@@ -1,7 +1,7 @@
-"""Package registries: how a pinned package comes here, and that it is the pinned one.
+"""Package registries: how a pinned package is fetched, and that it is the pinned one.
 
-pip, cargo and apt-get fetch, each from wherever its own configuration says. Nothing is installed. What came is
-unpacked only when its hash is the pinned one.
+pip, cargo and apt-get fetch, each from the source in its own configuration. Nothing is installed. A package is
+unpacked only if its hash is the pinned one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def package_fetch(pinned: Pinned, folder: Path) -> Path:
 
 
 def _wheel_fetch(pinned: Pinned, folder: Path) -> list[Path]:
-    """pip checks the hash as well."""
+    """pip checks the hash, too."""
     package = pinned.package
     wanted = folder / "wanted.txt"
     wanted.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
@@ -85,7 +85,7 @@ def cargo_home() -> Path:
 
 
 def _crate_fetch(pinned: Pinned, folder: Path) -> list[Path]:
-    """The archives in cargo's cache, by way of an empty package that depends on just this version."""
+    """The archives in cargo's cache, by means of an empty package that depends on exactly this version."""
     tools_check(str(pinned), ("cargo",))
     package = pinned.package
     wanting = folder / "wanting"

@@ -1,7 +1,7 @@
 """The proof that a peer serves, before anything is measured under it.
 
-Programs of bench/ and probe.py run under the peer. Each must end well and say that its malloc and free are the
-peer's; the peer's own functions must know the blocks.
+Programs of bench/ and probe.py run under the peer. Each must succeed and report that its malloc and free are the
+peer's; the peer's own functions must recognise the blocks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROGRAMS = (
     ("random_mixed", ("20000", "1000", "1")),
     ("producer_consumer", ("20000", "0", "16", "1")),
 )
-"""One thread; one that frees what another allocates, which needs an owner."""
+"""One thread; and a thread that frees what another allocates, which needs an owner."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Proof:
 
     programs: tuple[str, ...]
     own: str
-    """What its own functions said; empty for a library that only its path names."""
+    """What its own functions reported; empty for a library that is named only by its path."""
 
 
 def service_prove(stage: Stage, peer: Peer, cpus: tuple[int, ...]) -> Proof:
-    """An error in one line when the PEER, staged, does not serve."""
+    """An error in one line if the staged PEER does not serve."""
     conditions = Conditions(seed=1, padding=0, cpus=cpus)
     programs = PROGRAMS[:1] if peer.bare else PROGRAMS
     for program, arguments in programs:

@@ -1,4 +1,4 @@
-"""The system's own tools that obtaining a peer needs, and what is said when one fails."""
+"""The system's own tools that are needed to obtain a peer, and the message when one fails."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGES = {
     "nm": "binutils",
     "objdump": "binutils",
 }
-"""Debian's package of each."""
+"""Debian's package for each."""
 
 
 def tools_check(what: str, tools: Iterable[str]) -> None:
@@ -35,14 +35,14 @@ def tools_check(what: str, tools: Iterable[str]) -> None:
 
 
 def environment_plain() -> dict[str, str]:
-    """For builds: nobody's own compiler flags get in."""
+    """For builds, without the user's compiler flags."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
 
 def tool_run(
     what: str, command: Sequence[str], folder: Path, limit: float, environment: dict[str, str] | None = None
 ) -> None:
-    """Fails with one line: the last error that the tool told, or its last word."""
+    """Fails with one line: the last error that the tool reported, or its last line of output."""
     tool = Path(command[0]).name
     try:
         done = program_run(command, limit, cwd=folder, env=environment)

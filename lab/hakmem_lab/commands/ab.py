@@ -32,27 +32,32 @@ from hakmem_lab.studies.study import study_open
 def ab(
     a: Annotated[
         str,
-        typer.Argument(metavar="A", help="The base: a name, a library's path, or hakmem:option=value,..."),
+        typer.Argument(
+            metavar="A", help="The base: an allocator's name, a library's path, or hakmem:option=value,..."
+        ),
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="What is judged, named the same way.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="What is compared with A, named the same way.")],
     command: CommandArgument = None,
     bench: BenchOption = "",
     budget: TimeBudgetOption = "60s",
     margin: ShareOption = "3%",
     predict: Annotated[
-        str, typer.Option(help="What you expect of B's speed, said before: +5%. The report compares.")
+        str,
+        typer.Option(
+            help="The change of speed that you expect of B, such as +5%; it is compared with the result."
+        ),
     ] = "",
     instructions: Annotated[
-        bool, typer.Option("--instructions", help="Count instructions also when no budget is left.")
+        bool, typer.Option("--instructions", help="Count instructions even if no budget is left.")
     ] = False,
     seed: SeedOption = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
-    """Is B faster than A? Interleaved pairs with controls, ended as soon as the answer is sure.
+    """Is B faster than A? Runs interleaved pairs with controls, and ends as soon as the answer is sure.
 
     The last line is `verdict: better|worse|equivalent|inconclusive` of B against A. Exit status: 0 for a verdict,
-    3 when inconclusive, 2 for an error, 130 when interrupted.
+    2 for an error, 3 if inconclusive, 130 if interrupted.
     """
     design = design_make(budget, margin)
     predicted = change_parse(predict) if predict else None

@@ -1,4 +1,4 @@
-"""What `ab` and `sweep` share: one run from the names a user gave to kept samples and an outcome."""
+"""What `ab` and `sweep` share: one run, from the names that a user gave to kept samples and an outcome."""
 
 from __future__ import annotations
 
@@ -32,9 +32,13 @@ INCONCLUSIVE = 3
 
 DEFAULT_BENCH = "random mix, 256 slots"
 
-BenchOption = Annotated[str, typer.Option("--bench", help="A workload's name, or a part of it.")]
-TimeBudgetOption = Annotated[str, typer.Option("--budget", help="In all, fixed in advance: 60s, 2m.")]
-ShareOption = Annotated[str, typer.Option("--margin", help="Within it speeds are equivalent: 3%, 0.03.")]
+BenchOption = Annotated[str, typer.Option("--bench", help="The name of a workload, or a part of it.")]
+TimeBudgetOption = Annotated[
+    str, typer.Option("--budget", help="Total time, fixed in advance, such as 60s or 2m.")
+]
+ShareOption = Annotated[
+    str, typer.Option("--margin", help="Speeds this close are equivalent, such as 3% or 0.03.")
+]
 CommandArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[-- CMD...]", help="Your own program, instead of --bench.")
 ]
@@ -52,7 +56,7 @@ class Asked:
         return [pair for pair in self.pairs if pair.comparison.name == name]
 
     def grids(self) -> list[Grid]:
-        """The judged figure, and what else was seen with each arm."""
+        """The judged figure, and the other figures of each arm."""
         base = self.arranged.base.name
         grids = [outcome_grid(self.outcome, base)]
         confidence = 1 - self.outcome.design.alpha
@@ -79,7 +83,7 @@ def ask(
     command: str,
     instructions: bool,
 ) -> Asked:
-    """The first of NAMES is the base; every other is asked about."""
+    """The first of NAMES is the base; every other is compared with it."""
     started = time.monotonic()
     base, *others = [arm_parse(name, study.store) for name in names]
     arranged = arrange(study.stage, base, others, calibrate, design, study.rng)
@@ -111,7 +115,7 @@ def ask(
 
 
 def opinions_ask(arranged: Arranged) -> tuple[Opinion, ...]:
-    """After the clock has spoken, which decides: its answer stays also where counting fails."""
+    """Runs after the clock, which decides: its answer stands even if counting fails."""
     task = arranged.calibrated.task
     if not isinstance(task, CellTask) or not opinion_possible(task):
         return ()
@@ -125,7 +129,7 @@ def opinions_ask(arranged: Arranged) -> tuple[Opinion, ...]:
 
 
 def circumstance_lines(asked: Asked) -> list[str]:
-    """What was measured in other circumstances than it was meant for."""
+    """Measurements made under conditions other than intended."""
     task, processors = asked.arranged.calibrated.task, len(cpus_allowed())
     lines = []
     if task.threads > processors:
@@ -143,7 +147,7 @@ def circumstance_lines(asked: Asked) -> list[str]:
 
 
 def outcome_keep(study: Study, asked: Asked, further: dict[str, object], json_file: Path | None) -> str:
-    """Beside the samples, also when nothing was found; and where the user wants it. Says where."""
+    """Written beside the samples, also if nothing was found, and where the user wants it. Returns where."""
     content = {
         "task": asked.arranged.calibrated.task.name,
         "base": asked.arranged.base.name,
@@ -160,6 +164,6 @@ def outcome_keep(study: Study, asked: Asked, further: dict[str, object], json_fi
 
 
 def answer_show(asked: Asked, lines: Sequence[str], last: str) -> None:
-    """The last line is for programs too: never wrapped."""
+    """The last line is for programs, too: never wrapped."""
     grids_show(asked.grids(), lines)
     typer.echo(last)

@@ -49,7 +49,7 @@ baseline = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Reference results in tests/baseline/, and the gate that holds every change against them.",
+    help="Reference results in tests/baseline/, and the gate that compares every change with them.",
 )
 
 
@@ -65,7 +65,7 @@ def counted(checkout: Checkout) -> Baseline:
 
 @baseline.command()
 def save(build: BuildOption = None) -> None:
-    """Counts, and makes that the baseline. Review the difference, and give the reason in the commit."""
+    """Counts, and saves the result as the baseline. Review the difference, and give the reason in the commit."""
     checkout = Checkout.find(build)
     path = baseline_path(checkout)
     text_write(path, counted(checkout).text())
@@ -76,16 +76,16 @@ def save(build: BuildOption = None) -> None:
 def check(
     time: Annotated[
         bool,
-        typer.Option("--time", help="Ask the clock as well, by hand: `ab` against the baseline's commit."),
+        typer.Option("--time", help="Also measure time: `ab` against the baseline's commit."),
     ] = False,
-    budget: Annotated[str, typer.Option(help="Of each workload's ab.")] = "60s",
-    margin: Annotated[str, typer.Option(help="Within it speeds are equivalent.")] = "3%",
+    budget: Annotated[str, typer.Option(help="Time for the ab of each workload.")] = "60s",
+    margin: Annotated[str, typer.Option(help="Speeds this close are equivalent.")] = "3%",
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
-    """Counts, and says what was lost since the baseline, by which entry point, and which commits touched it.
+    """Counts, and reports what was lost since the baseline, by which entry point, and which commits touched it.
 
-    Exit status: 0 when nothing was lost, 1 when something was, 2 for an error; with --time 3 when the clock stayed
+    Exit status: 0 if nothing was lost, 1 if something was, 2 for an error; with --time 3 if a comparison stayed
     inconclusive.
     """
     checkout = Checkout.find(build)
@@ -118,7 +118,7 @@ def check(
 
 
 def times_ask(checkout: Checkout, before: Baseline, budget: str, margin: str) -> list[str]:
-    """The verdict on each workload: absolute times of two days say nothing, so both run now."""
+    """The verdict on each workload. Absolute times of two days cannot be compared, so both run now."""
     if " " in before.commit or not before.commit:
         raise LabError(f"the baseline is of '{before.commit}': only a commit can be built again")
     words = []

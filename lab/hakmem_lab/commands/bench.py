@@ -38,49 +38,59 @@ from hakmem_lab.workloads.cells import Suite
 from hakmem_lab.workloads.find import words_named
 
 ONLY_SECONDS = {"quick": 20.0, "full": 90.0}
-"""For each workload that was chosen."""
+"""Seconds for each chosen workload."""
 SUITE_SECONDS = {"quick": 28 * 60.0, "full": 70 * 60.0}
 LIMIT_SHARE = 1.5
-"""A budget is exceeded by half at most, where that gives every workload the rounds that an interval needs; that of the
-quick suite is not."""
+"""A budget is exceeded by half at most, to give every workload the rounds that an interval needs; the default budget of
+the quick suite is not exceeded."""
 CONFIDENCE = {"quick": 95.0, "full": 99.0}
 
 
 def bench(
     suite: Annotated[
-        Suite, typer.Option(help="quick: 30 minutes at most; full: every workload.")
+        Suite, typer.Option(help="quick: at most 30 minutes; full: every workload and allocator.")
     ] = Suite.QUICK,
     only: OnlyOption = "",
     allocators: Annotated[
-        str, typer.Option(help="Compare with these only, separated by commas; each must then be had.")
+        str,
+        typer.Option(
+            help="Compare only with these, comma-separated; it is an error if one is not available."
+        ),
     ] = "",
     budget: Annotated[
         str,
         typer.Option(
-            help="Time in all, such as 30m, fixed in advance. By default 28m for quick and 70m for full; with"
-            " --only 20s and 90s for each workload."
+            help="Total time, fixed in advance, such as 30m. Default: 28m for quick and 70m for full; with --only"
+            " 20s and 90s for each workload."
         ),
     ] = "",
-    margin: Annotated[str, typer.Option(help="Within which speeds are equal, such as 3%.")] = "3%",
+    margin: Annotated[str, typer.Option(help="Speeds this close are equal, such as 3%.")] = "3%",
     confidence: Annotated[
         float | None,
-        typer.Option(min=50, max=99.9, help="Per cent, of intervals and tests: 95 for quick, 99 for full."),
+        typer.Option(
+            min=50,
+            max=99.9,
+            help="Confidence of intervals and tests, in per cent. Default: 95 for quick, 99 for full.",
+        ),
     ] = None,
     seed: SeedOption = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the newest run, which was interrupted.")
+        bool, typer.Option("--resume", help="Continue the newest run that was interrupted.")
     ] = False,
     kept: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FOLDER", help="Measure nothing: judge a run of bench_results/bench again."
+            "--from", metavar="FOLDER", help="Measure nothing; judge this run of bench_results/bench again."
         ),
     ] = None,
     report: ReportOption = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
-    """The matrix: hakmem against every peer in every workload, in interleaved rounds; losses first."""
+    """The matrix: compares hakmem with its peers in every workload of a suite, in interleaved rounds; losses first.
+
+    Exit status: 0 if no workload is lost, 1 if one is, 2 for an error, 130 if interrupted.
+    """
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.reports.matrix_report import matrix_show
 
@@ -121,7 +131,7 @@ def bench(
 
 
 def budget_seconds(settings: Settings, budget: str, chosen: int) -> tuple[float, float]:
-    """And its limit."""
+    """Also the limit."""
     most = SUITE_SECONDS[settings.suite]
     hard = most if settings.suite == Suite.QUICK and not budget else math.inf
     if budget:
@@ -132,7 +142,7 @@ def budget_seconds(settings: Settings, budget: str, chosen: int) -> tuple[float,
 
 
 def command_text(settings: Settings, allocators: str) -> str:
-    """As it can be given again."""
+    """The command in a form that can be given again."""
     command = ["./hakmem", "bench", "--suite", settings.suite]
     if settings.only:
         command += ["--only", settings.only]

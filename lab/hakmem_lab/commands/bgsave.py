@@ -33,14 +33,16 @@ from hakmem_lab.workloads.redis_server import SERVER
 
 
 def bgsave(
-    rounds: Annotated[int, typer.Option(min=1, help="How often each change is made under each peer.")] = 5,
-    mebibytes: Annotated[int, typer.Option(min=1, help="Of values that the server is filled with.")] = 200,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How many times each change is made under each peer.")
+    ] = 5,
+    mebibytes: Annotated[int, typer.Option(min=1, help="MiB of values to fill the server with.")] = 200,
     peers: PeersOption = "glibc,mimalloc3,jemalloc",
     seed: SeedOption = None,
     report: ReportOption = None,
     build: BuildOption = None,
 ) -> None:
-    """The pages that redis-server copies because it writes during a BGSAVE."""
+    """Counts the pages that redis-server copies because it writes during a BGSAVE."""
     checkout = Checkout.find(build)
     tools_check(checkout, [Program(SERVER, (SERVER,), SERVER, (SERVER,))], os.defpath)
     seed = secrets.randbits(32) if seed is None else seed

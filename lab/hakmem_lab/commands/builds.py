@@ -28,19 +28,21 @@ def builds(
     only: Annotated[
         str,
         typer.Option(
-            help="Only workloads whose name contains one of these, separated by commas; whole names by semicolons."
+            help="Only these workloads: comma-separated parts of names, or whole names separated by semicolons."
         ),
     ] = "",
-    arms: Annotated[str, typer.Option(help="Only these forms, such as hakmem+static,hakmem@pgo.")] = "",
-    budget: Annotated[str, typer.Option(help="Of each workload.")] = "",
+    arms: Annotated[
+        str, typer.Option(help="Only these forms, comma-separated, such as hakmem+static,hakmem@pgo.")
+    ] = "",
+    budget: Annotated[str, typer.Option(help="Time for each workload.")] = "",
     margin: ShareOption = "2%",
     seed: SeedOption = None,
     report: ReportOption = None,
     build: BuildOption = None,
 ) -> None:
-    """What PGO, LTO, static linking and an inlined fast path bring, each against hakmem preloaded.
+    """What PGO, LTO, static linking and an inlined fast path gain, each against hakmem preloaded.
 
-    Exit status: 0 when every form has a verdict in every workload, 3 when one is inconclusive, 2 for an error.
+    Exit status: 0 if every form has a verdict in every workload, 2 for an error, 3 if one is inconclusive.
     """
     checkout = Checkout.find(build)
     kept = canned_find(NAME)

@@ -38,9 +38,9 @@ from hakmem_lab.workloads.canned.file import Canned, canned_find, canned_names
 
 def canned(
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="Or FILE.toml of your own; without it, all are listed.")
+        str, typer.Argument(metavar="[NAME]", help="A comparison, or your own FILE.toml. Default: list all.")
     ] = "",
-    budget: Annotated[str, typer.Option(help="Of each workload; by default the file's.")] = "",
+    budget: Annotated[str, typer.Option(help="Time for each workload. Default: that of the file.")] = "",
     margin: ShareOption = "3%",
     seed: SeedOption = None,
     report: ReportOption = None,
@@ -48,7 +48,7 @@ def canned(
 ) -> None:
     """Comparisons that come up again and again: the same as `ab` and `sweep`, from a file.
 
-    Exit status: 0 when every arm has a verdict in every workload, 3 when one is inconclusive, 2 for an error.
+    Exit status: 0 if every arm has a verdict in every workload, 2 for an error, 3 if one is inconclusive.
     """
     if not name:
         grids_show([list_grid([canned_find(one) for one in canned_names()])], [])
@@ -84,7 +84,7 @@ def list_grid(all_canned: Sequence[Canned]) -> Grid:
 
 @dataclass(frozen=True)
 class Told:
-    """Of one workload."""
+    """What is reported about one workload."""
 
     bench: str
     asked: Asked
@@ -115,7 +115,7 @@ def canned_ask(
 
 
 def summary_grid(told: Sequence[Told], overall: Mapping[str, Estimate | None]) -> Grid:
-    """A row for each workload: how many times as fast as the base each arm is; and one for all of them."""
+    """A row for each workload: how many times as fast as the base each arm is; and one row for all of them."""
 
     def entry(one: Told, arm: str) -> str:
         answer = next((answer for answer in one.asked.outcome.answers if answer.name == arm), None)
@@ -128,7 +128,7 @@ def summary_grid(told: Sequence[Told], overall: Mapping[str, Estimate | None]) -
 
 
 def overall_estimate(told: Sequence[Told], arm: str) -> Estimate | None:
-    """Over the workloads whose controls did not fail; of the same pairs always the same."""
+    """Over the workloads whose controls did not fail; the same for the same pairs."""
     confidence = 1 - told[0].asked.outcome.design.alpha
     sound = [one for one in told if one.asked.outcome.same_state is not Control.FAILED]
     measured = [pairs_to_analyse(one.asked.pairs_of(arm), confidence) for one in sound]
@@ -137,8 +137,8 @@ def overall_estimate(told: Sequence[Told], arm: str) -> Estimate | None:
 
 
 def limit_lines(told: Sequence[Told], chosen: Canned, overall: Mapping[str, Estimate | None]) -> list[str]:
-    """Whether the base is slower than the best of the others by more than the file allows, and than which over all. A run
-    whose controls failed shows neither."""
+    """Whether the base is slower than the best of the others by more than the file allows; and which arms it is slower
+    than over all workloads. A run whose controls failed shows neither."""
     if not chosen.limit:
         return []
     limit = 1 + share_parse(chosen.limit)
@@ -178,7 +178,7 @@ def canned_write(
     first: Sequence[Grid] = (),
     last: Sequence[Grid] = (),
 ) -> None:
-    """One page of all its workloads, and one file with the samples of all; other tables before and behind theirs."""
+    """One page of all its workloads, and one file with all samples; other tables before and after theirs."""
     notes = [f"{chosen.about}. {chosen.note}".strip(), *notes]
     notes += [f"{one.bench}: {line}" for one in told for line in one.lines]
     own = [replace(grid, title=f"{one.bench}: {grid.title}") for one in told for grid in one.asked.grids()]

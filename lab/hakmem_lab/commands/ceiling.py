@@ -39,7 +39,7 @@ from hakmem_lab.workloads.cells import CELLS, Cell, Group, Suite, suite_cells
 from hakmem_lab.workloads.find import words_named
 
 SECONDS_EACH = 15.0
-"""For each workload that the ceiling may serve."""
+"""Seconds for each workload that the ceiling may serve."""
 BRIEF = (Group.SMALL, Group.MID, Group.CONTROL)
 PAGE_FILE = "report.html"
 
@@ -47,33 +47,35 @@ PAGE_FILE = "report.html"
 def ceiling(
     suite: Annotated[
         Suite | None,
-        typer.Option(help="Every workload of a suite; if not given, those of small and mid blocks."),
+        typer.Option(help="Every workload of a suite. Default: those with small and mid blocks."),
     ] = None,
     only: OnlyOption = "",
     allocators: Annotated[
-        str, typer.Option(help="Show these as shares of hakmem's ceiling, too, separated by commas.")
+        str, typer.Option(help="Also show these allocators, comma-separated, as shares of hakmem's ceiling.")
     ] = "",
     budget: Annotated[
-        str, typer.Option(help="Time in all, fixed in advance; by default 15s for each workload.")
+        str, typer.Option(help="Total time, fixed in advance. Default: 15s for each workload.")
     ] = "",
     margin: Annotated[
-        str, typer.Option(help="Within which hakmem has reached its ceiling, such as 3%.")
+        str, typer.Option(help="hakmem has reached its ceiling if it is this close, such as 3%.")
     ] = "3%",
-    confidence: Annotated[float, typer.Option(min=50, max=99.9, help="Per cent, of intervals.")] = 95.0,
+    confidence: Annotated[
+        float, typer.Option(min=50, max=99.9, help="Confidence of intervals, in per cent.")
+    ] = 95.0,
     seed: SeedOption = None,
     kept: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FOLDER", help="Measure nothing: judge a run of bench_results/ceiling again."
+            "--from", metavar="FOLDER", help="Measure nothing; judge this run of bench_results/ceiling again."
         ),
     ] = None,
     report: ReportOption = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
-    """What would hakmem reach without its checks? Each workload as a share of its structural ceiling.
+    """How fast would hakmem be without its checks? Shows each workload as a share of its structural ceiling.
 
-    Exit status: 0 with an answer, 2 for an error, 3 when every ceiling is void, 130 when interrupted.
+    Exit status: 0 for an answer, 2 for an error, 3 if every ceiling is void, 130 if interrupted.
     """
     checkout = Checkout.find(build)
     if kept is not None:
@@ -108,7 +110,7 @@ def ceiling(
 
 
 def cells_choose(suite: Suite | None, words: list[str]) -> tuple[Cell, ...]:
-    """The negative control is always there."""
+    """The negative control is always included."""
     if words:
         chosen = workloads_choose(Suite.FULL, words)
         if chosen.programs:
@@ -127,7 +129,7 @@ def budget_fit(settings: Settings, seconds: float) -> Settings:
 
 
 def command_text(settings: Settings, suite: Suite | None, allocators: str) -> str:
-    """As it can be given again."""
+    """The command in a form that can be given again."""
     command = ["./hakmem", "ceiling"]
     command += ["--suite", suite.value] if suite else []
     command += ["--only", settings.only] if settings.only else []
@@ -140,7 +142,7 @@ def command_text(settings: Settings, suite: Suite | None, allocators: str) -> st
 
 
 def ceiling_show(run: Kept, report: Path | None, json_file: Path | None) -> None:
-    """The run's own folder gets its page and its shares, too."""
+    """The run's own folder also gets its page and its shares."""
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.files import text_write
     from hakmem_lab.reports.ceiling import answer_lines, ceiling_write, grids_of, page_make

@@ -1,6 +1,7 @@
 """What the commands share: their options, and how results are shown.
 
-Those that look at processes are to begin at once, so this imports nothing of studies/, and no library that takes long.
+Commands that look at processes must start immediately, so this imports nothing of studies/, and no library that
+takes long to import.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from hakmem_lab.measure.tree import children_of, kernel_check
 from hakmem_lab.sight.process import Process, process_open
 
 TABLE_WIDTH = 150
-"""Where the output is not a terminal."""
+"""Width if the output is not a terminal."""
 
 LAUNCHER = "hakmem-launch"
-"""What `hakmem run` becomes: it waits for its program, and is the process that the shell names."""
+"""The process that `hakmem run` becomes: it waits for its program, and the shell reports its PID."""
 
 BESIDE = (".html", ".csv", ".parquet")
-"""What may be written beside a report, under its name."""
+"""Files that may be written beside a report, under its name."""
 
 
 def report_check(path: Path | None) -> Path | None:
-    """As target_check, and it is not the name of what is written beside it."""
+    """Like target_check; also, the path must not be the name of a file that is written beside the report."""
     if path is not None and path.suffix in BESIDE:
         raise LabError(
             f"--report {path}: a report is Markdown, as {path.with_suffix('.md').name}; {', '.join(BESIDE)} of that name are"
@@ -42,24 +43,26 @@ def report_check(path: Path | None) -> Path | None:
 
 BuildOption = Annotated[
     Path | None,
-    typer.Option("--build", help="Take the library and bench/ from this build directory."),
+    typer.Option("--build", help="Use the library and bench/ of this build directory."),
 ]
-PeersOption = Annotated[str, typer.Option(help="Peers to measure against, separated by commas.")]
+PeersOption = Annotated[str, typer.Option(help="Comma-separated peers to compare with.")]
 SeedOption = Annotated[
-    int | None, typer.Option(help="Repeat an earlier run's draws; chosen anew if not given.")
+    int | None, typer.Option(help="Random seed, to repeat an earlier run. Default: a new one.")
 ]
 ReportOption = Annotated[
     Path | None,
-    typer.Option(help="Write a Markdown report here, its raw samples beside it.", callback=report_check),
+    typer.Option(
+        help="Write a Markdown report to this file, and its raw samples beside it.", callback=report_check
+    ),
 ]
 JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write the results here.", callback=target_check)
+    Path | None, typer.Option("--json", help="Write the results to this file as JSON.", callback=target_check)
 ]
 OnlyOption = Annotated[
     str,
     typer.Option(
-        help="Only workloads whose name contains one of these, or of these programs or groups, separated by commas;"
-        " whole names by semicolons."
+        help="Only these workloads: comma-separated parts of names, programs or groups, or whole names separated by"
+        " semicolons."
     ),
 ]
 
@@ -79,7 +82,7 @@ def samples_text(samples: Path) -> str:
 
 
 def target_pid(target: Sequence[str] | None) -> int | None:
-    """The process that is meant; None: a command."""
+    """The PID that is meant; None: a command."""
     if not target:
         raise LabError("give the number of a process, or a command after --")
     if not all(word.isdecimal() and word.isascii() for word in target):
@@ -90,7 +93,7 @@ def target_pid(target: Sequence[str] | None) -> int | None:
 
 
 def process_asked(pid: int) -> Process:
-    """Of the number that a user gave; where that is the launcher, its program."""
+    """The process with the PID that a user gave; if that is the launcher, its program."""
     process = process_open(pid)
     if process.name != LAUNCHER:
         return process

@@ -50,7 +50,7 @@ from hakmem_lab.workloads.programs.task import program_prepare
 
 ALPHA = 0.01
 LATE_SHARE = 1.1
-"""Of the budget; what was planned may take so much longer."""
+"""Multiple of the budget: what was planned may take this long."""
 OWN = "as it is"
 SUBJECT, LIBC = "hakmem", "glibc"
 
@@ -60,27 +60,33 @@ CommandArgument = Annotated[list[str] | None, typer.Argument(metavar="[--] CMD..
 def compare(
     command: CommandArgument = None,
     program: Annotated[
-        str, typer.Option(help="Instead of CMD: a program that comes along, such as redis, or a FILE.toml.")
+        str, typer.Option(help="Instead of CMD: a program of the checkout, such as redis, or a FILE.toml.")
     ] = "",
     allocators: Annotated[
         str,
-        typer.Option(help="Names, libraries' paths, separated by commas; all that can be had if not given."),
+        typer.Option(
+            help="Comma-separated allocator names or library paths. Default: every allocator available."
+        ),
     ] = "",
-    budget: Annotated[str, typer.Option(help="In all, fixed in advance: 60s, 5m.")] = "60s",
-    margin: Annotated[str, typer.Option(help="Within it times are equivalent; memory has 5%.")] = "3%",
-    repeat: Annotated[int, typer.Option(min=1, help="Run CMD so often in a row as one run.")] = 1,
-    stdin: Annotated[Path | None, typer.Option(help="CMD's standard input; empty if not given.")] = None,
+    budget: Annotated[str, typer.Option(help="Total time, fixed in advance, such as 60s or 5m.")] = "60s",
+    margin: Annotated[
+        str, typer.Option(help="Times this close are equivalent. The margin of memory is 5%.")
+    ] = "3%",
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Run CMD this many times in a row and count it as one run.")
+    ] = 1,
+    stdin: Annotated[Path | None, typer.Option(help="The standard input of CMD. Default: empty.")] = None,
     allow_status: Annotated[
-        int, typer.Option(min=0, max=255, help="The exit status with which CMD does well.")
+        int, typer.Option(min=0, max=255, help="The exit status of CMD that means success.")
     ] = 0,
     seed: SeedOption = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
-    """Which allocator is best for your program? Every one in interleaved rounds beside the one it has now.
+    """Which allocator is best for your program? Compares each with the one it has now, in interleaved rounds.
 
-    CMD runs in this folder with your environment, again and again; its output is dropped. The last line says what to use,
-    what it gains and how sure that is. Exit status: 0 for an answer, 3 when inconclusive, 2 for an error, 130 when
+    CMD runs in this folder with your environment, again and again; its output is discarded. The last line says what to
+    use, what it gains and how sure that is. Exit status: 0 for an answer, 2 for an error, 3 if inconclusive, 130 if
     interrupted.
     """
     if bool(command) == bool(program):
@@ -143,7 +149,8 @@ def compare(
 
 
 def _peers(study: Study, names: Sequence[str]) -> tuple[list[Peer], list[str]]:
-    """Staged; and of the default set those that cannot be had. One that was named and cannot be had is an error."""
+    """Staged peers; also those of the default set that are not available. A named peer that is not available is an
+    error."""
     missing: list[str] = []
     if names:
         peers = arms_parse(names, study.store)

@@ -1,4 +1,4 @@
-"""`hakmem explain --decisions`: what is shown and written of them."""
+"""What `hakmem explain --decisions` shows and writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hakmem_lab.sight.freeze import profile_text
 
 
 def report_path(target: Sequence[str]) -> Path | None:
-    """Of the statistics that are meant; None: a process or a command."""
+    """The file of statistics that is meant; None: a process or a command."""
     if len(target) != 1 or target[0].isdecimal() or not target[0].endswith(".json"):
         return None
     return Path(target[0])
@@ -34,8 +34,8 @@ def decisions_show(
     json_file: Path | None,
     freeze: Path | None,
 ) -> None:
-    """WHEN: of a command, when it was looked at. STARTED: seconds after its start; its own output has the standard
-    one."""
+    """WHEN: for a command, when it was inspected. STARTED: seconds after its start; standard output then belongs to
+    the command."""
     if (json_file or freeze) and len(looks) > 1:
         owners = " and ".join(look.of for look in looks)
         raise LabError(
@@ -55,6 +55,6 @@ def decisions_show(
 
 
 def _as_profile(path: Path) -> str:
-    """A name with a slash in it is a file's."""
+    """A name with a slash in it is the name of a file."""
     text = str(path)
     return text if "/" in text else f"./{text}"

@@ -42,9 +42,9 @@ def doctor(
 ) -> None:
     """Is hakmem serving, and does anything stand in its way? Problems first.
 
-    Of a running process by its number (PID); of CMD, which is run on hakmem and looked at after one second,
-    or as late as it lives; without either of this machine and this checkout's library. Exit status: 0 without
-    a problem, 1 with one, 2 when it cannot be said.
+    Give the PID of a running process, or CMD, which is run on hakmem and inspected after one second, or before it
+    ends if that is sooner. Without either, this machine and this checkout's library are checked. Exit status: 0
+    without a problem, 1 with one, 2 for an error.
     """
     pid = target_pid(target) if target else None
     if pid is not None:
@@ -66,7 +66,7 @@ def doctor(
 
 
 def _of_command(checkout: Checkout, command: list[str]) -> list[Finding]:
-    """By what hakmem says itself in its processes, and by a look at the largest. Ends with the program."""
+    """From what hakmem itself reports in the command's processes, and a look at the largest. Ends with the program."""
     try:
         with launched(checkout, command) as running:
             try:

@@ -47,34 +47,37 @@ T = TypeVar("T")
 def explain(
     target: TargetArgument = None,
     after: Annotated[
-        str, typer.Option(help="With CMD: look so long after its start, as 10s; 5s if not given.")
+        str, typer.Option(help="With CMD: inspect this long after start, such as 10s. Default: 5s.")
     ] = "",
     when_rss: Annotated[
-        str, typer.Option(help="With CMD: look once its largest process has so much resident, as 500M.")
+        str,
+        typer.Option(help="With CMD: inspect once its largest process has this much resident, such as 500M."),
     ] = "",
-    watch: Annotated[str, typer.Option(help="Look five times in so long, as 10s: what grows?")] = "",
+    watch: Annotated[
+        str, typer.Option(help="Inspect five times in this time, such as 10s, to show what grows.")
+    ] = "",
     decisions: Annotated[
         bool,
         typer.Option(
             "--decisions",
-            help="Instead: what the engine that adapts decided, and why. Also of a statistics' JSON.",
+            help="Show what the adaptive cache engine (ACE) decided, and why; also from a JSON file of statistics.",
         ),
     ] = False,
     freeze: Annotated[
         Path | None,
         typer.Option(
-            help="With --decisions: write a profile file that starts a program where this one settled."
+            help="With --decisions: write a profile file that starts a program with what this one settled on."
         ),
     ] = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
-    """Why is RSS what it is? Every resident byte of a process on hakmem, and what would help.
+    """Why is RSS what it is? Explains every resident byte of a process on hakmem, and what would help.
 
-    Of a running process by its number (PID), or of CMD, which is run on hakmem: after 5 s, or when --after or
-    --when-rss says, of its largest process; when it ends sooner, by the last look before, which is never
-    older than a fifth of its life. CMD then runs to its end; the table goes to standard error, and the exit
-    status is CMD's (128 and more: the signal that ended it). The process is neither stopped nor changed.
+    Give the PID of a running process, or CMD, which is run on hakmem. The largest process of CMD is inspected after
+    5 s, or when --after or --when-rss says. If it ends sooner, the last look before that counts, which is never older
+    than a fifth of its life. CMD then runs to its end; the table goes to standard error, and the exit status is CMD's
+    (128 and more: the signal that ended it). The process is neither stopped nor changed.
     """
     if freeze is not None and not decisions:
         raise LabError("--freeze is for --decisions")
@@ -116,7 +119,7 @@ def _decisions(
     freeze: Path | None,
     build: Path | None,
 ) -> int:
-    """The exit status: of a command, its own."""
+    """The exit status; for a command, its own."""
     report = report_path(target)
     pid = None if report else target_pid(target)
     if report or pid is not None:
@@ -133,7 +136,7 @@ def _decisions(
 
 
 def _look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T] | None:
-    """None, after a line that says why: the command's end is its own all the same."""
+    """None, after a line that says why; the exit status is still the command's."""
     try:
         return look(running, trigger, read)
     except UnseenError as error:
@@ -142,7 +145,7 @@ def _look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> 
 
 
 def _accounts(first: Account, seconds: float) -> list[Account]:
-    """With those of the next SECONDS."""
+    """With the accounts of the next SECONDS."""
     return readings_take(first, lambda: account_read(first.process), seconds) if seconds else [first]
 
 
@@ -166,8 +169,8 @@ def _when(seen: Seen[T], trigger: Trigger, watched: float) -> str:
 def _show(
     accounts: Sequence[Account], watch: float, started: float | None, when: str, json_file: Path | None
 ) -> None:
-    """WATCH: seconds that were asked for. STARTED: seconds after the start of a command; its own output has the
-    standard one."""
+    """WATCH: the requested number of seconds. STARTED: seconds after the start of a command; standard output then
+    belongs to the command."""
     account = accounts[-1]
     growths = growths_find(accounts)
     advice = advice_find(account, growths)

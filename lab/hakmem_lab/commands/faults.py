@@ -16,7 +16,7 @@ from hakmem_lab.studies.study import study_open
 
 
 def faults(seed: SeedOption = None, report: ReportOption = None, build: BuildOption = None) -> None:
-    """Page faults, dirty pages and system calls of the start, against glibc and mimalloc 3."""
+    """Counts page faults, dirty pages and system calls of the start, against glibc and mimalloc 3."""
     checkout = Checkout.find(build)
     seed = secrets.randbits(32) if seed is None else seed
     with study_open(checkout, "faults", seed) as study:

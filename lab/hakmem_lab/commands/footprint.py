@@ -41,19 +41,19 @@ from hakmem_lab.workloads.footprint_inputs import PROGRAMS, programs_chosen
 
 
 def footprint(
-    rounds: Annotated[int, typer.Option(min=1, help="How often each program runs under each peer.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="How many times each program runs under each peer.")] = 5,
     peers: PeersOption = "glibc,mimalloc3,mimalloc3-nothp,jemalloc",
     only: Annotated[
         str,
         typer.Option(
-            help="Only programs whose name contains one of these, separated by commas; whole names by semicolons."
+            help="Only these programs: comma-separated parts of names, or whole names separated by semicolons."
         ),
     ] = "",
     seed: SeedOption = None,
     report: ReportOption = None,
     build: BuildOption = None,
 ) -> None:
-    """The peak memory of real programs and of the random mixes, in interleaved rounds."""
+    """Measures the peak memory of real programs and of the random mixes, in interleaved rounds."""
     programs = programs_chosen(words_named(only, [one.name for one in PROGRAMS]))
     checkout = Checkout.find(build)
     tools_check(checkout, programs, os.defpath)

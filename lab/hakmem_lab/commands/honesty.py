@@ -32,30 +32,30 @@ from hakmem_lab.studies.study import progress_make, study_open
 
 KIND = "honesty"
 LIVE_BENCH = "no allocation (control)"
-"""There the truth is known: where memory happens to lie can make one copy of a library faster than another."""
+"""Its truth is known. In other workloads the placement of memory can make one copy of a library faster than another."""
 
 
 def honesty(
-    live: Annotated[int, typer.Option(min=0, help="Live comparisons, of each truth.")] = 100,
+    live: Annotated[int, typer.Option(min=0, help="Number of live comparisons for each truth.")] = 100,
     simulations: Annotated[
-        int, typer.Option(min=0, help="Simulated ones, of each truth and condition.")
+        int, typer.Option(min=0, help="Number of simulated comparisons for each truth and condition.")
     ] = 1000,
     budget: TimeBudgetOption = "15s",
     margin: ShareOption = "3%",
     bench: BenchOption = LIVE_BENCH,
-    resume: Annotated[bool, typer.Option("--resume", help="Take up the latest live session.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the latest live session.")] = False,
     record: Annotated[
         int,
         typer.Option(
             min=0,
-            help="Only record so many runs of noise in each condition, for the simulations; an even number.",
+            help="Only record this many runs of noise in each condition, for the simulations; an even number.",
         ),
     ] = 0,
     seed: SeedOption = None,
     report: ReportOption = None,
     build: BuildOption = None,
 ) -> None:
-    """How often `ab` is wrong where the truth is known: over recorded noise, and live on this machine."""
+    """How often is `ab` wrong when the truth is known? Over recorded noise, and live on this machine."""
     if record % 2:
         raise LabError("--record is an even number, 2 or more: noise is played back in pairs")
     checkout = Checkout.find(build)

@@ -26,15 +26,15 @@ from hakmem_lab.studies.study import progress_make
 
 def instructions(
     peers: Annotated[
-        str, typer.Option(help="Also count these, separated by commas; they have no limit.")
+        str, typer.Option(help="Also count these peers, comma-separated; no limits apply to them.")
     ] = "",
     paths: Annotated[
         bool,
-        typer.Option("--paths", help="Every entry point and slow path instead, as the reviewed text has it."),
+        typer.Option("--paths", help="Count every entry point and slow path, as in the reviewed text."),
     ] = False,
     build: BuildOption = None,
 ) -> None:
-    """Instructions of a malloc and free pair, and of a block's refill and spill, by callgrind."""
+    """Counts the instructions of a malloc and free pair, and of a block's refill and spill, by callgrind."""
     checkout = Checkout.find(build)
     if paths:
         typer.echo(paths_text(checkout), nl=False)

@@ -24,7 +24,7 @@ from hakmem_lab.measure.stage import Stage, staged
 
 @dataclass(frozen=True)
 class Seen:
-    """One peer that could be had, and whether it serves."""
+    """One available peer, and whether it serves."""
 
     peer: Peer
     proof: Proof | None
@@ -33,7 +33,7 @@ class Seen:
 
 def peers(
     allocators: Annotated[
-        str, typer.Option(help="Only these, separated by commas; one that cannot be had is an error.")
+        str, typer.Option(help="Only these, comma-separated; it is an error if one is not available.")
     ] = "",
     build: BuildOption = None,
     json_file: JsonOption = None,
@@ -86,7 +86,7 @@ def _show(console: Console, seen: list[Seen], missing: list[Missing]) -> None:
 
 
 def _lines(*words: str | Text) -> Text:
-    """As they stand: what a peer says of itself is no markup."""
+    """Verbatim: what a peer says of itself is not markup."""
     return Text("\n").join(Text(word) if isinstance(word, str) else word for word in words if word)
 
 

@@ -64,7 +64,7 @@ def planted(
 ) -> None:
     """Plants a loss of some per cent: where --diff must find it, check must stop it, and ab must confirm it.
 
-    Exit status: 0 when all three did, 1 when one missed it, 3 when the ab stayed inconclusive, 2 for an error.
+    Exit status: 0 if all three did, 1 if one missed it, 2 for an error, 3 if the ab stayed inconclusive.
     """
     checkout = Checkout.find(build)
     design = design_make(budget, margin)

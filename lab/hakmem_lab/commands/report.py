@@ -20,19 +20,19 @@ SHOWN = 8
 def report(
     run: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FOLDER", help="A run of bench_results/bench; by default the newest."),
+        typer.Option("--from", metavar="FOLDER", help="A run of bench_results/bench. Default: the newest."),
     ] = None,
     since: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="The run to compare with; by default the one before on this machine."
+            metavar="FOLDER", help="The run to compare with. Default: the one before it on this machine."
         ),
     ] = None,
     report: ReportOption = None,
 ) -> None:
-    """One page from what was measured so far: overall, strengths, weaknesses, change, bottlenecks, with pictures.
+    """One page of what was measured so far: overall, strengths, weaknesses, change, bottlenecks, with pictures.
 
-    Measures nothing. The page is kept in bench_results/report; --report writes it elsewhere, too, as Markdown and HTML.
+    Measures nothing. The page is kept in bench_results/report; --report also writes it elsewhere, as Markdown and HTML.
     """
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.reports.overview import page_make

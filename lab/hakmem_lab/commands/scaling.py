@@ -41,36 +41,36 @@ from hakmem_lab.studies.scaling import (
 
 PAGE_FILE = "report.html"
 SECONDS_EACH = 45.0
-"""For each point, with its twin."""
+"""Seconds for each point, with its twin."""
 
 
 def scaling(
-    axes: Annotated[
-        str, typer.Option(help="Only these of threads, heap and size, separated by commas.")
-    ] = "",
-    threads: Annotated[str, typer.Option(help="Other numbers of threads, such as 1,2,4.")] = "",
-    heaps: Annotated[str, typer.Option(help="Other amounts of live memory, such as 1M,64M,8G.")] = "",
-    sizes: Annotated[str, typer.Option(help="Other sizes of blocks, such as 8,1K,64M.")] = "",
+    axes: Annotated[str, typer.Option(help="Only these axes, comma-separated: threads, heap, size.")] = "",
+    threads: Annotated[str, typer.Option(help="Numbers of threads, such as 1,2,4.")] = "",
+    heaps: Annotated[str, typer.Option(help="Amounts of live memory, such as 1M,64M,8G.")] = "",
+    sizes: Annotated[str, typer.Option(help="Sizes of blocks, such as 8,1K,64M.")] = "",
     peers: PeersOption = "glibc,mimalloc3",
     budget: Annotated[
-        str, typer.Option(help="Time in all, fixed in advance; by default 45s for each point.")
+        str, typer.Option(help="Total time, fixed in advance. Default: 45s for each point.")
     ] = "",
-    margin: Annotated[str, typer.Option(help="Within which speeds are equal, such as 3%.")] = "3%",
-    confidence: Annotated[float, typer.Option(min=50, max=99.9, help="Per cent, of intervals.")] = 95.0,
+    margin: Annotated[str, typer.Option(help="Speeds this close are equal, such as 3%.")] = "3%",
+    confidence: Annotated[
+        float, typer.Option(min=50, max=99.9, help="Confidence of intervals, in per cent.")
+    ] = 95.0,
     seed: SeedOption = None,
     kept: Annotated[
         Path | None,
         typer.Option(
-            "--from", metavar="FOLDER", help="Measure nothing: judge a run of bench_results/scaling again."
+            "--from", metavar="FOLDER", help="Measure nothing; judge this run of bench_results/scaling again."
         ),
     ] = None,
     report: ReportOption = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
-    """Does an operation cost the same however many threads, however much memory and however large blocks there are?
+    """Does an operation cost the same whatever the number of threads, the amount of memory and the size of blocks?
 
-    Exit status: 0 with an answer, 2 for an error, 3 when hakmem has no slope on any axis, 130 when interrupted.
+    Exit status: 0 for an answer, 2 for an error, 3 if hakmem has no slope on any axis, 130 if interrupted.
     """
     checkout = Checkout.find(build)
     if kept is not None:
@@ -141,7 +141,7 @@ def axes_choose(words: list[str], values: dict[str, list[int]]) -> dict[str, lis
 
 
 def command_text(settings: Settings, chosen: dict[str, list[int]], peers: str) -> str:
-    """As it can be given again."""
+    """The command in a form that can be given again."""
     names = [Path(word).name for word in words_split(peers)]  # a library's path stays here
     options = {THREADS: "--threads", HEAP: "--heaps", SIZE: "--sizes"}
     command = ["./hakmem", "scaling", "--axes", ",".join(chosen)]
@@ -154,7 +154,7 @@ def command_text(settings: Settings, chosen: dict[str, list[int]], peers: str) -
 
 
 def scaling_show(run: Kept, report: Path | None, json_file: Path | None) -> None:
-    """The run's own folder gets its page and its figures, too."""
+    """The run's own folder also gets its page and its figures."""
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.files import text_write
     from hakmem_lab.reports.scaling import answer_lines, grids_of, page_make, scaling_write

@@ -46,27 +46,31 @@ NODES_MOST = max(NODES)
 
 def sharing(
     workloads: Annotated[
-        str, typer.Option(help=f"Only these, separated by commas: {', '.join(WORKLOADS)}.")
+        str, typer.Option(help=f"Only these workloads, comma-separated: {', '.join(WORKLOADS)}.")
     ] = "",
     cores: Annotated[
-        str, typer.Option(help="Simulated, separated by commas: 8 to 256, multiples of 8.")
+        str, typer.Option(help="Comma-separated numbers of simulated cores: multiples of 8 from 8 to 256.")
     ] = ",".join(map(str, CORES)),
     ops: Annotated[
-        int, typer.Option(min=100, help="Operations of each core, after as many to warm up.")
+        int, typer.Option(min=100, help="Operations of each core, after the same number for warm-up.")
     ] = OPS,
     schedules: Annotated[
-        int, typer.Option(min=1, help="How many orders in which the cores take turns.")
+        int, typer.Option(min=1, help="Number of orders in which the cores take turns.")
     ] = SCHEDULES,
-    line_bytes: Annotated[int, typer.Option(help="64, or 128 where lines move in pairs.")] = 64,
-    turn: Annotated[int, typer.Option(min=1, max=10000, help="Accesses of a core's turn, on average.")] = 4,
+    line_bytes: Annotated[
+        int, typer.Option(help="Bytes of a line: 64, or 128 where lines move in pairs.")
+    ] = 64,
+    turn: Annotated[
+        int, typer.Option(min=1, max=10000, help="Average number of accesses in a core's turn.")
+    ] = 4,
     seed: SeedOption = None,
     report: ReportOption = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
-    """Lines moved between processors and contended atomics, on simulated machines of 64 to 256 cores.
+    """Counts lines moved between processors and contended atomics, on simulated machines of 64 to 256 cores.
 
-    Exit status: 0 with an answer, 1 when the simulator is found to be wrong, 2 for an error, 130 when interrupted.
+    Exit status: 0 for an answer, 1 if the simulator is found to be wrong, 2 for an error, 130 if interrupted.
     """
     checkout = Checkout.find(build)
     chosen = workloads_choose(workloads)
@@ -129,7 +133,7 @@ def cores_read(text: str) -> list[int]:
 
 
 def command_text(workloads: list[str], cores: list[int], machine: Machine, schedules: int, seed: int) -> str:
-    """As it can be given again."""
+    """The command in a form that can be given again."""
     command = [
         "./hakmem",
         "sharing",

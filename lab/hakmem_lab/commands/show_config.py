@@ -25,14 +25,14 @@ NOTHING = ("true",)
 
 def show_config(
     target: TargetArgument = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list instead.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
     build: BuildOption = None,
 ) -> None:
-    """Did my switch work? Every option, its value, where that comes from, what was decided at run time.
+    """Did my option take effect? Shows every option, its value, where that comes from, and what was decided at run time.
 
-    Of a running process by its number (PID); of CMD, in which hakmem says so and ends it before its main;
-    without either of what this environment sets. Variables that hakmem does not know or understand are named
-    with the nearest; then the exit status is 1.
+    Give the PID of a running process, or CMD, which prints its options and ends before its main. Without either, the
+    options that this environment sets are shown. Variables that hakmem does not know or understand are named with
+    the nearest known one; then the exit status is 1.
     """
     pid = target_pid(target) if target else None
     if pid is not None:

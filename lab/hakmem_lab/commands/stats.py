@@ -16,16 +16,16 @@ from hakmem_lab.sight.metrics import Numbers, numbers_read, report_json, report_
 def stats(
     pid: Annotated[int, typer.Argument(help="A running process on hakmem.")],
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object, as docs/statistics.schema.json has it.")
+        bool, typer.Option("--json", help="Print one JSON object, described by docs/statistics.schema.json.")
     ] = False,
     as_openmetrics: Annotated[
-        bool, typer.Option("--openmetrics", help="OpenMetrics text, as Prometheus reads it.")
+        bool, typer.Option("--openmetrics", help="Print OpenMetrics text, for Prometheus.")
     ] = False,
     copy: Annotated[
-        int, typer.Option(min=0, help="Of which copy of hakmem in the process; 0: all of them, for people.")
+        int, typer.Option(min=0, help="Which copy of hakmem in the process. 0: all of them, as tables.")
     ] = 0,
 ) -> None:
-    """The statistics of a running process, read from outside: the numbers of the library's own report.
+    """Shows the statistics of a running process, read from outside: the numbers of the library's own report.
 
     The process is neither stopped nor asked. docs/statistics.md says what each number means.
     """
@@ -43,7 +43,7 @@ def stats(
 
 
 def _chosen(copies: list[Numbers], copy: int) -> Numbers:
-    """A report is of one copy."""
+    """A report is about one copy."""
     if copy == 0 and len(copies) > 1:
         owners = ", ".join(
             f"{number}: {now.books.page.owner.rpartition('/')[2]}"

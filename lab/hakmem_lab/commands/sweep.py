@@ -42,22 +42,27 @@ def arms_of(option: str) -> list[str]:
 
 
 def sweep(
-    option: Annotated[str, typer.Argument(metavar="OPTION=v1,v2,...", help="As in docs/options.md.")],
+    option: Annotated[
+        str,
+        typer.Argument(
+            metavar="OPTION=v1,v2,...", help="An option of docs/options.md, and the values to compare."
+        ),
+    ],
     command: CommandArgument = None,
     bench: BenchOption = "",
     budget: TimeBudgetOption = "120s",
     margin: ShareOption = "3%",
     instructions: Annotated[
-        bool, typer.Option("--instructions", help="Count instructions also when no budget is left.")
+        bool, typer.Option("--instructions", help="Count instructions even if no budget is left.")
     ] = False,
     seed: SeedOption = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
 ) -> None:
-    """Every value of one option against hakmem's defaults, in one run with its controls.
+    """Compares each value of one option with hakmem's defaults, in one run with controls.
 
-    The budget is for all values together; verdicts are corrected for their number (Holm). Exit status: 0 when
-    every value has a verdict, 3 when one is inconclusive, 2 for an error, 130 when interrupted.
+    The budget is for all values together; verdicts are corrected for their number (Holm). Exit status: 0 if every
+    value has a verdict, 2 for an error, 3 if one is inconclusive, 130 if interrupted.
     """
     design = design_make(budget, margin)
     arms = arms_of(option)

@@ -52,7 +52,7 @@ BYTES = {
 
 
 def bytes_parse(text: str, what: str) -> int:
-    """500M, 1.5GiB, 4096: as the options of hakmem, binary."""
+    """500M, 1.5GiB, 4096: binary units, as in hakmem's options."""
     match = re.fullmatch(NUMBER + r"\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in BYTES or float(match[1]) <= 0:
         raise LabError(f"--{what} is a size such as 500M, 1.5G or 4096, not '{text}'")

@@ -58,25 +58,25 @@ def where(
     command: CommandArgument = None,
     bench: BenchOption = "",
     arm: Annotated[
-        str, typer.Option(help="Whom to look at: as `ab` takes it. hakmem is its profiling build.")
+        str, typer.Option(help="The arm to examine, named as for `ab`. For hakmem it is the profiling build.")
     ] = DEFAULT_ARM,
     diff: Annotated[
         str,
         typer.Option(
             metavar="OLD",
-            help="Side by side with a result that --json kept (FILE.json), or with another arm.",
+            help="Compare with a result kept by --json (FILE.json), or with another arm.",
         ),
     ] = "",
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="With --diff: run the ab that would confirm the difference.")
+        bool, typer.Option("--confirm", help="With --diff: run the ab that confirms the difference.")
     ] = False,
-    budget: Annotated[str, typer.Option(help="Of the ab: 60s, 2m.")] = "60s",
+    budget: Annotated[str, typer.Option(help="Time for the ab, such as 60s or 2m.")] = "60s",
     only_instructions: Annotated[
-        bool, typer.Option("--only-instructions", help="Leave perf and strace out.")
+        bool, typer.Option("--only-instructions", help="Do not run perf and strace.")
     ] = False,
     json_file: JsonOption = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write a Markdown report here.", callback=target_check)
+        Path | None, typer.Option(help="Write a Markdown report to this file.", callback=target_check)
     ] = None,
     build: BuildOption = None,
 ) -> None:
@@ -117,7 +117,7 @@ def where(
     if confirm:
         if not old:
             raise LabError(
-                "the old result is of no commit alone: give --diff the library that it was measured with"
+                "the old result is of no commit, or of uncommitted changes: give --diff the library that it was measured with"
             )
         bench = "" if command else found.task
         predict = prediction_text(compared)
@@ -125,7 +125,7 @@ def where(
 
 
 def command_text(arm: str, diff: str, bench: str, command: Sequence[str] | None) -> str:
-    """As it can be given again; a path stays here."""
+    """The command in a form that can be given again; paths are reduced to names."""
     words = ["./hakmem", "where"]
     words += ["--arm", Path(arm).name] if arm != DEFAULT_ARM else []
     words += ["--diff", Path(diff).name] if diff else []
@@ -153,7 +153,7 @@ def work_choose(stage: Stage, bench: str, command: Sequence[str] | None) -> Work
 
 
 class Looker:
-    """Looks at one arm after the other."""
+    """Examines one arm after the other."""
 
     def __init__(self, checkout: Checkout, stage: Stage, store: PeerStore, work: Work, kernel: bool) -> None:
         self.checkout = checkout
@@ -172,7 +172,7 @@ class Looker:
 
 
 def commit_of(checkout: Checkout, text: str) -> str:
-    """That the arm was built from, where that is known."""
+    """The commit that the arm was built from, if that is known."""
     what = text.partition(":")[0]
     if what == "hakmem":
         return commit_read(checkout.root)
@@ -182,7 +182,8 @@ def commit_of(checkout: Checkout, text: str) -> str:
 
 
 def old_arm(before: Where, old: str) -> str:
-    """As `ab` takes it: of a kept result its commit, built anew; empty where it is of none, or of changes besides."""
+    """Named as for `ab`: the commit of a kept result, built anew. Empty if the result is of no commit, or of uncommitted
+    changes."""
     if not old.endswith(".json"):
         return old
     if before.arm.startswith("hakmem") and before.commit and " " not in before.commit:

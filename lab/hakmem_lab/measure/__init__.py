@@ -1,1 +1,1 @@
-"""One run, one pair, one study: processes started under known conditions, samples kept."""
+"""One run, one pair, one study: processes started under known conditions, and their samples."""

@@ -1,7 +1,7 @@
 """How much work a run of a cell gets, and what its rounds will cost.
 
-Every arm is run alone, with more and more work until its speed can be told. Who crashes or hangs here is not run
-in the rounds: that is its result.
+Every arm is run alone, with more and more work until its speed can be determined. An arm that crashes or hangs here
+is not run in the rounds; that is its result.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import Task
 
 SLOWEST_RUN_SECONDS = 5.0
-"""Where arms are far apart the slowest run takes about this long at most, even if the fastest is then shorter than
-was asked for: with a dozen arms in a round a longer one would cost all others their rounds."""
+"""If arms are far apart the slowest run takes about this long at most, even if the fastest is then shorter than
+requested. With a dozen arms in a round a longer run would leave too little time for the others' rounds."""
 GROWTH_MAX = 20.0
 LONG_RUN_SECONDS = 5.0
-"""A workload whose shortest run takes longer rests for most of it."""
+"""A workload whose shortest run takes longer than this rests for most of it."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Of one arm."""
+    """The speed of one arm."""
 
     count: int
     seconds: float
     start_seconds: float
-    """Beside the measured time: starting, ending, and reading what it printed."""
+    """Time besides the measured time: starting, ending, and reading the output."""
 
     def wall(self, count: int) -> float:
         return self.start_seconds + self.seconds * count / self.count
@@ -45,17 +45,17 @@ class Work:
     walls: Mapping[str, float]
     """Seconds of a run, by arm."""
     failures: Mapping[str, str]
-    """By arm."""
+    """Reasons, by arm."""
     observed: Mapping[str, Measured] = field(default_factory=dict)
-    """By arm, where the runs were watched."""
+    """By arm, if the runs were watched."""
 
     @property
     def wall(self) -> float:
-        """Seconds of a run under most arms."""
+        """Seconds of a typical run: the median over arms."""
         return statistics.median(self.walls.values()) if self.walls else 0.0
 
     def demand(self, interval: int, always: Collection[str] = (), named: Collection[str] = ()) -> Demand:
-        """Where ALWAYS names arms, they are left when one of the others is selected; and NAMED are, too."""
+        """If ALWAYS names arms, these stay after one of the others was selected; so do those of NAMED."""
         everybody = sum(self.walls.values())
         if not always:
             return Demand(everybody, interval)
@@ -65,7 +65,7 @@ class Work:
         return Demand(everybody, interval, left + selected, left + near)
 
     def near(self, always: Collection[str]) -> tuple[str, ...]:
-        """Who but ALWAYS is near the fastest of the others."""
+        """The arms, except those of ALWAYS, that are near the fastest of the others."""
         others = {name: wall for name, wall in self.walls.items() if name not in always}
         return tuple(name for name, wall in others.items() if wall <= NEAR * min(others.values()))
 
@@ -93,7 +93,7 @@ def work_find(
     count_min: int = 1,
     starts_count: bool = True,
 ) -> Work:
-    """With its count the fastest arm runs long enough, and the slowest not for too long."""
+    """Finds a count with which the fastest arm runs long enough, and the slowest not too long."""
     speeds: dict[str, Speed] = {}
     failures: dict[str, str] = {}
     for arm in arms:
@@ -124,7 +124,7 @@ def work_fixed(
     conditions: Conditions,
     observe: Callable[[Task, Arm, Conditions], Run],
 ) -> Work:
-    """Of a task whose work is what it is: a real program. OBSERVE also proves that the arm served it."""
+    """For a task with a fixed amount of work: a real program. OBSERVE also proves that the arm served it."""
     runs = {arm.name: observe(task, arm, conditions) for arm in arms}
     observed = {name: run for name, run in runs.items() if isinstance(run, Measured)}
     failures = {name: run.outcome for name, run in runs.items() if isinstance(run, Failure)}

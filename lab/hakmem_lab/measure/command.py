@@ -1,4 +1,4 @@
-"""Any command under any allocator, in the user's own environment: the whole vector of what it cost."""
+"""Any command under any allocator, in the user's own environment: all figures of what it cost."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from hakmem_lab.measure.tree import Watched, watching
 from hakmem_lab.workloads.cells import Measure
 
 SHORT_SECONDS = 0.2
-"""Below this a run is mostly start-up, and noise is larger than what allocators differ by."""
+"""A shorter run is mostly start-up, and its noise is larger than the differences between allocators."""
 RUN_SECONDS_MAX = 600.0
 
 
 @dataclass(frozen=True)
 class CommandTask:
-    """The user's command: with his environment and folder, its input from a file or empty."""
+    """The user's command, with the user's environment and folder; its input is a file or empty."""
 
     start: Start
     threads: int
-    """As many as it may have processors: nobody knows how many it uses."""
+    """The number of processors that it may use; how many it does use is not known."""
     run_seconds_max: float = RUN_SECONDS_MAX
     measure: Measure = Measure.TIME
     switches_are_noise: bool = False
@@ -46,19 +46,19 @@ class CommandTask:
         return self._measure(self.start, arm, conditions)[0]
 
     def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]:
-        """A run that is watched from outside and whose linker keeps a record: for memory over time and for the proof of
-        service, not for time."""
+        """A run that is watched from outside while the dynamic linker keeps a record: for memory over time and for
+        the proof of service, not for time."""
         with linker_records(self.start.folder) as records:
             measured, watched = self._measure(self.start, arm, conditions, records.environment, watch=True)
             assert watched is not None
             return measured, service_judge(arm, watched, records.texts(), self.start.tool)
 
     def limited(self, seconds: float) -> CommandTask:
-        """A run that takes longer hangs."""
+        """A run that takes longer than this counts as hung."""
         return replace(self, run_seconds_max=seconds)
 
     def repeated(self, count: int) -> CommandTask:
-        """One operation is then one run of COUNT in a row."""
+        """One operation is then COUNT runs in a row."""
         return replace(self, start=replace(self.start, repeat=count))
 
     def _measure(
@@ -99,7 +99,7 @@ def command_task(
     stdin: Path | None = None,
     allow_status: int = 0,
 ) -> CommandTask:
-    """As the user would start it here, on every processor that he may use."""
+    """As the user would start it here, on every processor that the user may use."""
     if shutil.which(command[0]) is None:
         raise LabError(f"{command[0]}: there is no such command")
     if stdin is not None and not stdin.is_file():
@@ -117,7 +117,7 @@ def command_task(
 
 
 def measured_make(ended: Ended, ops: int, wall: float, steal: int) -> Measured:
-    """Without a checksum: what a user's command prints may tell the time."""
+    """Without a checksum: the output of a user's command may contain the time."""
     return Measured(
         ops=ops,
         seconds=ended.seconds,

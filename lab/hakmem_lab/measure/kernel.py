@@ -1,8 +1,9 @@
-"""Who makes the kernel work: page faults and system calls by caller, and where the processor's time was found.
+"""Which functions cause work in the kernel: page faults and system calls by caller, and samples of where time is
+spent.
 
-perf counts faults and takes samples, strace -k has the stack of every call. Where one of them is missing or not
-allowed, a note says so and what was had instead; nothing is made up. All of it slows a process down, so none of it is
-a time.
+perf counts faults and takes samples; strace -k records the stack of every call. If one of them is missing or not
+allowed, a note says so and names what was recorded instead. All of this slows a process down, so no times are taken
+from it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from hakmem_lab.measure.runner import RUN_SECONDS_MAX, Arm, environment_make
 from hakmem_lab.processes import Finished, program_run
 
 SAMPLES_PER_SECOND = 1999
-"""Not a divisor of what a program does at a round pace."""
+"""Not a divisor of any round period that a program may have."""
 CHAIN_MAX = 4
-"""Functions of a chain that are shown, innermost first."""
+"""Functions of a call chain that are shown, innermost first."""
 STATISTICS_CALL = re.compile(r"^ +system calls +(\S.*?) +(\d+), refused \d+$")
 STRACE_CALL = re.compile(r"^(?:\[pid +\d+\] +|\d+ +)?([a-z_0-9]+)\(")
 STRACE_FRAME = re.compile(r"^ > (.+?)\((?:([^()]*?)(?:\+0x[0-9a-f]+)?)?\) \[0x[0-9a-f]+\]")
@@ -31,12 +32,12 @@ PERF_FRAME = re.compile(r"^\s+[0-9a-f]+ (.*) \((.*)\)$")
 
 @dataclass(frozen=True)
 class Caller:
-    """Who did something, and how often."""
+    """A caller, and how often it was counted."""
 
     what: str
-    """The system call; or page fault."""
+    """The system call, or "page fault"."""
     who: str
-    """Functions of the allocator, innermost first; or who else."""
+    """Functions of the allocator, innermost first; otherwise the name of other code."""
     count: int
 
 
@@ -45,12 +46,12 @@ class Sampled:
     object: str
     function: str
     share: float
-    """Of the samples taken in user mode."""
+    """Share of the samples taken in user mode."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a tool found, and a note where it could not look or not closely."""
+    """What a tool found, and a note if it could not run or not in full detail."""
 
     callers: tuple[Caller, ...] = ()
     sampled: tuple[Sampled, ...] = ()
@@ -71,23 +72,23 @@ class Subject:
     arm: Arm
     cpus: tuple[int, ...]
     folder: Path
-    """For what the tools write."""
+    """For the files that the tools write."""
     users: Mapping[str, str] | None = None
     further: tuple[tuple[str, str], ...] = ()
 
     @property
     def library(self) -> str:
-        """As the kernel names it."""
+        """The name that the kernel uses."""
         path = self.arm.peer.library
         return str(path.resolve()) if path else ""
 
     def environment(self) -> dict[str, str]:
-        """The tool's own: without the preload."""
+        """The tool's own environment: without the preload."""
         plain = replace(self.arm, peer=replace(self.arm.peer, library=None))
         return environment_make(plain, 0, preload=False, users=self.users) | dict(self.further)
 
     def preloaded(self) -> list[str]:
-        """The tool stays on its own allocator."""
+        """Puts a tool before the command. The tool stays on its own allocator."""
         return ["env", *([f"LD_PRELOAD={self.library}"] if self.library else []), *self.command]
 
     def run(self, line: Sequence[str]) -> Finished | None:
@@ -102,7 +103,7 @@ class Subject:
 
 
 def faults_by_caller(subject: Subject) -> Told:
-    """Every page fault of the run, by who touched the page."""
+    """Every page fault of the run, by the caller that touched the page."""
     text, note = _perf(subject, ["-e", "page-faults:u", "-c", "1"])
     if note:
         return Told(note=f"page faults by caller are not known: {note}")
@@ -131,7 +132,7 @@ def samples_take(subject: Subject) -> Told:
 
 
 def _perf(subject: Subject, options: Sequence[str]) -> tuple[str, str]:
-    """What perf script prints of a recording, or why there is none."""
+    """What perf script prints for a recording, or why there is none."""
     perf = shutil.which("perf")
     if perf is None:
         return "", "perf is not installed (on Debian: linux-perf)"
@@ -158,7 +159,7 @@ def _complaint(done: Finished | None, what: str) -> str:
 
 
 def perf_events(lines: Iterable[str]) -> Iterator[tuple[str, list[Frame]]]:
-    """Of each event the command, in a line of its own, and the frames below it, innermost first."""
+    """For each event its command, on a line of its own, and the frames below it, innermost first."""
     comm, frames = "", list[Frame]()
     for line in lines:
         if line[:1].isspace() and (frame := PERF_FRAME.match(line)):
@@ -175,7 +176,7 @@ def perf_events(lines: Iterable[str]) -> Iterator[tuple[str, list[Frame]]]:
 
 
 def calls_by_caller(subject: Subject) -> Told:
-    """The system calls of the run; those of the allocator by their stacks."""
+    """The system calls of the run; those of the allocator with their stacks."""
     strace = shutil.which("strace")
     if strace is None:
         return _own_counters(subject, "strace is not installed")
@@ -199,7 +200,7 @@ def calls_by_caller(subject: Subject) -> Told:
 
 
 def strace_callers(lines: Iterable[str], library: str) -> list[Caller]:
-    """One call is a line, and below it a line for each frame, innermost first."""
+    """A call is one line, followed by a line for each frame, innermost first."""
     counts: Counter[tuple[str, str]] = Counter()
     call, frames = "", list[Frame]()
 
@@ -231,7 +232,7 @@ def summary_counts(text: str) -> Counter[str]:
 
 
 def _own_counters(subject: Subject, why: str) -> Told:
-    """hakmem counts its calls itself, and says so at exit."""
+    """hakmem counts its system calls itself, and reports them at exit."""
     asked = replace(subject, further=(*subject.further, ("HAKMEM_STATS", "1")))
     done = asked.run(asked.preloaded())
     callers = statistics_callers(done.errors.splitlines()) if done is not None else []
@@ -251,7 +252,7 @@ def statistics_callers(lines: Iterable[str]) -> list[Caller]:
 
 
 def chain_text(frames: Sequence[Frame], library: str) -> str:
-    """Who did it: the allocator's functions down to its entry point, or whoever else was innermost."""
+    """The caller: the allocator's functions up to its entry point, or otherwise the innermost function."""
     if not frames:
         return "outside the allocator"
     if frames[0].object != library:
@@ -268,5 +269,5 @@ def chain_text(frames: Sequence[Frame], library: str) -> str:
 
 
 def object_text(name: str, library: str) -> str:
-    """As a report may show it."""
+    """The name as a report may show it."""
     return "allocator" if library and name == library else Path(name).name

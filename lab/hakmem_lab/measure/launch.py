@@ -36,17 +36,17 @@ class Start:
     tool: Path
     command: tuple[str, ...]
     folder: Path
-    """Where its output is kept meanwhile."""
+    """Where its output is kept during the run."""
     users: Mapping[str, str] | None = None
-    """The user's environment; None: nothing of it gets in."""
+    """The user's environment; None: nothing of it is passed on."""
     stdin: Path | None = None
     """None: empty."""
     cwd: Path | None = None
     user: str = ""
-    """Another user to run as."""
+    """Run as this user, if it is not empty."""
     repeat: int = 1
     by_cpu: bool = False
-    """Processor time is what is compared: a slowdown is a share of that."""
+    """Processor time is compared, so a slowdown is a share of that."""
     allow_status: int = 0
 
     @property
@@ -56,7 +56,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Ended:
-    """What command_cost says, and the hash of what the command printed."""
+    """What command_cost reports, and the hash of what the command printed."""
 
     seconds: float
     cpu_seconds: float
@@ -78,11 +78,11 @@ class Running:
 
     @property
     def pid(self) -> int:
-        """Of the tool; the command is its only child."""
+        """The PID of the tool; the command is its only child."""
         return self.process.pid
 
     def ended_within(self, seconds: float) -> bool:
-        """Waits for it. Popen's own wait would look every 50 ms, and the budget pays for that."""
+        """Waits for it. Popen's own wait polls every 50 ms, which would cost budget."""
         if self.process.poll() is None:
             descriptor = os.pidfd_open(self.process.pid)
             try:
@@ -92,7 +92,7 @@ class Running:
         return self.process.poll() is not None
 
     def wait(self, limit: float, stopped_by: int = 0) -> Ended:
-        """An error when it fails; the signal that was sent to stop it is not a failure."""
+        """An error if it failed. The signal that was sent to stop it is not a failure."""
         what = f"{self._start.name} under {self._arm.name}"
         if not self.ended_within(limit):
             raise ProcessFailedError(f"{what} did not end within {limit:g} s", f"hung: {limit:g} s")
@@ -114,7 +114,7 @@ class Running:
         return Ended(**line, output_hash=hashlib.file_digest(self._output, "sha256").hexdigest()[:16])
 
     def last_line(self) -> str:
-        """Of what it said on standard error."""
+        """The last of what it printed on standard error."""
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return lines[-1].strip() if lines else ""
@@ -124,7 +124,7 @@ class Running:
 def started(
     start: Start, arm: Arm, conditions: Conditions, extra: tuple[tuple[str, str], ...] = ()
 ) -> Iterator[Running]:
-    """Whatever is still running at the end of the block is killed. EXTRA are variables for the command and its tool."""
+    """Whatever still runs at the end of the block is killed. EXTRA are variables for the command and its tool."""
     if arm.peer.bare:
         text = f"{arm.peer.name} has no checks: it serves workloads of bench/ that were counted before, and no program"
         raise ProcessFailedError(text, f"not served: {arm.peer.name} has no checks")

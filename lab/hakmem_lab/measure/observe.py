@@ -1,7 +1,7 @@
 """Runs with instruments, outside the timed rounds: latency of single operations, memory over time, system calls.
 
-A clock around every operation and a reader of /proc slow a program down, so what these runs tell is never mixed with
-times. strace counts system calls; where it is not installed they stay unknown.
+A clock around every operation and a reader of /proc slow a program down, so the results of these runs are never
+mixed with times. strace counts system calls; if it is not installed they stay unknown.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Observed:
     rss_mean_kib: float | None
     system_calls: int | None
     figure: float | None
-    """The one that the workload is about, where that is none of every program's."""
+    """The figure that the workload is about, if it is not one that every program has."""
 
 
 def can_observe(cell: Cell) -> bool:
-    """A tool that starts other processes would be looked at in their place."""
+    """A tool that starts other processes would be observed instead of them."""
     return PRELOAD_PLACE not in cell.arguments
 
 
@@ -110,7 +110,7 @@ def _traced_run(task: CellTask, arm: Arm, conditions: Conditions) -> tuple[Line,
 
 
 def rss_trace(process: subprocess.Popen[bytes], clock: Callable[[], float] = time.monotonic) -> Trace:
-    """Resident memory until the process ends."""
+    """Samples resident memory until the process ends."""
     page_kib = os.sysconf("SC_PAGE_SIZE") // 1024
     statm = Path(f"/proc/{process.pid}/statm")
     started = clock()
@@ -133,14 +133,15 @@ def rss_trace(process: subprocess.Popen[bytes], clock: Callable[[], float] = tim
 
 
 def thinned(points: Trace) -> Trace:
-    """For a picture: the highest of each stretch stays, so that no peak is lost. A mean of these would be too high."""
+    """For a picture: the highest value of each interval stays, so that no peak is lost. The mean of these would be
+    too high."""
     stride = -(-len(points) // TRACE_POINTS_MAX) or 1
     stretches = (points[at : at + stride] for at in range(0, len(points), stride))
     return tuple(max(stretch, key=lambda point: point[1]) for stretch in stretches)
 
 
 def trace_mean(trace: Trace) -> float | None:
-    """The integral over time, over the time."""
+    """The integral over time, divided by the time."""
     if len(trace) < 2:
         return float(trace[0][1]) if trace else None
     area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(trace))

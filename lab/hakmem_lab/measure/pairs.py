@@ -1,8 +1,8 @@
 """Interleaved pairs: the unit of every timing.
 
 A pair is two fresh processes, one of each arm, one after the other in random order, with the same seed, the same
-environment size and the same processors, all drawn for the pair. Pairs that share an arm share its run, too. Those that were
-disturbed from outside, by a rule that knows how long a run took but not whether that is fast, are marked.
+environment size and the same processors, all drawn for the pair. Pairs that share an arm share its run. Pairs that
+were disturbed from outside are marked. The rule for that knows how long a run took, but not whether that is fast.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PADDING_MAX = 4096
 SEED_BITS = 32
 
 CALIBRATION_SECONDS = 0.05
-"""A run this long tells the speed well enough to choose the count."""
+"""A run this long shows the speed well enough to choose the count."""
 CALIBRATION_RESERVE = 1.2
-"""Runs are made this much longer than required, since the machine may be faster later."""
+"""Runs are made this much longer than required, because the machine may be faster later."""
 SLOWEST_RUN_SECONDS = 10.0
-"""Where arms are far apart, the slowest runs about this long at most, even if the fastest is then shorter than asked
-for: the report says so, and such a difference needs no precision."""
+"""If arms are far apart the slowest runs about this long at most, even if the fastest is then shorter than
+requested. The report says so, and such a difference needs no precision."""
 STARTS_PER_RUN = 50
 """A run lasts at least this many times the cost of starting its process."""
 
@@ -95,9 +95,9 @@ def disturbance(task: Task, run: Measured, cpus: Sequence[int]) -> str:
 
 
 def round_run(task: Task, comparisons: Sequence[Comparison], number: int, rng: random.Random) -> list[Pair]:
-    """One run of every arm of COMPARISONS that share an arm, under the same conditions in random order: a pair for
-    each comparison, for fewer processes than pairs of their own would take. Who of a pair comes first is a
-    fair coin."""
+    """Runs every arm of COMPARISONS, which share an arm, once, under the same conditions and in random order. This
+    gives a pair for each comparison with fewer processes than separate pairs would take. Which arm of a pair comes
+    first is a fair coin."""
     conditions = conditions_draw(task, rng)
     arms = arms_of(comparisons)
     order = rng.sample(arms, len(arms))
@@ -131,7 +131,7 @@ def _pair_make(
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A task that runs long enough, and how long a run takes under each arm, start and end included."""
+    """A task that runs long enough, and how long a run takes under each arm, including start and end."""
 
     task: Task
     wall_seconds: dict[Arm, float]
@@ -176,6 +176,6 @@ def cell_calibrate(
 
 
 def pairs_to_analyse(pairs: Sequence[Pair], confidence: float) -> list[Pair]:
-    """The undisturbed pairs; all of them when too few were left in peace."""
+    """The undisturbed pairs; all pairs if too few are undisturbed."""
     quiet = [pair for pair in pairs if not pair.disturbed]
     return quiet if len(quiet) >= pairs_needed(confidence) else list(pairs)

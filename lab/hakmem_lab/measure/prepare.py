@@ -1,9 +1,10 @@
-"""What an allocator without checks must know before a run: how many blocks of each size a cell holds at once.
+"""What an allocator without checks must know before a run: how many blocks of each size a cell holds at the same
+time.
 
-bench/ceiling/counting.c serves the cell once with a fixed seed and counts; what it refuses cannot be served without
-checks, and its reason becomes the outcome of the run. The counts go to the allocator in a variable, and it prepares so many
-blocks and some to spare before main. Should another seed need more still, malloc returns NULL and the run fails: never
-is a figure taken from a run that was not served.
+bench/ceiling/counting.c serves the cell once with a fixed seed and counts. A cell that it refuses cannot be served
+without checks, and the reason becomes the outcome of the run. The counts are passed to the allocator in a variable;
+it prepares this many blocks, and some to spare, before main. If another seed needs more, malloc returns NULL and
+the run fails. So no figure is ever taken from a run that was not served.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ PLAN_VARIABLE = "CEILING_PLAN"
 COUNT_VARIABLE = "CEILING_COUNT"
 SAYS = "ceiling: "
 COUNTED_TIMES = 10
-"""So many times the count that calibration begins with: by then a cell holds what it ever holds."""
+"""This many times the count at which calibration starts; by then a cell holds as much as it ever will."""
 SEED = 1
 REFUSED = "refused "
 
 
 def arm_prepared(stage: Stage, cell: Cell, arm: Arm) -> Arm:
-    """As it is, unless its allocator is without checks."""
+    """The arm itself, unless its allocator is without checks."""
     if not arm.peer.bare:
         return arm
     environment = (*arm.peer.environment, (PLAN_VARIABLE, plan_of(stage, cell)))
@@ -37,7 +38,7 @@ def arm_prepared(stage: Stage, cell: Cell, arm: Arm) -> Arm:
 
 
 def plan_of(stage: Stage, cell: Cell) -> str:
-    """Counted once in a study; an error when the cell cannot be served."""
+    """Counted once in a study; an error if the cell cannot be served."""
     kept = stage.folder / "plans" / hashlib.sha256(cell.name.encode()).hexdigest()[:20]
     if not kept.exists():
         kept.parent.mkdir(exist_ok=True)
@@ -55,7 +56,7 @@ def plan_of(stage: Stage, cell: Cell) -> str:
 
 
 def _reason(text: str) -> str:
-    """The counter's own words, where it said any."""
+    """What the counter itself reported, if anything."""
     return text.partition(SAYS)[2] or text
 
 
@@ -73,7 +74,7 @@ def _count(stage: Stage, cell: Cell, path: Path) -> str:
 
 
 def _obstacle(cell: Cell) -> str:
-    """What is not even tried."""
+    """Why a cell is not even tried."""
     if PRELOAD_PLACE in cell.arguments:
         return "it starts other processes"
     if cell.group is Group.START:

@@ -1,4 +1,4 @@
-"""What a reader needs to judge and repeat a measurement; no paths and no names of machines."""
+"""What a reader needs in order to judge and repeat a measurement; no paths and no names of machines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Provenance:
     build_id: str
     compiler: str
     workload_compiler: str
-    """Empty where no program of bench/ was measured."""
+    """Empty if no program of bench/ was measured."""
     kernel: str
     cpu: str
     processors: int

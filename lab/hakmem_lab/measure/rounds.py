@@ -1,13 +1,14 @@
-"""Interleaved rounds: one fresh process of every allocator, so that any can be compared with any other.
+"""Interleaved rounds: one fresh process of every allocator, so that any two can be compared.
 
-All processes of a round share one seed, one environment size and the same processors, and come in random
-order. How many rounds there are is fixed before the first. Where only the best of many peers matters, all of them take
-part in the first round, those that came near the fastest there, or alone, in the second, and the best of these alone in the others: a
-dozen peers that are behind it would take nine tenths of the time. A round that was disturbed from outside, by a rule that does not
-look at times, is kept, marked, and measured again as a whole. An arm that crashes, hangs or refuses is a result; the others go on.
+All processes of a round share one seed, one environment size and the same processors, and run in random order. The
+number of rounds is fixed before the first. If only the best of many peers matters, all take part in the first
+round; those near the fastest there, or alone, take part in the second; and only the best of these takes part in the
+others. A dozen peers that are slower would otherwise take nine tenths of the time. A round that was disturbed from
+outside, by a rule that does not look at times, is kept, marked, and measured again as a whole. An arm that crashes,
+hangs or refuses is a result; the others go on.
 
-All draws of a round follow from the run's seed and the round's place, so that a run that was interrupted goes
-on as it would have gone on.
+All draws of a round follow from the run's seed and the round's place, so that an interrupted run continues as it
+would have without the interruption.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import Task
 
 DISTURBED_SHARE = 0.25
-"""A round with so many disturbed runs is measured again; and one whose subject was disturbed, because that
-run is in every comparison."""
+"""A round in which this share of the runs was disturbed is measured again. So is one whose subject was disturbed,
+because that run is in every comparison."""
 EXTRA_SHARE = 0.25
-"""At most this share of the planned rounds of a stage is measured again; the budget keeps the time for it."""
+"""At most this share of the planned rounds of a stage is measured again; the budget reserves time for it."""
 SELECTION_MIN = 2
 """One round would select by chance."""
 NEAR = 1.5
-"""An arm that takes more than so many times as long as the fastest of its rivals is far behind; twice, and it is taken not to
-be the best."""
+"""An arm that takes more than this many times as long as its fastest rival is far behind. If that happens twice, it
+is taken not to be the best."""
 FAILURES_MAX = 2
 """An arm that failed this often in a task is not run again there."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """What became of a run that has no figures."""
+    """The outcome of a run without figures."""
 
     outcome: str
 
@@ -56,9 +57,9 @@ class Round:
     runs: Mapping[str, Run]
     """By arm, in the order in which they ran."""
     marks: Mapping[str, str]
-    """What disturbed a run, of those that were."""
+    """The disturbed runs, and what disturbed them."""
     again: bool
-    """By the rule it should be measured again."""
+    """Whether the rule says to measure it again."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,14 @@ class RoundPlan:
     arms: tuple[str, ...]
     """The first is the subject."""
     selection: int = 0
-    """The first so many places select one arm; 0: every arm takes part in all. Where these are the fewest that can, arms that are far
-    behind in the first place leave after it."""
+    """This many rounds at the beginning select one arm; 0: every arm takes part in all rounds. If these are as few
+    as possible, arms that are far behind in the first round leave after it."""
     always: tuple[str, ...] = ()
-    """Those that take part whatever is selected."""
+    """Arms that take part whichever is selected."""
     near: tuple[str, ...] = ()
-    """Those that were near the fastest before the first round: one round does not send them away."""
+    """Arms that were near the fastest before the first round: one round does not exclude them."""
     named: tuple[str, ...] = ()
-    """Those whose own figure is wanted: they may be selected, and take part in all rounds if they are not."""
+    """Arms whose own figure is wanted: they may be selected, and take part in all rounds if they are not."""
 
     @property
     def subject(self) -> str:
@@ -84,7 +85,7 @@ class RoundPlan:
 
     @property
     def selecting(self) -> range:
-        """The places before anybody is selected."""
+        """The places before an arm is selected."""
         return range(self.selection or self.rounds)
 
     @property
@@ -93,14 +94,14 @@ class RoundPlan:
         return [range(low, high) for low, high in pairwise(bounds)]
 
     def arms_at(self, slot: int, left: Collection[str]) -> list[str]:
-        """LEFT are those that the stages before did not send away."""
+        """LEFT are the arms that earlier stages did not exclude."""
         if slot in self.stages[0]:
             return list(self.arms)
         stay = {*self.always, *self.named, *left, *(self.near if slot < self.selection else ())}
         return [arm for arm in self.arms if arm in stay]
 
     def share(self, slot: int) -> float:
-        """Of all runs, if half of the others are left between the first stage and the last."""
+        """The share of all runs, assuming that half of the others remain between the first stage and the last."""
         last = len(self.always) + 1 + len(self.named)
         runs = [
             len(self.arms) if at == 0 else last if place >= self.selection else (len(self.arms) + last) / 2
@@ -111,12 +112,12 @@ class RoundPlan:
 
 
 def stage_ends(selection: int) -> list[int]:
-    """After which places of a selection some arms leave."""
+    """The places of a selection after which arms leave."""
     return [1, selection] if selection == SELECTION_MIN else [selection]
 
 
 Select = Callable[[int, Sequence["Round"]], Collection[str]]
-"""Which arms are left after the first so many places, whose rounds these are."""
+"""The arms that remain after the given number of rounds, which follow."""
 
 
 def failure_of(error: LabError) -> Failure:
@@ -156,8 +157,8 @@ def round_run(
 
 
 def work_compare(runs: dict[str, Run]) -> dict[str, Run]:
-    """Who did other work than most is a failure, not a figure; where there are no most, nobody knows who was right. None: it
-    cannot tell, as no run by the clock can."""
+    """A run that did other work than most is a failure, not a figure. Without a majority it is unknown which run
+    was right. None: the checksum cannot tell, as for runs by the clock."""
     told = [run.checksum for run in runs.values() if isinstance(run, Measured) and run.checksum is not None]
     sums = Counter(told)
     if len(sums) < 2:
@@ -173,8 +174,8 @@ def work_compare(runs: dict[str, Run]) -> dict[str, Run]:
 
 
 def slots_pending(plan: RoundPlan, done: Sequence[Round]) -> list[list[int]]:
-    """Of each stage, places that have no round yet, and disturbed ones while there is room for more. A stage of fewer than four
-    rounds has none: in a first round of a dozen arms each again costs most of all."""
+    """For each stage: the places that have no round yet, and disturbed ones while more rounds are allowed. A stage
+    of fewer than four rounds has no repeats: in a first round of a dozen arms a repeat costs most of all."""
     return [_stage_pending(stage, [one for one in done if one.slot in stage]) for stage in plan.stages]
 
 
@@ -195,8 +196,8 @@ def rounds_run(
     done: Sequence[Round] = (),
     select: Select = lambda _, __: (),
 ) -> list[Round]:
-    """Runs what DONE leaves of the plan, stage after stage; KEEP gets each round as soon as it is there. Where SELECT leaves
-    nobody, the stages before were all."""
+    """Runs what DONE leaves of the plan, stage by stage. KEEP gets each round as soon as it is there. If SELECT
+    leaves no arm, the stages so far were all."""
     rounds = list(done)
     while pending := next((slots for slots in slots_pending(plan, rounds) if slots), []):
         before = next(stage.start for stage in plan.stages if pending[0] in stage)
@@ -216,16 +217,16 @@ def rounds_run(
 
 @dataclass(frozen=True)
 class Demand:
-    """What the rounds of a task take, and the fewest that are of use."""
+    """What the rounds of a task take, and the fewest that are useful."""
 
     seconds: float
-    """Of a round of all arms."""
+    """Seconds of a round of all arms."""
     interval: int
-    """So many rounds an interval needs."""
+    """The number of rounds that an interval needs."""
     selected_seconds: float | None = None
-    """Of a round of those that are left when one is selected; None: nothing is."""
+    """Seconds of a round of the arms that remain when one is selected; None: nothing is selected."""
     near_seconds: float = 0.0
-    """Of a round of those that are left when the others are far behind; where one is selected."""
+    """Seconds of a round of the arms that remain when the others are far behind, if one is selected."""
 
     @property
     def least(self) -> int:
@@ -233,13 +234,13 @@ class Demand:
 
     @property
     def fewest(self) -> int:
-        """Below what is of use, where time does not suffice."""
+        """Fewer than are useful, if time is short."""
         return min(2, self.interval) + (self.least - self.interval)
 
     def selection(self, rounds: int) -> int:
-        """Of so many rounds in all. What is more than the least goes to the comparison until it has twice as many as an
-        interval needs, since one of many comparisons must be clearer than a single one; then to the selection, until every
-        arm has as many as an interval needs."""
+        """Divides this many rounds. What exceeds the minimum goes to the comparison until it has twice as many as
+        an interval needs, because one of many comparisons must be clearer than a single one. The rest goes to the
+        selection, until every arm has as many as an interval needs."""
         if self.selected_seconds is None:
             return 0
         return max(SELECTION_MIN, min(self.interval, rounds - 2 * self.interval))
@@ -251,14 +252,14 @@ class Demand:
         return whole * self.seconds + (selection - whole) * self.near_seconds + (rounds - selection) * few
 
     def fitting(self, seconds: float, most: int) -> int:
-        """How many rounds, up to MOST, take no longer."""
+        """How many rounds, at most MOST, fit into the time."""
         return max((count for count in range(1, most + 1) if self.total(count) <= seconds), default=0)
 
 
 def rounds_share(demands: Sequence[Demand], seconds: float, limit: float, most: int) -> list[int]:
-    """Every task gets the same time, but no fewer rounds than are of use and no more than MOST; what tasks leave
-    goes to the others. Where even the fewest do not fit into LIMIT, the most expensive tasks get fewer than are of
-    use."""
+    """Every task gets the same time, but no fewer rounds than are useful and no more than MOST; the time that tasks
+    leave goes to the others. If even the fewest do not fit into LIMIT, the most expensive tasks get fewer than are
+    useful."""
     least = [demand.least for demand in demands]
     if rounds_cost(demands, least) > limit:
         return _rounds_filled(demands, limit, [demand.fewest for demand in demands], least)

@@ -1,7 +1,7 @@
-"""One process: started under given conditions, served by a given peer, its JSON line read.
+"""One process: started under given conditions, served by a given peer, and its JSON line read.
 
-A run counts only if the peer really served it: the program says which object its malloc and free came
-from, and that must be the peer's library.
+A run counts only if the peer really served it. The program reports which object its malloc and free came from, and
+that must be the peer's library.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.processes import program_run
 
 PRELOAD_PLACE = "{preload}"
-"""In a command's arguments: the tool preloads the library into the process it starts, and not into itself."""
+"""In a command's arguments: the tool preloads the library into the process that it starts, not into itself."""
 
 ENVIRONMENT_BYTES = 8192
-"""All environments of a pair are filled up to this size plus the pair's padding, whatever the peer's
-path and options take."""
+"""All environments of a pair are filled up to this size plus the pair's padding, whatever the size of the peer's
+path and options."""
 
 RUN_SECONDS_MAX = 120.0
 
@@ -56,7 +56,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Latency:
-    """Of single operations, in nanoseconds."""
+    """Latency of single operations, in nanoseconds."""
 
     p50: float
     p99: float
@@ -66,24 +66,24 @@ class Latency:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run showed: the whole vector. None: this program, or this way of running it, does not tell."""
+    """All figures of one run. None: this program, or this way of running it, does not report the figure."""
 
     ops: int
     seconds: float
     wall_seconds: float
     cpu_seconds: float
     peak_rss_kib: int | None
-    """Of the largest process."""
+    """Peak of the largest process."""
     minor_faults: int
-    """Of the whole process: what an allocator touches before `main` it would touch later otherwise."""
+    """Of the whole process: an allocator that touches memory before `main` would otherwise touch it later."""
     major_faults: int
     involuntary_switches: int
     steal_ticks: int
     checksum: str | None
     rss_mean_kib: float | None = None
-    """The integral over time of the resident memory of all processes, by the time."""
+    """The integral over time of the resident memory of all processes, divided by the time."""
     tree_peak_rss_kib: float | None = None
-    """The most that all processes held together; what they share counts for each."""
+    """The most that all processes held together; memory that they share counts for each."""
     idle_rss_kib: float | None = None
     """After its work, once it has rested."""
     system_calls: int | None = None
@@ -93,8 +93,8 @@ class Measured:
 def environment_make(
     arm: Arm, padding: int, preload: bool, users: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Nothing of the user's environment gets in, no other preload and no allocator's options, unless it is given: a
-    user's own command gets all of it."""
+    """The environment has nothing of the user's, no other preload and no allocator options, unless they are given.
+    A user's own command gets the user's whole environment."""
     environment = {"PATH": os.defpath, "LC_ALL": "C"} if users is None else dict(users)
     room = ENVIRONMENT_BYTES + (0 if users is None else _bytes_used(environment))
     environment |= {"WORKLOAD_SLOWDOWN": f"{arm.slowdown_percent:.3f}"}
@@ -111,7 +111,7 @@ def _bytes_used(environment: Mapping[str, str]) -> int:
 
 
 def program_held(program: Path, peer: Peer) -> Path:
-    """The workload, or where its allocator is a part of it that form of it."""
+    """The workload, or the form of it that contains the allocator."""
     if peer.programs is None:
         return program
     held = peer.programs / program.name
@@ -131,7 +131,7 @@ def command_make(program: Path, arguments: Sequence[str], peer: Peer) -> list[st
 
 
 def process_run(command: list[str], environment: dict[str, str], cpus: tuple[int, ...]) -> str:
-    """Its standard output; an error when it fails in any way."""
+    """Its standard output; an error if it fails in any way."""
     name = Path(command[0]).name
     try:
         done = program_run(command, RUN_SECONDS_MAX, cpus, env=environment)
@@ -157,7 +157,7 @@ def json_run(
     conditions: Conditions,
     variables: Mapping[str, str] | None = None,
 ) -> Line:
-    """The JSON line of a program of bench/, which gets VARIABLES too, with the proof of service checked."""
+    """The JSON line of a program of bench/, which also gets VARIABLES; the proof of service is checked."""
     preload = PRELOAD_PLACE not in arguments
     try:
         output = process_run(
@@ -199,7 +199,7 @@ def _is_of(owner: Path, peer: Peer) -> bool:
 
 
 def steal_ticks_read() -> int:
-    """Time the host took from this machine's processors, in clock ticks since its start."""
+    """Time that the host took from this machine's processors, in clock ticks since its start."""
     with Path("/proc/stat").open() as file:
         fields = file.readline().split()
     return int(fields[8]) if len(fields) > 8 else 0
@@ -226,6 +226,6 @@ def workload_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: 
 
 
 def latency_of(line: Line) -> Latency | None:
-    """Only programs that were asked by WORKLOAD_LATENCY=1 tell."""
+    """Only programs that were started with WORKLOAD_LATENCY=1 report it."""
     told = line.get("latency_ns")
     return Latency(told["p50"], told["p99"], told["p999"], told["max"]) if told else None

@@ -1,5 +1,5 @@
-"""Raw samples as CSV: one row for each run, written as soon as its pair is complete, so that an interrupted
-run loses nothing."""
+"""Raw samples as CSV: one row for each run, written as soon as its pair is complete, so that an interrupted run
+loses nothing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class RowWriter:
 
 
 class SampleWriter(RowWriter):
-    """Of pairs."""
+    """Writes the samples of pairs."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, COLUMNS)

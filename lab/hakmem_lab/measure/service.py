@@ -1,9 +1,9 @@
-"""Proof that an allocator served a command: all its processes that matter have the library mapped, and the dynamic
+"""Proof that an allocator served a command: all of its relevant processes have the library mapped, and the dynamic
 linker bound their malloc and free to it.
 
-A preload that does not take is silent: a static or privileged program runs on, on the allocator it always had. And
-what the user starts may be a wrapper, whose child does the work. So a run before the measured ones is watched
-from outside, and the linker writes down what it binds.
+A preload that does not take effect is silent: a static or privileged program keeps its own allocator. And the
+command may be a wrapper whose child does the work. So one run before the measured ones is watched from outside, and
+the linker records what it binds.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.tree import Image, Watched
 
 LIBC = "glibc"
-"""The peer that is the absence of a preload, and must then be what serves."""
+"""The peer that means no preload; the C library must then serve."""
 UNSERVED_SHARE_MAX = 0.1
-"""Of the processor time: helpers that bring their own allocator may take this much."""
+"""Share of the processor time that helpers with their own allocator may take."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """Who served a command."""
+    """Which allocator served a command."""
 
     complaint: str
-    """Why the arm's library did not; empty when it did."""
+    """Why the arm's library did not serve; empty if it did."""
     process: str
     """The program that took most of the processor time."""
     owner: str
-    """The object that its malloc is bound to, as the linker has it; empty when the linker did not see it."""
+    """The object that its malloc is bound to, according to the linker; empty if the linker did not see it."""
 
     @property
     def is_libc(self) -> bool:
@@ -65,7 +65,7 @@ class Records:
 
 @contextmanager
 def linker_records(parent: Path) -> Iterator[Records]:
-    """A place where every process of a command leaves the dynamic linker's record."""
+    """A folder in which every process of a command leaves the dynamic linker's record."""
     folder = Path(mkdtemp(dir=parent, prefix="bindings-"))
     folder.chmod(0o1777)  # a server may run as another user
     try:
@@ -104,7 +104,7 @@ def service_judge(arm: Arm, watched: Watched, texts: Mapping[int, str], tool: Pa
 
 
 def _record(image: Image, by_pid: Mapping[int, Image], texts: Mapping[int, str]) -> str:
-    """The linker's; a process that was forked and runs on is bound as its parent is."""
+    """The linker's binding; a forked process that does not exec is bound as its parent is."""
     seen = {image.pid}
     while image.pid not in texts and image.parent in by_pid and image.parent not in seen:
         image = by_pid[image.parent]
@@ -113,7 +113,8 @@ def _record(image: Image, by_pid: Mapping[int, Image], texts: Mapping[int, str])
 
 
 def _owner(text: str, tool: Path) -> str:
-    """Whom most of its objects call. A program that takes malloc's address lends the others its own jump to it."""
+    """The object that most of its objects call. A program that takes malloc's address makes the others call through
+    its own jump."""
     bound = [(source, target) for source, target, name in BINDING.findall(text) if name == "malloc"]
     lenders = {source for source, target in bound if source != target and (source, source) in bound}
     owners = [target for source, target in bound if source != str(tool) and target not in lenders]
@@ -143,7 +144,7 @@ def preload_obstacle(program: Path) -> str:
 
 
 def libc_path() -> Path:
-    """Of the C library that programs on this system get: the one that serves this process."""
+    """The C library that programs on this system get: the one that serves this process."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = Path(line.split(maxsplit=5)[-1])
         if path.name == "libc.so.6":
@@ -152,7 +153,7 @@ def libc_path() -> Path:
 
 
 def libc_preloaded(arm: Arm) -> Arm:
-    """glibc as an arm like any other: a program may bring another allocator along (Debian's redis-server does)."""
+    """glibc as an arm like any other, because a program may bring another allocator (Debian's redis-server does)."""
     if arm.peer.library is not None:
         return arm
     return replace(arm, peer=replace(arm.peer, library=libc_path()))

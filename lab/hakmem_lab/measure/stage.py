@@ -23,7 +23,7 @@ RUN = "run-"
 
 
 def copy_to_disk(source: Path, copy: Path) -> None:
-    """Until a new file is written to disk, the kernel counts its pages as dirtied by whoever maps them."""
+    """Until a new file is written to disk, the kernel counts its pages as dirtied by the process that maps them."""
     try:
         shutil.copy(source, copy)
         with copy.open("rb+") as file:
@@ -45,7 +45,8 @@ class Stage:
         return copy
 
     def peer(self, peer: Peer, name: str | None = None) -> Peer:
-        """The same peer from a copy of its library, or of the programs that hold it; under another name when one is given."""
+        """The same peer from a copy of its library, or of the programs that contain it; under another name if one
+        is given."""
         name = name or peer.name
         if peer.programs is not None:
             return self._programs_copied(peer, name)
@@ -68,7 +69,7 @@ class Stage:
 
 @contextmanager
 def locked(folder: Path, wait: bool = True) -> Iterator[None]:
-    """BlockingIOError when another has it and we do not WAIT."""
+    """BlockingIOError if another process has it and WAIT is false."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -78,7 +79,7 @@ def locked(folder: Path, wait: bool = True) -> Iterator[None]:
 
 
 def _dead_clear(parent: Path) -> None:
-    """Whoever was killed left its folder."""
+    """Removes the folders that killed runs left."""
     for folder in parent.glob(f"{RUN}*"):
         with suppress(OSError), locked(folder, wait=False):  # it is in use, or another user's
             shutil.rmtree(folder, ignore_errors=True)
@@ -86,7 +87,7 @@ def _dead_clear(parent: Path) -> None:
 
 @contextmanager
 def staged(checkout: Checkout) -> Iterator[Stage]:
-    """The run's folder is locked while it lives."""
+    """The run's folder is locked while the run lives."""
     parent = checkout.tools / "lab"
     with ExitStack() as stack:
         try:

@@ -1,8 +1,8 @@
 """Raw samples that outlive the run: one row for each process, with everything that is needed to judge it.
 
-A round is appended to a journal and on the disk before the next begins; a finished task's journal becomes a Parquet
-file. So whatever ends a run, nothing that was measured is lost, and all runs together are one table that DuckDB
-reads: 'bench_results/bench/*/raw/*.parquet'.
+A round is appended to a journal and is on disk before the next begins; a finished task's journal becomes a Parquet
+file. So whatever ends a run, no measurement is lost, and all runs together are one table that DuckDB reads:
+'bench_results/bench/*/raw/*.parquet'.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Sample:
     slot: int
     attempt: int
     position: int
-    """In the order of its round."""
+    """Its place in the order of its round."""
     runs: int
-    """How many its round had: one that was cut off has fewer rows."""
+    """The number of runs in its round; a round that was cut off has fewer rows."""
     arm: str
     allocator: str
     version: str
@@ -47,7 +47,7 @@ class Sample:
     padding: int
     cpus: str
     outcome: str = ""
-    """Empty when it went well: else what became of it, and no figures."""
+    """Empty if it went well; otherwise what happened, without figures."""
     disturbed: str = ""
     again: bool = False
     """Its round was disturbed enough to be measured again."""
@@ -69,7 +69,7 @@ class Sample:
     latency_p999_ns: float | None = None
     latency_max_ns: float | None = None
     figure: float | None = None
-    """The one that its workload is about."""
+    """The figure that its workload is about."""
     checksum: str | None = None
     rss_trace: tuple[tuple[float, int], ...] = ()
     """Seconds since the start, KiB."""
@@ -92,7 +92,7 @@ SAMPLE_TYPES = {field.name: _sql_type(str(field.type)) for field in fields(Sampl
 
 
 def provenance_columns(run: str, source: Provenance) -> dict[str, str | int]:
-    """What every row says of where it comes from."""
+    """The provenance that every row carries."""
     return {
         "run": run,
         "date": source.date,
@@ -110,7 +110,7 @@ def provenance_columns(run: str, source: Provenance) -> dict[str, str | int]:
 
 
 def disk_sync(path: Path) -> None:
-    """Returns when the file, or the names in the folder, would outlive a power cut."""
+    """Returns when the file, or the names in the folder, would survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -127,7 +127,7 @@ class SampleStore:
         self._journal = folder / "journal.jsonl"
 
     def append(self, samples: Iterable[Sample]) -> None:
-        """On the disk when this returns."""
+        """On disk when this returns."""
         lines = "".join(json.dumps(vars(one) | self._provenance) + "\n" for one in samples)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class SampleStore:
             raise LabError(f"cannot write samples: {error.strerror}; those before are kept") from error
 
     def compact(self) -> None:
-        """The journal becomes one more Parquet file."""
+        """Turns the journal into one more Parquet file."""
         if not self._journal.exists():
             return
         number = max((int(part.stem) for part in self.folder.glob("*.parquet")), default=0) + 1
@@ -159,7 +159,7 @@ class SampleStore:
         return samples_load(self._sources())
 
     def export(self, path: Path) -> None:
-        """All rows in one small file, without repeats."""
+        """Writes all rows, without repeats, to one small file."""
         scratch = path.with_suffix(".tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

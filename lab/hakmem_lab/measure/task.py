@@ -1,7 +1,7 @@
-"""What can be measured: anything that runs once under an arm and tells how long it took.
+"""What can be measured: anything that runs once under an arm and reports how long it took.
 
-A program of bench/ with its count chosen is one; a program file and a user's own command are others. Whoever
-schedules and judges knows only this.
+A program of bench/ with a chosen count is one; a program file and a user's own command are others. The code that
+schedules and judges knows only this interface.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class CellTask:
-    """A cell of bench/, long enough."""
+    """A cell of bench/ with a count that makes it long enough."""
 
     stage: Stage
     cell: Cell

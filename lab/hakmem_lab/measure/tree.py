@@ -1,8 +1,8 @@
-"""The processes of a command, looked at from outside while it runs.
+"""The processes of a command, watched from outside while it runs.
 
-A thread of the laboratory reads /proc every 20 ms: a few tens of microseconds for each process, on a processor that
-the command may want. So timed runs are not watched; runs of their own are. Peaks between two looks are not seen
-here: the kernel's own figure for the largest process is exact, and used.
+A thread of the laboratory reads /proc every 20 ms, which takes a few tens of microseconds for each process on a
+processor that the command may want. So timed runs are not watched; separate runs are. Peaks between two looks are
+not seen here, but the kernel's own figure for the largest process is exact, and is used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GONE = (FileNotFoundError, ProcessLookupError)
 
 @dataclass
 class Image:
-    """One program in one process; an exec begins another."""
+    """One program in one process; an exec starts another."""
 
     pid: int
     parent: int
@@ -33,13 +33,13 @@ class Image:
     name: str
     looks: int = 0
     running: int = 0
-    """Looks at which it ran, or was ready to: one that lives for less than a tick has no other trace."""
+    """Looks at which it ran or was ready to run. A process that lives for less than a tick leaves no other trace."""
     ticks: int = 0
-    """Of processor time, since it was first seen."""
+    """Processor time since it was first seen."""
     rss_kib: int = 0
-    """The most that was seen."""
+    """The highest value seen."""
     mapped: bool = False
-    """The library that was asked for is in its maps."""
+    """The requested library is in its mappings."""
 
     @property
     def work(self) -> int:
@@ -73,14 +73,14 @@ def descendants_of(pid: int) -> list[int]:
 
 
 def tree_kill(pid: int) -> None:
-    """The process and all below it, also those in sessions of their own."""
+    """The process and all of its descendants, also those in other sessions."""
     for one in [*descendants_of(pid), pid]:
         with suppress(ProcessLookupError, PermissionError):  # gone already, or another user's by now
             os.kill(one, signal.SIGKILL)
 
 
 def rss_kib_of(pid: int) -> int:
-    """0 when it is gone."""
+    """0 if it is gone."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_KIB
     except (*GONE, IndexError):
@@ -88,12 +88,12 @@ def rss_kib_of(pid: int) -> int:
 
 
 def tree_rss_kib(pid: int) -> int:
-    """Of all that run below it."""
+    """The sum over all descendants that run."""
     return sum(rss_kib_of(one) for one in descendants_of(pid))
 
 
 def stat_fields(pid: int) -> list[str]:
-    """Those after the name, which may hold anything."""
+    """The fields after the name, which may contain anything."""
     return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
@@ -102,7 +102,7 @@ def parent_of(pid: int) -> int:
 
 
 class Watcher:
-    """Looks at everything below ROOT; the tool there is not looked at."""
+    """Watches all processes below ROOT except the tool."""
 
     def __init__(self, root: int, tool: Path, library: Path | None) -> None:
         self._root = root
@@ -162,7 +162,7 @@ class Watcher:
 
 
 def kernel_check() -> None:
-    """Without it nobody would be seen, and nobody be missed."""
+    """Fails if the kernel lacks what this needs; otherwise no process would be seen, and none would be missed."""
     if not Path(f"/proc/self/task/{threading.get_native_id()}/children").exists():
         raise LabError("this kernel does not list the children of a process (CONFIG_PROC_CHILDREN)")
 

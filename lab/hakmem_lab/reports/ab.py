@@ -28,7 +28,7 @@ VECTOR = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One more thing that was seen beside the judged one: medians of both arms, and their ratio."""
+    """One more figure beside the judged one: medians of both arms, and their ratio."""
 
     name: str
     base: float
@@ -37,7 +37,7 @@ class Figure:
 
 
 def vector(pairs: Sequence[Pair], confidence: float) -> list[Figure]:
-    """Over the pairs of one question: its first arm is the one in question, its second the base."""
+    """Over the pairs of one question. The first arm of a pair is the one in question, the second the base."""
     known = {field.name for field in fields(Measured)}
     return [
         figure
@@ -158,7 +158,7 @@ def outcome_content(outcome: Outcome) -> dict[str, object]:
 
 
 def sweep_line(outcome: Outcome) -> str:
-    """The best value that is sure, and how many of each verdict."""
+    """The best value that is certain, and the count of each verdict."""
     words = [answer.word for answer in outcome.answers]
     counts = [
         f"{words.count(word)} {word}"

@@ -1,4 +1,4 @@
-"""The ceiling to a reader: the answer, the shares, what could not be served, a picture."""
+"""The ceiling for a reader: the answer, the shares, what could not be served, a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison is to a reader: two tables, and at the end one plain sentence."""
+"""A comparison for a reader: two tables, and at the end one plain sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WORDS = {
 
 
 def change_text(estimate: Estimate) -> str:
-    """What the other allocator takes, less or more than the user's own, in per cent."""
+    """How much more or less the other allocator takes than the user's own, in per cent."""
     if not math.isfinite(estimate.high) or not estimate.low:
         return f"{_change(estimate.ratio)} %"
     return f"{_change(estimate.ratio)} ({_change(estimate.high)} to {_change(estimate.low)}) %"
@@ -190,7 +190,7 @@ def _sure(outcome: Outcome) -> str:
 
 
 def _visible(outcome: Outcome) -> str:
-    """The smallest effect that would have been called one."""
+    """The smallest effect that would have been reported."""
     found = [
         row.judged[outcome.primary].detectable for row in outcome.judged_rows if outcome.primary in row.judged
     ]

@@ -1,4 +1,5 @@
-"""What the engine that adapts decided, in words: the last decisions, where each size settled, how often and why."""
+"""What the adaptive cache engine (ACE) decided, in words: the last decisions, where each size settled, how often
+and why."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from hakmem_lab.sight.decisions import Decision, Look, decision_content
 from hakmem_lab.sight.sizes import count_text, size_text
 
 FORM = "1.0"
-"""Of the JSON: the first number grows when something goes or changes its meaning."""
+"""Version of the JSON: the first number grows when something is removed or changes its meaning."""
 PAGE_BYTES = 1 << 16
 DECISIONS_SHOWN = 40
 
@@ -77,7 +78,7 @@ WHY: Mapping[str, Callable[[Mapping[str, int]], str]] = {
     "touched": _kept,
     "hardly_touched": _kept,
 }
-"""By reason: what it went by."""
+"""By reason: what the decision was based on."""
 
 
 def what_text(one: Decision) -> str:
@@ -116,7 +117,7 @@ def sentence(one: Decision) -> str:
 
 
 def last_grid(look: Look) -> Grid:
-    """The newest at the end, where the eye is."""
+    """The newest at the end, next to the prompt."""
     last = look.decisions.last[-DECISIONS_SHOWN:]
     return Grid(
         title=f"{look.of}: the last {len(last)} of {count_text(look.decisions.made, 'decision')}",

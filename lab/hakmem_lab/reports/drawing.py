@@ -1,5 +1,5 @@
-"""What all pictures share. Colours are those of Okabe and Ito, which the colour-blind can tell apart; what matters is also
-told by place, weight or shape."""
+"""What all pictures share. Colours are those of Okabe and Ito, which the colour-blind can distinguish; important
+information is also shown by position, weight or shape."""
 
 from __future__ import annotations
 

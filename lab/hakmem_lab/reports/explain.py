@@ -13,17 +13,17 @@ from hakmem_lab.sight.growth import READINGS, Growth
 from hakmem_lab.sight.sizes import count_text, mib_text, size_text
 
 FORM = "1.0"
-"""Of the JSON: the first number grows when something goes or changes its meaning."""
+"""Version of the JSON: the first number grows when something is removed or changes its meaning."""
 CLASSES_SHOWN = 10
 GROWTHS_SHOWN = 10
 MOSTLY = 0.5
-"""Of RSS."""
+"""Share of RSS."""
 SHOWN_BYTES = 5 << 10
-"""What is less would be printed as 0.00 MiB."""
+"""Less than this would be printed as 0.00 MiB."""
 
 
 def rows_of(account: Account) -> list[Row]:
-    """Every resident byte, hakmem's first; the difference to what the kernel counts last."""
+    """Every resident byte, hakmem's first; the difference from what the kernel counts last."""
     rows = [row for copy in account.copies for row in _copy_rows(copy, len(account.copies) > 1)]
     rows += account.others
     note = "" if account.is_reconciled else "it changes faster than it can be read"
@@ -31,7 +31,7 @@ def rows_of(account: Account) -> list[Row]:
 
 
 def _copy_rows(copy: CopyAccount, several: bool) -> Iterator[Row]:
-    """Without those that are empty."""
+    """Without the rows that are empty."""
     owner = f"{copy.name}: " if several else ""
     for row in _all_copy_rows(copy):
         if row.size:
@@ -77,7 +77,7 @@ def _live_threads(copy: CopyAccount) -> int:
 
 
 def account_grid(account: Account) -> Grid:
-    """Of what is large enough to be seen, and the difference in any case."""
+    """Rows that are large enough to be seen, and the difference in any case."""
 
     def cells(row: Row) -> tuple[str, ...]:
         return (row.text, row.note, mib_text(row.size), f"{100 * row.size / max(1, account.rss):.1f} %")
@@ -94,7 +94,7 @@ def account_grid(account: Account) -> Grid:
 
 
 def classes_grid(account: Account) -> Grid:
-    """Those with the most resident bytes."""
+    """The classes with the most resident bytes."""
     rows = []
     for copy in account.copies:
         books = {one.block_bytes: one for one in copy.books.classes}
@@ -139,7 +139,7 @@ def growth_grid(growths: Sequence[Growth]) -> Grid:
 
 
 def note_lines(account: Account, when: str, watch: float, looks: int) -> list[str]:
-    """WATCH: seconds that were asked for."""
+    """WATCH: the requested number of seconds."""
     lines = [when] if when else []
     if watch and looks < READINGS:
         lines.append(f"It ended while it was watched: {looks} of {READINGS} looks.")

@@ -16,7 +16,8 @@ WORDS = ("better", "worse", "equivalent", "inconclusive")
 
 
 def simulated_checks(simulated: Sequence[Simulated]) -> list[Check]:
-    """Wrong verdicts of either kind at most at ALPHA's rate; and where nothing differs, of false wins alone fewer."""
+    """Wrong verdicts of either kind occur at most at ALPHA's rate; if nothing differs, false wins alone occur less
+    often."""
     checks = []
     for one in simulated:
         where = f"{one.condition}, {one.budget_seconds:g} s, {one.truth.name}"

@@ -1,4 +1,4 @@
-"""The matrix in sentences: what came out, what to be careful about, and how to read it."""
+"""The matrix in sentences: the results, the caveats, and how to read it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def summary_lines(matrix: Matrix, means: Sequence[GroupMean]) -> list[str]:
 
 
 def floor_lines(matrix: Matrix) -> list[str]:
-    """The floor that the earlier design set itself."""
+    """The minimum that the earlier design set itself."""
     slow = [
         f"{one.row.name} ({ratio_text(one.estimate)})"
         for one in matrix.results
@@ -43,7 +43,7 @@ def floor_lines(matrix: Matrix) -> list[str]:
 
 
 def warning_lines(matrix: Matrix) -> list[str]:
-    """What was measured in other circumstances than it was meant for, or not at all."""
+    """What was measured under conditions other than intended, or not at all."""
     plan = matrix.plan
     processors = plan.source.processors
     lines = [f"Not measured: {name}: {why}." for name, why in plan.missing.items()]

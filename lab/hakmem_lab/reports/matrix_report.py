@@ -42,14 +42,14 @@ from hakmem_lab.studies.matrix import RESULTS_FILE
 from hakmem_lab.studies.suites import GroupMean, group_means
 
 TABLE_WIDTH = 220
-"""Where the output is not a terminal."""
+"""Width if the output is not a terminal."""
 HTML_FILE = "report.html"
 TITLE = "The matrix: hakmem beside every peer"
 
 
 @dataclass(frozen=True)
 class Content:
-    """What every form of the report holds."""
+    """What every form of the report contains."""
 
     matrix: Matrix
     means: Sequence[GroupMean]
@@ -85,8 +85,8 @@ class Content:
 
 
 def matrix_show(run: Kept, report: Path | None, json_file: Path | None, complete: bool) -> Matrix:
-    """Prints, and writes what was asked for; the run's own folder always gets its page, and its table of results once it
-    is complete."""
+    """Prints, and writes the requested files. The run's own folder always gets its page, and its table of results
+    once it is complete."""
     matrix = run.judged()
     content = Content.of(matrix)
     page = page_make(content, pictures_make(matrix), "raw/")

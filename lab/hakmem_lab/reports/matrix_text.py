@@ -22,7 +22,7 @@ MARKS = {
     Verdict.UNCLEAR: "?",
     Verdict.VOID: "void",
 }
-"""Behind a ratio in the wide tables, so that they can be read without colours."""
+"""Follows a ratio in the wide tables, so that they can be read without colours."""
 
 
 def outcome_grid(matrix: Matrix) -> Grid:
@@ -65,12 +65,12 @@ def p_text(p_value: float) -> str:
 
 
 def _rows(matrix: Matrix) -> list[Row]:
-    """Those that are about memory come last: they have no outcome."""
+    """Workloads about memory come last: they have no outcome."""
     return [*(one.row for one in matrix.cells), *(row for row in matrix.plan.rows if row.memory)]
 
 
 def speed_grid(matrix: Matrix) -> Grid:
-    """Wide: a column for each peer."""
+    """A wide table: a column for each peer."""
 
     def entry(row: Row, peer: str) -> str:
         result = matrix.result(row.name, peer)
@@ -82,7 +82,7 @@ def speed_grid(matrix: Matrix) -> Grid:
 
 
 def memory_grid(matrix: Matrix) -> Grid:
-    """A plus is good here, too: smaller."""
+    """Here, too, a plus is good: smaller."""
     marks = {
         **MARKS,
         Verdict.AHEAD: MARKS[Verdict.BEHIND],
@@ -131,7 +131,7 @@ def observed_grid(matrix: Matrix, title: str, figure: Callable[[Sample], str]) -
 
 
 def figures_grid(matrix: Matrix) -> Grid:
-    """Of workloads that are about something else than speed."""
+    """For workloads that are about something other than speed."""
     arms = (matrix.plan.subject, *matrix.plan.peers)
 
     def entry(row: Row, arm: str) -> str:
@@ -213,7 +213,7 @@ def groups_grid(matrix: Matrix, means: Sequence[GroupMean]) -> Grid:
 
 
 def comparisons_grid(matrix: Matrix) -> Grid:
-    """Every comparison with its interval and the vector beside it."""
+    """Every comparison with its interval and the other figures beside it."""
     percent = 100 * matrix.plan.settings.confidence
     columns = ("workload", "against", "verdict", f"times as fast ({percent:g} %)", "visible from")
     more = ("by processor time", "memory", "times as large", "MiB", "peer MiB", "faults", "peer faults")

@@ -1,4 +1,4 @@
-"""A page: sentences, pictures and tables, as HTML that needs nothing else and as Markdown with its pictures beside it."""
+"""A page: sentences, pictures and tables, as self-contained HTML and as Markdown with its pictures beside it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Page:
     reading: Sequence[str]
     """How to read it."""
     samples: str
-    """Where the raw samples lie, seen from the page."""
+    """Where the raw samples are, relative to the page."""
 
     def html(self) -> str:
         environment = jinja2.Environment(
@@ -52,7 +52,7 @@ class Page:
         )
 
     def write(self, path: Path) -> None:
-        """Markdown at PATH, the pictures and the same as HTML beside it."""
+        """Markdown at PATH; the pictures and the same page as HTML beside it."""
         shown = []
         for picture in self.pictures:
             beside = path.with_name(f"{path.stem}-{picture.name}.svg")
@@ -63,7 +63,7 @@ class Page:
         text_write(path, markdown_report(self.title, self.source, notes, self.grids, self.samples))
 
     def write_with(self, store: SampleStore, path: Path) -> None:
-        """And the samples beside it."""
+        """Also writes the samples beside it."""
         samples = path.with_suffix(".parquet")
         store.export(samples)
         replace(self, samples=samples.name).write(path)

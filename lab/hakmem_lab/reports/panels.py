@@ -1,4 +1,4 @@
-"""Small pictures side by side, a line for each allocator: memory over time, latency tails."""
+"""Small pictures side by side, with a line for each allocator: memory over time, latency tails."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hakmem_lab.reports.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, Picture
 from hakmem_lab.studies.judging import Matrix
 
 NAMED = {"hakmem": BLUE, "glibc": BLACK, "mimalloc3": ORANGE, "jemalloc": GREEN}
-"""Others are drawn thin and grey."""
+"""Other allocators are drawn thin and grey."""
 PANELS_MAX = 6
 TITLE_CHARACTERS = 38
-"""Of a panel, until its line is broken."""
+"""Characters of a panel's title before it is wrapped."""
 
 
 def _panels(matrix: Matrix, rows: Sequence[str], height: float) -> tuple[Figure, list[Axes]]:
@@ -38,7 +38,7 @@ def _panels(matrix: Matrix, rows: Sequence[str], height: float) -> tuple[Figure,
 
 
 def _observed(matrix: Matrix, row: str) -> list[tuple[str, Sample]]:
-    """Those without a name first, so that the others are drawn over them, hakmem last."""
+    """Allocators without a name first, so that the others are drawn over them; hakmem last."""
     arms = [arm for arm in (*matrix.plan.peers, matrix.plan.subject) if (row, arm) in matrix.observed]
     return [
         (arm, matrix.observed[row, arm])
@@ -87,7 +87,7 @@ def sample_trace(matrix: Matrix, row: str, arm: str) -> tuple[tuple[float, int],
 
 
 def latency_picture(matrix: Matrix) -> Picture | None:
-    """Where hakmem's tail is longest beside that of the peer with the shortest."""
+    """Workloads in which hakmem's tail is longest compared with the peer with the shortest."""
     rows = [one.row for one in sorted(matrix.tails, key=lambda one: one.ratio, reverse=True)[:PANELS_MAX]]
     if not rows:
         return None

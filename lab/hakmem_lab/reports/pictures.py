@@ -1,4 +1,4 @@
-"""Pictures of a matrix, as SVG that needs nothing else."""
+"""Pictures of a matrix, as self-contained SVG."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OUTCOME_COLOURS = {
 
 
 def pictures_make(matrix: Matrix) -> list[Picture]:
-    """Those for which there is something to show."""
+    """The pictures for which there is something to show."""
     with mpl.rc_context(STYLE):
         made = [
             ratios_picture(matrix),
@@ -86,7 +86,7 @@ def ratios_picture(matrix: Matrix) -> Picture | None:
 
 
 def _ratio_row(axes: Axes, matrix: Matrix, cell: CellResult, place: int) -> list[float]:
-    """The ratios that must be in sight."""
+    """The ratios that must be visible."""
     assert cell.best is not None
     best = cell.best.estimate
     colour = OUTCOME_COLOURS[cell.outcome]
@@ -138,7 +138,7 @@ def heat_picture(matrix: Matrix) -> Picture | None:
 
 
 def faults_picture(matrix: Matrix) -> Picture | None:
-    """Rows in which somebody takes a thousand, largest beside glibc's first."""
+    """Rows in which any allocator takes a thousand; those largest compared with glibc first."""
     faults = {(one.row.name, one.against): one.peer_faults for one in matrix.results if one.estimate}
     own = {one.row.name: one.subject_faults for one in matrix.results if one.estimate}
 

@@ -1,4 +1,4 @@
-"""A study as a page of Markdown, and the words of its figures."""
+"""A study as a page of Markdown, and how its figures are worded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def report_write(
     grids: Sequence[Grid],
     samples: Path | None = None,
 ) -> None:
-    """The report, and its samples, if it has any, beside it."""
+    """Writes the report and, if there are any, its samples beside it."""
     beside = path.with_suffix(".csv")
     kept = samples is not None and samples.exists()
     text = markdown_report(title, provenance, notes, grids, beside.name if kept else "")

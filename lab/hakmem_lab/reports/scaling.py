@@ -1,4 +1,5 @@
-"""Scaling to a reader: whether cost stays flat, where it bends, what of it is the caches', memory, pictures."""
+"""Scaling for a reader: whether cost stays flat, where it bends, how much of it is due to the caches, memory,
+pictures."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from hakmem_lab.studies.scaling import AXES, FLAT, THREADS, Cost, Figure, Line, 
 
 TITLE = "Scaling: threads, heap and block size"
 ENOUGH_ROUNDS = 6
-"""Drawn anew, fewer hardly show how much they differ."""
+"""With fewer rounds, redrawing them hardly shows how much they differ."""
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, BLACK)
 
 
@@ -47,7 +48,7 @@ def nanoseconds_text(value: float | None) -> str:
 
 
 def answer_lines(scaling: Scaling) -> list[str]:
-    """One of hakmem for each axis."""
+    """A sentence about hakmem for each axis."""
     lines = []
     for axis in scaling.axes:
         line = scaling.line(axis, scaling.matrix.plan.subject)
@@ -128,7 +129,7 @@ def slopes_grid(scaling: Scaling) -> Grid:
 
 
 def axis_grid(scaling: Scaling, axis: str) -> Grid:
-    """A row for each point: the whole cost of everyone, and their own parts."""
+    """A row for each point: the whole cost of each allocator, and their own parts."""
     lines = [line for line in scaling.lines if line.axis == axis]
     values = sorted({cost.value for line in lines for cost in line.costs})
 
@@ -203,7 +204,7 @@ def reading_lines(scaling: Scaling) -> list[str]:
 
 
 def scaling_picture(scaling: Scaling) -> Picture | None:
-    """A panel for each axis: whole costs, and dotted what hakmem's runs cost with the blocks kept."""
+    """A panel for each axis: whole costs; dotted, what hakmem's runs cost with the blocks kept."""
     axes = [
         axis for axis in scaling.axes if any(len(one.costs) > 1 for one in scaling.lines if one.axis == axis)
     ]

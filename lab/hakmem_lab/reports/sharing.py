@@ -1,4 +1,5 @@
-"""Shared lines to a reader: the answer, what grows with the machine, the hottest lines, and what the simulation cannot know."""
+"""Shared lines for a reader: the answer, what grows with the machine, the hottest lines, and what the simulation
+cannot know."""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ from hakmem_lab.studies.sharing import (
 
 TITLE = "Shared lines: what hakmem moves between processors"
 QUIET = 0.01
-"""Fewer moves than this for an operation: next to none."""
+"""Fewer moves than this for an operation count as next to none."""
 GROWS = 1.25
 WAITS = 0.01
-"""For an operation: more than now and then."""
+"""For an operation: more than this counts as more than occasional."""
 HOTTEST = 6
 
 Runs = Mapping[str, Mapping[int, Sequence[Simulation]]]
@@ -61,7 +62,7 @@ def figure_text(figure: Figure) -> str:
 
 
 def answer_lines(sharing: Sharing) -> list[str]:
-    """The first is the answer, of what was simulated and no more."""
+    """The first is the answer, about what was simulated and no more."""
     wrong = [one for one in sharing.truths if not one.holds]
     if wrong:
         return [

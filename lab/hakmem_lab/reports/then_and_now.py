@@ -1,5 +1,5 @@
-"""The figures that the project starts from, each as a share of glibc on the same machine, beside the same share here.
-Absolute speeds of two machines say nothing of each other."""
+"""The figures that the project starts from, each as a share of glibc on the same machine, beside the same share
+here. Absolute speeds of two machines cannot be compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hakmem_lab.studies.starting_figures import STARTING_FIGURES, Then
 
 
 def then_grid(matrix: Matrix) -> Grid:
-    """Those of which this run measured the workload."""
+    """The figures whose workload this run measured."""
     return Grid(
         "The figures it starts from, then and now, each as a share of glibc",
         (

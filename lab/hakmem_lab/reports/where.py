@@ -14,7 +14,7 @@ SAMPLES_MAX = 10
 
 
 def functions_grid(where: Where) -> Grid:
-    """The allocator's functions, and what else takes as much as they."""
+    """The allocator's functions, and other code that takes as much as they do."""
     return Grid(
         f"Instructions by function, their own, for one {where.unit}: {where.task} under {where.arm}",
         ("of", "function", "instructions", "of all", "of the allocator's"),
@@ -101,7 +101,7 @@ def kernel_diff_grid(diff: Diff) -> Grid:
 
 
 def side_name(diff: Diff) -> str:
-    """The new arm; a table must not have two columns of one name."""
+    """The name of the new arm; a table must not have two columns with one name."""
     return f"{diff.after.arm} (new)" if diff.before.arm == diff.after.arm else diff.after.arm
 
 
@@ -140,7 +140,7 @@ def where_lines(where: Where) -> list[str]:
 
 
 def change_command(what: Sequence[str]) -> str:
-    """For a change that is still to be made."""
+    """For a change that has not been made yet."""
     return shlex.join(["./hakmem", "ab", "hakmem@HEAD", "hakmem", *what])
 
 
@@ -164,10 +164,10 @@ def diff_lines(diff: Diff) -> list[str]:
 
 
 def prediction_text(diff: Diff) -> str:
-    """Of the change in speed, as `ab --predict` takes it."""
+    """The change in speed, in the form that `ab --predict` accepts."""
     return f"{100 * (diff.predicted - 1):+.1f}%"
 
 
 def confirm_command(diff: Diff, old: str, new: str, what: Sequence[str]) -> str:
-    """The ab that would confirm it, with the prediction that the instructions make."""
+    """The ab that would confirm it, with the prediction that follows from the instructions."""
     return shlex.join(["./hakmem", "ab", old, new, "--predict", prediction_text(diff), *what])

@@ -1,1 +1,1 @@
-"""What a process shows of its memory: hakmem's books read from outside, and what the kernel knows."""
+"""What a process shows of its memory: hakmem's metadata read from outside, and what the kernel knows."""

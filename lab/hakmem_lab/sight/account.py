@@ -1,7 +1,8 @@
-"""Every resident byte of a process under one heading, held against what the kernel counts itself.
+"""Every resident byte of a process under one heading, reconciled with what the kernel itself counts.
 
-hakmem's memory is counted page by page, by its books and the kernel's page map; the rest mapping by mapping,
-as smaps has it. What the two differ by is a line of its own: the process went on between the two readings.
+hakmem's memory is counted page by page, from its metadata and the kernel's page map; the rest mapping by mapping,
+as in smaps. The difference between the two is a line of its own, because the process continues between the two
+readings.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hakmem_lab.sight.process import Process, Thread
 from hakmem_lab.sight.window import WindowPages, view_read, window_pages
 
 DIFFERENCE_MAX = 0.02
-"""Of RSS: more, and the process is read again."""
+"""Share of RSS: with a larger difference the process is read again."""
 READINGS_MAX = 3
 
 HEAP, STACKS, FILES, DATA = "libc_heap", "stacks", "files", "data"
@@ -36,12 +37,12 @@ OTHERS = {
     KERNEL: "of the kernel: vdso and the like",
 }
 MEMORY_FILES = ("/memfd:", "/dev/shm/", "/dev/zero", "/SYSV")
-"""Mapped files that are no files on a disk."""
+"""Mapped files that are not files on a disk."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Resident bytes of one heading."""
+    """Resident bytes under one heading."""
 
     key: str
     text: str
@@ -51,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True)
 class CopyAccount:
-    """One copy of hakmem in the process; bytes are resident ones."""
+    """One copy of hakmem in the process; all bytes are resident bytes."""
 
     books: Books
     window: WindowPages
@@ -64,7 +65,7 @@ class CopyAccount:
 
     @property
     def name(self) -> str:
-        """Of the object that holds it."""
+        """Name of the object that contains it."""
         return self.books.page.owner.rpartition("/")[2]
 
     @property
@@ -74,7 +75,7 @@ class CopyAccount:
 
     @property
     def slack_most(self) -> int:
-        """The most that small blocks in use hold beyond what was asked for."""
+        """The most that small blocks in use hold beyond what was requested."""
         return min(self.live, sum(one.slack_bytes_most for one in self.books.classes if one.is_small))
 
     @property
@@ -89,9 +90,9 @@ class Account:
     process: Process
     name: str
     seconds: float
-    """Of the monotonic clock."""
+    """Time of the monotonic clock."""
     rss: int
-    """Of all mappings, as smaps has it."""
+    """Sum over all mappings, from smaps."""
     swap: int
     locked: int
     mapping_count: int
@@ -105,7 +106,7 @@ class Account:
 
     @property
     def difference(self) -> int:
-        """Resident, and under no heading; below 0: counted, and not resident any more."""
+        """Resident, but under no heading; below 0: counted, but no longer resident."""
         return self.rss - self.counted
 
     @property
@@ -148,7 +149,7 @@ def _account_once(process: Process, memory: Memory) -> Account:
 
 
 Range = tuple[int, int]
-"""Addresses: first and behind the last."""
+"""Addresses: the first, and the one after the last."""
 
 
 def _words_range(books: Books) -> Range:
@@ -158,12 +159,12 @@ def _words_range(books: Books) -> Range:
 
 
 def _records_range(books: Books) -> Range:
-    """Of what lies before the window: records, what other threads write, chunks."""
+    """The ranges before the window: records, what other threads write, chunks."""
     return books.page.pointer(books.page.table("records").address), books.window_base
 
 
 def _window_range(books: Books) -> Range:
-    """As far as it was used: it may reach over what others map."""
+    """Only as far as it was used, because it may reach over memory that others map."""
     return books.window_base, books.window_base + books.spans["end_page"] * books.page_bytes
 
 
@@ -219,8 +220,8 @@ def _others(
 
 
 def _not_in(ranges: Sequence[Range], mapping: Mapping, residency: Residency) -> int:
-    """Resident bytes of MAPPING that are not hakmem's. The kernel makes one mapping of neighbours that are
-    alike, so that a part of one may be."""
+    """Resident bytes of MAPPING that are not hakmem's. The kernel merges neighbouring mappings that are alike, so a
+    part of one may be hakmem's."""
     parts = [
         (max(start, mapping.start), min(end, mapping.end))
         for start, end in ranges
@@ -235,7 +236,7 @@ def _not_in(ranges: Sequence[Range], mapping: Mapping, residency: Residency) -> 
 
 
 def _heading(mapping: Mapping, owner: str, stacks: Sequence[int]) -> str:
-    """STACKS: pointers into the stacks of threads, in their order."""
+    """STACKS: pointers into the stacks of threads, in the order of the threads."""
     if mapping.name == "[heap]":
         return HEAP
     first = bisect_left(stacks, mapping.start)

@@ -1,6 +1,6 @@
-"""What would make a process smaller, in sentences that each stand on a number of its account.
+"""What would make a process smaller, in sentences that are each based on a number of its account.
 
-Only what is worth it is said, the most first.
+Only what is worth it is reported, largest first.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from hakmem_lab.sight.sizes import count_text, size_text
 from hakmem_lab.sight.window import ClassPages, Why
 
 WORTH_BYTES, WORTH_SHARE = 1 << 20, 0.02
-"""Less than that, and less than this share of RSS, is not worth a sentence."""
+"""Less than this, and less than this share of RSS, is not worth a sentence."""
 LEAK_BYTES = 256 << 10
-"""Grown in the time of --watch: less may be chance."""
+"""Growth in the time of --watch: less may be chance."""
 SMALL_CACHE = 256 << 10
-"""Bytes; a bound below costs much time."""
+"""Bytes; a bound below this costs much time."""
 LARGEST_CLASSES = 3
 WORTH_OF_ALL = 0.05
 """Sizes with a smaller share are not named."""
@@ -33,7 +33,7 @@ class Advice:
 
 
 def advice_find(account: Account, growths: Sequence[Growth] = ()) -> list[Advice]:
-    """The most first."""
+    """Largest first."""
     found = list(_of_process(account))
     for copy in account.copies:
         found += _of_copy(copy, len(account.threads))
@@ -152,7 +152,7 @@ def _threads_text(live: Sequence[HeapBooks], most: HeapBooks, threads: int) -> s
 
 
 def _cache_bound(copy: CopyAccount, most: HeapBooks) -> str:
-    """Where a bound would make the largest cache smaller."""
+    """The bound that would make the largest cache smaller."""
     if most.cached_bytes <= SMALL_CACHE:
         return ""
     return f"thread_cache:256KiB (now {copy.books.option('thread_cache').value}) bounds each thread's; "
@@ -184,7 +184,7 @@ def _blocks_text(copy: CopyAccount, one: ClassPages) -> str:
 
 
 def use_lines(account: Account) -> Iterator[str]:
-    """What no option changes: what the program itself has."""
+    """What no option changes: the memory of the program itself."""
     for copy in account.copies:
         in_use = copy.live + copy.window.large
         if not copy.books.spans["taken"]:

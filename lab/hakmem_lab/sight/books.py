@@ -1,6 +1,6 @@
-"""hakmem's books of a process at a moment: what they say, and the sums over it. books_reader.py reads them.
+"""hakmem's metadata of a process at one moment: what it says, and sums over it. books_reader.py reads it.
 
-The sums are those of the library's own report (src/watch/stats.c), so that both say the same.
+The sums are those of the library's own report (src/watch/stats.c), so that both agree.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from hakmem_lab.sight.options import SMALL_MAX_BYTES, Option
 from hakmem_lab.sight.page import Page, Record
 
 NEVER = (1 << 64) - 1
-"""A half-life without end."""
+"""An infinite half-life."""
 CAUSES = ("threshold", "exhaustion", "map_failure")
 PRESSURES = ("limit", "high", "stalls")
-"""The first of the page's table is of none."""
+"""Without the first entry of the page's table, which means none."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class ClassBooks:
 
     block_bytes: int
     blocks: int
-    """In a slab."""
+    """Blocks in a slab."""
     pages: int
-    """Of a slab: 64 KiB each."""
+    """Pages of a slab: 64 KiB each."""
     slack_most: int
-    """The most that a block holds beyond what was asked for, in bytes; the least is 0."""
+    """The most that a block holds beyond what was requested, in bytes; the least is 0."""
     slabs: int = 0
     taken_blocks: int = 0
     """In use, or cached by threads."""
@@ -66,22 +66,22 @@ class ClassBooks:
 
     @property
     def is_used(self) -> bool:
-        """It is now, or was."""
+        """The value now, or at an earlier time."""
         return bool(self.refills or self.slabs)
 
 
 @dataclass(frozen=True)
 class HeapBooks:
     thread_id: int
-    """Of its thread, or of the last that it had."""
+    """Number of its thread, or of its last one."""
     live: bool
-    """The thread lives."""
+    """Whether the thread is alive."""
     slabs: int
     cached_bytes: int
     depth_bytes: int
-    """What its stacks are sized for."""
+    """The size that its stacks are made for."""
     remote_blocks: int
-    """Kept for other heaps, until there are more of them."""
+    """Kept for other heaps, until more of them have accumulated."""
     remote_bytes: int
 
 
@@ -94,7 +94,7 @@ class Call:
 
 @dataclass(frozen=True)
 class SpanSize:
-    """Spans of PAGES_LEAST to twice as many pages, without those."""
+    """Spans of PAGES_LEAST to twice as many pages, exclusive."""
 
     pages_least: int
     live: int
@@ -106,29 +106,29 @@ class Failure:
     number: int
     cause: str
     size: int
-    """Bytes asked for."""
+    """Requested bytes."""
     alignment: int
     limit_bytes: int
     in_use_bytes: int
     thread_id: int
     time_ms: int
     block_bytes: int | None
-    """Of the size class; None: too large for any."""
+    """Block size of the class; None: too large for any."""
     call: str
-    """That the kernel refused; empty where it refused none."""
+    """The call that the kernel refused; empty if it refused none."""
     error: str
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Bytes, unless the name says otherwise: sums over everything."""
+    """In bytes, unless the name says otherwise: sums over everything."""
 
     held: int
     in_use: int
     live_small: int
     cached: int
     large: int
-    """Of a medium class, or larger than any."""
+    """A block of a medium class, or larger than any class."""
     large_blocks: int
     free_small: int
     free_small_blocks: int
@@ -148,7 +148,7 @@ class Books:
     kernel: Record
     calls: tuple[Call, ...]
     failures: Mapping[str, int]
-    """How many, by cause."""
+    """Counts by cause."""
     last_failures: tuple[Failure, ...]
     options: tuple[Option, ...]
     other_variables: tuple[str, ...]
@@ -161,11 +161,11 @@ class Books:
     purge_running: bool
     purge_started: int
     pressed: Mapping[str, int]
-    """How often all that was free went back at once, since memory was short, by the reason."""
+    """How often all free memory was returned together because memory was short, by reason."""
 
     @property
     def is_started(self) -> bool:
-        """Something was allocated."""
+        """Whether anything was allocated."""
         return self.window_pages != 0
 
     @property
@@ -186,7 +186,7 @@ class Books:
 
     @property
     def unclassed_bytes(self) -> int:
-        """Of these, with what lies in reserve behind them."""
+        """Of these, with the reserve behind them."""
         slab_pages = sum(one.slabs * one.pages for one in self.classes)
         return max(0, self.spans["used_pages"] - slab_pages) * self.page_bytes
 

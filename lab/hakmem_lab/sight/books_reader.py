@@ -1,6 +1,6 @@
-"""hakmem's books of a process, read once from its page: what the page's tables mean.
+"""Reads hakmem's metadata of a process once, from its page, and knows what the page's tables mean.
 
-The process goes on meanwhile. Each number is whole; two of them may be of slightly different moments.
+The process continues meanwhile. Each number is consistent; two of them may be of slightly different moments.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from hakmem_lab.sight.page import Columns, Page, Record, record_at
 from hakmem_lab.sight.ring import ring_rows
 
 IMPOSSIBLE_DEPTH = 1 << 16
-"""Deeper than any stack of blocks: such a difference is of two moments."""
+"""Deeper than any stack of blocks: a larger difference means that two moments were mixed."""
 MAP_FAILURE = 2
 NO_BLOCK = 2
-"""Addresses up to here are marks of empty places, in the table of blocks outside the window."""
+"""In the table of blocks outside the window, addresses up to this mark empty places."""
 LIVE = 1
-"""State of a heap whose thread lives."""
+"""State of a heap whose thread is alive."""
 
 
 def books_read(page: Page) -> Books:
@@ -73,7 +73,7 @@ def _books_read(page: Page) -> Books:
 
 
 def _heaps_read(page: Page, shapes: Columns) -> tuple[list[HeapBooks], list[ClassBooks]]:
-    """The heaps of threads; and of each class the sum over them and the commons, the heap of no thread."""
+    """The heaps of threads; and for each class the sum over them and the commons, the heap of no thread."""
     bins = [page.inside("commons_bins", page.table("commons").address)]
     cached = [0] * len(shapes["block_bytes"])
     heaps = []
@@ -99,13 +99,14 @@ def _heaps_read(page: Page, shapes: Columns) -> tuple[list[HeapBooks], list[Clas
 
 
 def _held_blocks(stacks: Columns) -> list[int]:
-    """In the stacks of a thread, by class. Its owner moves both ends meanwhile."""
+    """Blocks in the stacks of a thread, by class. Its owner moves both ends meanwhile."""
     held = [(top - low) // 8 for low, top in zip(stacks["low"].tolist(), stacks["top"].tolist(), strict=True)]
     return [count if 0 <= count < IMPOSSIBLE_DEPTH else 0 for count in held]
 
 
 def _slack_most(sizes: list[int], number: int) -> int:
-    """The least that a class serves is one byte more than the class before holds, or half of the first aligned one."""
+    """The smallest size that a class serves: one byte more than the class before holds, or half of the first
+    aligned one."""
     before = sizes[number - 1] if number else -1
     return sizes[number] - (before if before < sizes[number] else sizes[number] // 2) - 1
 
@@ -183,7 +184,7 @@ def _failure_make(row: Record, calls: tuple[Call, ...], classes: list[ClassBooks
 def _options_read(
     page: Page, spans: Record, window: Record, limits: Record, sizes: Sequence[int]
 ) -> list[Option]:
-    """SIZES: of the blocks of each class."""
+    """SIZES: block sizes of the classes."""
     places, sources = page.array("options"), page.array("sources")["source"].tolist()
     profile_file = page.memory.string(page.table("profile_file").address)
     cache_bytes = page.one("heap_settings")["thread_cache_bytes"]

@@ -1,4 +1,4 @@
-"""What the control groups of a process allow it, of version 1 and 2: the tightest bound of all above it."""
+"""What the control groups of a process allow it, version 1 and 2: the tightest limit of all groups above it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from hakmem_lab.sight.pressure import Pressure, pressure_read
 
 @dataclass(frozen=True)
 class Group:
-    """Sizes in bytes; None: no bound, or the kernel does not say."""
+    """Sizes in bytes; None: no limit, or the kernel does not report it."""
 
     version: int
     path: str
     limit: int | None
-    """Beyond it the kernel kills."""
+    """Beyond this the kernel kills."""
     current: int | None
-    """In use, by the group that has the limit."""
+    """Memory in use by the group that has the limit."""
     high: int | None
-    """Beyond it the kernel slows the program down."""
+    """Beyond this the kernel slows the program down."""
     high_current: int | None
-    """In use, by the group that has this mark."""
+    """Memory in use by the group that has this mark."""
     swap_limit: int | None
     processors: float | None
-    """That the processor quota is worth."""
+    """Number of processors that the quota amounts to."""
     pressure: Pressure | None
 
 
 def group_read(process: Path, system: Path) -> Group | None:
-    """Of the process whose folder is PROCESS; SYSTEM is /sys. None: there are no control groups."""
+    """For the process whose folder is PROCESS; SYSTEM is /sys. None: there are no control groups."""
     try:
         lines = (process / "cgroup").read_text().splitlines()
     except OSError:
@@ -45,8 +45,8 @@ def group_read(process: Path, system: Path) -> Group | None:
 
 
 def _levels(base: Path, path: str) -> list[Path]:
-    """The group's folder and those above it. Inside a container the path may be that of the outside: then
-    there is only the container's own."""
+    """The group's folder and those above it. Inside a container the path may be that of the outside; then only the
+    container's own folder is there."""
     group = base / path.strip("/")
     if not group.is_dir() or ".." in path:
         return [base]
@@ -54,7 +54,7 @@ def _levels(base: Path, path: str) -> list[Path]:
 
 
 def _tightest(levels: list[Path], name: str) -> tuple[int | None, Path]:
-    """The least number that a file NAME holds at any level, and where."""
+    """The smallest number that a file NAME holds at any level, and where."""
     found = [(value, level) for level in levels if (value := kernel_number(level / name)) is not None]
     return min(found, key=lambda one: one[0], default=(None, levels[0]))
 
@@ -78,7 +78,7 @@ def _processors(levels: list[Path], quota: Callable[[Path], float | None]) -> fl
 
 
 def _swap_1(levels: list[Path]) -> int | None:
-    """Version 1 bounds memory and swap together."""
+    """Version 1 limits memory and swap together."""
     both, where = _tightest(levels, "memory.memsw.limit_in_bytes")
     memory = kernel_number(where / "memory.limit_in_bytes")
     return None if both is None or memory is None else max(0, both - memory)

@@ -1,4 +1,4 @@
-"""The options in force: of a process by its books, of a program by the library's words before its main."""
+"""The options in force: of a process from its metadata, of a program from what the library prints before its main."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANSWER_BEGINS = '{"hakmem"'
 @dataclass(frozen=True)
 class Config:
     of: str
-    """Whose options they are."""
+    """The process or program whose options they are."""
     library: str
     """hakmem's version."""
     options: tuple[Option, ...]
@@ -36,7 +36,7 @@ class Config:
 
 
 def config_of_process(process: Process) -> list[Config]:
-    """Of each copy of hakmem in it."""
+    """For each copy of hakmem in it."""
     environment = process.environment()
     with memory_open(process) as memory:
         copies = [books_read(page) for page in pages_find(memory, process.mappings())]
@@ -52,8 +52,8 @@ def config_of_process(process: Process) -> list[Config]:
 
 
 def config_of_command(checkout: Checkout, command: Sequence[str]) -> Config:
-    """The library prints them as it starts in the program, and ends it before its main. Mistakes are told by
-    the environment, not by the lines that the library also prints."""
+    """The library prints them as it starts in the program, and ends it before its main. Mistakes are found from the
+    environment, not from the lines that the library also prints."""
     program_check(command[0])
     environment = environment_on(checkout, **{ASK: "1"})
     try:

@@ -1,4 +1,4 @@
-"""What the engine that adapts decided: of a running process by its books, or of a report of its own."""
+"""What the adaptive cache engine (ACE) decided: in a running process from its metadata, or from a report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEPTH, HALF_LIFE = "depth", "half_life"
 """Kinds of decisions."""
 INPUTS = ("input0", "input1", "input2")
 FORM_MAJOR = "1"
-"""Of the statistics as JSON."""
+"""Version of the statistics as JSON."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Decision:
     kind: str
     reason: str
     thread_id: int
-    """That it is about; 0: it is about the process."""
+    """The thread that it is about; 0: the process."""
     block_bytes: int | None
-    """Of a depth."""
+    """Block size, for a depth."""
     before: int
     after: int
     inputs: Mapping[str, int]
-    """What it went by."""
+    """What it was based on."""
 
     @property
     def is_refusal(self) -> bool:
@@ -51,7 +51,7 @@ class Decision:
 @dataclass(frozen=True)
 class Decisions:
     counts: Mapping[tuple[str, str], int]
-    """How often, by kind and reason."""
+    """How many, by kind and reason."""
     last: tuple[Decision, ...]
     """In their order."""
 
@@ -66,25 +66,25 @@ class Settled:
 
     block_bytes: int
     depth: int | None
-    """Blocks, of the thread with the deepest bin; None: it is not known."""
+    """In blocks, for the thread with the deepest bin; None: unknown."""
     reasons: Mapping[str, int] = field(default_factory=dict)
-    """How often it was decided about among the decisions that are kept, by reason."""
+    """How often, by reason, among the decisions that are kept."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What is known of one copy of hakmem's decisions."""
+    """What is known of the decisions of one copy of hakmem."""
 
     of: str
-    """Whose they are, in words."""
+    """The process or file that they belong to, in words."""
     program: str
     library: str
     """hakmem's version."""
     decisions: Decisions
     depths: Mapping[int, int]
-    """Blocks that the deepest bin of a living thread may hold, by the size of blocks; empty where that is not known."""
+    """Blocks that the deepest bin of a living thread may hold, by block size; empty if that is unknown."""
     half_life_ms: int | None
-    """In force now; None: free memory never goes back."""
+    """In force now; None: free memory is never returned to the kernel."""
     options: Mapping[str, tuple[str, str]]
     """Value and source, by name."""
 
@@ -94,7 +94,7 @@ class Look:
 
     @property
     def half_life_reached_ms(self) -> int | None:
-        """That it learned, whether or not it was forgotten since: a program that sleeps starts anew."""
+        """What it learned, whether or not it was forgotten since: a program that sleeps starts anew."""
         learned = [
             one.after for one in self.decisions.last if one.kind == HALF_LIFE and one.reason != "forgotten"
         ]
@@ -102,7 +102,7 @@ class Look:
 
 
 def settled_find(decisions: Sequence[Decision], depths: Mapping[int, int]) -> list[Settled]:
-    """By size. A thread that ended took its bins along: of those the last decision is what is known."""
+    """By size. A thread that ended took its bins along; for those the last decision is all that is known."""
     reasons: dict[int, Counter[str]] = {}
     final: dict[tuple[int, int], int] = {}
     for one in decisions:
@@ -127,7 +127,7 @@ def decisions_read(page: Page, books: Books) -> Decisions:
 
 
 def _decisions_read(page: Page, sizes: Sequence[int]) -> Decisions:
-    """SIZES: of the blocks of each class."""
+    """SIZES: block sizes of the classes."""
     kinds = page.strings("decision_kinds", "name")
     reasons = [record_at(page.array("reasons"), place) for place in range(page.table("reasons").count)]
     string = page.memory.string
@@ -154,8 +154,8 @@ def _decisions_read(page: Page, sizes: Sequence[int]) -> Decisions:
 
 
 def depths_read(page: Page, sizes: Sequence[int]) -> dict[int, int]:
-    """How many blocks the deepest bin of a thread may hold, by the size of blocks: of those that were used. What a
-    thread left waits for the next one, or is as at the start."""
+    """How many blocks the deepest bin of a thread may hold, by block size, for sizes that were used. What a thread
+    left waits for the next one, or is as at the start."""
     depths: dict[int, int] = {}
     for address, _heap in page.linked("heaps"):
         bins = page.inside("bins", address)
@@ -166,7 +166,7 @@ def depths_read(page: Page, sizes: Sequence[int]) -> dict[int, int]:
 
 
 def looks_of_process(process: Process) -> list[Look]:
-    """Of each copy of hakmem in it."""
+    """For each copy of hakmem in it."""
     with memory_open(process) as memory:
         return [_look_of_page(page) for page in pages_find(memory, process.mappings())]
 
@@ -226,7 +226,7 @@ def _look_make(path: Path, content: Mapping[str, Any]) -> Look:
 
 
 def decision_parse(content: Mapping[str, Any]) -> Decision:
-    """As the statistics have it."""
+    """In the form of the statistics."""
     return Decision(
         number=content["number"],
         time_ms=content["time_ms"],
@@ -241,7 +241,7 @@ def decision_parse(content: Mapping[str, Any]) -> Decision:
 
 
 def decision_content(one: Decision) -> dict[str, Any]:
-    """As the statistics have it."""
+    """In the form of the statistics."""
     return {
         "number": one.number,
         "time_ms": one.time_ms,

@@ -1,5 +1,4 @@
-"""The doctor's look at a process and at the library: is hakmem serving, and does anything stand in its
-way?"""
+"""What the doctor checks of a process and of the library: is hakmem serving, and does anything stand in its way?"""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ ROOT = Path("/")
 
 
 def place_findings(root: Path = ROOT) -> Iterator[Finding]:
-    """Of the machine, and of what bounds a program that is started here."""
+    """About the machine, and the limits of a program that is started here."""
     machine = machine_read(root)
     own = Process(SELF, root / "proc")
     yield from machine_findings(machine)
@@ -44,7 +43,7 @@ def place_findings(root: Path = ROOT) -> Iterator[Finding]:
 
 
 def library_findings(checkout: Checkout) -> Iterator[Finding]:
-    """Of the library that this checkout would run programs on, as a program that does nothing shows it."""
+    """About the library that this checkout would run programs on, as a program that does nothing shows it."""
     try:
         config = config_of_command(checkout, TRIAL)
     except LabError as error:
@@ -69,7 +68,7 @@ def option_findings(options: Iterable[Option], mistakes: Iterable[Mistake]) -> I
 
 
 def processors_of(process: Process) -> int:
-    """How many it may run on."""
+    """Number of processors that it may run on."""
     ranges = process.status().get("Cpus_allowed_list", "0").split(",")
     ends = [tuple(map(int, one.split("-"))) for one in ranges]
     return sum(one[-1] - one[0] + 1 for one in ends)
@@ -80,7 +79,7 @@ def processors_of(process: Process) -> int:
 
 @dataclass(frozen=True)
 class Patient:
-    """What the doctor looks at in a process."""
+    """What the doctor reads from a process."""
 
     process: Process
     copies: tuple[Books, ...]
@@ -137,7 +136,7 @@ def patient_findings(patient: Patient) -> Iterator[Finding]:
 
 
 def service_findings(patient: Patient) -> Iterator[Finding]:
-    """Which object gives malloc; and that hakmem did something."""
+    """Which object provides malloc; and whether hakmem did anything."""
     owner, program = patient.owner, patient.objects[0]
     owners = {books.page.owner for books in patient.copies}
     if not patient.copies:
@@ -160,7 +159,7 @@ def service_findings(patient: Patient) -> Iterator[Finding]:
 
 
 def malloc_findings(patient: Patient) -> Iterator[Finding]:
-    """Libraries with an allocator of their own."""
+    """Libraries with their own allocator."""
     owners = {books.page.owner for books in patient.copies}
     for one in patient.objects:
         if not one.mallocs or one.path in owners or one.is_libc or one is patient.owner:
@@ -208,7 +207,7 @@ def books_findings(books: Books) -> Iterator[Finding]:
 
 
 def proof_findings(proofs: Mapping[int, str], pid: int) -> Iterator[Finding]:
-    """What hakmem itself said in each process of a command, as it started."""
+    """What hakmem itself reported in each process of a command when it started."""
     for number, word in proofs.items():
         if word != "served":
             yield problem(

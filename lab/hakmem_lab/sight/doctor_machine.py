@@ -1,4 +1,4 @@
-"""The doctor's look at the machine, its control groups and its limits."""
+"""What the doctor checks of the machine, its control groups and its limits."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hakmem_lab.sight.process import Limit
 from hakmem_lab.sight.sizes import size_text
 
 NEAR, CLOSE = 0.9, 0.5
-"""Shares of a bound at which it becomes a problem, and a notice."""
+"""Shares of a limit from which usage is a problem, and a notice."""
 SCARCE = 0.05
-"""Of the machine's memory: less is available."""
+"""Available memory below this share of the machine's is scarce."""
 PRESSURE_MAX = 10.0
 """Per cent of the time."""
 STRICT = 2
-"""overcommit_memory: no more is promised than there is."""
+"""overcommit_memory: the kernel promises no more memory than there is."""
 KERNEL_PAGE = 4096
 WINDOW_BYTES = 1 << 40
-"""Address space that hakmem takes where nothing bounds it."""
+"""Address space that hakmem takes if nothing limits it."""
 
 LIMITS = {
     "Max address space": "RLIMIT_AS",
@@ -110,7 +110,7 @@ def _pressure(what: str, pressure: Pressure) -> Finding:
 
 
 def group_findings(group: Group | None, processors: int) -> Iterator[Finding]:
-    """PROCESSORS: that the process may run on."""
+    """PROCESSORS: the number that the process may run on."""
     if group is None:
         yield fine("control group", "none", "no bound but the machine's")
         return
@@ -157,7 +157,7 @@ def _processors(group: Group, processors: int) -> Iterator[Finding]:
 
 
 def limit_findings(limits: dict[str, Limit], address_space: int | None) -> Iterator[Finding]:
-    """ADDRESS_SPACE: in use, in bytes; None: not known."""
+    """ADDRESS_SPACE: in use, in bytes; None: unknown."""
     for name, short in LIMITS.items():
         limit = limits.get(name, Limit(None, None)).soft
         if short == "RLIMIT_MEMLOCK":

@@ -1,4 +1,4 @@
-"""What a doctor says: one finding for each thing looked at, problems first."""
+"""What a doctor reports: one finding for each thing checked, problems first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Level(IntEnum):
     PROBLEM = 0
     """Something does not work, or soon will not."""
     NOTICE = 1
-    """It works, and costs something, or could be better."""
+    """It works, but has a cost, or could be better."""
     FINE = 2
 
 
@@ -21,7 +21,7 @@ class Finding:
     what: str
     value: str
     means: str
-    """What it costs or gives, in a few words."""
+    """What it costs or gains, in a few words."""
 
 
 def ordered(findings: Iterable[Finding]) -> list[Finding]:

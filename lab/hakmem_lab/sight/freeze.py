@@ -1,4 +1,4 @@
-"""A profile file that starts a program where the engine settled, and keeps it there."""
+"""A profile file that starts a program with what the engine settled on, and keeps it there."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hakmem_lab.sight.decisions import DEPTH, HALF_LIFE, Look
 from hakmem_lab.sight.sizes import count_text, size_text
 
 FILE_BYTES_MAX = 4094
-"""The library reads no longer one."""
+"""The library does not read a longer file."""
 LINE_LETTERS = 100
 CARRIED = ("objective", "huge_pages", "populate")
-"""Options that are written down where they are not the default."""
+"""Options that are written if they are not at their default."""
 
 
 def profile_text(look: Look) -> str:

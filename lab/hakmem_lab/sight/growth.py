@@ -1,4 +1,4 @@
-"""What grows: several readings of one process, so that what swings is not taken for a leak."""
+"""What grows: several readings of one process, so that fluctuation is not mistaken for a leak."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ READINGS = 5
 
 @dataclass(frozen=True)
 class Growth:
-    """Of blocks in use, over SECONDS."""
+    """Growth of blocks in use, over SECONDS."""
 
     what: str
     block_bytes: int | None
-    """Of the size class; None: larger blocks than any class has."""
+    """Block size of the class; None: blocks larger than any class."""
     first: int
     """Bytes in use at the first reading."""
     last: int
     seconds: float
     steady: bool
-    """It never became less."""
+    """Whether it never decreased."""
 
     @property
     def added(self) -> int:
@@ -39,7 +39,7 @@ class Growth:
 
 
 def readings_take(first: Account, read: Callable[[], Account], seconds: float) -> list[Account]:
-    """READINGS of them, from the FIRST on; the last SECONDS later, or as many as the process lived for."""
+    """Takes READINGS readings, starting with FIRST; the last is SECONDS later. Fewer if the process ends before."""
     begun = time.monotonic()
     readings = [first]
     with suppress(ProcessGoneError):  # it ended: what was read before is told

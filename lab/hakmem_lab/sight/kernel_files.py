@@ -1,15 +1,15 @@
-"""Files in which the kernel says one thing."""
+"""Files in which the kernel reports a single value."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 UNBOUNDED = 1 << 60
-"""Control groups of version 1 write a number beyond this where there is no bound."""
+"""Control groups of version 1 contain a number beyond this if there is no limit."""
 
 
 def kernel_text(file: Path) -> str | None:
-    """None: the kernel does not say."""
+    """None: the kernel does not report it."""
     try:
         return file.read_text().strip()
     except OSError:
@@ -17,7 +17,7 @@ def kernel_text(file: Path) -> str | None:
 
 
 def kernel_number(file: Path) -> int | None:
-    """None also where it is a word, less than nothing, or without a bound."""
+    """None also if it is a word, negative, or unlimited."""
     text = kernel_text(file)
     value = int(text) if text is not None and text.isdigit() else UNBOUNDED
     return value if value < UNBOUNDED else None

@@ -1,8 +1,9 @@
-"""A command on hakmem, looked at while it runs: its library is preloaded, its output and its end are its own.
+"""A command on hakmem, inspected while it runs: its library is preloaded; its output and its exit status are its
+own.
 
-Whoever looks at a program that may end at any time looks early and often, at longer and longer intervals, and
-keeps the last look: it is never older than a fifth of what the program had behind it. That holds by the clock also
-where RSS is waited for, since RSS may stand still.
+A program may end at any time. So it is inspected early and often, at longer and longer intervals, and the last look
+is kept: it is never older than a fifth of what the program had behind it. That holds by the clock also while RSS is
+waited for, since RSS may stand still.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ POLL_SECONDS = 0.02
 FIRST_SECONDS, FIRST_BYTES = 0.05, 1 << 20
 """When the first look is taken."""
 STEP = 1.25
-"""From one look to the next, in time or in RSS: whichever comes first."""
+"""Interval between two looks, in time or in RSS, whichever comes first."""
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 LEFT_TO_IT = (signal.SIGINT, signal.SIGQUIT)
-"""The terminal sends them to the program as well."""
+"""Signals that the terminal also sends to the program."""
 
 TOO_SHORT = "the program ended before it could be looked at"
 
@@ -48,17 +49,17 @@ class UnservableError(LabError):
 
 
 class UnseenError(LabError):
-    """It ended, and no look at it was possible."""
+    """It ended before it could be inspected."""
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """When the look is taken that counts."""
+    """When the look that counts is taken."""
 
     seconds: float | None = None
-    """After the start; or"""
+    """Seconds after the start; or"""
     rss: int | None = None
-    """when the largest process has so many bytes resident."""
+    """when the largest process has this many bytes resident."""
 
     def reached(self, seconds: float, rss: int) -> bool:
         return rss >= self.rss if self.rss is not None else seconds >= (self.seconds or 0.0)
@@ -70,9 +71,9 @@ class Seen(Generic[T]):
 
     value: T
     seconds: float
-    """After the start."""
+    """Seconds after the start."""
     reached: bool
-    """What was asked for came about."""
+    """Whether the requested condition occurred."""
 
 
 class Launched:
@@ -90,7 +91,7 @@ class Launched:
         return time.monotonic() - self._begun
 
     def proofs(self) -> dict[int, str]:
-        """What hakmem said in each process, last: served, or other and the object that owns malloc."""
+        """What hakmem last reported in each process: "served", or "other" and the object that owns malloc."""
         lines = (line.partition(" ") for line in self._proof.read_text(errors="replace").splitlines())
         return {int(pid): word for pid, _, word in lines if pid.isdigit()}
 
@@ -104,12 +105,12 @@ class Launched:
             os.close(descriptor)
 
     def wait(self) -> int:
-        """Its exit status, as a shell has it."""
+        """Its exit status, as a shell reports it."""
         status = self._process.wait()
         return status if status >= 0 else 128 - status
 
     def largest(self) -> list[tuple[int, int]]:
-        """RSS in bytes and number of every process of the command, the largest first."""
+        """RSS in bytes and PID of every process of the command, the largest first."""
         pids = [self.pid, *descendants_of(self.pid)]
         return sorted(((rss_kib_of(pid) * 1024, pid) for pid in pids), reverse=True)
 
@@ -119,7 +120,7 @@ class Launched:
 
 @contextmanager
 def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> Iterator[Launched]:
-    """The block's end waits for the program's."""
+    """The end of the block waits for the end of the program."""
     program_check(command[0])
     with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
         proof = Path(folder) / "proof"
@@ -141,7 +142,7 @@ def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> It
 
 
 def environment_on(checkout: Checkout, **variables: str) -> dict[str, str]:
-    """The user's own, on hakmem."""
+    """The user's own environment, on hakmem."""
     library = str(checkout.library.resolve())
     if " " in library or ":" in library:
         raise LabError("LD_PRELOAD cannot name the library: its path holds a space or a colon")
@@ -150,7 +151,7 @@ def environment_on(checkout: Checkout, **variables: str) -> dict[str, str]:
 
 
 def program_check(name: str) -> None:
-    """An error where the dynamic linker would start it without hakmem, and say nothing."""
+    """An error if the dynamic linker would silently start it without hakmem."""
     found = shutil.which(name)
     if found is None:
         raise LabError(f"{name}: there is no such command")
@@ -166,7 +167,8 @@ def program_check(name: str) -> None:
 
 
 def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T]:
-    """Of the largest process on hakmem. Returns when what was asked for came about, or the program ended."""
+    """A look at the largest process on hakmem. Returns when the requested condition occurred, or when the program
+    ended."""
     seen: Seen[T] | None = None
     why = TOO_SHORT
     next_seconds, next_bytes = FIRST_SECONDS, FIRST_BYTES
@@ -193,7 +195,7 @@ def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> S
 
 
 def _read_largest(running: Launched, read: Callable[[Process], T]) -> T:
-    """Helpers that cannot be read, or are on another malloc, are passed over where there is one that can."""
+    """Helpers that cannot be read, or are on another malloc, are skipped if another process can be read."""
     first: LabError | None = None
     for _rss, pid in running.largest():
         try:

@@ -1,4 +1,4 @@
-"""What the machine does with memory: the settings of its kernel that an allocator feels."""
+"""How the machine manages memory: the kernel settings that affect an allocator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hakmem_lab.sight.pressure import Pressure, pressure_read
 
 @dataclass(frozen=True)
 class Feature:
-    """What a kernel can do from some version on."""
+    """What a kernel supports from some version on."""
 
     name: str
     since: tuple[int, int]
@@ -63,13 +63,13 @@ FEATURES = (
 
 @dataclass(frozen=True)
 class Machine:
-    """Sizes in bytes; None: the kernel does not say."""
+    """Sizes in bytes; None: the kernel does not report it."""
 
     kernel: str
     version: tuple[int, int]
     page: int
     huge_pages: str
-    """Transparent ones: always, madvise or never; empty where the kernel has none."""
+    """Transparent huge pages: always, madvise or never; empty if the kernel has none."""
     overcommit: int | None
     commit_limit: int | None
     committed: int | None
@@ -83,7 +83,7 @@ class Machine:
 
 
 def machine_read(root: Path) -> Machine:
-    """ROOT holds proc/ and sys/."""
+    """ROOT contains proc/ and sys/."""
     kernel = kernel_text(root / "proc/sys/kernel/osrelease") or "unknown"
     match = re.match(r"(\d+)\.(\d+)", kernel)
     huge = kernel_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""

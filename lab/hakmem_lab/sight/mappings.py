@@ -21,10 +21,10 @@ class Mapping:
     name: str
     """A path, "[heap]" and the like, or empty."""
     page: int = 0
-    """Of the kernel."""
+    """Flags of the kernel."""
     rss: int = 0
     anonymous: int = 0
-    """Resident pages of its own, also where a file is mapped."""
+    """Resident private pages, also if a file is mapped."""
     shared: int = 0
     """Resident pages that other processes have mapped, too."""
     huge: int = 0
@@ -62,7 +62,7 @@ FIELDS = {
     "Swap": "swap",
     "Locked": "locked",
 }
-"""Of smaps, in kB; two of them are summed up."""
+"""Fields of smaps, in kB; two of them are added up."""
 
 
 def mappings_parse(text: str) -> list[Mapping]:
@@ -82,8 +82,8 @@ def mappings_parse(text: str) -> list[Mapping]:
 
 
 def mappings_with_owners(mappings: Sequence[Mapping]) -> Iterator[tuple[Mapping, str]]:
-    """Each with the file that it belongs to: its own, or that of the mapping right before, which asks for
-    memory beyond its contents (.bss); empty where there is none."""
+    """Each mapping with the file that it belongs to: its own, or that of the mapping directly before it, which
+    needs memory beyond its contents (.bss); empty if there is none."""
     owner, end = "", 0
     for mapping in mappings:
         if mapping.is_file:

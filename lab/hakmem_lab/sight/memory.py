@@ -1,7 +1,7 @@
-"""The memory of another process: its bytes by /proc/PID/mem, and which of its pages are there by
+"""The memory of another process: its bytes from /proc/PID/mem, and which of its pages are present from
 /proc/PID/pagemap.
 
-A page that is not there is not read: the kernel would bring it in, and the process would have been changed.
+A page that is not present is not read: the kernel would fault it in, and the process would be changed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Bits = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
 ENTRY_BYTES = 8
-"""Of pagemap, for each page."""
+"""Bytes of pagemap for each page."""
 ADDRESSES_END = 1 << 56
-"""Behind all that a process can have: five levels of page tables."""
+"""Beyond all addresses of a process: five levels of page tables."""
 READ_BYTES_MAX = 2 << 30
-"""Nothing of hakmem's books is longer."""
+"""No part of hakmem's metadata is longer."""
 
 
 UNSURE = "it changes faster than it can be read, or it has overwritten them"
@@ -62,7 +62,7 @@ class Memory:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def string(self, address: int) -> str:
-        """Up to its final 0; empty for none."""
+        """Up to the final 0; empty for an empty text."""
         text = b""
         while address and b"\0" not in text and len(text) < self.page:
             room = self.page - (address + len(text)) % self.page
@@ -70,7 +70,7 @@ class Memory:
         return text.partition(b"\0")[0].decode(errors="replace")
 
     def entries(self, start: int, end: int) -> Bits:
-        """What pagemap says of each page of START .. END, both multiples of a page."""
+        """What pagemap reports for each page of START .. END, both multiples of a page."""
         length = (end - start) // self.page * ENTRY_BYTES
         place = start // self.page * ENTRY_BYTES
         parts = []
@@ -84,7 +84,7 @@ class Memory:
         return np.frombuffer(b"".join(parts), np.uint64)
 
     def read_present(self, address: int, length: int) -> bytes:
-        """The same as read where the process has touched the memory; elsewhere zeros, and nothing is read."""
+        """The same as read where the process has touched the memory; elsewhere zeros, without reading."""
         self._check(address, length)
         start, end = address // self.page * self.page, -(-(address + length) // self.page) * self.page
         found = bytearray(end - start)
@@ -115,7 +115,7 @@ class Memory:
 
 @contextmanager
 def making_sense(process: Process) -> Iterator[None]:
-    """Of numbers of its memory: one line where they cannot be, instead of what they would lead to."""
+    """Checks numbers from its memory: one line if they are impossible, instead of their consequences."""
     try:
         yield
     except (IndexError, ValueError, OverflowError, MemoryError) as error:
@@ -136,17 +136,17 @@ def memory_open(process: Process) -> Iterator[Memory]:
 
 
 def runs(flags: Flags) -> Iterator[tuple[int, int]]:
-    """First and behind the last of each run of what is true."""
+    """The first element of each run of true values, and the one after its last."""
     edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
 class Residency:
-    """Which pages count as resident, as smaps has it.
+    """Which pages count as resident, as smaps does.
 
-    pagemap also says "present" of the page of zeros that stands in for memory that was read and never
-    written; it is nobody's. It is never mapped exclusively, and in a mapping of which nothing is shared it is
-    the only one that is not.
+    pagemap also reports the page of zeros as "present", which stands in for memory that was read and never written;
+    it belongs to no process. It is never mapped exclusively, and in a mapping of which nothing is shared it is the
+    only page that is not.
     """
 
     def __init__(self, memory: Memory, mappings: Sequence[Mapping]) -> None:
@@ -154,7 +154,7 @@ class Residency:
         self._mappings = mappings
 
     def pages(self, start: int, end: int) -> Flags:
-        """Of START .. END, both multiples of a page; there may be gaps between the mappings."""
+        """For START .. END, both multiples of a page; there may be gaps between the mappings."""
         page = self._memory.page
         found = np.zeros((end - start) // page, np.bool_)
         for low, high, mapping in self._within(start, end):
@@ -162,13 +162,13 @@ class Residency:
         return found
 
     def resident(self, start: int, end: int) -> int:
-        """Bytes of START .. END that are resident; counted in whole pages."""
+        """Resident bytes of START .. END, counted in whole pages."""
         page = self._memory.page
         within = self._within(start // page * page, -(-end // page) * page)
         return sum(int(self._there(low, high, mapping).sum()) for low, high, mapping in within) * page
 
     def huge(self, start: int, end: int, step: int) -> Flags:
-        """For each STEP bytes from START on: in a mapping that has huge pages."""
+        """For each STEP bytes from START on: whether it is in a mapping that has huge pages."""
         found = np.zeros((end - start) // step, np.bool_)
         for low, high, mapping in self._within(start, end):
             found[(low - start) // step : -((start - high) // step)] |= mapping.huge > 0

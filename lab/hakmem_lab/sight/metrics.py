@@ -1,7 +1,7 @@
 """The statistics of a process, from outside, in the forms of the library's own report.
 
-METRICS is the counterpart of src/watch/metrics.h: the same sections, names, kinds and texts. Of a process
-that holds several copies of hakmem each has a report of its own.
+METRICS is the counterpart of src/watch/metrics.h: the same sections, names, kinds and texts. A process that
+contains several copies of hakmem has a report for each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Usage:
-    """What the kernel says of the process."""
+    """What the kernel reports about the process."""
 
     rss_bytes: int
     peak_rss_bytes: int
@@ -279,7 +279,7 @@ CLASS_METRICS = (
 
 
 def numbers_read(process: Process) -> list[Numbers]:
-    """Of each copy of hakmem in the process."""
+    """For each copy of hakmem in the process."""
     usage, name = _usage_read(process), process.name
     with memory_open(process) as memory:
         return [_numbers_of(page, name, usage) for page in pages_find(memory, process.mappings())]
@@ -303,7 +303,7 @@ def _usage_read(process: Process) -> Usage:
 
 
 def report_json(now: Numbers) -> str:
-    """As docs/statistics.schema.json has it."""
+    """In the form of docs/statistics.schema.json."""
     return json.dumps(report_content(now), indent=2) + "\n"
 
 
@@ -348,7 +348,7 @@ def report_content(now: Numbers) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """As the library writes it: what is no printable ASCII is a question mark."""
+    """As the library writes it: a character that is not printable ASCII is a question mark."""
     return "".join(letter if " " <= letter <= "~" else "?" for letter in text)
 
 

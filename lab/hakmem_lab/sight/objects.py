@@ -1,5 +1,5 @@
-"""The objects of a process in the order in which the dynamic linker looks for a symbol, and which of them
-bring a malloc."""
+"""The objects of a process in the order in which the dynamic linker looks for a symbol, and which of them contain a
+malloc."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAIR = struct.Struct("<QQ")
 SEGMENT = struct.Struct("<IIQQQQQQ")
 LINK = struct.Struct("<QQQQQ")
 MAP_OFFSET = 8
-"""Of r_map in struct r_debug: the first link."""
+"""Offset of r_map in struct r_debug: the first link."""
 OBJECTS_MAX = 100_000
 
 PREFIXED = (
@@ -42,7 +42,7 @@ LIBC = ("libc.so", "libc-", "libc.musl", "ld-musl", "ld-linux", "ld-2.")
 class LoadedObject:
     path: str
     mallocs: tuple[str, ...]
-    """Functions of allocators that it defines for others."""
+    """Functions of allocators that it exports."""
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class LoadedObject:
 
 
 def objects_read(memory: Memory, mappings: Sequence[Mapping]) -> list[LoadedObject]:
-    """The program first. What was opened later by dlopen stands at the end."""
+    """The program first. Objects opened later by dlopen are at the end."""
     process = memory.process
     return [LoadedObject(path, _mallocs(process, path)) for path in _paths(memory, mappings)]
 
@@ -69,7 +69,7 @@ def malloc_owner(objects: Sequence[LoadedObject]) -> LoadedObject | None:
 
 
 def _mallocs(process: Process, path: str) -> tuple[str, ...]:
-    """By the process's own view of the files: it may live in a container."""
+    """From the process's own view of the files, because it may be in a container."""
     try:
         return elf.defined(process.folder / "root" / path.lstrip("/"), ("malloc", *PREFIXED))
     except OSError:  # deleted or replaced since
@@ -77,7 +77,8 @@ def _mallocs(process: Process, path: str) -> tuple[str, ...]:
 
 
 def _paths(memory: Memory, mappings: Sequence[Mapping]) -> list[str]:
-    """As the kernel has them: the linker knows an object by the name that was asked for, perhaps a link's."""
+    """The names that the kernel uses: the linker knows an object by the requested name, which may be that of a
+    link."""
     program = str(memory.process.program())
     link = _first_link(memory)
     paths = [program]
@@ -90,7 +91,7 @@ def _paths(memory: Memory, mappings: Sequence[Mapping]) -> list[str]:
 
 
 def _first_link(memory: Memory) -> int:
-    """By the program's dynamic section, where the linker leaves word for debuggers; 0 in a static one."""
+    """From the program's dynamic section, in which the linker leaves the address for debuggers; 0 in a static one."""
     with memory.process.reading(), (memory.process.folder / "auxv").open("rb") as file:
         auxiliary = dict(PAIR.iter_unpack(file.read() or b""))
     headers, count = auxiliary.get(AT_PHDR, 0), auxiliary.get(AT_PHNUM, 0)

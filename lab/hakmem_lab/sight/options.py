@@ -1,8 +1,7 @@
-"""hakmem's options as it writes them itself: values with units, what each accepts, and the nearest name of a
-wrong one.
+"""hakmem's options in its own notation: values with units, what each accepts, and the nearest name for a wrong one.
 
-What an option's number means (its unit, its words) is read from the process or from the library, so that it
-is right for whichever hakmem runs there.
+What an option's number means (its unit, its words) is read from the process or from the library, so that it is
+right for whichever version of hakmem runs there.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ PREFIX = "HAKMEM_"
 LIST = "conf"
 """HAKMEM_CONF: settings of several options."""
 SMALL_MAX_BYTES = 1 << 16
-"""Larger blocks of a size class are medium ones: slabs by themselves."""
+"""Larger blocks of a size class are medium ones: each is a slab by itself."""
 NAME_BYTES_MAX = 32
-"""Of a wrong name so much is compared."""
+"""Characters of a wrong name that are compared."""
 
 SOURCES = ("default", "profile", "file", "program", "conf", "environment", "api")
 """Weakest first."""
@@ -53,7 +52,7 @@ class OptionInfo:
     minimum: int
     maximum: int
     word: str
-    """Accepted beside the numbers; empty for none."""
+    """Words accepted in addition to numbers; empty if there are none."""
     word_value: int
     choices: tuple[str, ...]
     initial: int
@@ -75,7 +74,8 @@ class OptionInfo:
         return f"{value // factor}{suffix}"
 
     def format_depths(self, depths: Mapping[int, int]) -> str:
-        """By the size of blocks, of every class: one number where all small ones have it and no other has any, 0 where it is not set."""
+        """By block size, for every class: one number if all small classes have it and no other class has any; 0
+        where it is not set."""
         small = {depth for size, depth in depths.items() if size <= SMALL_MAX_BYTES}
         if len(small) == 1 and not any(depth for size, depth in depths.items() if size > SMALL_MAX_BYTES):
             return self.format(small.pop())
@@ -104,7 +104,7 @@ class Option:
     source: str
     default: str
     decided: str
-    """What was decided at run time in place of the value; empty where it is the value."""
+    """What was decided at run time instead of the value; empty if the value is in force."""
     accepts: str
     anytime: bool
     text: str
@@ -123,7 +123,7 @@ class Mistake:
     """As its user wrote it: HAKMEM_STAT, or HAKMEM_CONF: stat."""
     value: str
     nearest: str
-    """Empty where the name is right and the value is not."""
+    """Empty if the name is right and the value is not."""
     accepts: str
 
     @property
@@ -137,7 +137,7 @@ class Mistake:
 def mistakes_find(
     environment: Mapping[str, str], options: Iterable[Option], others: Iterable[str]
 ) -> list[Mistake]:
-    """Of the HAKMEM_ variables in ENVIRONMENT. OTHERS are those that are no options."""
+    """Among the HAKMEM_ variables in ENVIRONMENT. OTHERS are variables that are not options."""
     by_name = {option.name: option for option in options}
     known = [*by_name, *others]
     found: list[Mistake | None] = []
@@ -166,20 +166,20 @@ def _mistake_in_list(item: str, by_name: Mapping[str, Option]) -> Mistake | None
 
 
 def _misunderstood(setting: str, value: str, option: Option, source: str) -> Mistake | None:
-    """A setting that was understood is in force, or a stronger one is."""
+    """A setting that was understood is in force, unless a stronger one is."""
     if SOURCES.index(option.source) >= SOURCES.index(source):
         return None
     return Mistake(setting, value, "", option.accepts)
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """The first of those that take the fewest edits."""
+    """The first of those with the fewest edits."""
     return min(names, key=lambda name: distance(word, name))
 
 
 def distance(word: str, name: str) -> int:
-    """Insertions, deletions, replacements and swaps of neighbours, without regard to case; 1 if NAME holds
-    WORD, of three letters or more: HAKMEM_CACHE means thread_cache."""
+    """Insertions, deletions, replacements and swaps of neighbours, ignoring case; 1 if NAME contains WORD, of three
+    letters or more: HAKMEM_CACHE means thread_cache."""
     word, name = word.lower()[:NAME_BYTES_MAX], name.lower()
     if 3 <= len(word) < len(name) and word in name:
         return 1

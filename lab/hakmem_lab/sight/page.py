@@ -1,7 +1,7 @@
-"""hakmem's page in the memory of another process: include/hakmem/stats_page.h, read as it stands there.
+"""hakmem's page in the memory of another process: include/hakmem/stats_page.h, read in place.
 
-The page names its tables, and each table its numbers, where they lie and how long they are. So this module
-knows nothing of hakmem's structures; what the numbers mean is known by books_reader.py.
+The page names its tables, and each table its numbers, where they are and how long they are. So this module knows
+nothing of hakmem's structures; books_reader.py knows what the numbers mean.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ TABLE = struct.Struct("<16sQQIIIIII")
 FIELD = struct.Struct("<24sIHH")
 
 NUMBERS = {1: np.dtype("u1"), 2: np.dtype("<u2"), 4: np.dtype("<u4"), 8: np.dtype("<u8")}
-"""By their bytes."""
+"""Types by the number of bytes."""
 
 SCANNED_BYTES_MAX = 64 << 20
-"""Of one mapping: a page lies in data, and no program has so much of it."""
+"""The most that is scanned of one mapping: a page lies in data, and no program has this much data."""
 TABLES_MAX, FIELDS_MAX, RECORDS_MAX = 1000, 1000, 1 << 28
-"""Beyond these the page is damaged."""
+"""Beyond these limits the page is damaged."""
 
 Columns = Mapping[str, npt.NDArray[np.unsignedinteger]]
 """Records, field by field."""
@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class Fields(dict[str, T]):
-    """Of one table, by their names."""
+    """Numbers of one table, by name."""
 
     def __missing__(self, name: str) -> T:
         raise LabError(
@@ -85,7 +85,7 @@ class Table:
 
     @property
     def extent(self) -> int:
-        """Bytes of a record that hold its fields, and the link to the next."""
+        """Bytes of a record that contain its fields and the link to the next record."""
         ends = [field.offset + field.size for field in self.fields]
         return max([*ends, self.next + 8 if self.place is Place.LIST else 0])
 
@@ -95,7 +95,7 @@ class Page:
     memory: Memory
     address: int
     owner: str
-    """Path of the object that holds it."""
+    """Path of the object that contains it."""
     version: tuple[int, int]
     library: str
     """hakmem's own version."""
@@ -113,7 +113,7 @@ class Page:
     # ---- records -------------------------------------------------------------------------------------
 
     def one(self, name: str) -> Record:
-        """The record of a table that has one."""
+        """The record of a table that has exactly one."""
         return record_at(self.array(name), 0)
 
     def array(self, name: str) -> Columns:
@@ -121,7 +121,7 @@ class Page:
         return self.columns(table, table.address, table.count)
 
     def pointed(self, name: str, first: int, count: int) -> Columns:
-        """COUNT records from number FIRST on. What the process never touched is 0, and not read."""
+        """COUNT records, starting with number FIRST. Memory that the process never touched is 0, and not read."""
         table = self.table(name)
         start = self.pointer(table.address) + first * table.record_bytes
         length = (count - 1) * table.record_bytes + table.extent if count else 0
@@ -140,7 +140,7 @@ class Page:
             address = int.from_bytes(data[table.next : table.next + 8], "little")
 
     def inside(self, name: str, record: int) -> Columns:
-        """What lies in the record at that address of the table's parent."""
+        """What is in the record at that address of the table's parent."""
         table = self.table(name)
         return self.columns(table, record + table.address, table.count)
 
@@ -156,7 +156,7 @@ class Page:
 
 
 def columns_parse(table: Table, data: bytes, count: int) -> Columns:
-    """Views of DATA: records may overlap, as two arrays do that are read as one."""
+    """Views of DATA: records may overlap, as for two arrays that are read as one."""
     if count > RECORDS_MAX:
         raise LabError(f"the table '{table.name}' of hakmem's books is too long: they are damaged")
     step = (table.record_bytes or 1,)
@@ -174,7 +174,7 @@ def record_at(columns: Columns, place: int) -> Record:
 
 
 def pages_find(memory: Memory, mappings: Sequence[MemoryMapping]) -> list[Page]:
-    """Every copy of hakmem in the process: the library, and what was linked with the archive. Never empty."""
+    """Every copy of hakmem in the process: the library, and copies linked from the archive. Never empty."""
     found: dict[int, str] = {}
     for mapping, owner in _candidates(mappings, memory.process.program()):
         for start, data in _pieces(memory, mapping, owner):
@@ -188,7 +188,7 @@ def pages_find(memory: Memory, mappings: Sequence[MemoryMapping]) -> list[Page]:
 
 
 def _candidates(mappings: Sequence[MemoryMapping], program: Path) -> list[tuple[MemoryMapping, str]]:
-    """Where data lies that can hold it: hakmem's own library first, then the program, then the others."""
+    """Places whose data may contain it: hakmem's own library first, then the program, then the others."""
     found = [
         (mapping, owner)
         for mapping, owner in mappings_with_owners(mappings)
@@ -198,10 +198,10 @@ def _candidates(mappings: Sequence[MemoryMapping], program: Path) -> list[tuple[
 
 
 def _pieces(memory: Memory, mapping: MemoryMapping, owner: str) -> Iterator[tuple[int, bytes]]:
-    """The data of MAPPING that a page can lie in, with its addresses.
+    """The data of MAPPING in which a page may be, with its addresses.
 
-    A page holds addresses. The dynamic linker writes them, so that it lies in memory of the process's own; in
-    a program that runs where it was linked they stand in its file.
+    A page contains addresses. The dynamic linker writes them, so the page is in private memory of the process. In a
+    program that runs at the address it was linked for they are already in its file.
     """
     end = min(mapping.end, mapping.start + SCANNED_BYTES_MAX)
     if mapping.anonymous or mapping.swap:
@@ -218,7 +218,7 @@ def _pieces(memory: Memory, mapping: MemoryMapping, owner: str) -> Iterator[tupl
 
 
 def _magics(start: int, data: bytes) -> Iterator[int]:
-    """Addresses at which a page begins: it says of itself that it is there."""
+    """Addresses at which a page starts: each contains its own address."""
     place = data.find(MAGIC)
     while place >= 0:
         own = start + place

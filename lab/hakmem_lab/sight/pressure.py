@@ -1,4 +1,4 @@
-"""Pressure stall information: for what share of the time work waited for memory."""
+"""Pressure stall information: the share of the time in which work waited for memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Pressure:
     some: float
     """Some task waited."""
     full: float
-    """All did."""
+    """All tasks waited."""
 
 
 def pressure_read(file: Path) -> Pressure | None:
-    """None where the kernel does not say."""
+    """None if the kernel does not report it."""
     try:
         shares = {word: float(share) for word, share in LINE.findall(file.read_text())}
     except OSError:

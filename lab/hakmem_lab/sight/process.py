@@ -1,8 +1,7 @@
-"""A process as the kernel shows it to others: the texts of /proc/PID. It is never stopped, and nothing is
-asked of it.
+"""A process as the kernel shows it to others: the texts of /proc/PID. It is never stopped or contacted.
 
-What cannot be read is one clear line: there is no such process, it ended, it is a thread of the kernel, it
-belongs to somebody else.
+What cannot be read is one clear line: there is no such process, it ended, it is a thread of the kernel, it belongs
+to another user.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ GONE = (FileNotFoundError, ProcessLookupError)
 KERNEL_THREAD = 0x00200000
 """PF_KTHREAD, in the flags of /proc/PID/stat."""
 ELF_CLASS, ELF_64 = 4, 2
-"""Where an ELF file says how wide its addresses are, and the mark of 64 bits."""
+"""Where an ELF file states how wide its addresses are, and the mark of 64 bits."""
 
 
 class ProcessGoneError(LabError):
-    """It ended, perhaps while it was read; or never was."""
+    """It ended, perhaps while it was read, or never existed."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,12 @@ class Thread:
     number: int
     name: str
     stack: int
-    """Where its stack pointer was, while it waited in the kernel; 0: it ran, or the kernel does not say."""
+    """Its stack pointer while it waited in the kernel; 0: it was running, or the kernel does not report it."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Of setrlimit; None: without bound."""
+    """Limit of setrlimit; None: unlimited."""
 
     soft: int | None
     hard: int | None
@@ -58,7 +57,7 @@ class Process:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turns what the kernel refuses into one line."""
+        """Turns the kernel's refusals into one line."""
         try:
             yield
         except PermissionError as error:
@@ -78,7 +77,7 @@ class Process:
         return {name: value.strip() for name, _, value in lines}
 
     def stat(self) -> list[str]:
-        """The fields after the name, which may hold anything; the first of them is the state."""
+        """The fields after the name, which may contain anything; the first of them is the state."""
         return self.text("stat").rpartition(")")[2].split()
 
     @property
@@ -120,7 +119,7 @@ class Process:
     # ---- its memory ----------------------------------------------------------------------------------
 
     def mappings(self) -> list[Mapping]:
-        """With what smaps says of each."""
+        """With the contents of smaps for each."""
         mappings = mappings_parse(self.text("smaps"))
         if not mappings:
             raise ProcessGoneError(f"process {self.pid} ended while it was read")
@@ -154,7 +153,7 @@ class Process:
 
 
 def process_open(pid: int, proc: Path = PROC) -> Process:
-    """A process whose memory can be looked at; an error in one line when it cannot be one."""
+    """A process whose memory can be inspected; an error in one line if it cannot."""
     process = Process(pid, proc)
     if pid <= 0 or not process.folder.exists():
         raise ProcessGoneError(_absent(pid, proc))
@@ -173,7 +172,7 @@ def process_open(pid: int, proc: Path = PROC) -> Process:
 
 
 def _absent(pid: int, proc: Path) -> str:
-    """Where /proc is mounted with hidepid the processes of others are not seen, and yet are there."""
+    """If /proc is mounted with hidepid, the processes of other users are invisible but exist."""
     try:
         if proc == PROC and pid > 0:
             os.kill(pid, 0)
@@ -190,8 +189,8 @@ def _limit(word: str) -> int | None:
 
 
 def _stack(task: Path) -> int:
-    """From `NUMBER ARGUMENT... STACK-POINTER PROGRAM-COUNTER`; of a thread that runs the kernel says so, and
-    no more."""
+    """From `NUMBER ARGUMENT... STACK-POINTER PROGRAM-COUNTER`; for a running thread the kernel reports only that it
+    runs."""
     try:
         words = (task / "syscall").read_text().split()
     except (PermissionError, *GONE):

@@ -1,4 +1,4 @@
-"""Sizes of memory as people read them."""
+"""Sizes of memory in a form for people."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What each resident page of hakmem's window is for.
 
-The window is cut into pages of 64 KiB, each of one span, used or free; a used one is a slab of equal blocks,
-perhaps of one alone, or a large block. The kernel's pages are smaller. Of each that is resident the books say whether a block in
-use lies on it, or only free ones, or nothing that was ever used.
+The window is divided into pages of 64 KiB. Each belongs to one span, used or free; a used one is a slab of equal
+blocks, perhaps of a single one, or a large block. The kernel's pages are smaller. For each that is resident the
+metadata says whether a block in use lies on it, or only free ones, or nothing that was ever used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hakmem_lab.sight.page import Columns, Page
 Addresses = npt.NDArray[np.int64]
 
 SLABS_AT_ONCE = 512
-"""Bounds the memory of this process: a slab has up to 4096 blocks."""
+"""Limits the memory of this process: a slab has up to 4096 blocks."""
 POINTER_BYTES = 8
 
 
@@ -50,7 +50,7 @@ class ClassPages:
     cached: int
     """Of these, in the caches of threads."""
     beside: int
-    """Free blocks on kernel pages where others are in use."""
+    """Free blocks on kernel pages on which other blocks are in use."""
     holes: int
     """Kernel pages on which no block is in use."""
 
@@ -73,19 +73,19 @@ class WindowPages:
 
     classes: list[ClassPages] = field(default_factory=list)
     ends: int = 0
-    """Of slabs, where no further block fits."""
+    """In slabs, after the last block."""
     unclassed: int = 0
-    """Large blocks that no size class has."""
+    """Large blocks that belong to no size class."""
     reserve: int = 0
-    """Behind large blocks that had to move in order to grow."""
+    """Reserve behind large blocks that had to move in order to grow."""
     holes: Counter[Why] = field(default_factory=Counter)
     """Kernel pages inside slabs on which no block is in use."""
     free: Counter[Why] = field(default_factory=Counter)
     """Free runs of pages."""
     untouched: int = 0
-    """Never used, or given back: a huge page brought it in."""
+    """Never used, or returned to the kernel: a huge page faulted it in."""
     changing: int = 0
-    """Just being taken or given back."""
+    """Just being taken or returned."""
 
     @property
     def live_small(self) -> int:
@@ -118,7 +118,7 @@ class WindowPages:
 
 @dataclass(frozen=True)
 class View:
-    """What is known of the window's pages, from the first to END; each array has an element for each."""
+    """What is known of the window's pages, from the first to END; each array has an element for each page."""
 
     page: int
     """Bytes of a kernel page."""
@@ -129,7 +129,7 @@ class View:
     chunks: Columns
     """An element for each 2 MiB."""
     huge: Flags
-    """For each 2 MiB: a huge page stands behind it, as far as can be seen."""
+    """For each 2 MiB: a huge page is behind it, as far as can be seen."""
     cached: Mapping[int, Addresses]
     """Blocks in the caches of threads, by the number of their class."""
     base: int
@@ -137,10 +137,10 @@ class View:
     limits: Mapping[str, int]
     decay_is_never: bool
     purging: bool
-    """A thread of hakmem's gives back what is due."""
+    """A thread of hakmem is returning what is due."""
 
     def bit(self, name: str) -> Flags:
-        """Of the chunks' bits, one for each page."""
+        """From the chunks' bits, one for each page."""
         bits = self.chunks[name].astype("<u4").view(np.uint8)
         return np.unpackbits(bits, bitorder="little").astype(np.bool_)
 
@@ -168,7 +168,7 @@ def view_read(memory: Memory, books: Books, residency: Residency) -> View:
 
 
 def cached_read(page: Page) -> dict[int, Addresses]:
-    """What lies in the stacks of threads. Their owners move them meanwhile: an address may be of another time."""
+    """Blocks in the stacks of threads. Their owners move them meanwhile: an address may be of another moment."""
     found: dict[int, list[bytes]] = defaultdict(list)
     for heap, record in page.linked("heaps"):
         stacks = page.inside("stacks", heap) if record["live"] == LIVE else {"low": (), "top": ()}
@@ -183,7 +183,7 @@ def cached_read(page: Page) -> dict[int, Addresses]:
 def window_pages(view: View, classes: Sequence[ClassBooks], memory: Memory) -> WindowPages:
     found = WindowPages()
     left = view.resident.copy()
-    """What is not accounted for yet."""
+    """What is not yet accounted for."""
     before = resident_before(view)
     for number, shape in enumerate(classes):
         heads = slab_heads(view, number, shape.pages)
@@ -201,7 +201,7 @@ def window_pages(view: View, classes: Sequence[ClassBooks], memory: Memory) -> W
 
 
 def slab_heads(view: View, number: int, pages: int) -> npt.NDArray[np.intp]:
-    """First pages of the slabs of a class. Of a slab with one block no other page has a word."""
+    """First pages of the slabs of a class. In a slab with one block no other page has a word."""
     words, heads = view.words, view.records["head"]
     mask, large = view.limits["word_class_mask"], view.limits["word_large"]
     of_class = (words != 0) & (words != large) & ((words & np.uint32(mask)) == number)
@@ -217,7 +217,7 @@ def overlap(block_bytes: int, blocks: int, kernel_pages: int, page: int) -> npt.
 
 
 def free_blocks(view: View, heads: npt.NDArray[np.intp], blocks: int, memory: Memory) -> tuple[Flags, Flags]:
-    """A row for each slab: which blocks came back and are free, and which were never carved."""
+    """A row for each slab: which blocks were returned and are free, and which were never carved."""
     length = -(-blocks // 64) * 8
     addresses = view.records["bits"][heads].tolist()
     bits = np.frombuffer(b"".join(memory.read(address, length) for address in addresses), np.uint8)
@@ -232,7 +232,7 @@ def resident_before(view: View) -> Addresses:
 
 
 def cached_bytes(view: View, number: int, block_bytes: int, before: Addresses) -> int:
-    """Resident bytes of a class's blocks in the caches of threads: what was never touched is not."""
+    """Resident bytes of a class's blocks in the caches of threads; untouched memory is not resident."""
     starts = view.cached.get(number, np.zeros(0, np.int64)) - view.base
     starts = starts[(starts >= 0) & (starts + block_bytes <= view.resident.size * view.page)]
     resident = np.append(view.resident.reshape(-1), False)
@@ -301,7 +301,7 @@ def _hole_reasons(view: View, heads: npt.NDArray[np.intp]) -> list[Why]:
 
 
 def _covered(starts: npt.NDArray[np.intp], lengths: npt.NDArray[np.intp], size: int) -> Flags:
-    """Which of SIZE pages lie in one of the runs."""
+    """Which of SIZE pages are in one of the runs."""
     edges = np.zeros(size + 1, np.int64)
     np.add.at(edges, np.minimum(starts, size), 1)
     np.add.at(edges, np.minimum(starts + lengths, size), -1)

@@ -1,7 +1,7 @@
 """From log ratios of pairs to an estimate, an interval and a verdict.
 
-The estimate is Hodges and Lehmann's: the median of all Walsh averages. Its interval inverts the Wilcoxon
-signed rank test, so it holds for any symmetric noise, whatever its shape.
+The estimate is Hodges and Lehmann's: the median of all Walsh averages. Its interval inverts the Wilcoxon signed
+rank test, so it holds for any symmetric noise, whatever its shape.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy import stats
 Samples = NDArray[np.float64]
 
 EXACT_PAIRS_MAX = 1000
-"""Beyond this the exact distribution no longer fits in a float; nobody measures that many pairs."""
+"""Beyond this the exact distribution no longer fits in a float; no study measures that many pairs."""
 
 
 class Verdict(Enum):
@@ -32,7 +32,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A ratio, with the interval that holds it at the confidence asked for."""
+    """A ratio, with the interval that holds it at the requested confidence."""
 
     ratio: float
     low: float
@@ -71,8 +71,8 @@ def signed_rank_distribution(count: int) -> Samples:
 
 @lru_cache(maxsize=4096)
 def interval_rank(count: int, confidence: float) -> int:
-    """How many Walsh averages lie outside the interval at each end, plus one; 0 when COUNT is too small
-    for the confidence."""
+    """How many Walsh averages lie outside the interval at each end, plus one; 0 if COUNT is too small for the
+    confidence."""
     tail = (1 - confidence) / 2
     cumulative = np.cumsum(signed_rank_distribution(count))
     return int(np.searchsorted(cumulative, tail * (1 + 1e-12), side="right"))
@@ -95,7 +95,7 @@ def walsh_averages(values: ArrayLike) -> Samples:
 
 
 def hodges_lehmann(values: ArrayLike, confidence: float) -> tuple[float, float, float]:
-    """Estimate of the centre, and its interval; unbounded when there are too few values."""
+    """Estimate of the centre, and its interval; unbounded if there are too few values."""
     averages = walsh_averages(values)
     if len(averages) == 0:
         raise ValueError("no values")
@@ -126,14 +126,14 @@ def student_interval(values: ArrayLike, confidence: float) -> tuple[float, float
 
 
 def mean_estimate(log_ratios: ArrayLike, confidence: float) -> Estimate:
-    """The geometric mean, which takes the noise to be normal: where there are too few pairs for ranks, or many tests."""
+    """The geometric mean, with noise assumed to be normal: for too few pairs for ranks, or for many tests."""
     mean, low, high = student_interval(log_ratios, confidence)
     return Estimate(math.exp(mean), math.exp(low), math.exp(high), len(np.asarray(log_ratios)))
 
 
 def suite_estimate(cells: Sequence[ArrayLike], confidence: float) -> Estimate:
-    """The geometric mean over cells: these are the sample, so two of them say little however many pairs they have. Of one
-    cell it is that cell's."""
+    """The geometric mean over cells. The cells are the sample, so two of them say little however many pairs they
+    have. For a single cell it is that cell's."""
     if len(cells) == 1:
         return ratio_estimate(cells[0], confidence)
     found = mean_estimate([float(np.median(walsh_averages(cell))) for cell in cells], confidence)

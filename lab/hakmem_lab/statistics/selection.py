@@ -1,10 +1,10 @@
-"""Many peers, many cells: how not to be fooled by the luckiest of them.
+"""Many peers, many cells: how not to be misled by the luckiest of them.
 
-The best peer of a cell is selected on the first rounds and compared on the others, since the peer that looks best
+The best peer of a cell is selected on the first rounds and compared on the others, because the peer that looks best
 on a sample looks better there than it is. The cells' verdicts are corrected for their number by Holm's method.
 
-The test is Student's on log ratios: a rank test on a dozen rounds cannot reach the thresholds of fifty cells whatever
-it sees.
+The test is Student's on log ratios: a rank test on a dozen rounds cannot reach the thresholds of fifty cells
+whatever the data.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ LogRatios = Mapping[int, float]
 """By round."""
 
 ROUNDS_MIN = 2
-"""Fewer select nothing, and compare nothing."""
+"""With fewer rounds than this nothing is selected or compared."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """The subject against the best of its peers."""
+    """The subject compared with the best of its peers."""
 
     peer: str
     estimate: Estimate
     """From rounds on which it was not selected."""
     p_value: float
-    """That the ratio lies within the margin, or on the other side of 1."""
+    """For the hypothesis that the ratio lies within the margin, or on the other side of 1."""
 
 
 def fastest_beside(peers: Mapping[str, LogRatios]) -> str | None:
-    """The peer that looks fastest: to which the subject's log ratio is lowest; None where no peer has enough rounds."""
+    """The peer that looks fastest, that is, to which the subject's log ratio is lowest; None if no peer has enough
+    rounds."""
     medians = [
         (float(np.median(list(ratios.values()))), name)
         for name, ratios in peers.items()
@@ -47,14 +48,14 @@ def fastest_beside(peers: Mapping[str, LogRatios]) -> str | None:
 
 
 def best_compare(peer: str, log_ratios: Sequence[float], margin: float, confidence: float) -> Best | None:
-    """None where the rounds do not suffice."""
+    """None if there are too few rounds."""
     if len(log_ratios) < ROUNDS_MIN:
         return None
     return Best(peer, mean_estimate(log_ratios, confidence), margin_p_value(log_ratios, margin))
 
 
 def margin_p_value(log_ratios: Sequence[float], margin: float) -> float:
-    """Two-sided: how likely so clear a ratio is when the truth is no further from 1 than the margin."""
+    """Two-sided: how likely a ratio this clear is if the true ratio is no further from 1 than the margin."""
     distance = abs(float(np.mean(log_ratios))) - math.log1p(margin)
     error = float(np.std(log_ratios, ddof=1)) / math.sqrt(len(log_ratios))
     if error == 0:
@@ -63,7 +64,7 @@ def margin_p_value(log_ratios: Sequence[float], margin: float) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values in the order given: rejecting those below a level keeps the chance of any false rejection
+    """Adjusted p-values in the given order: rejecting those below a level keeps the chance of any false rejection
     below it."""
     order = np.argsort(p_values, kind="stable")
     adjusted = np.empty(len(p_values))

@@ -1,13 +1,13 @@
-"""A verdict as early as the pairs allow, without more false ones for having looked several times.
+"""A verdict as early as the pairs allow, without more false ones from looking several times.
 
-The error allowed in all, ALPHA, is divided over looks at numbers of pairs that are fixed before the first pair. At
-each look stands an exact signed rank interval at its own share of ALPHA; by the union bound all of them hold
-together with confidence 1 - ALPHA, and so does what they have in common: a confidence sequence. Whoever stops
-at a look because of what it shows makes no error that was not paid for.
+The total error allowed, ALPHA, is divided over looks at numbers of pairs that are fixed before the first pair. Each
+look has an exact signed rank interval at its own share of ALPHA. By the union bound all of them hold together with
+confidence 1 - ALPHA, and so does their intersection: a confidence sequence. Stopping at a look because of what it
+shows adds no error that is not already accounted for.
 
-The order of each pair is a fair coin. So between arms that do not differ, every sign of a log ratio is that
-coin, whatever the machine did to both runs: the signed rank distribution is then exact under drift,
-bursts and heavy tails alike. docs/decisions/0016 compares this design with others.
+The order of each pair is a fair coin. So between arms that do not differ, every sign of a log ratio is that coin,
+whatever the machine did to both runs: the signed rank distribution is then exact under drift, bursts and heavy
+tails alike. docs/decisions/0016 compares this design with others.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from dataclasses import dataclass
 from hakmem_lab.statistics.estimate import Estimate, Samples, Verdict, pairs_needed, ratio_estimate
 
 LOOKS = ((0.25, 0.05), (0.4, 0.05), (0.6, 0.1), (0.8, 0.1), (1.0, 0.7))
-"""When to look, as shares of the pairs planned, and the share of ALPHA that each look may spend. The last has the
-most: the budget is chosen so that it decides."""
+"""When to look, as shares of the planned pairs, and the share of ALPHA that each look may spend. The last has the
+most, because the budget is chosen so that it decides."""
 
 
 @dataclass(frozen=True)
 class PlannedLook:
     pairs: int
     share: float
-    """Of ALPHA."""
+    """Share of ALPHA."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was there at one look."""
+    """What was known at one look."""
 
     log_ratios: Samples
     share: float
@@ -44,7 +44,7 @@ def pairs_min(alpha: float) -> int:
 
 
 def looks_plan(pairs: int, alpha: float) -> tuple[PlannedLook, ...]:
-    """A look whose share cannot bound an interval is not taken; what it would have spent goes to the next."""
+    """A look whose share cannot bound an interval is skipped; its share goes to the next."""
     planned: list[PlannedLook] = []
     saved = 0.0
     for at, share in LOOKS:
@@ -59,7 +59,7 @@ def looks_plan(pairs: int, alpha: float) -> tuple[PlannedLook, ...]:
 
 
 def sequence_estimate(looks: Sequence[Look], alpha: float) -> Estimate:
-    """What the intervals of all looks have in common; the estimate is the last look's. Looks that contradict each
+    """The intersection of the intervals of all looks; the estimate is the last look's. Looks that contradict each
     other (a chance below ALPHA) leave nothing known."""
     low, high = 0.0, math.inf
     latest = Estimate(1.0, low, high, 0)
@@ -72,8 +72,8 @@ def sequence_estimate(looks: Sequence[Look], alpha: float) -> Estimate:
 
 
 def holm_estimates(questions: Sequence[Sequence[Look]], alpha: float, margin: float) -> list[Estimate]:
-    """An estimate for each of several questions asked at once, so that the chance of any false better or worse among
-    them stays below ALPHA: Holm's steps. What is called equal is called so at the first, strictest level."""
+    """An estimate for each of several questions asked together, so that the chance of any false better or worse
+    among them stays below ALPHA: Holm's steps. What is called equal is called so at the first, strictest level."""
     levels = [alpha / len(questions)] * len(questions)
     claimed: set[int] = set()
     while True:
@@ -92,8 +92,8 @@ def holm_estimates(questions: Sequence[Sequence[Look]], alpha: float, margin: fl
 
 
 def budget_factor(estimate: Estimate, margin: float) -> float:
-    """How many times as many pairs would bring the interval down to the width that always decides between equal
-    and twice the margin; widths shrink with the square root."""
+    """How many times as many pairs would narrow the interval to the width that always decides between equal and
+    twice the margin; widths shrink with the square root."""
     if not math.isfinite(estimate.high) or estimate.low <= 0:
         return math.inf
     width = math.log(estimate.high / estimate.low)

@@ -1,11 +1,11 @@
-"""Is B faster than A? A sequential answer in interleaved pairs, with the controls that judge the run itself.
+"""Is B faster than A? A sequential answer in interleaved pairs, with controls that judge the run itself.
 
-One or several questions (B against A; each value of an option against the default) share a run with two
-controls: A/A, the same binary under another name, which must not differ, and that copy slowed by twice the
-margin, which must be seen. All get the same number of pairs, since calling two arms equal takes the same width of
-interval as seeing twice the margin does. A round runs each arm once, in random order under the same
-conditions, and gives a pair for each question and control: A's run serves them all. Margin, budget, the number of pairs and when to look are fixed before
-the first pair; statistics/sequential.py says why looking early costs no honesty.
+One or several questions (B against A; each value of an option against the default) share a run with two controls:
+A/A, the same binary under another name, which must not differ, and that copy slowed by twice the margin, which must
+be detected. All get the same number of pairs, because calling two arms equal takes the same width of interval as
+detecting twice the margin. A round runs each arm once, in random order under the same conditions, and gives a pair
+for each question and control; A's run serves them all. Margin, budget, the number of pairs and the looks are fixed
+before the first pair. statistics/sequential.py says why looking early adds no errors.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from hakmem_lab.statistics.sequential import (
 SAME = "control: itself"
 SLOWED = "control: itself, slowed"
 PAIRS_MAX = 600
-"""Of one comparison: more is beyond any precision that a machine with noise has."""
+"""For one comparison; more is beyond any precision that a noisy machine allows."""
 
 WORDS = {
     Verdict.AHEAD: "better",
@@ -69,7 +69,7 @@ class Design:
 
 @dataclass(frozen=True)
 class Answer:
-    """To one question, or of one control. A ratio above one: the first arm is faster."""
+    """The answer to one question, or to one control. A ratio above one: the first arm is faster."""
 
     name: str
     estimate: Estimate
@@ -83,7 +83,7 @@ class Answer:
 
 
 def time_text(seconds: float) -> str:
-    """As --budget takes it."""
+    """In the form that --budget accepts."""
     if seconds < 600:
         return f"{seconds:.0f}s"
     return f"{seconds / 60:.0f}m" if seconds < 36000 else f"{seconds / 3600:.0f}h"
@@ -108,7 +108,7 @@ class Outcome:
     seconds: float
 
     def reason(self, answer: Answer) -> str:
-        """Why there is no verdict; empty when there is one."""
+        """Why there is no verdict; empty if there is one."""
         if answer.verdict is Verdict.VOID:
             return "the run is void: the same binary under another name came out as different"
         if answer.verdict is not Verdict.UNCLEAR:
@@ -130,7 +130,7 @@ class Outcome:
 
 @dataclass
 class _Progress:
-    """Of one comparison, while it runs."""
+    """The state of one comparison while it runs."""
 
     comparison: Comparison
     pairs: list[Pair]
@@ -150,8 +150,8 @@ def questions_ask(
     seconds_used: float = 0.0,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
-    """All are against the same arm; CONTROLS are those named SAME and SLOWED. KEEP gets each pair at once. SECONDS_USED of the budget went
-    already."""
+    """All questions have the same base; CONTROLS are those named SAME and SLOWED. KEEP gets each pair immediately.
+    SECONDS_USED of the budget are already spent."""
     started = clock() - seconds_used
     deadline = started + design.budget_seconds
     everything = [*questions, controls[SAME], controls[SLOWED]]
@@ -192,7 +192,7 @@ def _block_run(
     keep: Callable[[Pair], None],
     late: Callable[[], bool],
 ) -> None:
-    """ROUNDS of every comparison that is still open, but at least one; disturbed pairs again, within limits."""
+    """Runs ROUNDS of every comparison that is still open, but at least one; disturbed pairs again, within limits."""
     active = [name for name, one in running.items() if one.active]
     pending = [active] * rounds if active else []
     while pending:
@@ -220,7 +220,7 @@ def _look_take(one: _Progress, share: float, level: float) -> None:
 def _decided(
     asked: Sequence[_Progress], same: _Progress, slowed: _Progress, design: Design, level: float
 ) -> bool:
-    """Whether nothing more can come of going on. Closes what is known."""
+    """Whether going on cannot change anything. Closes the comparisons that are decided."""
     same_state = _same_state(same, design)
     if same_state is Control.FAILED:
         return True
@@ -236,7 +236,7 @@ def _decided(
 
 
 def _same_state(same: _Progress, design: Design) -> Control:
-    """A/A is significant when its interval does not hold 1, however far inside the margin it lies."""
+    """A/A is significant if its interval does not contain 1, however far inside the margin it lies."""
     estimate = sequence_estimate(same.looks, design.alpha)
     if not math.isfinite(estimate.high):
         return Control.OPEN
@@ -244,7 +244,7 @@ def _same_state(same: _Progress, design: Design) -> Control:
 
 
 def _slowed_state(slowed: _Progress, design: Design) -> Control:
-    """The slowed copy comes first in its pairs, so the slowdown is seen when it is behind."""
+    """The slowed copy comes first in its pairs, so the slowdown is detected if it is behind."""
     estimate = sequence_estimate(slowed.looks, design.alpha)
     if not math.isfinite(estimate.high):
         return Control.OPEN

@@ -44,8 +44,8 @@ class Arranged:
 
 
 def calibrator(bench: str, command: Sequence[str]) -> Calibrate:
-    """Of the user's COMMAND, if there is one, or of the workload that BENCH names: a cell, a program, a program file.
-    An error at once when there is no such thing."""
+    """For the user's COMMAND, if there is one, or for the workload that BENCH names: a cell, a program, a program
+    file. Fails immediately if there is no such workload."""
     if command:
         return _command_calibrator(command)
     found = workload_find(bench, CELLS)
@@ -68,7 +68,7 @@ def cell_calibrator(cell: Cell) -> Calibrate:
 
 
 def _command_calibrator(command: Sequence[str]) -> Calibrate:
-    """A command shorter than a run must be is run several times in a row, starts and all."""
+    """A command that is too short for a run is run several times in a row, starts included."""
     if shutil.which(command[0]) is None:
         raise LabError(f"{command[0]}: there is no such command")
 
@@ -107,7 +107,7 @@ def arrange(
     design: Design,
     rng: random.Random,
 ) -> Arranged:
-    """Every library is copied, also where two arms name the same one: an A/A run has two files, as its control has."""
+    """Every library is copied, also if two arms name the same one: an A/A run has two files, as its control has."""
     staged = Arm(arm_stage(stage, base, "a"))
     taken = {base.name}
     arms = []

@@ -1,13 +1,15 @@
-"""What hakmem cost when it was last reviewed: instructions, page faults and memory that are the same each time, kept as text
-in tests/baseline/, and a gate that says what was lost, by which entry point, and which commits may have done it.
+"""What hakmem cost when it was last reviewed: instructions, page faults and memory that are the same each time.
+They are kept as text in tests/baseline/, with a gate that says what was lost, by which entry point, and which
+commits may have caused it.
 
-Everything is counted with a fixed seed, without the purge thread, with a clock that goes one millisecond on each time
-hakmem reads it, and with the window in one place (bench/steady/steady.c). Instructions are those of the library's own code:
-for one operation, the difference of two runs of which the second is twice as long. What libc executes for it is not in them, since that depends on the processor. Page faults
-are those of a whole run between start and stop, memory is the kernel's VmHWM at its end. That run has no random addresses: how
-much of libc is mapped along with a touched page depends on them, some hundred KiB.
+Everything is counted with a fixed seed, without the purge thread, with a clock that advances by one millisecond
+each time hakmem reads it, and with the window at a fixed address (bench/steady/steady.c). Instructions are those of
+the library's own code for one operation: the difference of two runs, the second twice as long. What libc executes
+for it is not counted, since that depends on the processor. Page faults are those of a whole run between start and
+stop; memory is the kernel's VmHWM at its end. That run has no random addresses, because the amount of libc that is
+mapped along with a touched page depends on them, by some hundred KiB.
 
-A baseline is of one compiler and one kind of machine. Its tolerances are the constants below.
+A baseline belongs to one compiler and one kind of machine. Its tolerances are the constants below.
 """
 
 from __future__ import annotations
@@ -46,20 +48,21 @@ CELLS_COUNTED = (
     "aligned and plain, 1000 slots",
     "change of phase, 8192 slots",
 )
-"""One thread each: how the instructions of several fall depends on who waits. Together they take well below a minute."""
+"""One thread each, because with several the number of instructions depends on which thread waits. Together they
+take well below a minute."""
 SEED = 1
 NATIVE_TIMES = 10
-"""The run whose faults and memory count does so many times the work."""
+"""The run that counts faults and memory does this many times the work."""
 CONFIGURED = (("HAKMEM_CONF", "purge_thread:off"),)
 
 INSTRUCTIONS_SHARE, INSTRUCTIONS_LEAST = 0.005, 0.05
 FAULTS_SHARE, FAULTS_LEAST = 0.02, 4.0
 FOOTPRINT_SHARE, FOOTPRINT_LEAST = 0.02, 128.0
-"""A figure is lost when it is worse by more than this share, and by more than so much."""
+"""A figure is lost if it is worse by more than this share and by more than this amount."""
 DIGITS = 4
-"""Of figures that are kept."""
+"""Digits of the figures that are kept."""
 SHOWN_LEAST = 0.02
-"""Instructions for one operation: smaller changes of a function are not told."""
+"""Instructions for one operation: smaller changes of a function are not reported."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +70,17 @@ class Entry:
     """An entry point as the workload called it."""
 
     calls: float
-    """For one operation."""
+    """Calls for one operation."""
     instructions: float
-    """Of one call, with all that it calls."""
+    """Instructions of one call, with all that it calls."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one workload."""
+    """The counts of one workload."""
 
     instructions: float
-    """Of the library's own code, for one operation."""
+    """Instructions of the library's own code, for one operation."""
     faults: int
     peak_rss_kib: int
     entries: Mapping[str, Entry]
@@ -95,7 +98,7 @@ class Baseline:
     thp: str
     libc: str
     addresses: str
-    """fixed; or random, where a machine does not allow it otherwise."""
+    """"fixed"; or "random", if a machine does not allow fixed ones."""
     rows: Mapping[str, Counts]
 
     def text(self) -> str:
@@ -103,12 +106,12 @@ class Baseline:
 
 
 def baseline_path(checkout: Checkout) -> Path:
-    """Of this machine and of the compiler of the library."""
+    """The file for this machine and the compiler of the library."""
     return checkout.root / FOLDER / f"{machine()}-{compiler_name(elf.compilers(checkout.library))}.json"
 
 
 def compiler_name(comment: str) -> str:
-    """gcc-12, clang-14."""
+    """Such as gcc-12 or clang-14."""
     clang, gcc = re.search(r"clang version (\d+)", comment), re.search(r"GCC: \(.*?\) (\d+)", comment)
     found = (f"clang-{clang[1]}" if clang else "") or (f"gcc-{gcc[1]}" if gcc else "")
     if not found:
@@ -162,7 +165,8 @@ def baseline_make(source: Provenance, rows: Mapping[str, Counts]) -> Baseline:
 
 
 def same_each_time(stage: Stage, arm: Arm) -> dict[str, str]:
-    """The environment under which what hakmem does depends on the work alone: no purge thread, a clock and a place of its own."""
+    """An environment in which hakmem's behaviour depends only on the work: no purge thread, its own clock and a
+    fixed address."""
     library = stage.checkout.bare_library("steady")
     copy = stage.folder / library.name
     copy_to_disk(library, copy)
@@ -193,7 +197,7 @@ def cell_count(
 
 @cache
 def fixed_addresses() -> tuple[str, ...]:
-    """What to put before a command so that it has no random addresses; nothing where that is not allowed."""
+    """The prefix for a command that turns random addresses off; empty if that is not allowed."""
     setarch = shutil.which("setarch")
     if setarch is None:
         return ()
@@ -228,7 +232,7 @@ def functions_count(short: Profile, long: Profile, library: Path, operations: in
 
 
 def entries_count(short: Profile, long: Profile, library: Path, operations: int) -> dict[str, Entry]:
-    """By the names that programs call."""
+    """By the names under which programs call them."""
     calls: Counter[str] = Counter()
     costs: Counter[str] = Counter()
     names = entry_names(library)
@@ -249,7 +253,7 @@ def _enters(call: Call, library: Path) -> bool:
 
 
 def entry_names(library: Path) -> dict[str, str]:
-    """Every exported name, and the shortest of all that lead to the same code: hak_free is free."""
+    """Every exported name, with the shortest name of the same code: hak_free is free."""
     by_address: dict[int, list[str]] = defaultdict(list)
     with library.open("rb") as file:
         section = ELFFile(file).get_section_by_name(".dynsym")
@@ -264,7 +268,7 @@ def entry_names(library: Path) -> dict[str, str]:
 
 
 def function_name(name: str) -> str:
-    """Without what compilers and callgrind append: refill.part.0, free'2."""
+    """Without the suffixes that compilers and callgrind append: refill.part.0, free'2."""
     return re.split(r"[.']", name, maxsplit=1)[0] or name
 
 
@@ -286,13 +290,13 @@ class Gate:
 
 @dataclass(frozen=True)
 class Loss:
-    """What a lost workload lost, and who may have done it."""
+    """What a lost workload lost, and which functions may have caused it."""
 
     row: str
     entries: tuple[str, ...]
     functions: tuple[str, ...]
     names: tuple[str, ...] = field(default=())
-    """Of the functions that are dearer."""
+    """The functions that are more expensive."""
 
 
 def gates(before: Baseline, now: Baseline) -> list[Gate]:
@@ -381,13 +385,13 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
 def names_defined(text: str) -> set[str]:
-    """By what the house style of definitions tells: they start a line, and no semicolon comes before their brace."""
+    """Found by the house style of definitions: they start a line, and no semicolon comes before their brace."""
     heads = (line.partition("{")[0] for line in text.splitlines() if line[:1].isalpha() or line[:1] == "_")
     return {name for head in heads if ";" not in head for name in NAMED.findall(head)}
 
 
 def files_of(sources: Path, names: Iterable[str]) -> list[Path]:
-    """Where the functions are defined; of one that a macro makes, where its name stands."""
+    """The files in which the functions are defined; if a macro defines one, the file in which its name stands."""
     texts = {path: path.read_text() for path in sorted(sources.rglob("*.[ch]"))}
     defined = {path: names_defined(text) for path, text in texts.items()}
     found: dict[Path, None] = {}
@@ -399,7 +403,7 @@ def files_of(sources: Path, names: Iterable[str]) -> list[Path]:
 
 
 def files_behind(sources: Path, names: Iterable[str]) -> list[Path]:
-    """The files of those functions, with all that they include: code may be inlined from there."""
+    """The files of those functions, with all that they include, because code may be inlined from there."""
     pending = files_of(sources, names)
     seen: dict[Path, None] = {}
     while pending:
@@ -413,7 +417,7 @@ def files_behind(sources: Path, names: Iterable[str]) -> list[Path]:
 
 
 def suspects(checkout: Checkout, since: str, losses: Sequence[Loss]) -> list[str]:
-    """Commits since the baseline, newest first, that touched what lost; and changes that are not committed."""
+    """Commits since the baseline, newest first, that touched what lost; and uncommitted changes."""
     names = dict.fromkeys(name for loss in losses for name in loss.names)
     sources = checkout.root / "src"
     # A loss of faults or memory shows in no function: then all of the library is under suspicion.

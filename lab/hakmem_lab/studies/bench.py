@@ -41,13 +41,13 @@ from hakmem_lab.workloads.cell import Suite
 KIND = "bench"
 
 FULL_ONLY = frozenset({"mimalloc3-nothp", "snmalloc-checks", "tcmalloc", "scudo"})
-"""Peers that the quick suite leaves out unless they are named: other forms of one that is there, and the slowest of all.
-So the selection takes less time."""
+"""Peers that the quick suite leaves out unless they are named: variants of one that is included, and the slowest of
+all. This shortens the selection."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A run on the disk."""
+    """A run on disk."""
 
     folder: Path
     plan: MatrixPlan
@@ -62,7 +62,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Field:
-    """Who takes part: hakmem, its peers, and the controls."""
+    """The participants: hakmem, its peers, and the controls."""
 
     hakmem: Peer
     peers: tuple[Peer, ...]
@@ -75,7 +75,7 @@ class Field:
 
 
 def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings: Settings) -> Field:
-    """A peer that was named must be had; of the suite's own those that can be."""
+    """A named peer must be available; of the suite's own peers, those that are available take part."""
     own = store.obtain(SUBJECT)
     if names:
         found, absent = arms_parse(names, store), []
@@ -102,7 +102,7 @@ def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings:
 
 
 def service_complaint(stage: Stage, peer: Peer) -> str:
-    """Why it does not serve. That it crashes is no reason to leave it out: that is its result in every row."""
+    """Why it does not serve. A crash is no reason to leave it out; that is its result in every row."""
     try:
         service_prove(stage, peer, cpus_allowed())
     except ProcessFailedError:
@@ -113,7 +113,7 @@ def service_complaint(stage: Stage, peer: Peer) -> str:
 
 
 def identities_of(field: Field, stage: Stage, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """What must be the same when a run goes on."""
+    """What must be the same when a run is continued."""
     identities = {peer.name: f"{peer.version} {peer.identity}" for peer in field.measured}
     for name in sorted({candidate.program for candidate in candidates if candidate.first_count}):
         identities[f"bench/{name}"] = elf.sha256(stage.program(name))[:16]
@@ -131,8 +131,8 @@ def bench_plan(
     kind: str = KIND,
     best_only: bool = True,
 ) -> Kept:
-    """Finds the work of all rows and shares what the budget leaves. BEST_ONLY: who is the best of the peers is the
-    question, and runs with instruments take their part; otherwise each has a figure of its own, and it is its speed."""
+    """Finds the work of all rows and divides what the budget leaves. BEST_ONLY: the question is which peer is best,
+    and runs with instruments take part of the budget. Otherwise each peer has a figure of its own, its speed."""
     began = time.monotonic()
     program = next((one.program for one in candidates if one.first_count), None)
     source = provenance.collect(checkout, command, program, field.measured)
@@ -184,7 +184,7 @@ def resume_check(
 
 
 def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> None:
-    """The rounds, then the runs with instruments; what is kept of an interrupted run is not run again."""
+    """The rounds, then the runs with instruments; samples that an interrupted run kept are not measured again."""
     plan, store = kept.plan, kept.store
     tasks_of = {candidate.name: candidate.task_of for candidate in candidates}
     samples = store.load()
@@ -196,7 +196,7 @@ def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> 
 
 
 def rounds_measure(kept: Kept, field: Field, candidates: Sequence[Candidate], kind: str, what: str) -> None:
-    """The rounds alone: nothing is watched with instruments. WHAT is a row's name in what is shown."""
+    """The rounds alone, without runs with instruments. WHAT is the name of a row in the progress display."""
     tasks_of = {candidate.name: candidate.task_of for candidate in candidates}
     with interruptions_told(kept, kind):
         rounds_shown(kept, field, tasks_of, what)
@@ -209,7 +209,7 @@ def rounds_shown(
     what: str,
     samples: Sequence[Sample] = (),
 ) -> None:
-    """SAMPLES are kept of an interrupted run."""
+    """SAMPLES are those that an interrupted run kept."""
     plan = kept.plan
     tasks = {row.name: tasks_of[row.name](row.count) for row in plan.rows}
     with progress_shown(what, len(plan.rows), seconds_left(plan.rows, samples)) as step:

@@ -1,4 +1,4 @@
-"""Instruction counts from Valgrind's callgrind: the second opinion that no noise can reach."""
+"""Instruction counts from Valgrind's callgrind: a second opinion that noise does not affect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hakmem_lab.measure.stage import Stage
 OUTPUT = "callgrind.out"
 LINKERS = ("ld-linux", "ld-musl")
 POSITIONS = frozenset("0123456789+-*")
-"""What a line with a cost begins with."""
+"""The beginning of a line with a cost."""
 
 Subject = TypeVar("Subject")
 Result = TypeVar("Result")
@@ -29,21 +29,21 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Place:
-    """Where instructions were executed."""
+    """A place where instructions were executed."""
 
     object: str
     function: str
     file: str
-    """Of the source; the header where code was inlined. "???" where nothing is known."""
+    """The source file; the header if code was inlined from it. "???" if unknown."""
     line: int
-    """0 where it is not known."""
+    """0 if unknown."""
     address: int
-    """In the object's file, as a disassembler shows it; 0 where it was not asked for."""
+    """In the object's file, as a disassembler shows it; 0 if it was not requested."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """From a function to one that it calls, or jumps to."""
+    """From a function to one that it calls or jumps to."""
 
     caller_object: str
     object: str
@@ -52,14 +52,14 @@ class Call:
 
 @dataclass
 class Profile:
-    """Of one run."""
+    """The counts of one run."""
 
     costs: Counter[Place] = field(default_factory=Counter)
-    """Each place's own instructions, not its callees'."""
+    """Each place's own instructions, without those of its callees."""
     calls: Counter[Call] = field(default_factory=Counter)
-    """How often."""
+    """How many times."""
     inclusive: Counter[Call] = field(default_factory=Counter)
-    """Instructions of the callee with all that it calls."""
+    """Instructions of the callee, with all that it calls."""
 
     def by_object(self) -> Counter[str]:
         counts: Counter[str] = Counter()
@@ -71,9 +71,10 @@ class Profile:
 def profile_read(lines: Iterable[str]) -> Profile:
     """A callgrind file without compressed names.
 
-    An `ob=` line names the object of what follows, `fl=` and `fn=` its file and function; `fi=` and `fe=` another file
-    that was inlined. `cob=` and `cfn=` name a callee. A line of numbers is a position and its cost, except
-    after `calls=`, where the cost is the callee's. A position is a line, behind an address where these were asked for.
+    An `ob=` line names the object of what follows, `fl=` and `fn=` its file and function; `fi=` and `fe=` name
+    another file, from which code was inlined. `cob=` and `cfn=` name a callee. A line of numbers is a position and
+    its cost, except after `calls=`, where the cost is the callee's. A position is a line number, preceded by an
+    address if addresses were requested.
     """
     profile = Profile()
     current, own_file, file, function = "", "", "", ""
@@ -118,7 +119,7 @@ def profile_read(lines: Iterable[str]) -> Profile:
 
 
 def _position(text: str, before: int) -> int:
-    """Absolute, or beside the one before."""
+    """A position is absolute, or relative to the one before."""
     if text == "*":
         return before
     return before + int(text) if text[0] in "+-" else int(text, 0)
@@ -138,7 +139,8 @@ def profile_run(
     folder: Path,
     addresses: bool = False,
 ) -> tuple[Profile, str]:
-    """COMMAND under callgrind; and what it printed. Only the process that it starts as, not its children."""
+    """Runs COMMAND under callgrind; also returns its output. Counts only the process that is started, not its
+    children."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         output = Path(scratch) / OUTPUT
         line = [valgrind_find(), "--quiet", "--tool=callgrind", f"--callgrind-out-file={output}"]
@@ -157,7 +159,8 @@ def side_by_side(
     count: Callable[[Subject, tuple[int, ...]], Result],
     step: Callable[[], None],
 ) -> list[Result]:
-    """One on each processor at a time: unlike time, counts do not change with what else runs. In the order of SUBJECTS."""
+    """One on each processor at the same time: unlike time, counts do not change with what else runs. In the order
+    of SUBJECTS."""
     free: SimpleQueue[int] = SimpleQueue()
     processors = cpus_allowed()
     for cpu in processors:
@@ -187,7 +190,7 @@ def workload_profile(
     addresses: bool = False,
     further: Mapping[str, str] | None = None,
 ) -> tuple[Profile, Line]:
-    """Of a program of bench/, and its line; the arm's library served it. FURTHER are variables."""
+    """The profile of a program of bench/, and its JSON line; the arm's library served it. FURTHER are variables."""
     environment = environment_make(arm, 0, preload=True) | dict(further or {})
     command = [str(stage.program(program)), *arguments]
     profile, printed = profile_run(command, environment, cpus, stage.folder, addresses)
@@ -199,8 +202,8 @@ def workload_profile(
 def allocator_instructions(
     stage: Stage, program: str, arguments: Sequence[str], arm: Arm, cpus: tuple[int, ...]
 ) -> int:
-    """Instructions of one run outside the program's own binary and the dynamic loader: what malloc and
-    free cost, with all they call, and without the caller's loop and its PLT."""
+    """Instructions of one run outside the program's own binary and the dynamic loader: the cost of malloc and free
+    with all they call, without the caller's loop and its PLT."""
     profile, _ = workload_profile(stage, program, arguments, arm, cpus)
     own = stage.program(program)
     counts = profile.by_object().items()
@@ -212,5 +215,5 @@ def is_linker(name: str) -> bool:
 
 
 def is_file(name: str, path: Path) -> bool:
-    """Whether an object's name is that of PATH; the kernel has it without symbolic links."""
+    """Whether an object's name is that of PATH; the kernel reports it without symbolic links."""
     return name in (str(path), str(path.resolve()))

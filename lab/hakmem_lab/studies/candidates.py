@@ -1,5 +1,5 @@
-"""Workloads before they are planned: cells of bench/ whose work is still to be found, and programs that are what they
-are."""
+"""Workloads before they are planned: cells of bench/ whose work is still to be found, and programs, whose work is
+fixed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Candidate:
     program: str
     arguments: str
     task_of: Callable[[int], Task]
-    """With a count; a program takes any."""
+    """The task with a given count; a program accepts any."""
     first_count: int
-    """Where the search for the work of a run begins; 0 where there is nothing to find."""
+    """The count at which the search for the work of a run starts; 0 if there is nothing to find."""
     count_min: int = 1
     starts_count: bool = True
-    """A run must be long beside the start of its process."""
+    """A run must be long compared with the start of its process."""
     control: bool = False
     memory: bool = False
     figure: str = ""
@@ -68,7 +68,7 @@ class Chosen:
     cells: tuple[Cell, ...]
     programs: tuple[str, ...]
     named: bool
-    """By the user: then each must be had."""
+    """Named by the user; then each must be available."""
 
     @property
     def count(self) -> int:
@@ -80,7 +80,7 @@ def workload_names() -> list[str]:
 
 
 def workloads_choose(suite: Suite, words: Sequence[str]) -> Chosen:
-    """Those of the suite, programs in the full one only; with words, of all workloads those that they name."""
+    """The workloads of the suite, with programs only in the full one. With WORDS, all workloads that they name."""
     if not words:
         return Chosen(suite_cells(suite), tuple(program_names()) if suite is Suite.FULL else (), False)
     for word in words:
@@ -100,7 +100,7 @@ def _programs_named(word: str) -> list[str]:
 
 
 def candidates_prepare(stage: Stage, chosen: Chosen, seed: int) -> tuple[list[Candidate], dict[str, str]]:
-    """Ready to run; and the programs of the suite that cannot be, each with its reason."""
+    """Ready to run; also the programs of the suite that cannot run, each with its reason."""
     candidates = [cell_candidate(stage, cell) for cell in chosen.cells]
     missing: dict[str, str] = {}
     for name in chosen.programs:

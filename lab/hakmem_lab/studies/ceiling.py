@@ -1,15 +1,15 @@
-"""How much of what its own structure allows does hakmem reach, and where is the rest?
+"""How much of what its own structure allows does hakmem reach, and what takes the rest?
 
-Three allocators run in the same interleaved rounds: hakmem; the ceiling, which is its front with every check, refill,
-spill and owner taken out and all memory prepared before main; and the null allocator below it, which hands a thread's one
-block of a class out again and again. So hakmem's time for an operation falls into three parts:
+Three allocators run in the same interleaved rounds: hakmem; the ceiling, which is its front without checks,
+refills, spills and owners, with all memory prepared before main; and the null allocator below it, which hands out a
+thread's one block of a class again and again. So hakmem's time for an operation falls into three parts:
 
     the workload's own     what it takes on the null allocator
     the structure          what the ceiling takes beyond that
     the checks             what hakmem takes beyond the ceiling: checks, refills, spills, ownership, page faults
 
-A workload that the ceiling cannot serve is not in it, and says why; one in which the ceiling is slower than hakmem is
-void: there it bounds nothing.
+A workload that the ceiling cannot serve is left out, with its reason. One in which the ceiling is slower than
+hakmem is void: there it bounds nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RESAMPLES = 4000
 
 
 class State(Enum):
-    """Of a workload, in the order of a report."""
+    """The state of a workload, in the order of a report."""
 
     VOID = "void"
     BELOW = "below"
@@ -55,7 +55,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Interval:
-    """A share, with the interval that holds it."""
+    """A share, with its interval."""
 
     middle: float
     low: float
@@ -64,7 +64,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Times:
-    """Nanoseconds of one operation, medians."""
+    """Nanoseconds for one operation, medians."""
 
     hakmem: float
     ceiling: float
@@ -78,10 +78,11 @@ class Share:
     row: Row
     state: State
     result: Result
-    """hakmem against the ceiling: its ratio is the share."""
+    """hakmem compared with the ceiling: its ratio is the share."""
     times: Times
     checks: Interval | None
-    """Of hakmem's time beyond the null allocator, what the checks take; None where that time is too short to divide."""
+    """The share that the checks take of hakmem's time beyond the null allocator; None if that time is too short to
+    divide."""
 
     @property
     def share(self) -> Estimate:
@@ -91,13 +92,13 @@ class Share:
 
 @dataclass(frozen=True)
 class Answer:
-    """Is it the structure or the checks? For all workloads, or those of a group."""
+    """Is it the structure or the checks? For all workloads, or for those of a group."""
 
     group: str
     share: Estimate
     """The geometric mean of the shares."""
     checks: Interval | None
-    """The mean over workloads; None when fewer than two could be divided."""
+    """The mean over workloads; None if fewer than two could be divided."""
     workloads: int
     divided: int
 
@@ -114,7 +115,7 @@ class Answer:
 class Ceiling:
     matrix: Matrix
     shares: tuple[Share, ...]
-    """The lowest first, void ones before them."""
+    """The lowest first, with void ones before them."""
     answers: tuple[Answer, ...]
     """For all workloads first, then by group."""
 
@@ -123,8 +124,8 @@ class Ceiling:
 
 
 def ceiling_candidates(stage: Stage, cells: Sequence[Cell]) -> tuple[list[Candidate], dict[str, str]]:
-    """Cells that the ceiling can serve, and why it cannot serve the others. What it prepares before main is not the cost
-    of a start."""
+    """Cells that the ceiling can serve, and why it cannot serve the others. What it prepares before main does not
+    count as the cost of a start."""
     candidates: list[Candidate] = []
     refused: dict[str, str] = {}
     for cell in cells:
@@ -171,7 +172,7 @@ def _share(matrix: Matrix, row: Row) -> Share | None:
 
 
 def _state(result: Result) -> State:
-    """VOID: its controls failed, or the whole interval says that the ceiling is the slower one."""
+    """VOID: its controls failed, or the whole interval says that the ceiling is slower."""
     assert result.estimate is not None
     if result.verdict is Verdict.VOID or result.estimate.low > 1:
         return State.VOID
@@ -180,9 +181,9 @@ def _state(result: Result) -> State:
 
 
 def _checks(result: Result, below: Result, confidence: float) -> Interval | None:
-    """Of medians over rounds, with hakmem's time as 1: the quotient of one round says nothing where its null allocator came near
-    hakmem by noise. Nothing to divide where the workload itself takes nearly all of it, or the null allocator is not below the
-    ceiling."""
+    """From medians over rounds, with hakmem's time as 1: the quotient of a single round says nothing if its null
+    allocator came near hakmem by noise. There is nothing to divide if the workload itself takes nearly all of the
+    time, or if the null allocator is not faster than the ceiling."""
     slots = sorted(result.log_ratios.keys() & below.log_ratios.keys())
     rounds = np.exp([(result.log_ratios[slot], below.log_ratios[slot]) for slot in slots])
     if not len(rounds):
@@ -197,7 +198,8 @@ def _checks(result: Result, below: Result, confidence: float) -> Interval | None
 
 
 def _checks_interval(rounds: Samples, confidence: float) -> tuple[float, float]:
-    """By resampling the rounds, the same way each time; without an end where so many of them leave nothing to divide."""
+    """By resampling the rounds, the same way each time; unbounded if too many of the resamples leave nothing to
+    divide."""
     drawn = np.random.default_rng(0).integers(len(rounds), size=(RESAMPLES, len(rounds)))
     share, workload = np.median(rounds[drawn], axis=1).T
     parts = np.full(RESAMPLES, math.inf)

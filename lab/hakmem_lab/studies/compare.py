@@ -1,12 +1,14 @@
-"""One program under many allocators: measured in rounds, within a budget that is fixed before.
+"""One program under many allocators: measured in rounds, within a budget that is fixed in advance.
 
 First every arm is observed once: the program must run, the allocator must be seen to serve it, and its memory is
-watched over time. Then come rounds: in each, one fresh process of every arm in random order, with one seed, environment
-size and set of processors. The log ratio of the user's own allocator to another one within a round is a sample.
+watched over time. Then come rounds. In each, every arm has one fresh process, in random order, with one seed,
+environment size and set of processors. The log ratio of the user's own allocator to another one within a round is a
+sample.
 
-Where the budget does not allow a verdict on all, a third of it screens: rounds that only choose the fastest, as many
-as the rest of the budget can judge, and are not used again for the judgement. Those that were left out are shown as what
-they are, not judged. Every judged round also holds the user's allocator a second time and slowed by twice the margin.
+If the budget does not allow a verdict on all, a third of it screens: these rounds only choose the fastest
+allocators, as many as the rest of the budget can judge, and are not used again for the judgement. Allocators that
+were left out are shown as screened out, not judged. Every judged round also contains the user's allocator a second
+time, and slowed by twice the margin.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ from hakmem_lab.statistics.sequential import PlannedLook, looks_plan, pairs_min
 from hakmem_lab.workloads.cells import Measure
 
 SCREENING_SHARE = 1 / 3
-"""Of the budget, where not all can be judged."""
+"""Share of the budget, if not all can be judged."""
 ROUNDS_WISHED = 2
-"""Times as many as a verdict needs at least: with the least, only what is very clear is seen."""
+"""Multiple of the minimum that a verdict needs; with the minimum only very clear differences are detected."""
 ROUNDS_MAX = 500
 HANGS_TIMES, HANGS_SECONDS_MIN = 20, 10.0
-"""A run that takes so many times what the user's own allocator took, and so long, hangs."""
+"""A run that takes this many times what the user's own allocator took, and at least this long, counts as hung."""
 
 OBSERVED, SCREENED, JUDGED = "observed", "screened", "judged"
 
@@ -42,7 +44,7 @@ class ObservedTask(Task, Protocol):
     def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]: ...
 
     def limited(self, seconds: float) -> ObservedTask:
-        """A run that takes longer hangs."""
+        """A run that takes longer than this counts as hung."""
         ...
 
 
@@ -81,7 +83,7 @@ class Sample:
 @dataclass(frozen=True)
 class Round:
     runs: Mapping[str, Measured]
-    """By arm."""
+    """Runs by arm."""
     disturbed: bool
 
 
@@ -92,10 +94,10 @@ class Plan:
     screening: int
     finalists: int
     rounds: int
-    """Of judgement."""
+    """Number of judged rounds."""
     seconds: float
     enough: bool
-    """False: even one candidate gets fewer rounds than any verdict needs."""
+    """False: even a single candidate gets fewer rounds than any verdict needs."""
     seconds_needed: float
     """After the observation, for the finalists."""
 
@@ -110,11 +112,11 @@ class Course:
     screening: list[Round] = field(default_factory=list)
     finalists: list[Arm] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
-    """Those that count: disturbed ones were measured again, as far as the plan allows that."""
+    """The rounds that count: disturbed ones were measured again, as far as the plan allows."""
     looks: list[PlannedLook] = field(default_factory=list)
-    """Those that were taken."""
+    """The looks that were taken."""
     late: bool = False
-    """Runs took longer than when they were observed: the budget ended the rounds."""
+    """Runs took longer than when they were observed, and the budget ended the rounds."""
 
 
 Keep = Callable[[Sample], None]
@@ -122,7 +124,7 @@ Keep = Callable[[Sample], None]
 
 @dataclass(frozen=True)
 class Observation:
-    """Of the user's own allocator, under whatever name: it tells which that is."""
+    """Of the user's own allocator, under whatever name: it tells which one that is."""
 
     conditions: Conditions
     measured: Measured
@@ -143,7 +145,7 @@ def observe_first(task: ObservedTask, own: Arm, rng: random.Random) -> Observati
 
 @dataclass(frozen=True)
 class Comparing:
-    """The task, its arms, and the chances of this run."""
+    """The task, its arms, and the random choices of this run."""
 
     task: ObservedTask
     first: Observation
@@ -155,7 +157,7 @@ class Comparing:
     # ---- observing --------------------------------------------------------------------------------------
 
     def observe(self, course: Course) -> None:
-        """A candidate that fails, or that did not serve, is out. The user's own allocator was observed before."""
+        """A candidate that fails, or that did not serve, is excluded. The user's own allocator was observed before."""
         own = self.first
         self._keep(OBSERVED, 0, 0, self.arms.baseline, own.conditions, own.measured)
         course.observed[self.arms.baseline.name] = own.measured
@@ -179,7 +181,7 @@ class Comparing:
         return [arm for arm in self.arms.candidates if arm.name not in course.failures]
 
     def plan(self, course: Course, seconds_left: float) -> Plan:
-        """As many finalists as get enough rounds to be judged well; one at least."""
+        """As many finalists as can get enough rounds to be judged well; at least one."""
         count = len(self.candidates(course))
         if not count:
             raise LabError(_nobody_left(course))
@@ -206,7 +208,7 @@ class Comparing:
     # ---- measuring --------------------------------------------------------------------------------------
 
     def screen(self, course: Course, plan: Plan) -> None:
-        """Chooses the finalists by the median of their speed, from rounds that are not judged; where the budget allows
+        """Chooses the finalists by the median of their speed, from rounds that are not judged; if the budget allows
         none, from the observed runs."""
         for number in range(plan.screening):
             arms = [self.arms.baseline, *self.candidates(course)]
@@ -221,9 +223,8 @@ class Comparing:
     def judge_rounds(
         self, course: Course, plan: Plan, decided: Callable[[], bool], is_late: Callable[[], bool]
     ) -> None:
-        """DECIDED is asked at the looks that the plan allows, and may end the rounds. So may the clock: how long a round
-        takes in all does not tell which of its runs was the faster, so all error that is not spent yet goes to a last look.
-        """
+        """DECIDED is called at the planned looks, and may end the rounds. So may the clock: how long a round takes
+        in all does not tell which of its runs was faster, so all remaining error goes to a last look."""
         alpha = self.alpha / max(1, len(course.finalists))
         looks = {look.pairs: look for look in looks_plan(plan.rounds, alpha)}
         extra = int(DISTURBED_EXTRA_SHARE * plan.rounds)

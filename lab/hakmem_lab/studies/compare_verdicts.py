@@ -1,5 +1,5 @@
-"""From the rounds of a comparison to a verdict on each allocator and each figure. Needs no machine: it can be run
-again on kept samples.
+"""From the rounds of a comparison to a verdict on each allocator and each figure. Needs no machine: it can be
+repeated on kept samples.
 
 A ratio is the user's own allocator over the other one: above 1 the other is faster, or smaller. For each figure
 Holm's steps keep the chance of any false verdict among all allocators below alpha.
@@ -57,10 +57,10 @@ class Row:
 
     name: str
     judged: dict[str, Judged]
-    """By figure."""
+    """Verdicts by figure."""
     medians: dict[str, float]
     screened: float | None = None
-    """The median ratio of time, where it was only screened."""
+    """The median ratio of time, if it was only screened."""
     failure: str = ""
 
 
@@ -77,7 +77,7 @@ class Outcome:
     same: Estimate | None
     slowed: Estimate | None
     noisy: tuple[str, ...]
-    """Figures in which the same allocator again differed from itself: their verdicts are void."""
+    """Figures in which the same allocator differed from itself: their verdicts are void."""
     blind: bool
     """The known slowdown was missed: no time is called equal."""
 
@@ -108,7 +108,7 @@ class Outcome:
 
 
 def log_ratios(rounds: Sequence[Round], figure: Figure, baseline: str, name: str) -> list[float]:
-    """Empty where a run does not have the figure."""
+    """Empty if a run does not have the figure."""
     found = []
     for one in rounds:
         if baseline in one.runs and name in one.runs:
@@ -120,7 +120,7 @@ def log_ratios(rounds: Sequence[Round], figure: Figure, baseline: str, name: str
 
 
 def outcome_make(course: Course, arms: Arms, task: Task, margin: float, alpha: float) -> Outcome:
-    """Of the looks that were taken until now."""
+    """The looks that were taken so far."""
     primary = CPU if task.measure is Measure.CPU else TIME
     baseline = arms.baseline.name
     names = [arm.name for arm in course.finalists]
@@ -184,7 +184,7 @@ def _row(course: Course, primary: Figure, baseline: str, name: str, judged: dict
 
 
 def medians_of(course: Course, name: str) -> dict[str, float]:
-    """By figure; and what was observed once: the memory over time."""
+    """Medians by figure, of the judged rounds or, without these, of the screening."""
     judged, screened = (
         [one.runs[name] for one in rounds if name in one.runs] for rounds in (course.rounds, course.screening)
     )

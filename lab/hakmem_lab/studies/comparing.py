@@ -1,4 +1,4 @@
-"""One row against one peer: from the pairs within its rounds to a ratio, and the whole vector beside it."""
+"""One row against one peer: from the pairs within its rounds to a ratio, with all other figures beside it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class Result:
     row: Row
     against: str
     failure: str
-    """What became of the peer, or of hakmem, where there is nothing to compare."""
+    """What happened to the peer, or to hakmem, if there is nothing to compare."""
     estimate: Estimate | None
     verdict: Verdict
     disturbed: int
     shortest_run: float
     log_ratios: Mapping[int, float]
-    """By place in the plan: all that say how much faster it is."""
+    """By place in the plan: all log ratios of speed that count."""
     unselected: tuple[float, ...]
-    """Log ratios of the places before anybody was selected: what a mean over peers is made of, since who took part in the others
-    had looked fast."""
+    """Log ratios of the places before an arm was selected. A mean over peers is made of these, because an arm that
+    took part in later rounds had looked fast."""
     cpu: Estimate | None
     memory: Memory | None
     subject_faults: float
@@ -70,8 +70,8 @@ class ArmSamples:
     def pairs(
         self, subject: str, other: str, enough: int, places: range | None = None
     ) -> tuple[list[tuple[Sample, Sample]], int]:
-        """The last undisturbed pair of each place, or of those of PLACES; where fewer than ENOUGH have one, the last of every
-        place. And how many pairs were disturbed."""
+        """The last undisturbed pair of each place, or of those of PLACES; if fewer than ENOUGH places have one, the
+        last pair of every place. Also the number of disturbed pairs."""
         quiet: dict[int, tuple[Sample, Sample]] = {}
         every: dict[int, tuple[Sample, Sample]] = {}
         disturbed = 0
@@ -110,7 +110,7 @@ def speed_of(sample: Sample, measure: Measure) -> float:
 def compare(
     settings: Settings, row: Row, arms: ArmSamples, subject: str, other: str, selected: bool = False
 ) -> Result:
-    """SELECTED: the other was chosen for how it looked in the first rounds."""
+    """SELECTED: the other was chosen because of how it looked in the first rounds."""
     pairs, disturbed = _pairs_judged(settings, row, arms, subject, other, selected)
     before, _ = arms.pairs(subject, other, SELECTION_MIN, row.rounds.selecting)
     failure = next(
@@ -144,8 +144,9 @@ def compare(
 def _pairs_judged(
     settings: Settings, row: Row, arms: ArmSamples, subject: str, other: str, selected: bool
 ) -> tuple[list[tuple[Sample, Sample]], int]:
-    """Who was selected is judged without the rounds in which it looked fast, and who was not, but has all rounds since a goal
-    names it, without those in which it looked slow, where the others are enough."""
+    """A peer that was selected is judged without the rounds in which it looked fast. One that was not selected, but
+    has all rounds because a goal names it, is judged without those in which it looked slow, if the others are
+    enough."""
     enough = pairs_needed(settings.confidence)
     if selected or other in row.rounds.named:
         later = range(row.rounds.selection, row.rounds.rounds)
@@ -156,7 +157,7 @@ def _pairs_judged(
 
 
 def _estimate(log_ratios: Sequence[float], confidence: float) -> Estimate | None:
-    """Of rounds too few for an interval by ranks, Student's, which takes their noise to be normal."""
+    """With too few rounds for an interval by ranks, Student's is used, which assumes normal noise."""
     if not log_ratios:
         return None
     few = 1 < len(log_ratios) < pairs_needed(confidence)
@@ -168,7 +169,8 @@ def _log_ratios(pairs: Sequence[tuple[Sample, Sample]], measure: Measure) -> dic
 
 
 def peers_left(row: Row, samples: Iterable[Sample], before: int) -> list[str]:
-    """After the first BEFORE places: where they are the selection its best alone, else who came near the fastest there."""
+    """After the first BEFORE places: if they are the selection, only its best; otherwise the peers near the fastest
+    there."""
     if before == row.rounds.selection:
         best = peer_select(row, samples)
         return [best] if best else []
@@ -185,8 +187,8 @@ def _ratios_beside_peers(row: Row, arms: ArmSamples, names: Iterable[str]) -> di
 
 
 def peer_select(row: Row, samples: Iterable[Sample]) -> str | None:
-    """The peer that the subject looks slowest beside in the rounds of the selection. Whatever else is among the
-    samples, the choice is the same: of a run that goes on, and of one that is judged again."""
+    """The peer against which the subject looks slowest in the rounds of the selection. The choice does not depend
+    on other samples, so it is the same in a run that is continued and in one that is judged again."""
     arms = ArmSamples(row, [one for one in samples if one.slot < row.rounds.selection])
     return fastest_beside(
         _ratios_beside_peers(row, arms, [arm for arm in row.rounds.arms if arm not in arms.failures])

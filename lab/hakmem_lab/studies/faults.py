@@ -26,13 +26,13 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Faults:
-    """Of one peer, over REPEATS processes: the worst for what has a limit, else the median."""
+    """One peer's figures over REPEATS processes: the worst if there is a limit, otherwise the median."""
 
     peer: str
     mix_faults: int
     """Most faults of the random mix, from before its first operation to after its last."""
     true_dirty_pages: float
-    """Private dirty pages of `true` in the moment it ends."""
+    """Private dirty pages of `true` at the moment it ends."""
     true_faults: float
     first_faults: int
     """Most faults of a class's first operation: malloc and the first write to the block."""

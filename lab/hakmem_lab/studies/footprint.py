@@ -1,11 +1,11 @@
 """The peak memory of real programs under several allocators, in interleaved rounds.
 
-Every round runs each program under each allocator once, in random order; the same seed and environment size for all
-of a program's runs in a round. A first round, not counted, proves the service: the dynamic linker itself says where
-each process's malloc and free lead. Every counted run is checked again: the library must be mapped in the
-process that was the largest.
+Every round runs each program under each allocator once, in random order, with the same seed and environment size
+for all of a program's runs in a round. A first round, which is not counted, proves the service: the dynamic linker
+itself reports where each process's malloc and free lead. Every counted run is checked again: the library must be
+mapped in the largest process.
 
-glibc is preloaded like any other, since a program may bring an allocator along (Debian's redis-server does).
+glibc is preloaded like any other, because a program may bring its own allocator (Debian's redis-server does).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from hakmem_lab.workloads.installed import installed_check
 TOOL = "peak_memory"
 SUBJECT = "hakmem"
 LIMIT = 1.05
-"""hakmem's median over the smallest of its row: above it the row is marked."""
+"""hakmem's median over the smallest of its row: a row above this is marked."""
 COLUMNS = (
     "program",
     "round",
@@ -62,7 +62,7 @@ class Sample:
     program: Program
     round: int
     order: int
-    """When in its round."""
+    """Its position in the round."""
     peer: Peer
     conditions: Conditions
     peak_rss_kib: int
@@ -221,7 +221,7 @@ def rounds_run(
 
 
 def rows_make(samples: Sequence[Sample], peers: Sequence[str]) -> list[Row]:
-    """Those where hakmem is worst come first; the peers stay in their order."""
+    """The rows in which hakmem is worst come first; the peers stay in their order."""
     rows = []
     for program in dict.fromkeys(sample.program for sample in samples):
         mine = [sample for sample in samples if sample.program == program]

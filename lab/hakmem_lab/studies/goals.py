@@ -1,4 +1,4 @@
-"""What hakmem is to reach, each goal held against a matrix: met, missed, or open where that does not decide."""
+"""hakmem's goals, each compared with a matrix: met, missed, or open if the matrix does not decide it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hakmem_lab.studies.starting_figures import STARTING_FIGURES
 from hakmem_lab.studies.suites import GroupMean
 
 ASKS_FOR_HUGE_PAGES = frozenset({"mimalloc3", "mimalloc2"})
-"""Peers whose default asks for huge pages from the first block: they take few faults, and that memory."""
+"""Peers that by default ask for huge pages from the first block: they take few faults, but much memory."""
 FAULTS_SLACK = 1.02
-"""Page faults of two runs of one program differ by so much."""
+"""Page faults of two runs of one program differ by this much."""
 RSS_MOST = 1.15
 LARGE_KIB = 64 << 10
 NAMED_MAX = 3
-"""An answer names so many workloads; the tables have them all."""
+"""An answer names at most this many workloads; the tables have them all."""
 EVERY_CLASS = "every class, four patterns"
 MANY_SLOTS = ("random mix, 8192 slots", "random mix, 90 % allocating")
 MID = (
@@ -40,7 +40,7 @@ STARTING_ROWS = tuple(then.row for then in STARTING_FIGURES)
 
 
 class State(Enum):
-    """In the order in which a report has them."""
+    """In the order of a report."""
 
     MISSED = "missed"
     OPEN = "open"
@@ -58,11 +58,11 @@ class Goal:
     area: str
     wanted: str
     answer: Callable[[Matrix, Sequence[GroupMean]], Answer | None]
-    """None where the matrix has nothing of it."""
+    """None if the matrix has nothing about it."""
     peers: Callable[[str], bool] = lambda _: False
-    """Peers that it is about, whoever is the best,"""
+    """The peers that the goal is about, whichever is best,"""
     rows: tuple[str, ...] = ()
-    """in these workloads, by name or group."""
+    """in these workloads, given by name or group."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Reached:
 
 
 def is_named(peer: str, row: str, group: str) -> bool:
-    """A goal is about this peer in this workload."""
+    """Whether a goal is about this peer in this workload."""
     return any(goal.peers(peer) and (row in goal.rows or group in goal.rows) for goal in GOALS)
 
 
 def goals_reached(matrix: Matrix, means: Sequence[GroupMean]) -> list[Reached]:
-    """Those that were missed first."""
+    """Missed goals first."""
     found = [(goal, goal.answer(matrix, means)) for goal in GOALS]
     reached = [Reached(goal, answer) for goal, answer in found if answer]
     order = list(State)
@@ -88,7 +88,7 @@ def goals_reached(matrix: Matrix, means: Sequence[GroupMean]) -> list[Reached]:
 
 
 def _behind_none(*names: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
-    """In no workload of these, by name or group, behind the best peer."""
+    """Not behind the best peer in any of these workloads, given by name or group."""
 
     def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
         cells = [one for one in matrix.cells if one.row.name in names or one.row.group in names]
@@ -124,7 +124,7 @@ def _times(estimate: Estimate) -> str:
 
 
 def _times_the_best(least: float, *names: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
-    """Or at the ceiling, which no matrix has: what is below stays open."""
+    """Or at the ceiling, which a matrix does not contain; so what is below stays open."""
 
     def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
         cells = [one for one in matrix.cells if one.row.name in names and one.best]
@@ -163,7 +163,8 @@ def _void_rows(results: Iterable[Result]) -> list[str]:
 
 
 def _at_least(least: float, figures: Sequence[tuple[str, Estimate]], void: Sequence[str]) -> Answer | None:
-    """Each with its interval clear of what is asked. VOID are workloads that say nothing: with one the goal is not met."""
+    """Each interval must be clear of the goal. VOID are workloads that say nothing; with one of these the goal is
+    not met."""
     if not figures and not void:
         return None
     below = [text for text, estimate in figures if estimate.high < least]
@@ -189,7 +190,7 @@ def _not_behind(peer: str, group: str) -> Callable[[Matrix, Sequence[GroupMean]]
 
 
 def _not_behind_the_preloaded(name: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
-    """What the C library brings itself is there before any preloaded object is looked for."""
+    """The C library's own malloc is there before any preloaded object is looked for, so it is left out."""
 
     def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
         return _within_the_margin(
@@ -227,7 +228,7 @@ def _faults(one: Result) -> tuple[float, float]:
 def _over_peers(
     matrix: Matrix, medians: Callable[[Result], tuple[float, float]]
 ) -> dict[str, dict[str, float]]:
-    """By workload and peer: hakmem's over the peer's, of what MEDIANS gives of both."""
+    """By workload and peer: hakmem's figure over the peer's; MEDIANS gives both."""
     figures: dict[str, dict[str, float]] = {}
     for one in matrix.results:
         own, other = medians(one)
@@ -256,7 +257,7 @@ def _geometric(ratios: Iterable[float]) -> float:
 def _largest(
     figures: Mapping[str, Mapping[str, float]], most: float, without: frozenset[str]
 ) -> Answer | None:
-    """No workload above so many times the smallest peer's."""
+    """No workload above this many times the smallest peer's figure."""
     worst = sorted(
         (
             (max(known.items(), key=lambda one: one[1]), name)

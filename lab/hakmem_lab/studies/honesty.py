@@ -1,9 +1,9 @@
-"""How often `ab` is wrong, and how often it sees what is there.
+"""How often `ab` is wrong, and how often it detects a real difference.
 
-Simulated: the very engine of `ab`, its controls and all, over recorded noise, where the truth is known. Live: `ab` on
-this machine with the same binary in both arms, and with one of them slowed by twice the margin. Beside it stand the
-rates of the naive design under the same noise: all runs of A, then all runs of B, compared by their means, by
-Welch's test, or by the best run of each.
+Simulated: the engine of `ab` itself, with its controls, over recorded noise, where the truth is known. Live: `ab`
+on this machine with the same binary in both arms, and with one of them slowed by twice the margin. For comparison
+there are the rates of the naive design under the same noise: all runs of A, then all runs of B, compared by their
+means, by Welch's test, or by the best run of each.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Truth:
     factor: float
     """B takes this many times as long as A."""
     right: str
-    """The verdict that is there to be found."""
+    """The correct verdict."""
     false: tuple[str, ...]
-    """Verdicts that are wrong."""
+    """Wrong verdicts."""
 
 
 def truths(margin: float) -> tuple[Truth, ...]:
@@ -49,17 +49,17 @@ def truths(margin: float) -> tuple[Truth, ...]:
 
 @dataclass(frozen=True)
 class Simulated:
-    """Of one truth in one condition."""
+    """The results for one truth in one condition."""
 
     condition: str
     budget_seconds: float
     truth: Truth
     trials: int
     words: Counter[str]
-    """Verdicts of ab."""
+    """Counts of the verdicts of ab."""
     void: int
     naive: Counter[str]
-    """How often each naive design called a difference."""
+    """How often each naive design reported a difference."""
     pairs_median: float
 
     @property
@@ -92,7 +92,7 @@ def simulated_ask(trace: Trace, truth: Truth, design: Design, rng: random.Random
 
 
 def naive_ask(trace: Trace, truth: Truth, design: Design, rng: random.Random) -> set[str]:
-    """Which of the naive designs call a difference, each with the whole budget."""
+    """The naive designs that report a difference, each with the whole budget."""
     playback = Playback(trace, {}, rng)
     arms: list[list[float]] = []
     for factor in (1.0, truth.factor):

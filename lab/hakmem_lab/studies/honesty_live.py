@@ -1,6 +1,6 @@
-"""`ab` where the truth is known, on this machine: the same binary in both arms, and one of them slowed.
+"""`ab` where the truth is known, on this machine: the same binary in both arms, or one of them slowed.
 
-Outcomes are kept one by one; a session that was interrupted is taken up where it ended.
+Outcomes are kept one by one; an interrupted session continues where it ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LIVE_FILE = "live.csv"
 
 @dataclass(frozen=True)
 class Lived:
-    """One comparison. Text and numbers as the file has them."""
+    """One comparison. Text and numbers as in the file."""
 
     truth: str
     verdict: str
@@ -39,7 +39,7 @@ class Lived:
     seconds: float
     reason: str
     setting: str
-    """What must be the same for a session to be taken up: library, workload, design."""
+    """What must be the same for a session to be continued: library, workload, design."""
 
 
 COLUMNS = tuple(Lived.__annotations__)
@@ -73,7 +73,7 @@ def live_read(path: Path) -> list[Lived]:
 
 
 def live_earlier(folder: Path, setting: str) -> list[Lived]:
-    """Of the latest session in FOLDER; an error when it asked something else."""
+    """The latest session in FOLDER; an error if its setting was different."""
     files = sorted(folder.glob(f"*/{LIVE_FILE}"))
     if not files:
         raise LabError("there is no earlier session to resume")
@@ -95,8 +95,8 @@ def live_run(
     earlier: Sequence[Lived],
     ran: Callable[[Lived], None],
 ) -> list[Lived]:
-    """COUNT comparisons of each truth in random order, less those that an EARLIER session has. Each plans
-    for itself, as an `ab` of its own does."""
+    """COUNT comparisons of each truth in random order, less those that an EARLIER session has. Each makes its own
+    plan, as a separate `ab` does."""
     hakmem = study.store.obtain("hakmem")
     arranged = arrange(study.stage, hakmem, [hakmem], calibrate, design, study.rng)
     other = arranged.others[0]

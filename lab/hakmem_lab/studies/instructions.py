@@ -1,10 +1,10 @@
-"""What the fast path and the way to the back and home cost in instructions, by differences.
+"""The cost in instructions of the fast path, and of the passage through refill and spill, by differences.
 
-A pair of malloc and free: a loop of N pairs and one of 2N; the difference is N pairs, without start-up.
-A passage through refill and spill: bursts of B and of 2B blocks, both deeper than any cache, each run for C
-and for 2C cycles; the difference per cycle is B further blocks, each of which was refilled and spilled once,
-and what it costs beyond a plain pair is the passage. It includes a slab's share of being made and given back,
-which is one in a thousand blocks at 64 bytes and one in sixty at 1024.
+A pair of malloc and free: a loop of N pairs and one of 2N; the difference is N pairs, without start-up. A passage
+through refill and spill: bursts of B and of 2B blocks, both deeper than any cache, each run for C and for 2C
+cycles. The difference per cycle is B further blocks, each of which was refilled and spilled once; what it costs
+beyond a plain pair is the passage. It includes the share of a slab's creation and release, which is one in a
+thousand blocks at 64 bytes and one in sixty at 1024.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Instructions:
 
 
 Count = Callable[[int, int], int]
-"""(blocks, cycles) to the allocator's instructions in that burst."""
+"""From (blocks, cycles) to the allocator's instructions in that burst."""
 
 
 def pair_cost(count: Count) -> float:
@@ -50,7 +50,7 @@ def burst_cost_per_cycle(count: Count, blocks: int) -> float:
 
 
 def passage_cost(count: Count, blocks: int) -> float:
-    """One block's malloc and free with a refill and a spill between."""
+    """One block's malloc and free with a refill and a spill in between."""
     deep = burst_cost_per_cycle(count, blocks)
     deeper = burst_cost_per_cycle(count, 2 * blocks)
     return (deeper - deep) / blocks

@@ -1,9 +1,8 @@
 """From kept samples to verdicts. Needs no machine.
 
-Every cell carries two arms that must come out as known: the same library under another name (A/A: no difference), and
-that copy slowed by twice the margin (a difference). A cell whose A/A arm differs is void; one whose slowdown was
-missed calls nothing equal. A workload that allocates nothing must not move under any allocator, or the
-whole run is void.
+Every cell has two arms with a known outcome: the same library under another name (A/A: no difference), and that
+copy slowed by twice the margin (a difference). A cell whose A/A arm differs is void; one whose slowdown was missed
+calls nothing equal. A workload that allocates nothing must not move under any allocator, or the whole run is void.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from hakmem_lab.studies.tails import Tail, tail_judge
 
 
 class Outcome(Enum):
-    """Of a cell against the best of all peers, in the order in which a report has them."""
+    """The outcome of a cell against the best of all peers, in the order of a report."""
 
     LOST = "lost"
     VOID = "void"
@@ -72,7 +71,7 @@ class Matrix:
     observed: Mapping[tuple[str, str], Sample]
     """By row and allocator."""
     tails: tuple[Tail, ...]
-    """Of the rows whose latencies were measured in rounds."""
+    """For the rows whose latencies were measured in rounds."""
     medians: Mapping[tuple[str, str], float]
     """Operations per second by row and allocator."""
 
@@ -202,7 +201,7 @@ def _void(result: Result) -> Result:
 
 
 def _best(settings: Settings, row: Row, selected: str | None, results: Sequence[Result]) -> Best | None:
-    """By the rounds that did not select it; by all of them where there is one peer only."""
+    """From the rounds that did not select it; from all of them if there is only one peer."""
     measured = {one.against: one.log_ratios for one in results if one.estimate}
     if not row.rounds.selection and len(measured) == 1:
         selected = next(iter(measured))
@@ -249,8 +248,8 @@ def _cells_judge(
 def _without_best(
     row: Row, selected: str | None, results: Sequence[Result], failures: Mapping[str, str]
 ) -> str:
-    """Why there is no best peer, if there is none. Where everybody has all rounds, as in a row that rests, none of several is
-    chosen, however many rounds there are."""
+    """Why there is no best peer, if there is none. If all arms have all rounds, as in a row that rests, none of
+    several peers is selected, however many rounds there are."""
     if selected in failures:
         return f"{selected}, which was selected, {failures[selected]}"
     several = sum(1 for one in results if one.estimate) > 1

@@ -1,7 +1,7 @@
 """The matrix: what is run under which allocators, for how many rounds; all of it fixed before the first round.
 
-The plan is kept beside the samples. From both together everything a report says can be judged again, on any machine,
-and a run that was interrupted goes on.
+The plan is kept beside the samples. From both together everything in a report can be judged again, on any machine,
+and an interrupted run can be continued.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RESULTS_FILE = "results.csv"
 
 
 def slowed_name(percent: float) -> str:
-    """As Arm.name has it."""
+    """The same form as Arm.name."""
     return f"{SAME} slowed by {percent:g} %"
 
 
@@ -40,7 +40,7 @@ class Settings:
     only: str
     budget_seconds: float
     limit_seconds: float
-    """The budget may be exceeded up to this, for as many rounds as an interval needs."""
+    """The budget may be exceeded up to this, to reach the rounds that an interval needs."""
     margin: float = 0.03
     rss_margin: float = 0.05
     confidence: float = 0.99
@@ -68,16 +68,16 @@ class Row:
     measure: Measure
     control: bool
     memory: bool
-    """Memory is its figure; its speed stands beside it."""
+    """Its figure is memory; its speed is only shown beside it."""
     figure: str
-    """The figure that it is about, where that is none of every program's."""
+    """The figure that it is about, if it is not one that every program has."""
     count: int
-    """0: the work is what it is."""
+    """0: the amount of work is fixed."""
     rounds: RoundPlan
     failures: Mapping[str, str] = field(default_factory=dict)
     """Arms that failed before the rounds."""
     seconds: float = 0.0
-    """Planned for the rounds."""
+    """Planned seconds for the rounds."""
 
     @classmethod
     def read(cls, kept: dict[str, Any]) -> Row:
@@ -104,11 +104,11 @@ class MatrixPlan:
     settings: Settings
     source: Provenance
     peers: tuple[str, ...]
-    """Those hakmem is compared with."""
+    """The peers that hakmem is compared with."""
     missing: Mapping[str, str]
-    """Peers that could not be had, and rows that could not be measured at all, each with its reason."""
+    """Peers that were not available, and rows that could not be measured at all, each with its reason."""
     identities: Mapping[str, str]
-    """Of every library and program that is measured."""
+    """Identity of every library and program that is measured."""
     rows: tuple[Row, ...]
 
     @property
@@ -146,7 +146,7 @@ class MatrixPlan:
 
 @contextmanager
 def measuring(folder: Path) -> Iterator[None]:
-    """This process measures the run of FOLDER; an error where another does."""
+    """Locks the run of FOLDER for this process; an error if another process measures it."""
     with (folder / PLAN_FILE).open() as plan:
         try:
             fcntl.flock(plan, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -156,7 +156,7 @@ def measuring(folder: Path) -> Iterator[None]:
 
 
 def is_measured(folder: Path) -> bool:
-    """Now, by some process."""
+    """Whether a process measures it now."""
     try:
         with measuring(folder):
             return False
@@ -165,7 +165,7 @@ def is_measured(folder: Path) -> bool:
 
 
 def interrupted_find(results: Path, settings: Settings) -> Path:
-    """The newest run that is incomplete and that nobody measures; it must have been asked for in the same words."""
+    """The newest run that is incomplete and not being measured; it must have been started with the same options."""
     runs = sorted((path.parent for path in results.glob(f"*/{PLAN_FILE}")), reverse=True)
     incomplete = [run for run in runs if not (run / RESULTS_FILE).exists() and not is_measured(run)]
     if not incomplete:

@@ -20,7 +20,7 @@ from hakmem_lab.studies.matrix_run import Origin, Step, program_observe
 
 ROUNDS_MAX = 60
 LONG_RUN_ROUNDS = 2
-"""A workload that rests gets so few: what it holds while it rests is its figure."""
+"""A workload that rests gets only this many rounds: its figure is what it holds while it rests."""
 
 
 def works_find(
@@ -54,7 +54,7 @@ def work_conditions(task: Task, settings: Settings) -> Conditions:
 
 
 def controls_added(work: Work, settings: Settings) -> Work:
-    """They are hakmem, and take as long as it does."""
+    """The controls are hakmem, and take as long as it does."""
     own = work.walls.get(SUBJECT)
     if own is None:
         return work
@@ -63,8 +63,9 @@ def controls_added(work: Work, settings: Settings) -> Work:
 
 
 def observed_seconds(works: Iterable[Work]) -> float:
-    """What the runs with instruments will take: nothing where they have been. A tenth of the work with a clock around
-    every operation, and that again under strace, take about as long as a timed run; what rests does so again."""
+    """Seconds that the runs with instruments will take; none for workloads that were already observed. A tenth of
+    the work with a clock around every operation, and again under strace, takes about as long as a timed run; a
+    workload that rests takes as long again."""
     walls = (work.walls.items() for work in works if not work.observed)
     return sum(wall for items in walls for arm, wall in items if not arm.startswith(SAME))
 
@@ -77,8 +78,8 @@ def rows_plan(
     limit: float,
     best_only: bool,
 ) -> list[Row]:
-    """SECONDS are left for the rounds of all rows; where they do not suffice for the fewest that are of use, those take
-    up to LIMIT. BEST_ONLY: the best of the peers is selected, and the others leave their time to it."""
+    """SECONDS are left for the rounds of all rows. If they are too few for the fewest useful rounds, those take up
+    to LIMIT. BEST_ONLY: the best of the peers is selected, and the others leave their time to it."""
     served = [candidate for candidate in candidates if works[candidate.name].walls]
     always = {one.name: _always(one, works[one.name], settings) if best_only else () for one in served}
     named = {one.name: _named(one, works[one.name], always[one.name]) for one in served}
@@ -99,8 +100,8 @@ def rows_plan(
 
 
 def _always(candidate: Candidate, work: Work, settings: Settings) -> tuple[str, ...]:
-    """Who takes part when the best peer is selected; nobody where there is nothing to select, or every peer's figure is
-    wanted."""
+    """The arms that take part whichever peer is selected; none if there is nothing to select, or if every peer's
+    figure is wanted."""
     own = (SUBJECT, SAME, settings.slowed)
     choice = len(work.walls) > len(own) + 1 and SUBJECT in work.walls
     wanted = candidate.control or candidate.memory or work.wall > LONG_RUN_SECONDS
@@ -108,7 +109,7 @@ def _always(candidate: Candidate, work: Work, settings: Settings) -> tuple[str, 
 
 
 def _named(candidate: Candidate, work: Work, always: tuple[str, ...]) -> tuple[str, ...]:
-    """The peers that a goal is about, where not all take part in all rounds anyway."""
+    """The peers that a goal is about, unless all take part in all rounds anyway."""
     others = [name for name in work.walls if name not in always] if always else []
     return tuple(name for name in others if is_named(name, candidate.name, candidate.group))
 

@@ -1,4 +1,4 @@
-"""Carries the matrix out: the rounds of every row, then the runs with instruments."""
+"""Runs the matrix: the rounds of every row, then the runs with instruments."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from hakmem_lab.studies.tails import JUDGED, peer_shortest
 from hakmem_lab.workloads.programs.task import ProgramTask
 
 OBSERVED_WORK_SHARE = 0.1
-"""A run with instruments does this share of a timed run's work: tails and counts need no precision."""
+"""A run with instruments does this share of a timed run's work, because tails and counts need no precision."""
 Step = Callable[[str, float], None]
-"""Told after each part: its name, and the seconds that were planned for it."""
+"""Called after each part with its name and the seconds that were planned for it."""
 
 
 def rows_run(
@@ -61,7 +61,7 @@ def rows_run(
 
 
 def seconds_left(rows: Sequence[Row], kept: Sequence[Sample]) -> float:
-    """Of what was planned for the rounds."""
+    """Seconds left of those planned for the rounds."""
     done = rounds_of(kept)
     return sum(
         row.seconds * row.rounds.share(slot)
@@ -80,8 +80,8 @@ def rows_observe(
     step: Step,
     kept: Sequence[Sample] = (),
 ) -> None:
-    """Every allocator once, without the controls; then the rounds of latencies, where the program tells them and memory is
-    not the figure."""
+    """Every allocator once, without the controls; then the rounds of latencies, if the program reports them and
+    memory is not the figure."""
     for row in rows:
         count = row.count if row.memory else max(1, round(OBSERVED_WORK_SHARE * row.count))
         task = task_of[row.name](count)
@@ -117,7 +117,7 @@ def tails_run(
 
 
 def observe(row: Row, task: Task, arm: Arm, conditions: Conditions, count: int) -> Sample | None:
-    """None where there is nothing to look at."""
+    """None if there is nothing to observe."""
     origin = Origin(OBSERVED, row.name, 0, 0, 0, 1, arm, conditions, count)
     if isinstance(task, CellTask):
         if not can_observe(task.cell):
@@ -138,7 +138,7 @@ def program_observe(task: Task, arm: Arm, conditions: Conditions) -> Run:
 
 @dataclass(frozen=True)
 class Origin:
-    """Which run a sample is of."""
+    """Which run a sample belongs to."""
 
     kind: str
     task: str
@@ -212,7 +212,7 @@ def round_samples(row: Row, arms: Mapping[str, Arm], one: Round) -> list[Sample]
 
 
 def rounds_of(samples: Iterable[Sample]) -> dict[str, list[Round]]:
-    """Whole rounds; one that was cut off is measured anew."""
+    """Whole rounds only; one that was cut off is measured again."""
     grouped: dict[tuple[str, int, int], list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.kind == TIMED:

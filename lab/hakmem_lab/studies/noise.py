@@ -1,9 +1,9 @@
 """Noise of a real machine, recorded once and played back: what simulated comparisons run under.
 
-A trace is one workload's runs back to back, all of the same binary, on processors drawn anew for every two, as
-the runs of pairs are. It is recorded in several conditions of the machine, from left alone to fully loaded. A playback
-takes whole blocks of consecutive runs from random places, so that what makes real noise hard stays in it: bursts,
-drift, heavy tails. How long a run takes is all that a simulated arm changes.
+A trace is one workload's runs back to back, all of the same binary, on processors drawn anew for every two, as the
+runs of pairs are. It is recorded in several conditions of the machine, from left alone to fully loaded. A playback
+takes whole blocks of consecutive runs from random places, which preserves what makes real noise hard: bursts,
+drift, heavy tails. A simulated arm changes nothing but the time that a run takes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ while True:
 
 @dataclass(frozen=True)
 class Run:
-    """Of one process, what a playback needs: its time, and what the rule of disturbance looks at."""
+    """What a playback needs of one process: its time, and the inputs of the disturbance rule."""
 
     seconds: float
     wall_seconds: float
@@ -55,7 +55,7 @@ class Run:
 class Trace:
     condition: str
     load: float
-    """Of the machine, before: what "left alone" was worth."""
+    """Of the machine, before the recording: how quiet "left alone" was."""
     runs: tuple[Run, ...]
 
 
@@ -74,7 +74,8 @@ class Condition:
 
 
 def conditions() -> tuple[Condition, ...]:
-    """A workload that allocates nothing has the machine's noise alone; the other also that of where its memory lies."""
+    """A workload that allocates nothing has only the machine's noise; the other also has the noise of where its
+    memory lies."""
     allocates = "random mix, 256 slots"
     return (
         Condition("no allocation, left alone", "no allocation (control)"),
@@ -119,7 +120,7 @@ def trace_record(
 
 
 def noise_write(noise: Noise, path: Path = TRACE_FILE) -> None:
-    """A line for each run."""
+    """Writes a line for each run."""
     traces = []
     for trace in noise.traces:
         runs = ",\n".join(json.dumps(list(asdict(run).values())) for run in trace.runs)
@@ -143,7 +144,7 @@ def noise_read(path: Path = TRACE_FILE) -> Noise:
 
 
 class Playback:
-    """A task whose runs come from a trace. An arm's factor, by name, is how much longer its runs take."""
+    """A task whose runs come from a trace. An arm's factor, by name, is how many times as long its runs take."""
 
     name = "playback"
     threads = 1

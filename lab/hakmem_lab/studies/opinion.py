@@ -1,7 +1,7 @@
 """The deterministic second opinion on an A/B: instructions that the allocator takes for one operation.
 
-The difference of a run and of one twice as long leaves out what the start costs. The clock decides; where the
-counts say otherwise, both are shown. Instructions are not time: caches and faults are not in them.
+The difference of a run and of one twice as long leaves the cost of the start out. The clock decides; if the counts
+disagree, both are shown. Instructions are not time: caches and faults are not in them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from hakmem_lab.studies.ab import WORDS, Answer
 from hakmem_lab.studies.callgrind import allocator_instructions
 
 COUNT_SHARE = 0.01
-"""Of the timed run's count: callgrind takes fifty times as long."""
+"""Share of the timed run's count, because callgrind takes fifty times as long."""
 SECONDS = 5.0
-"""About what it takes for two arms: asked unbidden when the clock left so much of the budget."""
+"""About what it takes for two arms. It runs without being requested if the clock left this much of the budget."""
 SEED = 1
 
 
@@ -50,7 +50,7 @@ class Opinion:
 
 
 def opinion_possible(task: CellTask) -> bool:
-    """Not of what runs by the clock or allocates nothing, nor of a tool that starts other processes."""
+    """Not for workloads that run by the clock or allocate nothing, nor for a tool that starts other processes."""
     counted = task.cell.count_min == 1 and not task.cell.control and can_observe(task.cell)
     return counted and shutil.which("valgrind") is not None
 

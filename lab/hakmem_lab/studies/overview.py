@@ -1,7 +1,7 @@
-"""What the store knows, for one page: the newest run of the matrix, the one before it, every run by commit, the newest
-ceiling, what `where` found, and the last check of the baseline. Needs no machine.
+"""What the store knows, for one page: the newest run of the matrix, the one before it, every run by commit, the
+newest ceiling, what `where` found, and the last check of the baseline. Needs no machine.
 
-What is not in the store is not on the page, and the page names the command that would bring it.
+What is not in the store is not on the page; the page names the command that would provide it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Change:
 
     @property
     def word(self) -> str:
-        """Only where the intervals have nothing in common."""
+        """A change is reported only if the intervals do not overlap."""
         if self.now.low > self.then.high:
             return "faster"
         return "slower" if self.now.high < self.then.low else "as before"
@@ -65,17 +65,17 @@ class Moment:
     date: str
     commit: str
     workloads: int
-    """Of this run's that it measured, too."""
+    """How many of this run's workloads it measured, too."""
     times_glibc: float
     """The geometric mean over these, by medians."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """Of the baseline."""
+    """A check of the baseline."""
 
     before: str
-    """Its commit."""
+    """The commit of the baseline."""
     gates: tuple[Gate, ...]
 
 
@@ -90,10 +90,10 @@ class Overview:
     """Newest last."""
     ceiling: Ceiling | None
     where: tuple[Where, ...]
-    """The newest of each workload."""
+    """The newest result of each workload."""
     baseline: Check | None
     unread: tuple[str, ...]
-    """Results that were passed over, since they are of another version of the laboratory or damaged."""
+    """Results that were skipped, because they are damaged or of another version of the laboratory."""
 
     @property
     def strengths(self) -> list[Result]:
@@ -108,7 +108,7 @@ class Overview:
 
     @property
     def larger(self) -> list[Result]:
-        """Where hakmem's peak is clearly larger, most first."""
+        """Rows in which hakmem's peak is clearly larger, largest difference first."""
         found = [
             one for one in self.matrix.losses_first if one.memory and one.memory.verdict is Verdict.AHEAD
         ]
@@ -145,7 +145,7 @@ def judged(folder: Path) -> tuple[Kept, Matrix]:
 
 
 def readable(paths: Iterable[Path], read: Callable[[Path], T], unread: list[str]) -> Iterator[tuple[Path, T]]:
-    """What can be read of PATHS, files in folders of runs; the others' kinds and runs are added to UNREAD."""
+    """What can be read from PATHS, files in folders of runs; the kinds and runs of the others are added to UNREAD."""
     for path in paths:
         try:
             yield path, read(path)
@@ -157,21 +157,21 @@ def readable(paths: Iterable[Path], read: Callable[[Path], T], unread: list[str]
 
 
 def suite_runs(folder: Path, unread: list[str]) -> dict[Path, MatrixPlan]:
-    """Complete runs of whole suites, oldest first: some workloads that were picked out are not the picture."""
+    """Complete runs of whole suites, oldest first; runs of a few chosen workloads are not representative."""
     files = sorted(folder.glob(f"*/{RESULTS_FILE}"))
     plans = readable(files, lambda file: MatrixPlan.load(file.parent), unread)
     return {file.parent: plan for file, plan in plans if not plan.settings.only}
 
 
 def newest_judged(runs: Iterable[Path], unread: list[str]) -> tuple[Kept, Matrix] | tuple[None, None]:
-    """The first of RUNS whose samples are there and can be read."""
+    """The first of RUNS whose samples exist and can be read."""
     files = (run / RESULTS_FILE for run in runs)
     found = readable(files, lambda file: judged(file.parent), unread)
     return next((one for _, one in found), (None, None))
 
 
 def runs_before(runs: Mapping[Path, MatrixPlan], kept: Kept) -> Iterator[Path]:
-    """Those before it on the same machine that measured most of its workloads, the newest first."""
+    """Earlier runs on the same machine that measured most of its workloads, newest first."""
     names = {row.name for row in kept.plan.rows}
     for path, plan in reversed(runs.items()):
         if path.name >= kept.plan.run:
@@ -184,7 +184,7 @@ def runs_before(runs: Mapping[Path, MatrixPlan], kept: Kept) -> Iterator[Path]:
 
 
 def changes_between(then: Matrix, now: Matrix) -> list[Change]:
-    """Each side beside its peers of the same day: absolute speeds of two days say nothing of each other."""
+    """Each side compared with its peers of the same day, because absolute speeds of two days cannot be compared."""
     changes = []
     for result in now.losses_first:
         earlier = then.result(result.row.name, result.against)
@@ -214,7 +214,7 @@ HISTORY = """
 
 
 def history_read(runs: Mapping[Path, MatrixPlan], plan: MatrixPlan, unread: list[str]) -> list[Moment]:
-    """Every run of a whole suite on this machine, beside glibc in the same rounds."""
+    """Every run of a whole suite on this machine, compared with glibc in the same rounds."""
     tasks = [
         row.name for row in plan.rows if row.measure is Measure.TIME and not row.control and not row.memory
     ]
@@ -246,7 +246,7 @@ def _listed(files: Sequence[str]) -> str:
 
 
 def ceiling_newest(folder: Path, unread: list[str]) -> Ceiling | None:
-    """Of whole groups or suites: some workloads that were picked out are not the picture."""
+    """Of whole groups or suites; runs of a few chosen workloads are not representative."""
 
     def read(file: Path) -> Ceiling | None:
         kept = Kept(file.parent, MatrixPlan.load(file.parent))
@@ -257,7 +257,7 @@ def ceiling_newest(folder: Path, unread: list[str]) -> Ceiling | None:
 
 
 def where_newest(folder: Path, unread: list[str]) -> list[Where]:
-    """Of hakmem as it is built here; by workload."""
+    """Results of hakmem as it is built here, by workload."""
     files = sorted(folder.glob(f"*/{WHERE_FILE}"))
     newest = {one.task: one for _, one in readable(files, where_read, unread) if one.arm == "hakmem"}
     return [newest[name] for name in sorted(newest)]

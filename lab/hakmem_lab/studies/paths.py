@@ -1,9 +1,10 @@
 """What every entry point and slow path costs in instructions, function by function: text that is reviewed.
 
-bench/entry_calls.c does one thing again and again; callgrind counts a run and one with twice the rounds. The difference
-for one round is what stands in the text: the library's own instructions in all, and for each of its functions how
-often it was called and what it took by itself. The clock and the window's place are bench/steady/steady.c's, as for a
-baseline. So the text does not depend on libc's code, the start, the hour or the machine, but on the compiler.
+bench/entry_calls.c does one thing again and again; callgrind counts a run and one with twice the rounds. The text
+states the difference for one round: the library's own instructions in all, and for each of its functions how often
+it was called and what it took by itself. The clock and the window's address are those of bench/steady/steady.c, as
+for a baseline. So the text depends on the compiler, but not on libc's code, the start, the time of day or the
+machine.
 
 A change of the text needs a reason: docs/results/instructions.md has one for each digest.
 """
@@ -24,7 +25,7 @@ from hakmem_lab.studies.callgrind import Profile, is_file, side_by_side, workloa
 
 PROGRAM = "entry_calls"
 LEAST = 0.05
-"""Instructions for one round below which a function is left out: what is done once in a thousand rounds."""
+"""A function with fewer instructions for one round is left out: it is work done once in a thousand rounds."""
 DIGEST_DIGITS = 10
 REASON = re.compile(r"^\| `([0-9a-f]{10})` \| (.+?) \|$", re.MULTILINE)
 
@@ -65,14 +66,14 @@ class FunctionPath:
     function: str
     calls: float
     own: float
-    """Instructions by itself, of all its calls."""
+    """Its own instructions, over all its calls."""
 
 
 @dataclass(frozen=True)
 class Counted:
     case: Case
     functions: tuple[FunctionPath, ...]
-    """The dearest first."""
+    """The most expensive first."""
 
     @property
     def total(self) -> float:
@@ -125,5 +126,5 @@ def digest(text: str) -> str:
 
 
 def reasons(page: str) -> dict[str, str]:
-    """By digest, from docs/results/instructions.md."""
+    """Reasons by digest, from docs/results/instructions.md."""
     return {match[1]: match[2] for match in REASON.finditer(page)}

@@ -1,7 +1,8 @@
-"""Would a loss be seen? One is planted into a copy of the sources, and `where`, `baseline check` and `ab` are held against it.
+"""Would a loss be detected? One is planted into a copy of the sources, and `where`, `baseline check` and `ab` are
+tried on it.
 
-tests/baseline/planted_loss.toml names a text of one source file, what to put in its place, and who is to be found: the function,
-the entry point, and the workload that shows it.
+tests/baseline/planted_loss.toml names a text of one source file, what to put in its place, and what must be found:
+the function, the entry point, and the workload that shows it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from hakmem_lab.studies.where import ALLOCATOR, Diff
 
 FILE = f"{FOLDER}/planted_loss.toml"
 NEEDED = ("CMakeLists.txt", "cmake", "include", "src", "tools")
-"""Of the checkout, to build the library."""
+"""What of the checkout is needed to build the library."""
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A loss, and who must be found."""
+    """A loss, and what must be found."""
 
     file: str
     find: str
@@ -38,7 +39,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one command said of it."""
+    """What one command reported about it."""
 
     command: str
     found: bool
@@ -76,7 +77,7 @@ def planted_build(checkout: Checkout, loss: Planted, scratch: Path) -> Path:
 
 
 def where_finding(loss: Planted, diff: Diff) -> Finding:
-    """Found where its function has the largest change of all that the allocator's took."""
+    """Found if its function has the largest change of the allocator's functions."""
     first = next((one for one in diff.functions if one.object == ALLOCATOR), None)
     said = "no function of the allocator changed"
     if first is not None:
@@ -86,7 +87,7 @@ def where_finding(loss: Planted, diff: Diff) -> Finding:
 
 
 def check_finding(loss: Planted, found: Sequence[Gate], lost: Sequence[Loss]) -> Finding:
-    """Found where the gate is shut, and names the function and the entry point."""
+    """Found if the gate fails, and names the function and the entry point."""
     missed = sum(1 for gate in found if gate.state == "missed")
     named = any(loss.function in one.names for one in lost)
     entered = any(entry.startswith(f"{loss.entry}: ") for one in lost for entry in one.entries)

@@ -1,4 +1,4 @@
-"""How far a long run is, and how long it still takes: a bar on a terminal, a line for each row elsewhere."""
+"""Progress of a long run, and how long it still takes: a bar on a terminal, a line for each row elsewhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def progress_shown(what: str, names: int, seconds: float) -> Iterator[Step]:
         return (seconds - done) * (elapsed / done if done else 1.0)
 
     def counted(name: str, planned: float) -> bool:
-        """Whether it is the first that is told of this name."""
+        """Whether this name is reported for the first time."""
         nonlocal done
         done += planned
         if name in seen:

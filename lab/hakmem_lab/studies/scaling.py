@@ -1,9 +1,10 @@
-"""Does an operation cost the same however many threads, however much memory, and however large blocks there are?
+"""Does an operation cost the same whatever the number of threads, the amount of memory and the size of blocks?
 
-Three axes, each with the other two held still. At every point bench/scaling.c runs under every allocator in interleaved rounds, and
-its twin, which keeps its blocks and does the rest, runs so too: what the twin costs is the caches' and the memory's, whoever
-allocates, and what lies between the two is the allocator's own part. Of both the slope is estimated, of the logarithm of cost over
-that of the axis, and told as what ten times as much does to the cost; its interval draws rounds anew at each point.
+There are three axes; on each the other two are fixed. At every point bench/scaling.c runs under every allocator in
+interleaved rounds, together with its twin, which keeps its blocks and does the rest. The twin's cost is that of the
+caches and the memory, whichever allocator is used; the difference of the two is the allocator's own part. For both
+the slope of the logarithm of cost over that of the axis is estimated, and reported as the effect of a tenfold
+increase on the cost. Its interval draws rounds anew at each point.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ REPLACE, KEEP, TOUCH = 0, 1, 2
 PAGE_BYTES = 4096
 SLOT_BYTES = 8
 FILL_SECONDS = 5.0
-"""Filling the largest heap takes about so long: a cell's first run."""
+"""Filling the largest heap, a cell's first run, takes about this long."""
 SPARE = 1.5
-"""An allocator may need so many times what is live."""
+"""An allocator may need this many times what is live."""
 FLAT = 1.10
-"""Ten times as many, or as much, may cost so many times as much and still be called flat."""
+"""A tenfold increase may change the cost by up to this factor and still be called flat."""
 RESAMPLES = 2000
 
 Samples = NDArray[np.float64]
@@ -82,21 +83,21 @@ class Point:
 
     @property
     def live_bytes(self) -> int:
-        """Of blocks, asked for."""
+        """Bytes that blocks were requested for."""
         if self.axis == HEAP:
             return self.value
         return THREADS_STILL[HEAP] if self.axis == THREADS else STILL[HEAP]
 
     @property
     def size_bytes(self) -> int:
-        """Of the largest block."""
+        """Size of the largest block."""
         if self.axis == SIZE:
             return self.value
         return THREADS_STILL[SIZE] if self.axis == THREADS else STILL[SIZE]
 
     @property
     def slots(self) -> int:
-        """As bench/scaling.c has it."""
+        """As in bench/scaling.c."""
         least = max(8, self.size_bytes * 3 // 4)
         return self.live_bytes // ((least + self.size_bytes) // 2) // self.threads * self.threads
 
@@ -106,7 +107,7 @@ class Point:
 
     @property
     def ways(self) -> tuple[int, ...]:
-        """Where only a part of each block is touched, its memory is a run of its own."""
+        """If only a part of each block is touched, its memory needs a run of its own."""
         return (REPLACE, KEEP, TOUCH) if self.size_bytes > PAGE_BYTES else (REPLACE, KEEP)
 
     def name(self, way: int) -> str:
@@ -153,7 +154,7 @@ def available_bytes() -> int:
 
 
 def fitting(points: Sequence[Point], available: int) -> tuple[list[tuple[Point, int]], dict[str, str]]:
-    """Points with their ways that the machine has memory for; and of the others why not."""
+    """Points, with their ways, that the machine has memory for; and the reasons for the others."""
     fits: list[tuple[Point, int]] = []
     refused: dict[str, str] = {}
     for point in points:
@@ -170,7 +171,7 @@ def fitting(points: Sequence[Point], available: int) -> tuple[list[tuple[Point, 
 
 
 def scaling_candidates(stage: Stage, chosen: Sequence[tuple[Point, int]]) -> list[Candidate]:
-    """With the laboratory's negative control."""
+    """Including the laboratory's negative control."""
     cells = [point.cell(way) for point, way in chosen]
     return [cell_candidate(stage, cell) for cell in (*cells, *(cell for cell in CELLS if cell.control))]
 
@@ -180,7 +181,7 @@ def scaling_candidates(stage: Stage, chosen: Sequence[tuple[Point, int]]) -> lis
 
 @dataclass(frozen=True)
 class Figure:
-    """With the interval that holds it."""
+    """A value with its interval."""
 
     middle: float
     low: float
@@ -189,15 +190,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one allocator at one point."""
+    """The cost of one allocator at one point."""
 
     value: int
     rounds: int
-    """That its interval is drawn from: of few it says little."""
+    """The number of rounds that its interval is drawn from; with few it says little."""
     whole: Figure
     """Nanoseconds of a processor for an operation."""
     kept: Figure | None
-    """The same where the blocks are kept."""
+    """The same with the blocks kept."""
     own: Figure | None
     """The difference: the allocator's part."""
     memory: float | None
@@ -210,7 +211,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Bend:
-    """Where cost steps up most from one point to the next."""
+    """The largest step up of the cost from one point to the next."""
 
     before: int
     after: int
@@ -225,12 +226,12 @@ class Line:
     allocator: str
     costs: tuple[Cost, ...]
     whole: Figure | None
-    """What ten times as many do to the cost; None with fewer than three points."""
+    """The effect of a tenfold increase on the cost; None with fewer than three points."""
     kept: Figure | None
     own: Figure | None
-    """None too where the allocator's part cannot be told from the rest at a point."""
+    """None also if the allocator's part cannot be told from the rest at a point."""
     bend: Bend | None
-    """Of its own part where that is told, else of the whole; only where it is clear of FLAT."""
+    """Of its own part if that is known, otherwise of the whole; only if it is clear of FLAT."""
 
     @property
     def fewest(self) -> Cost:
@@ -239,7 +240,7 @@ class Line:
 
     @property
     def word(self) -> str:
-        """Of its own part, where that is told."""
+        """For its own part, if that is known."""
         judged = self.own or self.whole
         if judged is None:
             return "not told"
@@ -283,19 +284,19 @@ def scaling_judge(matrix: Matrix, samples: Sequence[Sample], points: Sequence[Po
 
 
 def quiet_of(samples: Sequence[Sample]) -> list[Sample]:
-    """Those that nothing disturbed, where there are two at least."""
+    """The samples that nothing disturbed, if there are at least two."""
     quiet = [sample for sample in samples if not sample.disturbed]
     return quiet if len(quiet) > 1 else list(samples)
 
 
 def nanoseconds(samples: Sequence[Sample], threads: int, processors: int) -> Samples:
-    """Of a processor, for one operation; threads that wait have theirs, too, as far as there are processors."""
+    """Nanoseconds of a processor for one operation. Waiting threads count, too, as far as there are processors."""
     busy = min(threads, processors)
     return np.array([1e9 * busy * (one.seconds or 0.0) / (one.ops or 1) for one in quiet_of(samples)])
 
 
 def medians_drawn(values: Samples, rng: np.random.Generator) -> Samples:
-    """Medians of rounds that are drawn anew; the last is that of the rounds themselves."""
+    """Medians of redrawn rounds; the last is that of the rounds themselves."""
     drawn = rng.choice(values, (RESAMPLES, len(values)))
     return np.append(np.median(drawn, axis=1), np.median(values))
 
@@ -307,7 +308,8 @@ def figure_make(drawn: Samples, confidence: float) -> Figure:
 
 
 def tenfold(values: Sequence[int], costs: Sequence[Samples]) -> Samples | None:
-    """What ten times as many do, by the slope of least squares in logarithms; None with fewer than three points."""
+    """The effect of a tenfold increase, by the least-squares slope in logarithms; None with fewer than three
+    points."""
     if len(values) < 3:
         return None
     places = np.log10(np.array(values, dtype=float))
@@ -326,7 +328,7 @@ def line_make(
     confidence: float,
     rng: np.random.Generator,
 ) -> Line | None:
-    """None where it was not measured."""
+    """None if it was not measured."""
     costs: list[Cost] = []
     whole: list[Samples] = []
     kept: list[Samples] = []
@@ -382,7 +384,7 @@ def bend_find(values: Sequence[int], costs: Sequence[Samples], confidence: float
 
 
 def memory_share(point: Point, samples: Sequence[Sample]) -> float | None:
-    """By the median; the program itself, a mebibyte and a half, is in it."""
+    """By the median; it includes the program itself, a mebibyte and a half."""
     peaks = [one.peak_rss_kib for one in samples if one.peak_rss_kib]
     if not peaks:
         return None
@@ -392,7 +394,7 @@ def memory_share(point: Point, samples: Sequence[Sample]) -> float | None:
 
 
 def kept_points(matrix: Matrix) -> list[Point]:
-    """Of a run on the disk: the points that its rows name."""
+    """The points that the rows of a run on disk name."""
     named = {
         point.name(REPLACE): point
         for row in matrix.plan.rows

@@ -1,12 +1,12 @@
 """Which cache lines move between processors, on machines that are larger than any at hand: counted by a simulation.
 
-bench/sharing/ runs the allocator's real sources, each access seen, on up to 256 simulated cores; here it is run for every workload and
-number of cores, under several schedules, and what it counted gets names: addresses become functions, lines and variables by
-the library's debug information.
+bench/sharing/ runs the allocator's real sources, with every access seen, on up to 256 simulated cores. Here it is
+run for every workload and number of cores, under several schedules, and its counts get names: the library's debug
+information turns addresses into functions, lines and variables.
 
-Before anything is said of hakmem, what must be true of any such machine is looked for (`truths`): blocks that stay with one
-thread move no line, two cores that write one line in turns move it once a turn, all readers of a line need it once, and a counter that
-was planted into every refill is found under its name.
+Before anything is reported about hakmem, facts that hold for any such machine are checked (`truths`): blocks that
+stay with one thread move no line; two cores that write one line in turn move it once a turn; all readers of a line
+need it once; and a counter that was planted into every refill is found under its name.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ CORES = (64, 128, 256)
 NODES = (2, 4, 8)
 """The simulator's partitions of all cores."""
 OPS = 2000
-"""Of each core: operations, after as many that only warm up."""
+"""Operations of each core, after the same number for warm-up."""
 SCHEDULES = 3
 LIMIT_SECONDS = 1800
 LIBRARY, PLANTED = "hakmem", "planted"
 PLANTED_NAME = "planted_counter"
 PLANTED_FOREMOST = 3
-"""hakmem has such counters of its own."""
+"""hakmem has such counters of its own, so the planted one need not be the first."""
 TRUTH_CORES = 64
 ALLOCATING = ("malloc", "free", "thread end")
 """The allocator's own work; what the workload does with its blocks is counted apart."""
@@ -56,7 +56,7 @@ COUNTS = ("accesses", "atomics", "contended", "transfers", "dirty", "upgrades", 
 
 @dataclass(frozen=True)
 class Counts:
-    """Of one entry point."""
+    """The counts of one entry point."""
 
     calls: int
     accesses: int
@@ -68,22 +68,22 @@ class Counts:
     transfers: int
     """Lines that came from another core."""
     dirty: int
-    """Of these, written there."""
+    """Of these, lines that the other core had written."""
     upgrades: int
-    """Lines that were there, but had to be taken away from others before a write."""
+    """Lines that were present, but had to be taken from other cores before a write."""
     invalidations: int
-    """Copies that a write took away from others."""
+    """Copies in other cores that a write invalidated."""
     cold: int
-    """Lines that nobody had."""
+    """Lines that no core had."""
     sleeps: int
     """Waits in the kernel."""
     remote: tuple[int, ...]
-    """Transfers from another node, with as many nodes as NODES says."""
+    """Transfers from another node, with the numbers of nodes in NODES."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A piece of code that took a line of an object from others."""
+    """A piece of code that took a line of an object from other cores."""
 
     entry: str
     thing: str
@@ -113,17 +113,17 @@ class Simulation:
 
     @property
     def sleeps(self) -> int:
-        """Of the allocator, in the kernel."""
+        """Waits of the allocator in the kernel."""
         return sum(self.entries[name].sleeps for name in OWN_ENTRIES)
 
     def moves(self, names: Sequence[str] = ALLOCATING) -> int:
-        """Lines that the entries NAMES took from others."""
+        """Lines that the entries NAMES took from other cores."""
         return sum(self.entries[name].transfers + self.entries[name].upgrades for name in names)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What is simulated beside the number of cores."""
+    """The simulated machine, apart from the number of cores."""
 
     ops: int = OPS
     line_bytes: int = 64
@@ -135,7 +135,7 @@ class Machine:
 
 
 class Simulator:
-    """The built one, with the names of what its libraries hold."""
+    """The built simulator, with the names of what its libraries contain."""
 
     def __init__(self, checkout: Checkout) -> None:
         tools_check("naming what was touched", ("addr2line", "nm"))
@@ -193,7 +193,7 @@ def simulation_read(line: dict[str, Any], symbols: Symbols) -> Simulation:
 
 
 def thing_name(name: str | None, address: int | None, symbols: Symbols) -> str:
-    """NAME where the simulator knows one, else the variable at ADDRESS."""
+    """NAME if the simulator knows one, otherwise the variable at ADDRESS."""
     if name is None and address is not None:
         name = symbols.variable(address)
     return name or "other memory"
@@ -210,7 +210,7 @@ class Truth:
 
 
 def truths(simulator: Simulator, seed: int) -> list[Truth]:
-    """Of the simulator, on TRUTH_CORES cores."""
+    """Checks the simulator, on TRUTH_CORES cores."""
     ops = 500
 
     def run(workload: str, line_bytes: int = 64, library: str = LIBRARY) -> Simulation:
@@ -252,7 +252,7 @@ def truths(simulator: Simulator, seed: int) -> list[Truth]:
 
 
 def planted_find(simulation: Simulation) -> str:
-    """Where it was found, if it is one of the PLANTED_FOREMOST that moved most; empty: it is not."""
+    """Where it was found, if it is one of the PLANTED_FOREMOST that moved most; otherwise empty."""
     for place, one in enumerate(things(simulation, ALLOCATING)[:PLANTED_FOREMOST], 1):
         if one.name == PLANTED_NAME:
             return f"{one.name}, number {place}: {one.moves} moves, in {' and '.join(one.codes)}"
@@ -270,7 +270,7 @@ class Thing:
     moves: int
     contended: int
     codes: tuple[str, ...]
-    """That took them, most first."""
+    """The code that took them, most moves first."""
     entries: tuple[str, ...]
 
 
@@ -302,7 +302,7 @@ def _by_moves(places: Sequence[Place], key: Callable[[Place], str]) -> list[str]
 
 @dataclass(frozen=True)
 class Figure:
-    """Of one call or operation: the mean over schedules, and their least and most."""
+    """For one call or operation: the mean over schedules, and their minimum and maximum."""
 
     mean: float
     low: float
@@ -318,7 +318,7 @@ class Row:
     entry: str
     calls: int
     figures: Mapping[str, Figure]
-    """Of each call: COUNTS, and `between N nodes`."""
+    """For each call: COUNTS, and `between N nodes`."""
 
 
 def figure_of(values: Sequence[float]) -> Figure:
@@ -356,7 +356,7 @@ class Growth:
 
     @property
     def ratio(self) -> float | None:
-        """From the fewest cores to the most; None where there is nothing to divide."""
+        """From the fewest cores to the most; None if there is nothing to divide."""
         fewest, most = self.moves[min(self.moves)].mean, self.moves[max(self.moves)].mean
         return most / fewest if fewest else None
 

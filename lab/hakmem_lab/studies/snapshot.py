@@ -1,9 +1,10 @@
 """What a snapshot costs redis: the pages that are copied because the server writes while its forked child saves.
 
-A server is filled, a third of its keys deleted and others added, so that its memory is as fragmented as after some life.
-Then BGSAVE forks. The child is stopped at once and the server writes to a share of its keys: each page that it
-touches for the first time since the fork is copied, and is then the child's alone. The child's Private_Dirty therefore
-says how many they were, exactly, whatever the speed of disk and machine. Then the child goes on to its end.
+A server is filled, then a third of its keys is deleted and others are added, so that its memory is as fragmented as
+after some use. Then BGSAVE forks. The child is stopped immediately and the server writes to a share of its keys.
+Each page that it touches for the first time since the fork is copied, and the original then belongs to the child
+alone. So the child's Private_Dirty says exactly how many they were, whatever the speed of disk and machine. Then
+the child continues to its end.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from hakmem_lab.workloads.redis_server import Redis, command, redis_start
 
 VALUE_LEAST, VALUE_MOST = 16, 16384
 IDLE_SECONDS = 2.0
-"""Between the load and the snapshot: what was freed may go back."""
+"""Time between the load and the snapshot, in which freed memory may return to the kernel."""
 SNAPSHOT_SECONDS = 120.0
 
 COLUMNS = (
@@ -73,16 +74,16 @@ class Sample:
     change: Change
     round: int
     order: int
-    """When in its round."""
+    """Its position in the round."""
     peer: Peer
     conditions: Conditions
     keys: int
     keys_changed: int
     rss_kib: int
-    """Of the server before the snapshot."""
+    """Memory of the server before the snapshot."""
     copied_kib: int
     reported_cow_kib: int
-    """redis's own figure at the end of the child: what the child dirtied itself is in it."""
+    """redis's own figure at the end of the child; it includes what the child dirtied itself."""
 
     def row(self) -> tuple[object, ...]:
         peer, conditions = self.peer, self.conditions
@@ -95,7 +96,7 @@ class Sample:
 
 
 def value_draw(rng: random.Random) -> int:
-    """Each power of two as likely as the next."""
+    """Each power of two is as likely as the next."""
     return int(VALUE_LEAST * (VALUE_MOST / VALUE_LEAST) ** rng.random())
 
 
@@ -121,7 +122,7 @@ class Load:
             yield self._set(b"key:%d" % len(self.sizes), size)
 
     def age(self) -> Iterator[bytes]:
-        """A third goes, a sixth of other sizes comes."""
+        """Removes a third, and adds a sixth of other sizes."""
         for key in self.rng.sample(sorted(self.sizes), len(self.sizes) // 3):
             del self.sizes[key]
             yield command(b"DEL", key)
@@ -151,7 +152,7 @@ def smaps_kib(pid: int, field: str) -> int:
 
 
 def child_of(pid: int) -> int:
-    """The only one."""
+    """The only child."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     if len(children) != 1:
         raise LabError(f"the server has {len(children)} children, not one")
@@ -159,7 +160,7 @@ def child_of(pid: int) -> int:
 
 
 def copied_kib(redis: Redis, commands: Iterator[bytes]) -> int:
-    """What the COMMANDS copy. Leaves the child to its work."""
+    """What the COMMANDS copy. The child then continues its work."""
     child = child_of(redis.pid)
     os.kill(child, signal.SIGSTOP)
     try:
@@ -175,7 +176,7 @@ def stop_wait(pid: int) -> None:
     deadline = time.monotonic() + SNAPSHOT_SECONDS
     while (state := stat_fields(pid)[0]) != "T":
         if state == "Z":
-            raise LabError("the snapshot ended before it could be looked at: it takes more --mebibytes")
+            raise LabError("the snapshot ended before it could be inspected: use more --mebibytes")
         if time.monotonic() > deadline:
             raise LabError("the child that writes the snapshot does not stop")
         time.sleep(0.001)
@@ -217,7 +218,7 @@ def served_check(redis: Redis, arm: Arm) -> None:
 
 
 def service_prove(stage: Stage, arm: Arm, conditions: Conditions) -> None:
-    """By the dynamic linker's own record of one run."""
+    """From the dynamic linker's own record of one run."""
     folder = stage.folder / "bindings"
     folder.mkdir()
     extra = dict(linker_environment(folder / "process"))
@@ -262,7 +263,7 @@ def rounds_run(
 
 
 def rows_make(samples: Sequence[Sample], peers: Sequence[str]) -> list[Row]:
-    """In the order of CHANGES, the peers in theirs."""
+    """In the order of CHANGES, with the peers in theirs."""
     rows = []
     for change in CHANGES:
         mine = [sample for sample in samples if sample.change == change]
@@ -273,7 +274,7 @@ def rows_make(samples: Sequence[Sample], peers: Sequence[str]) -> list[Row]:
 
 
 def judged(rows: Sequence[Row]) -> list[Row]:
-    """Those where something was written: nothing has no smallest."""
+    """The rows in which something was written; without writes there is no smallest."""
     return [row for row in rows if row.name != NOTHING.name]
 
 

@@ -10,9 +10,9 @@ class Then:
     what: str
     earlier_mops: float
     system_mops: float | None
-    """glibc's, where it was published."""
+    """glibc's figure, if it was published."""
     row: str
-    """The workload here."""
+    """The corresponding workload here."""
     remark: str = ""
 
 

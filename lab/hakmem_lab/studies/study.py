@@ -31,7 +31,8 @@ class Study:
     samples: SampleWriter
 
     def peers(self, names: Iterable[str]) -> list[Peer]:
-        """Each once, from its staged copy; a peer that cannot be had or does not serve ends the study before it begins."""
+        """Each peer once, from its staged copy; a peer that is not available or does not serve ends the study
+        before it begins."""
         staged = [self.stage.peer(self.store.obtain(name)) for name in dict.fromkeys(names)]
         for peer in staged:
             service_prove(self.stage, peer, cpus_allowed())

@@ -1,4 +1,4 @@
-"""Geometric means over workloads, with intervals: for all of them and for each group. Never points."""
+"""Geometric means over workloads, with intervals, for all of them and for each group; never points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class GroupMean:
 
 
 def group_means(matrix: Matrix) -> list[GroupMean]:
-    """Of what is not void. Of groups with one or two workloads there is none: its interval would hold everything."""
+    """Means over workloads that are not void. Groups with one or two workloads have none: its interval would be too
+    wide to say anything."""
     settings = matrix.plan.settings
     rows = [row for row in matrix.plan.rows if not row.control and not row.memory]
     groups = [ALL, *dict.fromkeys(row.group for row in rows)]

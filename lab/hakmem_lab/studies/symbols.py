@@ -1,4 +1,4 @@
-"""Names for addresses: what a library's debug information and its symbols say of its code and its variables."""
+"""Names for addresses: what a library's debug information and its symbols say about its code and its variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hakmem_lab.processes import program_run
 TOOL_SECONDS = 120
 
 WORD_BYTES = 8
-"""The simulator tells of data by words."""
+"""The simulator reports data by words."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Variable:
 
 
 class Symbols:
-    """What a library's debug information and symbols say of addresses in it."""
+    """What a library's debug information and symbols say about addresses in it."""
 
     def __init__(self, library: Path) -> None:
         self._library = library
@@ -34,7 +34,7 @@ class Symbols:
         self._variables = variables_read(tool_output(["nm", "-S", "-n", "--defined-only", str(library)]))
 
     def learn(self, addresses: Sequence[int]) -> None:
-        """Asks once for all of these return addresses."""
+        """Looks up all of these return addresses together."""
         new = sorted(set(addresses) - self._code.keys())
         if not new:
             return
@@ -47,7 +47,7 @@ class Symbols:
         return self._code[address]
 
     def variable(self, word: int) -> str | None:
-        """The first that has a part of the word at this address."""
+        """The first variable that has a part of the word at this address."""
         return variable_find(self._variables, word)
 
 
@@ -59,7 +59,7 @@ def tool_output(command: Sequence[str], asked: str = "") -> str:
 
 
 def variables_read(text: str) -> tuple[Variable, ...]:
-    """Of what `nm -S` says, data: its lines are address, bytes, kind and name."""
+    """The data symbols in the output of `nm -S`: its lines are address, bytes, kind and name."""
     found = []
     for line in text.splitlines():
         words = line.split()
@@ -73,8 +73,9 @@ def variable_find(variables: Iterable[Variable], word: int) -> str | None:
 
 
 def code_read(text: str) -> list[str]:
-    """One name for each address of what `addr2line -a -f -i` says: of the functions that were inlined into one another there,
-    the innermost that is no header's, and the outermost, as `function in caller, file:line`."""
+    """One name for each address in the output of `addr2line -a -f -i`. Of the functions that were inlined into one
+    another there, it has the innermost that is not from a header, and the outermost: `function in caller,
+    file:line`."""
     named: list[str] = []
     frames: list[tuple[str, str]] = []
     lines = iter(text.splitlines())

@@ -1,4 +1,5 @@
-"""The tail of single operations' latencies: the peer that had the shortest in one run is held against hakmem in others."""
+"""The tail of single operations' latencies: the peer with the shortest tail in one run is compared with hakmem in
+others."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from hakmem_lab.measure.store import Sample
 from hakmem_lab.studies.matrix import SUBJECT, Row
 
 JUDGED = range(4)
-"""Rounds of hakmem and that peer. All four of one above all four of the other is chance once in 70 times."""
+"""Rounds of hakmem and that peer. That all four of one are above all four of the other happens by chance once in 70
+times."""
 
 
 @dataclass(frozen=True)
@@ -20,19 +22,19 @@ class Tail:
     row: str
     peer: str
     ratio: float
-    """Of the medians; above one, hakmem's is longer."""
+    """Ratio of the medians; above one, hakmem's is longer."""
     behind: bool
     """Each of hakmem's is longer than any of the peer's, by more than the margin."""
 
 
 def peer_shortest(observed: Iterable[Sample]) -> str | None:
-    """By one run of each. Who is the luckiest of a dozen there need not be it in the rounds that judge."""
+    """By one run of each. The luckiest of a dozen there need not be the shortest in the rounds that judge."""
     tails = [(one.latency_p999_ns, one.arm) for one in observed if one.arm != SUBJECT and one.latency_p999_ns]
     return min(tails)[1] if tails else None
 
 
 def tail_judge(row: Row, observed: Iterable[Sample], rounds: Sequence[Sample], margin: float) -> Tail | None:
-    """None where too little was measured."""
+    """None if too little was measured."""
     peer = peer_shortest(observed)
     judged = [one for one in rounds if one.slot in JUDGED]
     own, other = (

@@ -1,11 +1,11 @@
-"""Where does the work go? Function by function, instruction by instruction, by callgrind; page faults and system calls by
-caller, and samples of time, where the machine can.
+"""Where does the work go? Function by function, instruction by instruction, by callgrind; page faults and system
+calls by caller, and samples of time, if the machine allows.
 
-Of a cell two runs are counted, the second twice as long: their difference, over the operations that it did more,
-leaves the start out and is the same each time. Of a user's own command one run is counted as a whole. The library is the
-profiling build, release with frame pointers and symbols, so that instructions have lines.
+Two runs of a cell are counted, the second twice as long. Their difference, divided by the additional operations,
+leaves the start out and is the same each time. Of a user's own command one run is counted as a whole. The library
+is the profiling build, release with frame pointers and symbols, so that instructions have lines.
 
-A share is a hypothesis: instructions are not time. What would confirm it is an `ab`, and the report names it.
+A share is a hypothesis: instructions are not time. An `ab` would confirm it, and the report names that command.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from hakmem_lab.workloads.cell import Cell
 
 SEED = 1
 LEAST = 0.005
-"""Instructions for one operation below which a difference of two runs is not told from nothing."""
+"""Instructions for one operation below which a difference of two runs cannot be distinguished from nothing."""
 SPOTS_MAX = 24
 WATCHED_TIMES = 20
-"""So many times the count that calibration begins with, under perf and strace."""
+"""This many times the count at which calibration starts, under perf and strace."""
 WATCHED_FEW = 3
 FEW = 50
-"""Where calibration begins with fewer, one of them takes long."""
+"""If calibration starts with fewer, one of them takes long."""
 ALLOCATOR = "allocator"
 INSTRUCTION = re.compile(r"^ *([0-9a-f]+):\t(.+?)\s*$")
 
@@ -63,7 +63,7 @@ class FunctionCost:
     object: str
     function: str
     instructions: float
-    """For one operation of a cell; of the whole run of a command."""
+    """For one operation of a cell; for the whole run of a command."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class Spot:
     address: int
     instructions: float
     code: str
-    """As a disassembler has it; empty where there is none."""
+    """As a disassembler prints it; empty if there is none."""
     source: str
-    """The text of its line; empty where it is not known."""
+    """The text of its line; empty if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,14 @@ class Where:
     commit: str
     unit: str
     operations: int
-    """That were counted; 1 of a command."""
+    """Operations that were counted; 1 for a command."""
     total: float
     """Instructions of the process, for one unit."""
     functions: tuple[FunctionCost, ...]
-    """The dearest first."""
+    """The most expensive first."""
     spots: tuple[Spot, ...]
     watched_operations: int
-    """Of the run under perf and strace; 0 where it is not known."""
+    """Of the run under perf and strace; 0 if it is not known."""
     faults: tuple[Caller, ...]
     calls: tuple[Caller, ...]
     samples: tuple[Sampled, ...]
@@ -134,7 +134,7 @@ def where_read(path: Path) -> Where:
 
 
 def profiled_peer(text: str, store: PeerStore) -> Peer:
-    """As arm_parse has it, but hakmem's own library from a build that knows its lines."""
+    """Like arm_parse, but hakmem's own library comes from a build that knows its lines."""
     name, colon, options = text.partition(":")
     if name == "hakmem":
         name = f"{builds.MARK}{builds.PROFILING}"
@@ -195,7 +195,7 @@ class CellWork:
 
 @dataclass(frozen=True)
 class CommandWork:
-    """The user's own command, once and as a whole, in his environment; only the process that it starts as."""
+    """The user's own command, once and as a whole, in the user's environment; only the process that is started."""
 
     stage: Stage
     command: tuple[str, ...]
@@ -233,7 +233,7 @@ def command_work(stage: Stage, command: Sequence[str]) -> CommandWork:
 def where_measure(
     work: Work, peer: Peer, text: str, commit: str, checkout: Checkout, kernel: bool = True
 ) -> Where:
-    """PEER is staged; TEXT is what the user wrote for it. KERNEL: look at faults, calls and samples, too."""
+    """PEER is staged; TEXT is what the user wrote for it. KERNEL: also look at faults, calls and samples."""
     arm = Arm(peer)
     costs, operations = work.counted(arm)
     functions = functions_of(costs, peer.library)
@@ -275,7 +275,7 @@ def functions_of(costs: Mapping[Place, float], library: Path | None) -> tuple[Fu
 def spots_of(
     costs: Mapping[Place, float], library: Path | None, checkout: Checkout
 ) -> tuple[tuple[Spot, ...], list[str]]:
-    """The allocator's hottest instructions with their lines; and what could not be told of them."""
+    """The allocator's hottest instructions with their lines, and notes on what could not be determined."""
     if library is None:
         return (), ["glibc's instructions have no lines here"]
     own = {place: cost for place, cost in costs.items() if is_file(place.object, library)}
@@ -303,7 +303,7 @@ def spots_of(
 
 
 def source_shown(file: str) -> str:
-    """Inside the checkout, whatever directory it was compiled in."""
+    """Relative to the checkout, whatever directory it was compiled in."""
     parts = Path(file).parts
     at = max((place for place, part in enumerate(parts) if part == "src"), default=None)
     return str(Path(*parts[at:])) if at is not None else Path(file).name
@@ -318,7 +318,7 @@ def source_line(root: Path, file: str, number: int) -> str:
 
 
 def disassembly(library: Path) -> tuple[dict[int, str], str]:
-    """By address; and why there is none."""
+    """Instructions by address, and why there are none."""
     objdump = shutil.which("objdump")
     if objdump is None:
         return {}, "objdump is not installed (on Debian: binutils): instructions have no text"
@@ -335,7 +335,7 @@ def disassembly(library: Path) -> tuple[dict[int, str], str]:
 
 @dataclass(frozen=True)
 class Change:
-    """Of one function, or of one caller."""
+    """The change of one function, or of one caller."""
 
     object: str
     name: str
@@ -354,7 +354,7 @@ class Diff:
     functions: tuple[Change, ...]
     """The largest change first."""
     kernel: tuple[Change, ...] = field(default=())
-    """Faults and calls; how often."""
+    """Faults and calls, and how often."""
 
     @property
     def predicted(self) -> float:

@@ -17,14 +17,14 @@ class Measure(Enum):
 
 
 class Suite(StrEnum):
-    """The least suite that runs a cell: the full one runs all."""
+    """The smallest suite that runs a cell; the full one runs all."""
 
     QUICK = "quick"
     FULL = "full"
 
 
 class Group(StrEnum):
-    """What a cell puts to the test."""
+    """What a cell tests."""
 
     SMALL = "small"
     """Blocks up to 1 KiB, one thread."""
@@ -32,11 +32,11 @@ class Group(StrEnum):
     """Up to 32 KiB, and mixtures of all sizes."""
     LARGE = "large"
     THREADS = "threads"
-    """Threads that come and go, share lines, or are more than the processors."""
+    """Threads that come and go, share lines, or outnumber the processors."""
     HAND_OVER = "hand-over"
     """Blocks that another thread frees."""
     MEMORY = "memory"
-    """Footprint over a long life, and what is given back."""
+    """Footprint over a long life, and memory returned to the kernel."""
     START = "start"
     CONTROL = "control"
 
@@ -48,23 +48,23 @@ class Cell:
     arguments: tuple[str, ...]
     """COUNT_PLACE stands for the calibrated count, SEED_PLACE for the pair's seed."""
     first_count: int
-    """Where calibration begins: a few milliseconds."""
+    """Where calibration starts: a few milliseconds."""
     group: Group = Group.SMALL
     suite: Suite = Suite.FULL
     threads: int = 1
     control: bool = False
-    """Allocates nothing: any difference is the laboratory's fault."""
+    """Allocates nothing: any difference is caused by the laboratory."""
     switches_are_noise: bool = True
     """False where the program itself makes the scheduler switch."""
     measure: Measure = Measure.TIME
     count_min: int = 1
-    """A program that runs by the clock needs this much of it, whatever the calibration says."""
+    """A program that runs by the clock needs at least this count, whatever the calibration finds."""
     ends_slowly: bool = False
-    """It goes on for long outside its clock, gives back much memory or sleeps: that is not the cost of a start."""
+    """It goes on for long outside its clock, returns much memory or sleeps; that is not the cost of a start."""
     memory: bool = False
-    """Memory is its figure; its speed stands beside it."""
+    """Its figure is memory; its speed is only shown beside it."""
     figure: str = ""
-    """The figure that it is about, as the program's line names it, where that is none of every program's."""
+    """The figure that it is about, named as in the program's line, if it is not one that every program has."""
 
     def command(self, count: int, seed: int) -> list[str]:
         places = {COUNT_PLACE: str(count), SEED_PLACE: str(seed)}

@@ -1,6 +1,7 @@
-"""What is measured: CELLS is the table of every workload, with arguments that put allocators to the test.
+"""What is measured: CELLS is the table of every workload, with arguments that test allocators.
 
-FIRST_FIGURES are those of the earliest reports. Every name stays: reports of different days are compared by it.
+FIRST_FIGURES are those of the earliest reports. Names never change, because reports of different days are compared
+by them.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _cell(
     first_count: int,
     threads: int = 1,
 ) -> Cell:
-    """COMMAND as it is typed, with places for what is drawn."""
+    """COMMAND as it is typed, with placeholders for what is drawn."""
     program, *arguments = command.split()
     return Cell(
         name=name,
@@ -124,14 +125,14 @@ def _mid_large_mt(threads: int, suite: Suite) -> Cell:
 
 
 def _spans_mt(threads: int, size: int, suite: Suite) -> Cell:
-    """Of whole pages, above the small size classes; of a block only its first words are written."""
+    """Of whole pages, above the small size classes; only the first words of a block are written."""
     name = f"{threads} threads, {size * 3 // 4 >> 10}-{size >> 10} KiB"
     command = f"scaling {threads} {64 << 20} {size} {COUNT_PLACE} {SEED_PLACE}"
     return _cell(Group.LARGE, suite, name, command, 20_000, threads)
 
 
 def _larson(threads: int, suite: Suite, most: int = 128) -> Cell:
-    """Its count is seconds; its threads come and go, and the scheduler with them."""
+    """Its count is seconds. Its threads come and go, which makes the scheduler switch."""
     name = f"larson, {threads} {'thread' if threads == 1 else 'threads'}, 8-{most} B"
     command = f"larson {COUNT_PLACE} 8 {most} 1024 100 {SEED_PLACE} {threads}"
     return replace(_cell(Group.THREADS, suite, name, command, 1, threads), switches_are_noise=False)

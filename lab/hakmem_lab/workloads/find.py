@@ -1,4 +1,4 @@
-"""A workload by the name that a user gives: a cell of bench/, a program that comes along, or the file of one."""
+"""A workload by the name that a user gives: a cell of bench/, a program of the checkout, or the file of one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def program_find(text: str) -> ProgramFile:
 
 
 def words_named(text: str, names: Collection[str]) -> list[str]:
-    """What --only holds: NAMES separated by semicolons; of what is none of them, words separated by commas."""
+    """The value of --only: NAMES separated by semicolons; whatever is not one of them is words separated by commas."""
     words = []
     for part in text.split(";"):
         words += [part.strip()] if is_name(part.strip(), names) else part.split(",")
@@ -30,19 +30,20 @@ def words_named(text: str, names: Collection[str]) -> list[str]:
 
 
 def is_name(word: str, names: Collection[str]) -> bool:
-    """A whole one."""
+    """A whole name."""
     return word.lower() in (name.lower() for name in names)
 
 
 def is_meant(name: str, word: str, names: Collection[str]) -> bool:
-    """Whether WORD means the NAME, one of NAMES: as its part or, where it is one of them itself, as the whole."""
+    """Whether WORD means the NAME, one of NAMES: as a part of it or, if WORD is one of NAMES itself, as the whole
+    name."""
     if is_name(word, names):
         return word.lower() == name.lower()
     return word.lower() in name.lower()
 
 
 def workload_find(text: str, cells: Sequence[Cell]) -> Cell | ProgramFile:
-    """By its whole name or, if only one cell has it in its name or as its program, a part of it."""
+    """By its whole name or, if only one cell has it in its name or as its program, by a part of it."""
     if text.endswith(".toml") or text in program_names():
         return program_find(text)
     word = text.lower()

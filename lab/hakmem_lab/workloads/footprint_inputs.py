@@ -1,8 +1,7 @@
-"""The programs whose memory is compared, and what they work on: made anew for each study from its seed.
+"""The programs whose memory is compared, and their inputs, which are made anew for each study from its seed.
 
-Each is a command, run under bench/peak_memory; the largest of its processes is the one that counts, and must be
-the one that is meant. Everything a program does is decided by its input, so that every allocator serves the same
-requests.
+Each is a command, run under bench/peak_memory. The largest of its processes counts, and must be the expected one.
+Everything a program does is determined by its input, so that every allocator serves the same requests.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from hakmem_lab.workloads.redis_server import command
 
 INPUTS_PLACE = "{inputs}"
 BENCH_PLACE = "{bench}"
-"""Inside an argument: the folder of the inputs, and that of the programs of bench/."""
+"""Placeholders in an argument: the folder of the inputs, and that of the programs of bench/."""
 
 SHARED = Path(__file__).parent / "programs/inputs"
-"""What the program files work on too."""
+"""Inputs that the program files use, too."""
 
 PEAK = "peak_rss_kib"
 AT_EXIT = "rss_kib"
 ANONYMOUS = "anonymous_kib"
-"""Of what it held at its exit, that which no file backs."""
+"""The part of what it held at exit that no file backs."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Program:
     tools: tuple[str, ...] = ()
     """Commands that must be installed."""
     at_exit: str = ""
-    """What it holds when it exits is a row of its own, if this says when that is."""
+    """If this says at what moment, its memory at exit is a row of its own."""
 
     def filled(self, inputs: Path, bench: Path, seed: int) -> list[str]:
         places = {INPUTS_PLACE: str(inputs), BENCH_PLACE: str(bench), SEED_PLACE: str(seed)}
@@ -130,7 +129,7 @@ wait "$server"
 
 
 def inputs_make(folder: Path, seed: int) -> None:
-    """All inputs into an empty FOLDER, except the repository, which git has to make."""
+    """Writes all inputs to an empty FOLDER, except the repository, which git has to make."""
     folder.mkdir()
     rng = random.Random(seed)
     for name in ("objects.py", "heavy.cpp", "database.sql"):
@@ -140,8 +139,8 @@ def inputs_make(folder: Path, seed: int) -> None:
 
 
 def redis_commands(rng: random.Random, keys: int) -> bytes:
-    """Values of 16 B to 2 KiB under many keys; then every other key goes and values of other sizes come; at last two
-    thirds of those that are left go, so that what the server then holds is another figure than its peak."""
+    """Values of 16 B to 2 KiB under many keys; then every other key is deleted and values of other sizes are added;
+    at last two thirds of the remaining ones are deleted, so that what the server then holds differs from its peak."""
     filler = b"v" * 2048
 
     def size() -> int:
@@ -162,7 +161,7 @@ def redis_commands(rng: random.Random, keys: int) -> bytes:
 
 
 def repository_stream(rng: random.Random, commits: int = 400, files: int = 60) -> bytes:
-    """What `git fast-import` reads: files of some hundred lines, of which each commit changes a few."""
+    """Input for `git fast-import`: files of some hundred lines, of which each commit changes a few."""
     words = [f"{rng.getrandbits(48):x}" for _ in range(5000)]
 
     def line() -> str:

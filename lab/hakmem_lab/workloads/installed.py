@@ -1,4 +1,4 @@
-"""What a workload needs to be installed, and Debian's package of each, from the table that the tests use too."""
+"""What a workload needs to have installed, and Debian's package for each, from the table that the tests use, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A redis-server of our own, served by one allocator, behind a socket in its folder."""
+"""A redis-server of our own, served by one allocator, with a socket in its folder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Redis:
         return self.process.pid
 
     def ask(self, *words: str) -> str:
-        """The reply: one line, or a text of several."""
+        """The reply: one line, or a text of several lines."""
         self.stream.write(command(*(word.encode() for word in words)))
         self.stream.flush()
         line = self._line()
@@ -83,7 +83,7 @@ class Redis:
 def redis_start(
     folder: Path, arm: Arm, conditions: Conditions, extra: dict[str, str] | None = None
 ) -> Iterator[Redis]:
-    """In FOLDER, which must not exist and is removed again."""
+    """In FOLDER, which must not exist and is removed afterwards."""
     folder.mkdir()
     try:
         with _started(folder, arm, conditions, extra or {}) as redis:

@@ -1,4 +1,4 @@
-"""What a canned comparison is: arms, of which the first is the base, over some workloads, with a budget for each."""
+"""A canned comparison: arms, of which the first is the base, over some workloads, with a budget for each."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class Canned:
     arms: tuple[str, ...]
     benches: tuple[str, ...]
     budget: str
-    """Of each workload."""
+    """Time for each workload."""
     note: str = ""
     limit: str = ""
-    """By how much, such as 5%, the base may be slower than the best of the others: it is said whether it keeps that."""
+    """By how much, such as 5%, the base may be slower than the best of the others; whether it stays within that is
+    reported."""
 
 
 def canned_read(path: Path) -> Canned:

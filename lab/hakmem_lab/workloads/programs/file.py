@@ -5,7 +5,7 @@
     files = ["inputs/records.lua"]      # copied to {inputs}; beside this file
     prepare = [["initdb", "..."]]       # run once in {inputs}, unmeasured, on the system's allocator
     path = ["/usr/lib/postgresql/*/bin"]  # folders before the usual ones; the last in order wins
-    environment = { NAME = "value" }    # nothing of the user's own gets in
+    environment = { NAME = "value" }    # nothing of the user's environment is passed on
     threads = 1                         # processors that it may use
     figure = "time"                     # what counts: "time", or "processor time"
     unprivileged = false                # refuses to be root: then it runs as nobody
@@ -17,9 +17,9 @@
 
     [server]                            # ... or one that serves
     command = ["redis-server", "..."]   # it alone is on the allocator
-    ready = ["redis-cli", "ping"]       # asked until it succeeds
+    ready = ["redis-cli", "ping"]       # repeated until it succeeds
     stop = "TERM"                       # the signal that ends it
-    idle_seconds = 1                    # rests so long after the load, before its memory is read
+    idle_seconds = 1                    # rests this long after the load, before its memory is read
     [load]
     command = ["redis-benchmark", "..."]  # the clock runs while this runs
     operations = 1
@@ -67,7 +67,7 @@ class Server:
 class ProgramFile:
     name: str
     beside: Path
-    """The folder that its files are in."""
+    """The folder that contains its files."""
     run: Run
     """The program itself, or the load on the server."""
     server: Server | None = None
@@ -83,7 +83,7 @@ class ProgramFile:
 
 
 class Table:
-    """One table of the file: every key is taken once and has its type; what is left at the end is a mistake."""
+    """One table of the file: every key is taken once and has its type; what is left at the end is an error."""
 
     def __init__(self, where: str, values: Mapping[str, object]) -> None:
         self._where = where
@@ -91,7 +91,7 @@ class Table:
         self._known: list[str] = []
 
     def take(self, key: str, default: T | None, kind: type[T]) -> T:
-        """Without a default it must be there."""
+        """Without a default the key is required."""
         self._known.append(key)
         value = self._values.pop(key, default)
         if value is None:

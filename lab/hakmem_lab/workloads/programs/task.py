@@ -1,7 +1,7 @@
 """A program file as a task: prepared once, then run under any arm.
 
-Of a server only the server is on the allocator, and only the load is on the clock; processor time, faults and memory
-are the server's, from its start to its stop.
+Of a server only the server is on the allocator, and only the load is on the clock. Processor time, faults and
+memory are the server's, from its start to its stop.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ UNPRIVILEGED = "nobody"
 READY_SECONDS = 20.0
 RUN_SECONDS_MAX = 120.0
 CRASH_SECONDS = 0.5
-"""So long after a failed load a server may take to die: then its end is the reason."""
+"""Seconds that a server may take to die after a failed load; then its end is the reason."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where one run happens: filled in, with the environment that every command of the program gets."""
+    """Where one run takes place: placeholders filled in, with the environment of every command of the program."""
 
     folder: Path
     inputs: Path
@@ -106,16 +106,16 @@ class ProgramTask:
         return False
 
     def run(self, arm: Arm, conditions: Conditions) -> Measured:
-        """glibc is preloaded like any other: a program may bring an allocator along."""
+        """glibc is preloaded like any other, because a program may bring its own allocator."""
         return self._run(libc_preloaded(arm), conditions, None)[0]
 
     def limited(self, seconds: float) -> ProgramTask:
-        """A run that takes longer hangs."""
+        """A run that takes longer than this counts as hung."""
         return replace(self, run_seconds_max=seconds)
 
     def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]:
-        """A run that is watched from outside and whose linker keeps a record: for memory over time and for the proof of
-        service, not for time."""
+        """A run that is watched from outside while the dynamic linker keeps a record: for memory over time and for
+        the proof of service, not for time."""
         arm = libc_preloaded(arm)
         with linker_records(self.scratch) as records:
             measured, watcher = self._run(arm, conditions, records)
@@ -221,7 +221,7 @@ class ProgramTask:
 
 
 def _slowed(started_at: float, seconds: float, percent: float) -> float:
-    """The clock runs on, busy, for that share of the time."""
+    """Keeps the clock running, busy, for this share of the time."""
     end = started_at + seconds * (1 + percent / 100)
     now = started_at + seconds
     while percent and now < end:
@@ -235,8 +235,8 @@ def _give(folder: Path, user: str) -> None:
 
 
 def program_prepare(checkout: Checkout, stage: Stage, program: ProgramFile, seed: int) -> ProgramTask:
-    """Its inputs in place, what must be made before made; an error that names the package when something is not
-    installed."""
+    """Inputs are in place, and what must be prepared is prepared; an error that names the package if something is
+    not installed."""
     folders = [
         str(folder)
         for pattern in program.path
