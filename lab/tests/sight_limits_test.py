@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.sight import objects
 from hakmem_lab.sight.account import account_read
 from hakmem_lab.sight.advice import advice_find, use_lines
 from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.doctor import Patient, patient_findings, patient_read, service_findings
 from hakmem_lab.sight.findings import Level
 from hakmem_lab.sight.launch import environment_on
+from hakmem_lab.sight.mappings import Mapping
 from hakmem_lab.sight.memory import memory_open
 from hakmem_lab.sight.metrics import numbers_read, report_content
 from hakmem_lab.sight.page import HEAD as HEAD_OF_PAGE
@@ -33,6 +35,7 @@ from lab_processes import (
     on_hakmem,
     running,
 )
+from lab_sight import BytesMemory
 from toolbox import compile_c
 
 
@@ -144,6 +147,15 @@ def test_a_library_that_brings_an_allocator(checkout: Checkout, tmp_path: Path) 
     assert findings["malloc"].level is Level.FINE
 
 
+def test_a_list_of_objects_that_comes_back_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that overwrote it."""
+    first, library = 0x1000, Mapping(0x5000, 0x6000, "rw-p", 0, 7, "/lib/libone.so")
+    links = {first: 0x2000, 0x2000: first}
+    data = {at: objects.LINK.pack(0, 0, library.start, following, 0) for at, following in links.items()}
+    monkeypatch.setattr(objects, "_first_link", lambda _memory: first)
+    assert list(objects._linked(BytesMemory(data), [library])) == [library] * 2
+
+
 def test_a_library_that_is_named_by_a_link(checkout: Checkout, tmp_path: Path) -> None:
     """The linker knows it by that name, the kernel by the file's."""
     link = tmp_path / "libother.so"
@@ -153,6 +165,23 @@ def test_a_library_that_is_named_by_a_link(checkout: Checkout, tmp_path: Path) -
         patient = patient_read(process_open(pid))
     (malloc,) = [one for one in service_findings(patient) if one.what == "malloc"]
     assert (malloc.level, malloc.value) == (Level.FINE, checkout.library.resolve().name)
+
+
+@pytest.mark.parametrize("as_root", [True, False])
+def test_a_library_that_was_replaced(
+    checkout: Checkout, tmp_path: Path, as_root: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a newer one: the process goes on with a file that has no name any more, which only root can read."""
+    if not as_root:
+        monkeypatch.setattr(objects, "_files", lambda _process, _mapping: [])
+    library = tmp_path / "libcopy.so"
+    library.write_bytes(checkout.library.read_bytes())
+    program = compile_c(tmp_path / "program", FREED, "-pthread")
+    with running([program], {**os.environ, "LD_PRELOAD": str(library)}) as pid:
+        library.unlink()
+        patient = patient_read(process_open(pid))
+    (malloc,) = [one for one in service_findings(patient) if one.what == "malloc"]
+    assert (malloc.level, malloc.value) == (Level.FINE, f"{library.name} (deleted)")
 
 
 def test_foreign_frees(checkout: Checkout, tmp_path: Path) -> None:

@@ -103,11 +103,12 @@ class Patient:
 def patient_read(process: Process) -> Patient:
     with memory_open(process) as memory:
         mappings = process.mappings()
-        objects = tuple(objects_read(memory, mappings))
         try:
             copies = tuple(books_read(page) for page in pages_find(memory, mappings))
         except NoPageError:
             copies = ()
+        holders = {books.page.owner for books in copies}
+        objects = tuple(objects_read(memory, mappings, holders))
     return Patient(
         process=process,
         copies=copies,
