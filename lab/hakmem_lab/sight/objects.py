@@ -88,12 +88,10 @@ def _object(process: Process, mapping: Mapping, is_holder: bool) -> LoadedObject
 
 
 def _files(process: Process, mapping: Mapping) -> list[Path]:
-    """Where the file of MAPPING can be read: by its path, as the process sees it, which may live in a container; by the
-    mapping itself, also when it was deleted, which needs the rights of root."""
-    return [
-        process.folder / "root" / mapping.name.lstrip("/"),
-        process.folder / "map_files" / f"{mapping.start:x}-{mapping.end:x}",
-    ]
+    """Where the file of MAPPING can be read: by its path; by the mapping itself, also when it was deleted, which needs
+    the rights of root."""
+    by_mapping = process.folder / "map_files" / f"{mapping.start:x}-{mapping.end:x}"
+    return [process.file(mapping.name), by_mapping]
 
 
 def _defined(files: Sequence[Path]) -> tuple[str, ...] | None:
