@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.sight.launch import Trigger, UnservableError, launched, look
+from hakmem_lab.sight import launch
+from hakmem_lab.sight.launch import Trigger, UnseenError, UnservableError, launched, look
 from hakmem_lab.sight.page import NoPageError
 from hakmem_lab.sight.process import Process
 from toolbox import compile_c
@@ -75,15 +76,54 @@ def test_one_that_cannot_be_read_is_passed_over(checkout: Checkout) -> None:
         assert look(running, Trigger(seconds=0.5), read).value == "sleep"
 
 
-def test_one_that_is_never_read(checkout: Checkout) -> None:
+def test_one_that_is_never_read(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong is said once, and it is looked at less and less often."""
+    looks: list[int] = []
+
     def read(process: Process) -> str:
+        looks.append(process.pid)
         raise NoPageError(f"nothing in {process.pid}")
 
     with (
-        launched(checkout, python("import time; time.sleep(0.3)")) as running,
-        pytest.raises(LabError, match="nothing in"),
+        launched(checkout, python("import time; time.sleep(1)")) as running,
+        pytest.raises(UnseenError, match="nothing in"),
     ):
         look(running, Trigger(seconds=0.1), read)
+    said = capsys.readouterr().err
+    assert said == f"hakmem: nothing in {running.pid}; it is looked at again until it ends\n"
+    assert 5 < len(looks) < 25
+
+
+def test_one_that_could_not_be_read_once(checkout: Checkout) -> None:
+    """Its books changed too fast, perhaps: it is looked at again, before what was asked for and after."""
+    failed: list[bool] = []
+
+    def read(process: Process) -> int:
+        late = running.seconds >= 0.3
+        if late not in failed:
+            failed.append(late)
+            raise LabError("it makes no sense")
+        return process.pid
+
+    with launched(checkout, UNTIL_TOLD) as running:
+        seen = look(running, Trigger(seconds=0.3), read)
+        assert (seen.value, seen.reached) == (running.pid, True)
+        assert failed == [False, True]
+        os.kill(running.pid, signal.SIGTERM)
+
+
+def test_a_kernel_that_does_not_list_children(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrapper is not taken for its program in silence."""
+
+    def refuse() -> None:
+        raise LabError("no list")
+
+    monkeypatch.setattr(launch, "kernel_check", refuse)
+    with launched(checkout, python("import time; time.sleep(0.3)")) as running:
+        look(running, Trigger(seconds=0.1), lambda process: process.pid)
+    assert capsys.readouterr().err == "hakmem: no list: only the first is looked at\n"
 
 
 def test_too_short(checkout: Checkout) -> None:

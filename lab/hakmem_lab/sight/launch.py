@@ -12,6 +12,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +26,7 @@ from hakmem_lab.allocators import elf
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.service import preload_obstacle
-from hakmem_lab.measure.tree import descendants_of, rss_kib_of
-from hakmem_lab.sight.page import NoPageError
+from hakmem_lab.measure.tree import descendants_of, kernel_check, rss_kib_of
 from hakmem_lab.sight.process import Process, ProcessGoneError, process_open
 
 POLL_SECONDS = 0.02
@@ -166,30 +166,45 @@ def program_check(name: str) -> None:
 
 
 def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T]:
-    """Of the largest process on hakmem. Returns when what was asked for came about, or the program ended."""
+    """Of the largest process on hakmem. Returns when what was asked for came about, or the program ended. What can
+    not be read then is said at once, and looked at again; an UnseenError when there was no look until the end."""
+    children_check()
     seen: Seen[T] | None = None
     why = TOO_SHORT
+    late = told = False
     next_seconds, next_bytes = FIRST_SECONDS, FIRST_BYTES
     while not running.ended_within(POLL_SECONDS):
         now = running.seconds
         rss = running.largest()[0][0] if trigger.rss is not None else 0
         reached = trigger.reached(now, rss)
-        if not reached and now < next_seconds and rss < next_bytes:
+        if now < next_seconds and rss < next_bytes and (late or not reached):
             continue
         try:
             begun = running.seconds
             seen = Seen(_read_largest(running, read), begun, reached)
-        except NoPageError as error:
-            why = str(error)
         except ProcessGoneError as error:
             why = str(error) if why is TOO_SHORT else why  # what was wrong before it ended says more
+        except LabError as error:
+            why = str(error)
+            if reached and not told:
+                print(f"hakmem: {why}; it is looked at again until it ends", file=sys.stderr)
+                told = True
         else:
             if reached:
                 return seen
+        late = late or reached
         next_seconds, next_bytes = STEP * now, STEP * max(FIRST_BYTES, rss)
     if seen is None:
         raise UnseenError(why)
     return seen
+
+
+def children_check() -> None:
+    """A line where the kernel does not say what a process started: a wrapper would be taken for its program."""
+    try:
+        kernel_check()
+    except LabError as error:
+        print(f"hakmem: {error}: only the first is looked at", file=sys.stderr)
 
 
 def _read_largest(running: Launched, read: Callable[[Process], T]) -> T:
