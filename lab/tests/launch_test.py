@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.sight import launch
-from hakmem_lab.sight.launch import Trigger, UnseenError, UnservableError, launched, look
+from hakmem_lab.sight import config, launch
+from hakmem_lab.sight.account import account_read
+from hakmem_lab.sight.config import config_of_command
+from hakmem_lab.sight.launch import Trigger, UnseenError, launched, look
 from hakmem_lab.sight.page import NoPageError
 from hakmem_lab.sight.process import Process
+from hakmem_lab.sight.program import UnservableError, needs_preload
+from lab_command import lab
+from lab_processes import HEAD, all_end
 from toolbox import compile_c
 
 UNTIL_TOLD = ["sleep", "600"]
@@ -178,6 +183,56 @@ def test_a_static_program(checkout: Checkout, tmp_path: Path) -> None:
     program = compile_c(tmp_path / "static", "int main(void) { return 0; }\n", "-static")
     with pytest.raises(UnservableError, match="a static binary"), launched(checkout, [str(program)]):
         pass
+
+
+def test_a_script_of_a_static_interpreter(checkout: Checkout, tmp_path: Path) -> None:
+    program = compile_c(tmp_path / "static", "int main(void) { return 0; }\n", "-static")
+    script = tmp_path / "script"
+    script.write_text(f"#! {program} -x\n")
+    script.chmod(0o755)
+    line = rf"script: its interpreter {program}: it is a static binary"
+    with pytest.raises(UnservableError, match=line), launched(checkout, [str(script)]):
+        pass
+
+
+def test_a_program_of_another_machine(checkout: Checkout, tmp_path: Path) -> None:
+    """Of 32 bits, or of another processor: where the kernel runs it, its linker cannot preload hakmem."""
+    for place, value in ((0x04, 1), (0x12, 0xF3)):  # EI_CLASS, e_machine
+        program = tmp_path / f"program-{place}"
+        content = bytearray(Path("/bin/true").read_bytes())
+        content[place] = value
+        program.write_bytes(content)
+        program.chmod(0o755)
+        with pytest.raises(UnservableError, match="built for another machine"):
+            needs_preload(str(program), checkout.library)
+
+
+def test_a_program_that_is_linked_with_hakmem(checkout: Checkout, build: Path, tmp_path: Path) -> None:
+    """Served as it is: nothing is preloaded, and there is one copy."""
+    for name, flags in (("linked", ["-rdynamic"]), ("static", ["-static"])):
+        source = HEAD + "int main(void) { free(filled(100)); usleep(400000); return 0; }"
+        program = compile_c(tmp_path / name, source, str(build / "libhakmem.a"), "-pthread", *flags)
+        with launched(checkout, [str(program)]) as running:
+            seen = look(running, Trigger(seconds=0.2), account_read)
+            assert running.wait() == 0
+            assert running.proofs() == {running.pid: "served"}
+        assert [copy.name for copy in seen.value.copies] == [name]
+        answer = config_of_command(checkout, [str(program)])
+        assert answer.of == f"{program} on its own hakmem"
+        done = lab("doctor", "--build", str(build), "--", str(program))
+        assert done.returncode == 0, done.stdout
+
+
+def test_a_program_that_does_not_answer_ends_with_all_it_started(
+    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One into which hakmem does not get, although nothing shows that beforehand."""
+    monkeypatch.setattr(config, "needs_preload", lambda _name, _library: False)
+    monkeypatch.setattr(config, "ANSWER_SECONDS", 0.5)
+    child = tmp_path / "child"
+    with pytest.raises(LabError, match="went on to its main"):
+        config_of_command(checkout, ["sh", "-c", f"sleep 600 & echo $! >{child}; wait"])
+    assert all_end([int(child.read_text())])
 
 
 def test_a_program_with_its_own_allocator(checkout: Checkout, tmp_path: Path) -> None:

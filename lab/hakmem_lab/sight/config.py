@@ -12,13 +12,15 @@ from pathlib import Path
 
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.processes import program_run
 from hakmem_lab.sight.books import Books
 from hakmem_lab.sight.books_reader import books_read
-from hakmem_lab.sight.launch import environment_on, program_check
+from hakmem_lab.sight.launch import environment_on
 from hakmem_lab.sight.memory import memory_open
 from hakmem_lab.sight.options import PREFIX, Mistake, Option, mistakes_find, mistakes_told
 from hakmem_lab.sight.page import pages_find
 from hakmem_lab.sight.process import SELF, Process
+from hakmem_lab.sight.program import needs_preload
 
 ASK = "HAKMEM_SHOW_OPTIONS"
 ANSWER_SECONDS = 30.0
@@ -93,30 +95,22 @@ def file_complaint(file: Path) -> str:
 def config_of_command(checkout: Checkout, command: Sequence[str]) -> Config:
     """The library prints them as it starts in the program, and ends it before its main. Mistakes are told by
     the environment; those that it does not show, by the lines that the library also prints."""
-    program_check(command[0])
-    environment = environment_on(checkout, **{ASK: "1"})
+    preload = needs_preload(command[0], checkout.library)
+    environment = environment_on(checkout, preload, **{ASK: "1"})
     try:
-        done = subprocess.run(
-            list(command),
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=ANSWER_SECONDS,
-            check=False,
-        )
+        done = program_run(command, ANSWER_SECONDS, env=environment)
     except OSError as error:
         raise LabError(f"{command[0]} cannot be started: {error.strerror}") from error
     except subprocess.TimeoutExpired:
         raise LabError(f"{command[0]} went on to its main: hakmem was not loaded into it") from None
-    if not done.stdout.startswith(ANSWER_BEGINS):
+    if not done.output.startswith(ANSWER_BEGINS):
         raise LabError(f"{command[0]} went on to its main: hakmem was not loaded into it")
-    answer = json.loads(done.stdout)
+    answer = json.loads(done.output)
     options = tuple(Option(**{"decided": "", **one}) for one in answer["options"])
     settings = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
     mistakes = mistakes_find(settings, options, answer["other_variables"])
-    mistakes += mistakes_told(done.stderr, mistakes)
+    mistakes += mistakes_told(done.errors, mistakes)
     if not any(mistake.told for mistake in mistakes):  # the option quiet silences the library
         mistakes += profile_mistakes(Process(SELF), options)
-    return Config(f"{command[0]} on this checkout's hakmem", answer["hakmem"], options, tuple(mistakes))
+    owner = "this checkout's" if preload else "its own"
+    return Config(f"{command[0]} on {owner} hakmem", answer["hakmem"], options, tuple(mistakes))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,12 +21,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
 
-from hakmem_lab.allocators import elf
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure.service import preload_obstacle
 from hakmem_lab.measure.tree import descendants_of, kernel_check, rss_kib_of
 from hakmem_lab.sight.process import Process, ProcessGoneError, process_open
+from hakmem_lab.sight.program import needs_preload
 
 POLL_SECONDS = 0.02
 FIRST_SECONDS, FIRST_BYTES = 0.05, 1 << 20
@@ -41,10 +39,6 @@ LEFT_TO_IT = (signal.SIGINT, signal.SIGQUIT)
 TOO_SHORT = "the program ended before it could be looked at"
 
 T = TypeVar("T")
-
-
-class UnservableError(LabError):
-    """The dynamic linker would start it without hakmem."""
 
 
 class UnseenError(LabError):
@@ -120,11 +114,11 @@ class Launched:
 @contextmanager
 def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> Iterator[Launched]:
     """The block's end waits for the program's."""
-    program_check(command[0])
+    preload = needs_preload(command[0], checkout.library)
     with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
         proof = Path(folder) / "proof"
         proof.touch(0o600)
-        environment = environment_on(checkout, HAKMEM_PROOF=str(proof), **variables)
+        environment = environment_on(checkout, preload, HAKMEM_PROOF=str(proof), **variables)
         try:
             process = subprocess.Popen(list(command), env=environment)
         except OSError as error:
@@ -140,29 +134,15 @@ def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> It
                 signal.signal(number, handler)
 
 
-def environment_on(checkout: Checkout, **variables: str) -> dict[str, str]:
-    """The user's own, on hakmem."""
+def environment_on(checkout: Checkout, preload: bool = True, **variables: str) -> dict[str, str]:
+    """The user's own, on hakmem. A program that is linked with it needs no PRELOAD."""
+    if not preload:
+        return {**os.environ, **variables}
     library = str(checkout.library.resolve())
     if " " in library or ":" in library:
         raise LabError("LD_PRELOAD cannot name the library: its path holds a space or a colon")
     others = os.environ.get("LD_PRELOAD", "")
     return {**os.environ, "LD_PRELOAD": f"{library}:{others}" if others else library, **variables}
-
-
-def program_check(name: str) -> None:
-    """An error where the dynamic linker would start it without hakmem, and say nothing."""
-    found = shutil.which(name)
-    if found is None:
-        raise LabError(f"{name}: there is no such command")
-    program = Path(found)
-    obstacle = preload_obstacle(program)
-    if obstacle:
-        raise UnservableError(f"hakmem cannot serve {name}: it is {obstacle}; link it with libhakmem.a")
-    if elf.defined(program, ("malloc",)):
-        raise UnservableError(
-            f"hakmem cannot serve {name}: it defines malloc itself, and the dynamic linker looks there first;"
-            " build it without, or with libhakmem.a in its place"
-        )
 
 
 def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T]:
