@@ -119,12 +119,14 @@ def test_the_terminal_shows_paths_that_work_from_the_current_folder(
 
 
 def test_a_target_is_left_as_it_was(tmp_path: Path) -> None:
-    kept, missing = tmp_path / "kept", tmp_path / "missing"
+    kept, missing, link = tmp_path / "kept", tmp_path / "missing", tmp_path / "link"
     kept.write_text("before")
-    for path in (kept, missing, Path("/dev/full")):
+    link.symlink_to("missing")
+    for path in (kept, missing, link, Path("/dev/full")):
         assert target_check(path) == path
     assert target_check(None) is None
     assert (kept.read_text(), missing.exists()) == ("before", False)
+    assert link.readlink() == Path("missing")
 
 
 def test_a_wrong_option_is_refused() -> None:
