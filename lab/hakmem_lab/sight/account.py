@@ -73,6 +73,11 @@ class CopyAccount:
         return self.window.live_small
 
     @property
+    def own(self) -> int:
+        """All blocks in use: what the program itself has."""
+        return self.live + self.window.large + self.outside
+
+    @property
     def slack_most(self) -> int:
         """The most that small blocks in use hold beyond what was asked for."""
         return min(self.live, sum(one.slack_bytes_most for one in self.books.classes if one.is_small))

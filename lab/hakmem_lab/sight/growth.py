@@ -75,7 +75,7 @@ def _in_use(account: Account) -> dict[int | None, int]:
     """Bytes in use by the size of a block, over all copies of hakmem."""
     sizes: dict[int | None, int] = {None: 0}
     for copy in account.copies:
-        sizes[None] += copy.books.unclassed_bytes
+        sizes[None] += copy.books.unclassed_bytes + sum(size for _address, size in copy.books.outside)
         for one in copy.books.classes:
             sizes[one.block_bytes] = sizes.get(one.block_bytes, 0) + one.live_bytes
     return sizes
