@@ -235,6 +235,32 @@ int main(void) {
     assert copy.total < 4 << 20
 
 
+def test_memory_of_others_between_parts_of_the_window(checkout: Checkout, tmp_path: Path) -> None:
+    """The window has to go on behind it."""
+    source = (
+        "#include <stdint.h>\n#include <sys/mman.h>\n"
+        + HEAD
+        + """
+enum { BYTES = 32 << 20, FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE };
+int main(void) {
+    uintptr_t at = (uintptr_t)filled(1 << 20) >> 21 << 21;
+    while (mmap((void *)at, BYTES, PROT_READ | PROT_WRITE, FLAGS, -1, 0) == MAP_FAILED) at += 2 << 20;
+    memset((void *)at, 1, BYTES);
+    for (int i = 0; i < 16; i++) filled(8 << 20);
+    wait_for_end();
+}
+"""
+    )
+    with on_hakmem(checkout, tmp_path, source, decay="never", huge_pages="never") as pid:
+        account = account_of(pid)
+    (copy,) = account.copies
+    assert (copy.books.spans["end_page"] - 1) * 65536 > 1 << 30  # there is a gap
+    assert account.is_reconciled
+    assert copy.window.untouched < 1 << 20
+    assert sum(row.size for row in account.others if row.key == "anonymous") >= 32 << 20
+    assert not [one for one in advice_find(account) if "huge page" in one.text]
+
+
 @pytest.mark.usefixtures("checkout")
 def test_a_static_program(build: Path, tmp_path: Path) -> None:
     """Its page stands in its file: no dynamic linker wrote it."""

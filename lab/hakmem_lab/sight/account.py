@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from hakmem_lab.sight.books import Books
 from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.mappings import Mapping, mappings_with_owners
-from hakmem_lab.sight.memory import Memory, Residency, making_sense, memory_open
+from hakmem_lab.sight.memory import Memory, Residency, making_sense, memory_open, runs
 from hakmem_lab.sight.page import pages_find
 from hakmem_lab.sight.process import Process, Thread
-from hakmem_lab.sight.window import WindowPages, view_read, window_pages
+from hakmem_lab.sight.window import WindowPages, chunks_given, view_read, window_pages
 
 DIFFERENCE_MAX = 0.02
 """Of RSS: more, and the process is read again."""
@@ -167,9 +167,11 @@ def _records_range(books: Books) -> Range:
     return books.page.pointer(books.page.table("records").address), books.window_base
 
 
-def _window_range(books: Books) -> Range:
-    """As far as it was used: it may reach over what others map."""
-    return books.window_base, books.window_base + books.spans["end_page"] * books.page_bytes
+def _window_ranges(books: Books) -> Iterator[Range]:
+    """As far as it was used, without what others map between."""
+    size = books.limits["chunk_pages"] * books.page_bytes
+    for first, last in runs(chunks_given(books)):
+        yield books.window_base + first * size, books.window_base + last * size
 
 
 def _books_ranges(books: Books) -> Iterator[Range]:
@@ -186,7 +188,7 @@ def _ranges(books: Books) -> list[Range]:
     """All that is hakmem's."""
     if not books.is_started:
         return list(_outside_ranges(books))
-    whole = [_words_range(books), _records_range(books), _window_range(books)]
+    whole = [_words_range(books), _records_range(books), *_window_ranges(books)]
     return [*whole, *_books_ranges(books), *_outside_ranges(books)]
 
 
