@@ -94,6 +94,9 @@ def laboratory() -> None:
 
 
 def main() -> None:
+    if sys.stdout is None:  # as `>&-` has it: the next file that is opened would take its place
+        print("hakmem: the standard output is closed", file=sys.stderr)
+        sys.exit(LabError.exit_status)
     if isinstance(sys.stdout, io.TextIOWrapper):  # standard error does so by itself
         sys.stdout.reconfigure(errors="replace")  # a file's or a terminal's encoding may be narrower
     try:

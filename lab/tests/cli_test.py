@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -127,6 +129,26 @@ def test_a_target_is_left_as_it_was(tmp_path: Path) -> None:
     assert target_check(None) is None
     assert (kept.read_text(), missing.exists()) == ("before", False)
     assert link.readlink() == Path("missing")
+
+
+def test_without_standard_output_an_error_is_said(tmp_path: Path) -> None:
+    """Nothing of the command's is written over a file that got its number."""
+    line = [
+        "sh",
+        "-c",
+        'exec "$@" >&-',
+        "sh",
+        sys.executable,
+        "-B",
+        "-m",
+        "hakmem_lab",
+        "doctor",
+        "--root",
+        str(tmp_path),
+    ]
+    env = {**os.environ, "PYTHONPATH": str(LAB)}
+    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, "hakmem: the standard output is closed\n")
 
 
 def test_a_wrong_option_is_refused() -> None:

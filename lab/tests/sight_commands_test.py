@@ -108,6 +108,7 @@ def test_explain_a_command_that_is_too_short(
         (["stats", "1", "--json", "--openmetrics"], "hakmem: give either --json or --openmetrics"),
         (["show-config", "4194305"], "hakmem: there is no process 4194305"),
         (["doctor", "4194305"], "hakmem: there is no process 4194305"),
+        (["doctor", "7" * 5000], "hakmem: there is no process 7777777777..."),
     ],
 )
 def test_what_is_wrong_is_one_line(

@@ -241,9 +241,10 @@ def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(WHERE.text())
     assert where_read(path) == WHERE
-    path.write_text('{"task": 1}')
-    with pytest.raises(LabError, match=r"old\.json is not a result of `hakmem where --json`"):
-        where_read(path)
+    for text in ('{"task": 1}', "[" * 100_000):
+        path.write_text(text)
+        with pytest.raises(LabError, match=r"old\.json is not a result of `hakmem where --json`"):
+            where_read(path)
     with pytest.raises(LabError, match="cannot be read"):
         where_read(tmp_path / "none.json")
 
@@ -338,3 +339,17 @@ def test_what_cannot_be_is_said_in_one_line(
     with pytest.raises(LabError) as caught:
         app(["where", *arguments[:at], *own, *arguments[at:]], standalone_mode=False)
     assert str(caught.value).startswith(message)
+
+
+def test_a_result_of_another_workload_is_refused_before_anything_is_measured(
+    build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> Where:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr("hakmem_lab.commands.where.where_measure", refuse)
+    old = tmp_path / "old.json"
+    old.write_text(WHERE.text())
+    arguments = ["--build", str(build), "--diff", str(old), "--bench", "64 of 64"]
+    with pytest.raises(LabError, match="the old result is of 'random mix, 256 slots', not of "):
+        app(["where", *arguments], standalone_mode=False)

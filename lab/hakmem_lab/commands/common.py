@@ -26,6 +26,9 @@ TABLE_WIDTH = 150
 LAUNCHER = "hakmem-launch"
 """What `hakmem run` becomes: it waits for its program, and is the process that the shell names."""
 
+PID_DIGITS_MAX = 10
+"""More than the number of any process has."""
+
 BESIDE = (".html", ".csv", ".parquet")
 """What may be written beside a report, under its name."""
 
@@ -86,7 +89,10 @@ def target_pid(target: Sequence[str] | None) -> int | None:
         return None
     if len(target) > 1:
         raise LabError("one process at a time: give one number")
-    return int(target[0])
+    digits = target[0].lstrip("0")
+    if len(digits) > PID_DIGITS_MAX:
+        raise LabError(f"there is no process {digits[:PID_DIGITS_MAX]}...")
+    return int(digits or "0")
 
 
 def process_asked(pid: int) -> Process:

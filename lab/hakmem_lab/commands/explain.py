@@ -22,7 +22,7 @@ from hakmem_lab.commands.common import (
 from hakmem_lab.commands.decisions import decisions_show, report_path
 from hakmem_lab.commands.units import bytes_parse, seconds_parse
 from hakmem_lab.errors import LabError
-from hakmem_lab.files import text_write
+from hakmem_lab.files import target_check, text_write
 from hakmem_lab.reports.explain import (
     account_grid,
     advice_lines,
@@ -63,7 +63,8 @@ def explain(
     freeze: Annotated[
         Path | None,
         typer.Option(
-            help="With --decisions: write a profile file that starts a program where this one settled."
+            help="With --decisions: write a profile file that starts a program where this one settled.",
+            callback=target_check,
         ),
     ] = None,
     json_file: JsonOption = None,
