@@ -163,6 +163,31 @@ def test_one_that_ends_while_it_is_watched(checkout: Checkout, tmp_path: Path) -
     assert "It ended while it was watched: 1 of 5 looks." in note_lines(first, "", 0.4, len(readings))
 
 
+def test_one_that_becomes_another_program_while_it_is_watched(checkout: Checkout, tmp_path: Path) -> None:
+    """Two programs are not held side by side."""
+    source = (
+        "#include <signal.h>\n"
+        + HEAD
+        + """
+static char **words;
+static void again(int number) { (void)number; execv("/proc/self/exe", words); }
+int main(int count, char **given) {
+    (void)count, words = given, signal(SIGUSR1, again), filled(100);
+    wait_for_end();
+}
+"""
+    )
+    with on_hakmem(checkout, tmp_path, source) as pid:
+        first = account_of(pid)
+
+        def read() -> Account:
+            os.kill(pid, signal.SIGUSR1)
+            time.sleep(0.3)
+            return account_of(pid)
+
+        assert readings_take(first, read, 0.1) == [first]
+
+
 def test_python(checkout: Checkout) -> None:
     script = (
         "kept = [str(n) * 3 for n in range(300000)]; print('ready', flush=True); import sys; sys.stdin.read()"

@@ -24,6 +24,9 @@ DIFFERENCE_MAX = 0.02
 """Of RSS: more, and the process is read again."""
 READINGS_MAX = 3
 
+START_TIME = 19
+"""Of the fields of /proc/PID/stat that follow the name."""
+
 HEAP, STACKS, FILES, DATA = "libc_heap", "stacks", "files", "data"
 SHARED, ANONYMOUS, KERNEL = "shared", "anonymous", "kernel"
 OTHERS = {
@@ -93,6 +96,8 @@ class Account:
 
     process: Process
     name: str
+    started: int
+    """The process's start, in the kernel's ticks: another that has its number later started later."""
     seconds: float
     """Of the monotonic clock."""
     rss: int
@@ -103,6 +108,16 @@ class Account:
     threads: tuple[Thread, ...]
     copies: tuple[CopyAccount, ...]
     others: tuple[Row, ...]
+
+    def is_of_same_program(self, other: Account) -> bool:
+        """The process of OTHER, which was read before, did not end since, and did not become another program by exec."""
+        return self.started == other.started and other.addresses <= self.addresses
+
+    @property
+    def addresses(self) -> set[int]:
+        """They stay as they are while the program runs: of pages, and of windows."""
+        copies = [copy.books for copy in self.copies]
+        return {one.page.address for one in copies} | {one.window_base for one in copies if one.is_started}
 
     @property
     def counted(self) -> int:
@@ -138,6 +153,7 @@ def _account_once(process: Process, memory: Memory) -> Account:
     return Account(
         process=process,
         name=process.name,
+        started=int(process.stat()[START_TIME]),
         seconds=time.monotonic(),
         rss=sum(mapping.rss for mapping in mappings),
         swap=sum(mapping.swap for mapping in mappings),

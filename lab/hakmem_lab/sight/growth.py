@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hakmem_lab.sight.account import Account
+from hakmem_lab.sight.page import NoPageError
 from hakmem_lab.sight.process import ProcessGoneError
 
 READINGS = 5
@@ -42,10 +43,15 @@ def readings_take(first: Account, read: Callable[[], Account], seconds: float) -
     """READINGS of them, from the FIRST on; the last SECONDS later, or as many as the process lived for."""
     begun = time.monotonic()
     readings = [first]
-    with suppress(ProcessGoneError):  # it ended: what was read before is told
+    with suppress(
+        ProcessGoneError, NoPageError
+    ):  # it ended, or is another program: what was read before is told
         for number in range(1, READINGS):
             time.sleep(max(0.0, begun + seconds * number / (READINGS - 1) - time.monotonic()))
-            readings.append(read())
+            reading = read()
+            if not reading.is_of_same_program(first):
+                break
+            readings.append(reading)
     return readings
 
 
