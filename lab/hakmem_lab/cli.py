@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.errors import LabError, RunInterruptedError, shown
 from hakmem_lab.processes import ending_as_interrupted
 
 COMMANDS = (
@@ -103,7 +103,7 @@ def main() -> None:
         with ending_as_interrupted():
             app(prog_name="./hakmem")
     except LabError as error:
-        print(f"hakmem: {error}", file=sys.stderr)
+        print(f"hakmem: {shown(str(error))}", file=sys.stderr)
         sys.exit(error.exit_status)
     except OSError as error:  # a full disk, a file that cannot be read
         where = f"{Path(error.filename).name}: " if isinstance(error.filename, str) else ""

@@ -25,6 +25,7 @@ from hakmem_lab.sight.metrics import numbers_read, report_content
 from hakmem_lab.sight.page import HEAD as HEAD_OF_PAGE
 from hakmem_lab.sight.page import TABLE, NoPageError, pages_find
 from hakmem_lab.sight.process import ProcessGoneError, process_open
+from lab_command import lab
 from lab_processes import (
     FRAGMENTED,
     FREED,
@@ -109,6 +110,16 @@ def test_a_process_on_another_malloc() -> None:
         (malloc,) = [one for one in service_findings(patient_read(process_open(pid))) if one.what == "malloc"]
         assert malloc.level is Level.PROBLEM
         assert malloc.value.startswith("libc.so")
+
+
+def test_a_name_that_a_terminal_would_obey(tmp_path: Path) -> None:
+    name = tmp_path / "a\x1b[31mb"
+    name.symlink_to("/bin/sleep")
+    with subprocess.Popen([name, "60"]) as process:
+        time.sleep(0.2)
+        done = lab("explain", str(process.pid))
+        process.kill()
+    assert "(a?[31mb) is not on hakmem" in done.stderr
 
 
 def test_a_program_with_its_own_allocator(checkout: Checkout, tmp_path: Path) -> None:

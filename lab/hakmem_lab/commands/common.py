@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from hakmem_lab.checkout import path_here
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, shown
 from hakmem_lab.files import target_check
 from hakmem_lab.grid import Grid, grids_print
 from hakmem_lab.measure.tree import children_of, kernel_check
@@ -113,4 +113,4 @@ def grids_show(grids: Sequence[Grid], lines: Sequence[str], to_errors: bool = Fa
     console = Console(file=stream, width=None if stream.isatty() else TABLE_WIDTH)
     grids_print(console, grids)
     for line in lines:
-        console.print(line, markup=False, highlight=False)
+        console.print(shown(line), markup=False, highlight=False)

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Generic, TypeVar
 
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, shown
 from hakmem_lab.measure.tree import descendants_of, kernel_check, rss_kib_of
 from hakmem_lab.sight.process import Process, ProcessGoneError, process_open
 from hakmem_lab.sight.program import needs_preload
@@ -167,7 +167,7 @@ def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> S
         except LabError as error:
             why = str(error)
             if reached and not told:
-                print(f"hakmem: {why}; it is looked at again until it ends", file=sys.stderr)
+                print(f"hakmem: {shown(why)}; it is looked at again until it ends", file=sys.stderr)
                 told = True
         else:
             if reached:
