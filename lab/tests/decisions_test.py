@@ -88,14 +88,17 @@ def test_a_process_that_decided_nothing_is_not_touched(checkout: Checkout, tmp_p
 
 
 def test_what_is_read_of_a_busy_process_is_whole(checkout: Checkout, tmp_path: Path) -> None:
+    seen = 0
     with on_hakmem(checkout, tmp_path, BUSY, thread_cache="64KiB") as pid:
         for _ in range(20):
             for one in depths_of(look_of(pid)):
+                seen += 1
                 assert one.block_bytes is not None
                 assert one.thread_id == pid
                 assert 1 <= one.after <= 8192
                 assert one.is_refusal == (one.reason in ("no_budget", "no_memory"))
                 assert words.sentence(one).startswith(f"thread {pid}: {one.block_bytes}-byte bin ")
+    assert seen > 0
 
 
 def test_only_what_stayed_through_three_looks_is_whole() -> None:
