@@ -210,7 +210,7 @@ def test_a_program_of_another_machine(checkout: Checkout, tmp_path: Path) -> Non
 def test_a_program_that_is_linked_with_hakmem(checkout: Checkout, build: Path, tmp_path: Path) -> None:
     """Served as it is: nothing is preloaded, and there is one copy."""
     for name, flags in (("linked", ["-rdynamic"]), ("static", ["-static"])):
-        source = HEAD + "int main(void) { free(filled(100)); usleep(400000); return 0; }"
+        source = HEAD + "void *kept;\nint main(void) { kept = filled(100); usleep(400000); return 0; }"
         program = compile_c(tmp_path / name, source, str(build / "libhakmem.a"), "-pthread", *flags)
         with launched(checkout, [str(program)]) as running:
             seen = look(running, Trigger(seconds=0.2), account_read)
