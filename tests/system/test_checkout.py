@@ -192,7 +192,7 @@ def test_an_environment_that_is_missing_and_cannot_be_written(foreign_checkout: 
 
 PYTHON = """#!/bin/sh
 case "$*" in
-    "-I -c"*) exec {real} "$@" ;;
+    -c* | "-I -c"*) exec {real} "$@" ;;
     "-I -m venv "*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
     "-I -m pip "*)
         at=$(dirname "$0")
