@@ -110,7 +110,7 @@ def test_one_that_could_not_be_read_once(checkout: Checkout) -> None:
             raise LabError("it makes no sense")
         return process.pid
 
-    with launched(checkout, UNTIL_TOLD) as running:
+    with launched(checkout, ["sleep", "5"]) as running:
         seen = look(running, Trigger(seconds=0.3), read)
         assert (seen.value, seen.reached) == (running.pid, True)
         assert failed == [False, True]
