@@ -192,8 +192,12 @@ def header() -> str:
 
 
 def main() -> int:
+    arguments = sys.argv[1:]
+    if arguments not in ([], ["--check"]):
+        print("usage: size_classes.py [--check]", file=sys.stderr)
+        return 2
     text = header()
-    if "--check" in sys.argv[1:]:
+    if arguments:
         if HEADER.read_text() != text:
             print("src/base/size_classes.h is not what tools/size_classes.py generates", file=sys.stderr)
             return 1

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.errors import LabError, RunInterruptedError, shown
 from hakmem_lab.processes import ending_as_interrupted
 
 COMMANDS = (
@@ -94,13 +94,16 @@ def laboratory() -> None:
 
 
 def main() -> None:
+    if sys.stdout is None:  # as `>&-` has it: the next file that is opened would take its place
+        print("hakmem: the standard output is closed", file=sys.stderr)
+        sys.exit(LabError.exit_status)
     if isinstance(sys.stdout, io.TextIOWrapper):  # standard error does so by itself
         sys.stdout.reconfigure(errors="replace")  # a file's or a terminal's encoding may be narrower
     try:
         with ending_as_interrupted():
             app(prog_name="./hakmem")
     except LabError as error:
-        print(f"hakmem: {error}", file=sys.stderr)
+        print(f"hakmem: {shown(str(error))}", file=sys.stderr)
         sys.exit(error.exit_status)
     except OSError as error:  # a full disk, a file that cannot be read
         where = f"{Path(error.filename).name}: " if isinstance(error.filename, str) else ""

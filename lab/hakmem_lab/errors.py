@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from unicodedata import category
+
+
+def shown(text: str) -> str:
+    """TEXT for a terminal: names and values of other programs may hold what it would obey, or several lines. Such
+    characters are question marks."""
+    return "".join("?" if letter != "\t" and category(letter).startswith("C") else letter for letter in text)
+
 
 class LabError(Exception):
     """Its text is one clear line; the command line prints it and exits with this status."""

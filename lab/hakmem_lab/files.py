@@ -37,7 +37,7 @@ def target_check(path: Path | None) -> Path | None:
         with path.open("ab"):
             pass
         if not kept:
-            path.unlink()
+            path.resolve().unlink()  # a link that led nowhere stays
     except OSError as error:
         raise LabError(f"cannot write {path}: {error.strerror}") from error
     return path

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from hakmem_lab.errors import shown
+
 STYLES = {
     "behind": "red",
     "dearer": "red",
@@ -35,11 +37,11 @@ class Grid:
     """The first columns are text; the others are right-aligned."""
 
     def rich(self) -> Table:
-        table = Table(title=escape(self.title), title_justify="left")
+        table = Table(title=escape(shown(self.title)), title_justify="left")
         for index, column in enumerate(self.columns):
             table.add_column(column, justify="left" if index < self.text_columns else "right")
         for row in self.rows:
-            table.add_row(*(_styled(text) for text in row))
+            table.add_row(*(_styled(shown(text)) for text in row))
         return table
 
     def markdown(self) -> str:

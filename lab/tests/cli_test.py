@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,8 +11,10 @@ import pytest
 from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.cli import app, main
 from hakmem_lab.commands import baseline
+from hakmem_lab.commands.common import grids_show
 from hakmem_lab.errors import LabError
 from hakmem_lab.files import target_check
+from hakmem_lab.grid import Grid
 from lab_command import lab
 
 LAB = Path(__file__).resolve().parents[1]
@@ -119,12 +123,45 @@ def test_the_terminal_shows_paths_that_work_from_the_current_folder(
 
 
 def test_a_target_is_left_as_it_was(tmp_path: Path) -> None:
-    kept, missing = tmp_path / "kept", tmp_path / "missing"
+    kept, missing, link = tmp_path / "kept", tmp_path / "missing", tmp_path / "link"
     kept.write_text("before")
-    for path in (kept, missing, Path("/dev/full")):
+    link.symlink_to("missing")
+    for path in (kept, missing, link, Path("/dev/full")):
         assert target_check(path) == path
     assert target_check(None) is None
     assert (kept.read_text(), missing.exists()) == ("before", False)
+    assert link.readlink() == Path("missing")
+
+
+def test_without_standard_output_an_error_is_said(tmp_path: Path) -> None:
+    """Nothing of the command's is written over a file that got its number."""
+    line = [
+        "sh",
+        "-c",
+        'exec "$@" >&-',
+        "sh",
+        sys.executable,
+        "-B",
+        "-m",
+        "hakmem_lab",
+        "doctor",
+        "--root",
+        str(tmp_path),
+    ]
+    env = {**os.environ, "PYTHONPATH": str(LAB)}
+    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, "hakmem: the standard output is closed\n")
+
+
+def test_what_a_terminal_would_obey_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """In the name of a process, or in a variable's value; other letters stay."""
+    hostile = "s\u00e9rver\x1b]0;x\x07\n\u202e\udc80"
+    grid = Grid(f"of {hostile}", ("what",), ((f"a {hostile}",),))
+    grids_show([grid], [f"line {hostile}"])
+    told = capsys.readouterr().out
+    plain = "s\u00e9rver?]0;x????"
+    assert [word in told for word in (f"of {plain}", f"a {plain}", f"line {plain}")] == [True] * 3
+    assert "\x1b]" not in told
 
 
 def test_a_wrong_option_is_refused() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -240,6 +241,17 @@ def test_a_privileged_program_is_seen(folder: Path) -> None:
     assert preload_obstacle(program) == ""
     program.chmod(0o4755)
     assert preload_obstacle(program).startswith("privileged")
+
+
+def test_a_static_program_is_seen_where_files_have_no_attributes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> list[str]:
+        raise OSError(errno.ENOTSUP, "not supported", str(path))
+
+    monkeypatch.setattr(os, "listxattr", refuse)
+    program = compile_c(folder / "still", WORKS, "-static")
+    assert preload_obstacle(program).startswith("a static binary")
 
 
 LIBRARY = Path("/peers/libpeer.so")

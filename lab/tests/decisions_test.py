@@ -15,7 +15,7 @@ from hakmem_lab.reports import decisions as words
 from hakmem_lab.sight import decisions as sight
 from hakmem_lab.sight import ring
 from hakmem_lab.sight.decisions import Decision, Decisions, Look, looks_of_process, settled_find
-from hakmem_lab.sight.freeze import profile_text
+from hakmem_lab.sight.freeze import DECAY_MAX_MS, profile_text
 from hakmem_lab.sight.process import process_open
 from lab_command import lab
 from lab_processes import BUSY, HEAD, MEDIUM, on_hakmem
@@ -88,14 +88,17 @@ def test_a_process_that_decided_nothing_is_not_touched(checkout: Checkout, tmp_p
 
 
 def test_what_is_read_of_a_busy_process_is_whole(checkout: Checkout, tmp_path: Path) -> None:
+    seen = 0
     with on_hakmem(checkout, tmp_path, BUSY, thread_cache="64KiB") as pid:
         for _ in range(20):
             for one in depths_of(look_of(pid)):
+                seen += 1
                 assert one.block_bytes is not None
                 assert one.thread_id == pid
                 assert 1 <= one.after <= 8192
                 assert one.is_refusal == (one.reason in ("no_budget", "no_memory"))
                 assert words.sentence(one).startswith(f"thread {pid}: {one.block_bytes}-byte bin ")
+    assert seen > 0
 
 
 def test_only_what_stayed_through_three_looks_is_whole() -> None:
@@ -218,6 +221,7 @@ def test_explain_decisions_of_a_command_and_of_its_report(build: Path, tmp_path:
     ("arguments", "line"),
     [
         (["--freeze", "x", "1"], "--freeze is for --decisions"),
+        (["--decisions", "--freeze", "/nowhere/x", "--", "touch", "/nowhere/y"], "cannot write /nowhere/x: "),
         (["--decisions", "--watch", "3s", "1"], "--watch is not for --decisions"),
         (["--decisions", "--after", "3s", "1"], "--after and --when-rss are for a command"),
         (["--decisions", "nowhere.json"], "nowhere.json cannot be read: "),
@@ -230,11 +234,52 @@ def test_what_cannot_be_asked(arguments: list[str], line: str) -> None:
     assert done.stderr.startswith(f"hakmem: {line}")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"form": "2.0", "decisions": {}}', '{"form": "1.0"}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[" * 100_000, "[]", "{}", '{"form": "2.0", "decisions": {}}', '{"form": "1.0"}'],
+    ids=["no end", "deep", "list", "empty", "newer", "older"],
+)
 def test_a_file_without_decisions(text: str, tmp_path: Path) -> None:
     file = tmp_path / "other.json"
     file.write_text(text)
     with pytest.raises(LabError, match=r"is no JSON|holds no decisions"):
+        sight.look_of_report(file)
+
+
+DECIDED = {"number": 1, "time_ms": 5, "kind": "pace", "reason": "works", "from": 0, "to": 1, "inputs": {}}
+REPORT = {
+    "form": "1.0",
+    "pid": 7,
+    "program": "p",
+    "hakmem": "1",
+    "half_life_ms": 500,
+    "options": [],
+    "decisions": {"counts": [], "last": [DECIDED]},
+}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"time_ms": "x"},
+        {"time_ms": 10**400},
+        {"from": -1},
+        {"to": None},
+        {"block_bytes": 1.5},
+        {"inputs": 5},
+        {"inputs": {"quiet_ms": "x"}},
+        {"kind": 3},
+    ],
+    ids=str,
+)
+def test_a_report_of_something_else_is_refused(changed: dict[str, object], tmp_path: Path) -> None:
+    """Numbers and words stand where they are expected."""
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(REPORT))
+    assert sight.look_of_report(file).decisions.last[0].number == 1
+    last = [{**DECIDED, **changed}]
+    file.write_text(json.dumps({**REPORT, "decisions": {"counts": [], "last": last}}))
+    with pytest.raises(LabError, match="holds no decisions"):
         sight.look_of_report(file)
 
 
@@ -311,6 +356,32 @@ def test_a_profile_says_where_its_lines_came_from() -> None:
     assert re.search(r"^decay = 2000ms +# the half-life, by 2 decisions$", text, re.MULTILINE)
     assert re.search(r"^thread_cache = 8MiB +# as it was: default$", text, re.MULTILINE)
     assert re.search(r"^huge_pages = never +# as it was: profile$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("reached", "half_life", "frozen"),
+    [(2000, 2000, "2000ms"), (2000, 90, "90ms"), (2000, None, "never"), (7680000, 7680000, "3600000ms")],
+    ids=[
+        "as it was learned",
+        "as it was set since",
+        "as it was set to never",
+        "the most that the option takes",
+    ],
+)
+def test_a_half_life_that_is_frozen_is_in_force_and_taken(
+    reached: int, half_life: int | None, frozen: str
+) -> None:
+    decision = Decision(1, 0, "half_life", "retaken", 0, None, 500, reached, {})
+    decisions = Decisions({("half_life", "retaken"): 1}, (decision,))
+    look = Look(
+        of="", program="p", library="1", decisions=decisions, depths={}, half_life_ms=half_life, options={}
+    )
+    assert re.search(rf"^decay = {frozen} ", profile_text(look), re.MULTILINE)
+
+
+def test_the_most_that_the_option_takes_is_the_librarys() -> None:
+    table = (ROOT / "src/api/options_table.h").read_text()
+    assert f"NUMBER(decay, ANYTIME, MILLISECONDS, 0, {DECAY_MAX_MS}, " in table
 
 
 def test_the_longest_profile_can_be_read() -> None:

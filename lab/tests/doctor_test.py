@@ -165,6 +165,29 @@ def test_the_tightest_limit_above_counts(root: Path) -> None:
     assert levels["processors"] is Level.NOTICE
 
 
+@pytest.mark.parametrize(
+    ("files", "level"),
+    [
+        ({"sys/fs/cgroup/user.slice/a/memory.max": "1000\n"}, Level.FINE),
+        ({"sys/fs/cgroup/user.slice/a/memory.high": "900\n"}, Level.FINE),
+        ({"sys/fs/cgroup/user.slice/a/memory.stat": "shmem 800\nactive_file 5\n"}, Level.PROBLEM),
+    ],
+)
+def test_cached_files_go_first(root: Path, files: dict[str, str], level: Level) -> None:
+    """The library does not count them, either. What lies in tmpfs is no cache."""
+    group = {
+        "sys/fs/cgroup/user.slice/a/memory.max": "1000\n",
+        "sys/fs/cgroup/user.slice/a/memory.current": "950\n",
+        "sys/fs/cgroup/user.slice/a/memory.stat": "anon 100\ninactive_file 750\nactive_file 50\nshmem 7\n",
+    }
+    files_write(root, group | files)
+    found_here = [
+        one for one in group_findings(group_of(root), 5) if "memory." in one.what or "limit" in one.what
+    ]
+    assert {one.level for one in found_here} == {level}
+    assert all("cached files" in one.value for one in found_here)
+
+
 def test_the_high_mark(root: Path) -> None:
     files_write(root, {"sys/fs/cgroup/user.slice/a/memory.high": "90\n"})
     levels = {one.what: one.level for one in group_findings(group_of(root), 5)}
@@ -210,6 +233,7 @@ def test_version_1(root: Path) -> None:
             "proc/self/cgroup": "3:cpu,cpuacct:/a\n2:memory:/a\n0::/\n",
             "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "4096\n",
             "sys/fs/cgroup/memory/a/memory.usage_in_bytes": "100\n",
+            "sys/fs/cgroup/memory/a/memory.stat": "inactive_file 9\ntotal_inactive_file 30\ntotal_active_file 4\n",
             "sys/fs/cgroup/memory/a/memory.soft_limit_in_bytes": "50\n",
             "sys/fs/cgroup/memory/a/memory.memsw.limit_in_bytes": "4096\n",
             "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
@@ -220,7 +244,7 @@ def test_version_1(root: Path) -> None:
     )
     group = group_of(root)
     assert (group.version, group.limit, group.current, group.processors) == (1, 4096, 100, 2.0)
-    assert (group.high, group.swap_limit) == (None, 0)
+    assert (group.high, group.swap_limit, group.files) == (None, 0, 34)
 
 
 def test_no_control_groups(root: Path) -> None:

@@ -43,6 +43,16 @@ int main(void) {
 }
 """
 )
+LARGE_LEAK = (
+    HEAD
+    + """
+int main(void) {
+    puts("ready"), fflush(stdout);
+    for (int i = 0; i < 50; i++) { filled(8 << 20); usleep(20000); }
+    while (getchar() != EOF) continue;
+}
+"""
+)
 # 40 MiB of blocks of 256 B, of which one of each 4 KiB stays; and 16 MiB in a large block.
 FRAGMENTED = (
     HEAD

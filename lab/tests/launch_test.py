@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.sight.launch import Trigger, UnservableError, launched, look
+from hakmem_lab.sight import config, launch
+from hakmem_lab.sight.account import account_read
+from hakmem_lab.sight.config import config_of_command
+from hakmem_lab.sight.launch import Trigger, UnseenError, launched, look
 from hakmem_lab.sight.page import NoPageError
 from hakmem_lab.sight.process import Process
+from hakmem_lab.sight.program import UnservableError, needs_preload
+from lab_command import lab
+from lab_processes import HEAD, all_end
 from toolbox import compile_c
 
 UNTIL_TOLD = ["sleep", "600"]
@@ -75,15 +81,54 @@ def test_one_that_cannot_be_read_is_passed_over(checkout: Checkout) -> None:
         assert look(running, Trigger(seconds=0.5), read).value == "sleep"
 
 
-def test_one_that_is_never_read(checkout: Checkout) -> None:
+def test_one_that_is_never_read(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong is said once, and it is looked at less and less often."""
+    looks: list[int] = []
+
     def read(process: Process) -> str:
+        looks.append(process.pid)
         raise NoPageError(f"nothing in {process.pid}")
 
     with (
-        launched(checkout, python("import time; time.sleep(0.3)")) as running,
-        pytest.raises(LabError, match="nothing in"),
+        launched(checkout, python("import time; time.sleep(1)")) as running,
+        pytest.raises(UnseenError, match="nothing in"),
     ):
         look(running, Trigger(seconds=0.1), read)
+    said = capsys.readouterr().err
+    assert said == f"hakmem: nothing in {running.pid}; it is looked at again until it ends\n"
+    assert 5 < len(looks) < 25
+
+
+def test_one_that_could_not_be_read_once(checkout: Checkout) -> None:
+    """Its books changed too fast, perhaps: it is looked at again, before what was asked for and after."""
+    failed: list[bool] = []
+
+    def read(process: Process) -> int:
+        late = running.seconds >= 0.3
+        if late not in failed:
+            failed.append(late)
+            raise LabError("it makes no sense")
+        return process.pid
+
+    with launched(checkout, ["sleep", "5"]) as running:
+        seen = look(running, Trigger(seconds=0.3), read)
+        assert (seen.value, seen.reached) == (running.pid, True)
+        assert failed == [False, True]
+        os.kill(running.pid, signal.SIGTERM)
+
+
+def test_a_kernel_that_does_not_list_children(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrapper is not taken for its program in silence."""
+
+    def refuse() -> None:
+        raise LabError("no list")
+
+    monkeypatch.setattr(launch, "kernel_check", refuse)
+    with launched(checkout, python("import time; time.sleep(0.3)")) as running:
+        look(running, Trigger(seconds=0.1), lambda process: process.pid)
+    assert capsys.readouterr().err == "hakmem: no list: only the first is looked at\n"
 
 
 def test_too_short(checkout: Checkout) -> None:
@@ -138,6 +183,56 @@ def test_a_static_program(checkout: Checkout, tmp_path: Path) -> None:
     program = compile_c(tmp_path / "static", "int main(void) { return 0; }\n", "-static")
     with pytest.raises(UnservableError, match="a static binary"), launched(checkout, [str(program)]):
         pass
+
+
+def test_a_script_of_a_static_interpreter(checkout: Checkout, tmp_path: Path) -> None:
+    program = compile_c(tmp_path / "static", "int main(void) { return 0; }\n", "-static")
+    script = tmp_path / "script"
+    script.write_text(f"#! {program} -x\n")
+    script.chmod(0o755)
+    line = rf"script: its interpreter {program}: it is a static binary"
+    with pytest.raises(UnservableError, match=line), launched(checkout, [str(script)]):
+        pass
+
+
+def test_a_program_of_another_machine(checkout: Checkout, tmp_path: Path) -> None:
+    """Of 32 bits, or of another processor: where the kernel runs it, its linker cannot preload hakmem."""
+    for place, value in ((0x04, 1), (0x12, 0xF3)):  # EI_CLASS, e_machine
+        program = tmp_path / f"program-{place}"
+        content = bytearray(Path("/bin/true").read_bytes())
+        content[place] = value
+        program.write_bytes(content)
+        program.chmod(0o755)
+        with pytest.raises(UnservableError, match="built for another machine"):
+            needs_preload(str(program), checkout.library)
+
+
+def test_a_program_that_is_linked_with_hakmem(checkout: Checkout, build: Path, tmp_path: Path) -> None:
+    """Served as it is: nothing is preloaded, and there is one copy."""
+    for name, flags in (("linked", ["-rdynamic"]), ("static", ["-static"])):
+        source = HEAD + "void *kept;\nint main(void) { kept = filled(100); usleep(400000); return 0; }"
+        program = compile_c(tmp_path / name, source, str(build / "libhakmem.a"), "-pthread", *flags)
+        with launched(checkout, [str(program)]) as running:
+            seen = look(running, Trigger(seconds=0.2), account_read)
+            assert running.wait() == 0
+            assert running.proofs() == {running.pid: "served"}
+        assert [copy.name for copy in seen.value.copies] == [name]
+        answer = config_of_command(checkout, [str(program)])
+        assert answer.of == f"{program} on its own hakmem"
+        done = lab("doctor", "--build", str(build), "--", str(program))
+        assert done.returncode == 0, done.stdout
+
+
+def test_a_program_that_does_not_answer_ends_with_all_it_started(
+    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One into which hakmem does not get, although nothing shows that beforehand."""
+    monkeypatch.setattr(config, "needs_preload", lambda _name, _library: False)
+    monkeypatch.setattr(config, "ANSWER_SECONDS", 0.5)
+    child = tmp_path / "child"
+    with pytest.raises(LabError, match="went on to its main"):
+        config_of_command(checkout, ["sh", "-c", f"sleep 600 & echo $! >{child}; wait"])
+    assert all_end([int(child.read_text())])
 
 
 def test_a_program_with_its_own_allocator(checkout: Checkout, tmp_path: Path) -> None:

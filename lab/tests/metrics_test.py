@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab.sight import books, options
-from hakmem_lab.sight.metrics import CLASS_METRICS, METRICS, printable
+from hakmem_lab.sight.metrics import CLASS_METRICS, METRICS, Usage, _usage_read, printable
+from hakmem_lab.sight.process import Process
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r'X\((\w+), (\w+), (GAUGE|COUNTER), [^"]*"([^"]*)"\)')
@@ -73,6 +74,18 @@ def test_the_document_has_every_number() -> None:
         assert f"| `{metric.section}` `{metric.name}` |" in text
     for one in CLASS_METRICS:
         assert f"| `{one.name}` |" in text
+
+
+def test_what_the_kernel_says_is_read_from_its_places(tmp_path: Path) -> None:
+    """Faults by the process itself, and not by its children; with input or output, and without."""
+    folder = tmp_path / "7"
+    folder.mkdir()
+    fields = "S 1 7 7 0 -1 4194304 1234 56 78 9 10 11 0 0 20 0 1 0 4321"
+    (folder / "stat").write_text(f"7 (a) b) {fields}\n")
+    (folder / "status").write_text("Name:\ta) b\nVmHWM:\t 30 kB\nVmRSS:\t 20 kB\n")
+    (folder / "maps").write_text("1-2 rw-p\n3-4 rw-p\n")
+    usage = Usage(rss_bytes=20 << 10, peak_rss_bytes=30 << 10, minor_faults=1234, major_faults=78, mappings=2)
+    assert _usage_read(Process(7, tmp_path)) == usage
 
 
 @pytest.mark.parametrize(("text", "shown"), [("redis", "redis"), ("caf\u00e9\n", "caf??"), ('a"b', 'a"b')])

@@ -1,7 +1,15 @@
 from __future__ import annotations
 
 import pytest
-from hakmem_lab.sight.options import Kind, Option, OptionInfo, distance, mistakes_find, nearest
+from hakmem_lab.sight.options import (
+    Kind,
+    Option,
+    OptionInfo,
+    distance,
+    mistakes_find,
+    mistakes_told,
+    nearest,
+)
 
 
 def info(
@@ -118,3 +126,22 @@ def test_a_mistake_is_one_line(variable: str, value: str, line: str) -> None:
 )
 def test_what_is_right_is_no_mistake(variable: str, value: str) -> None:
     assert mistakes_find({variable: value}, OPTIONS, OTHERS) == []
+
+
+def test_what_the_environment_does_not_show_is_told_by_the_library() -> None:
+    """And each mistake once, also where its name is too long to be repeated whole."""
+    long_name = "x" * 100
+    given = {"HAKMEM_DECAY": "2h", "HAKMEM_CONF": f"STAT:1,{long_name}:2"}
+    found = mistakes_find(given, OPTIONS, OTHERS)
+    assert len(found) == 3
+    lines = [
+        "hakmem: HAKMEM_DECAY=2h is out of range and is ignored; it takes 0ms to 60min",
+        "hakmem: HAKMEM_CONF: STAT is not an option and is ignored; the nearest is stats",
+        f"hakmem: HAKMEM_CONF: {long_name[:44]}... is not an option and is ignored; the nearest is stats",
+        "hakmem: profile file, line 3: decya is not an option and is ignored; the nearest is decay",
+        "hakmem: the profile ./none is ignored: it cannot be read",
+        "somebody else",
+    ]
+    told = mistakes_told("\n".join(lines), found)
+    assert [mistake.line for mistake in told] == [line.removeprefix("hakmem: ") for line in lines[3:5]]
+    assert [mistake.setting for mistake in told] == ["profile file, line 3: decya", "the profile ./none"]

@@ -108,6 +108,7 @@ def test_explain_a_command_that_is_too_short(
         (["stats", "1", "--json", "--openmetrics"], "hakmem: give either --json or --openmetrics"),
         (["show-config", "4194305"], "hakmem: there is no process 4194305"),
         (["doctor", "4194305"], "hakmem: there is no process 4194305"),
+        (["doctor", "7" * 5000], "hakmem: there is no process 7777777777..."),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -199,6 +200,55 @@ def test_a_switch_that_is_not_one(checkout: Checkout, build: Path, tmp_path: Pat
         done = lab("doctor", str(pid))
     assert done.returncode == 1
     assert "HAKMEM_DECAI" in done.stdout
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize(
+    ("content", "variables", "line"),
+    [
+        (None, {}, "is ignored: it cannot be read"),
+        (None, {"HAKMEM_QUIET": "1"}, "is ignored: it cannot be read"),
+        ("#" * 5000, {}, "is ignored: it is longer than 4095 bytes"),
+        (
+            "decya = 2s\n",
+            {},
+            "profile file, line 1: decya is not an option and is ignored; the nearest is decay",
+        ),
+        ("decay = much\n", {}, "profile file, line 1: decay:much is not understood and is ignored"),
+    ],
+)
+def test_a_profile_of_which_something_is_ignored(
+    build: Path, tmp_path: Path, content: str | None, variables: dict[str, str], line: str
+) -> None:
+    profile, out = tmp_path / "my.profile", tmp_path / "found.json"
+    if content is not None:
+        profile.write_text(content)
+    variables = {"HAKMEM_PROFILE": str(profile), **variables}
+    shown = lab("show-config", "--build", str(build), "--json", **variables)
+    assert shown.returncode == 1, shown.stderr
+    ((mistake,),) = (config["mistakes"] for config in json.loads(shown.stdout))
+    assert line in mistake["line"]
+    asked = lab("doctor", "--build", str(build), "--json", str(out), **variables)
+    assert asked.returncode == 1, asked.stderr
+    problems = [one for one in json.loads(out.read_text())["findings"] if one["what"] == "option"]
+    assert [one["means"] for one in problems] == [mistake["line"]]
+
+
+def test_a_profile_that_a_process_did_not_read(
+    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its path as the process sees it. One that it did read may have gone since."""
+    monkeypatch.chdir(tmp_path)
+    profile = Path("my.profile")
+    with on_hakmem(checkout, tmp_path, FREED, profile="./my.profile", quiet="1") as pid:
+        shown = lab("show-config", str(pid), "--json")
+    assert shown.returncode == 1
+    ((mistake,),) = (config["mistakes"] for config in json.loads(shown.stdout))
+    assert mistake["line"] == "the profile ./my.profile is ignored: it cannot be read"
+    profile.write_text("decay = 2s\n")
+    with on_hakmem(checkout, tmp_path, FREED, profile="./my.profile") as pid:
+        profile.unlink()
+        assert lab("show-config", str(pid), "--json").returncode == 0
 
 
 @pytest.mark.usefixtures("checkout")

@@ -12,17 +12,20 @@ from pathlib import Path
 import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.sight import objects
 from hakmem_lab.sight.account import account_read
 from hakmem_lab.sight.advice import advice_find, use_lines
 from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.doctor import Patient, patient_findings, patient_read, service_findings
 from hakmem_lab.sight.findings import Level
 from hakmem_lab.sight.launch import environment_on
+from hakmem_lab.sight.mappings import Mapping
 from hakmem_lab.sight.memory import memory_open
 from hakmem_lab.sight.metrics import numbers_read, report_content
 from hakmem_lab.sight.page import HEAD as HEAD_OF_PAGE
 from hakmem_lab.sight.page import TABLE, NoPageError, pages_find
 from hakmem_lab.sight.process import ProcessGoneError, process_open
+from lab_command import lab
 from lab_processes import (
     FRAGMENTED,
     FREED,
@@ -33,6 +36,7 @@ from lab_processes import (
     on_hakmem,
     running,
 )
+from lab_sight import BytesMemory
 from toolbox import compile_c
 
 
@@ -108,6 +112,16 @@ def test_a_process_on_another_malloc() -> None:
         assert malloc.value.startswith("libc.so")
 
 
+def test_a_name_that_a_terminal_would_obey(tmp_path: Path) -> None:
+    name = tmp_path / "a\x1b[31mb"
+    name.symlink_to("/bin/sleep")
+    with subprocess.Popen([name, "60"]) as process:
+        time.sleep(0.2)
+        done = lab("explain", str(process.pid))
+        process.kill()
+    assert "(a?[31mb) is not on hakmem" in done.stderr
+
+
 def test_a_program_with_its_own_allocator(checkout: Checkout, tmp_path: Path) -> None:
     """hakmem is preloaded, and comes behind the program's own malloc."""
     source = (
@@ -144,6 +158,15 @@ def test_a_library_that_brings_an_allocator(checkout: Checkout, tmp_path: Path) 
     assert findings["malloc"].level is Level.FINE
 
 
+def test_a_list_of_objects_that_comes_back_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that overwrote it."""
+    first, library = 0x1000, Mapping(0x5000, 0x6000, "rw-p", 0, 7, "/lib/libone.so")
+    links = {first: 0x2000, 0x2000: first}
+    data = {at: objects.LINK.pack(0, 0, library.start, following, 0) for at, following in links.items()}
+    monkeypatch.setattr(objects, "_first_link", lambda _memory: first)
+    assert list(objects._linked(BytesMemory(data), [library])) == [library] * 2
+
+
 def test_a_library_that_is_named_by_a_link(checkout: Checkout, tmp_path: Path) -> None:
     """The linker knows it by that name, the kernel by the file's."""
     link = tmp_path / "libother.so"
@@ -153,6 +176,23 @@ def test_a_library_that_is_named_by_a_link(checkout: Checkout, tmp_path: Path) -
         patient = patient_read(process_open(pid))
     (malloc,) = [one for one in service_findings(patient) if one.what == "malloc"]
     assert (malloc.level, malloc.value) == (Level.FINE, checkout.library.resolve().name)
+
+
+@pytest.mark.parametrize("as_root", [True, False])
+def test_a_library_that_was_replaced(
+    checkout: Checkout, tmp_path: Path, as_root: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a newer one: the process goes on with a file that has no name any more, which only root can read."""
+    if not as_root:
+        monkeypatch.setattr(objects, "_files", lambda _process, _mapping: [])
+    library = tmp_path / "libcopy.so"
+    library.write_bytes(checkout.library.read_bytes())
+    program = compile_c(tmp_path / "program", FREED, "-pthread")
+    with running([program], {**os.environ, "LD_PRELOAD": str(library)}) as pid:
+        library.unlink()
+        patient = patient_read(process_open(pid))
+    (malloc,) = [one for one in service_findings(patient) if one.what == "malloc"]
+    assert (malloc.level, malloc.value) == (Level.FINE, f"{library.name} (deleted)")
 
 
 def test_foreign_frees(checkout: Checkout, tmp_path: Path) -> None:
@@ -204,6 +244,32 @@ int main(void) {
     assert copy.books.window_base < 1 << 39
     assert account.is_reconciled
     assert copy.total < 4 << 20
+
+
+def test_memory_of_others_between_parts_of_the_window(checkout: Checkout, tmp_path: Path) -> None:
+    """The window has to go on behind it."""
+    source = (
+        "#include <stdint.h>\n#include <sys/mman.h>\n"
+        + HEAD
+        + """
+enum { BYTES = 32 << 20, FLAGS = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE };
+int main(void) {
+    uintptr_t at = (uintptr_t)filled(1 << 20) >> 21 << 21;
+    while (mmap((void *)at, BYTES, PROT_READ | PROT_WRITE, FLAGS, -1, 0) == MAP_FAILED) at += 2 << 20;
+    memset((void *)at, 1, BYTES);
+    for (int i = 0; i < 16; i++) filled(8 << 20);
+    wait_for_end();
+}
+"""
+    )
+    with on_hakmem(checkout, tmp_path, source, decay="never", huge_pages="never") as pid:
+        account = account_of(pid)
+    (copy,) = account.copies
+    assert (copy.books.spans["end_page"] - 1) * 65536 > 1 << 30  # there is a gap
+    assert account.is_reconciled
+    assert copy.window.untouched < 1 << 20
+    assert sum(row.size for row in account.others if row.key == "anonymous") >= 32 << 20
+    assert not [one for one in advice_find(account) if "huge page" in one.text]
 
 
 @pytest.mark.usefixtures("checkout")

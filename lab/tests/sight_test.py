@@ -11,20 +11,22 @@ import time
 from pathlib import Path
 
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.reports.explain import note_lines
+from hakmem_lab.reports.explain import hint_lines, note_lines
 from hakmem_lab.sight.account import Account
-from hakmem_lab.sight.advice import advice_find
+from hakmem_lab.sight.advice import advice_find, use_lines
 from hakmem_lab.sight.doctor import patient_findings, patient_read
 from hakmem_lab.sight.findings import Level
 from hakmem_lab.sight.growth import growths_find, readings_take
 from hakmem_lab.sight.launch import environment_on
 from hakmem_lab.sight.process import process_open
+from hakmem_lab.sight.sizes import size_text
 from hakmem_lab.sight.window import Why
 from lab_processes import (
     BUSY,
     FRAGMENTED,
     FREED,
     HEAD,
+    LARGE_LEAK,
     LEAK,
     MEDIUM,
     MIB,
@@ -131,6 +133,22 @@ def test_a_leak_grows(checkout: Checkout, tmp_path: Path) -> None:
     )
 
 
+def test_a_leak_outside_the_window(checkout: Checkout, tmp_path: Path) -> None:
+    """Of blocks larger than what is left of it."""
+    with on_hakmem(checkout, tmp_path, LARGE_LEAK, window="64M") as pid:
+        readings = readings_take(account_of(pid), lambda: account_of(pid), 1.5)
+    account, growths = readings[-1], growths_find(readings)
+    (copy,) = account.copies
+    assert copy.outside > 100 * MIB
+    assert copy.own > 0.9 * account.rss
+    assert (growths[0].what, growths[0].steady) == ("large blocks", True)
+    assert growths[0].last >= copy.outside
+    (line,) = use_lines(account)
+    assert re.match(rf"The program itself has {size_text(copy.own)} in use, most of it ", line)
+    assert f"{size_text(copy.outside)} in {len(copy.books.outside)} blocks outside the window" in line
+    assert hint_lines(account, watched=False)
+
+
 def test_one_that_ends_while_it_is_watched(checkout: Checkout, tmp_path: Path) -> None:
     with on_hakmem(checkout, tmp_path, LEAK) as pid:
         first = account_of(pid)
@@ -143,6 +161,31 @@ def test_one_that_ends_while_it_is_watched(checkout: Checkout, tmp_path: Path) -
         readings = readings_take(first, read, 0.4)
     assert readings == [first]
     assert "It ended while it was watched: 1 of 5 looks." in note_lines(first, "", 0.4, len(readings))
+
+
+def test_one_that_becomes_another_program_while_it_is_watched(checkout: Checkout, tmp_path: Path) -> None:
+    """Two programs are not held side by side."""
+    source = (
+        "#include <signal.h>\n"
+        + HEAD
+        + """
+static char **words;
+static void again(int number) { (void)number; execv("/proc/self/exe", words); }
+int main(int count, char **given) {
+    (void)count, words = given, signal(SIGUSR1, again), filled(100);
+    wait_for_end();
+}
+"""
+    )
+    with on_hakmem(checkout, tmp_path, source) as pid:
+        first = account_of(pid)
+
+        def read() -> Account:
+            os.kill(pid, signal.SIGUSR1)
+            time.sleep(0.3)
+            return account_of(pid)
+
+        assert readings_take(first, read, 0.1) == [first]
 
 
 def test_python(checkout: Checkout) -> None:

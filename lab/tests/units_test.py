@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hakmem_lab.commands.units import change_parse, seconds_parse, share_parse
+from hakmem_lab.commands.units import bytes_parse, change_parse, seconds_parse, share_parse
 from hakmem_lab.errors import LabError
 
 
@@ -22,7 +22,9 @@ def test_changes(text: str, ratio: float) -> None:
     assert change_parse(text) == pytest.approx(ratio)
 
 
-@pytest.mark.parametrize("text", ["", "much", "0s", "-5s", "5 weeks", "1e3s", "nan"])
+@pytest.mark.parametrize(
+    "text", ["", "much", "0s", "-5s", "5 weeks", "1e3s", "nan", "99999999999h", "9" * 400]
+)
 def test_what_is_not_a_time_is_refused(text: str) -> None:
     with pytest.raises(LabError, match="--budget"):
         seconds_parse(text)
@@ -38,3 +40,9 @@ def test_what_is_not_a_share_is_refused(text: str) -> None:
 def test_what_is_not_a_change_is_refused(text: str) -> None:
     with pytest.raises(LabError, match="--predict is a change"):
         change_parse(text)
+
+
+@pytest.mark.parametrize("text", ["", "much", "0", "-5M", "5 T", "nan", "99999999999G", "9" * 400])
+def test_what_is_not_a_size_is_refused(text: str) -> None:
+    with pytest.raises(LabError, match="--when-rss is "):
+        bytes_parse(text, "when-rss")

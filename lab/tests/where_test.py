@@ -19,6 +19,7 @@ from hakmem_lab.measure.kernel import (
     perf_events,
     statistics_callers,
     strace_callers,
+    strace_calls,
     summary_counts,
 )
 from hakmem_lab.reports.where import diff_lines, grids_of, prediction_text, spots_grid, where_lines
@@ -35,6 +36,7 @@ from hakmem_lab.studies.where import (
     where_read,
 )
 from lab_command import lab
+from toolbox import cannot_run, compile_c, run, tool
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = "/opt/libhakmem.so"
@@ -112,6 +114,10 @@ STRACE = """\
  > /opt/libhakmem.so(free+0x9) [0x3040]
  > /bench/random_mixed(main+0x1) [0x401]
 [pid 13] madvise(0x7f0000, 65536, MADV_DONTNEED <unfinished ...>
+[pid 14] read(3, "", 1) = 0
+ > /bench/random_mixed(main+0x1) [0x401]
+[pid 14] futex(0x7f0000, FUTEX_WAIT, 2, NULL <unfinished ...>
+[pid 13] <... madvise resumed>) = 0
  > /usr/lib/libc.so.6(madvise+0x7) [0x10b8d7]
  > /opt/libhakmem.so(os_purge+0x20) [0x3020]
  > /opt/libhakmem.so(free+0x9) [0x3040]
@@ -122,8 +128,41 @@ STRACE = """\
 def test_straces_stacks_are_read() -> None:
     assert strace_callers(STRACE.splitlines(), LIBRARY) == [
         Caller("madvise", "os_purge < free", 2),
-        Caller("mmap", "outside the allocator", 1),
+        *(Caller(name, "outside the allocator", 1) for name in ("mmap", "read", "futex")),
     ]
+
+
+CROSSED = """
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+__attribute__((noinline)) static void rest(void) { nanosleep(&(struct timespec){0, 2000000}, NULL); }
+__attribute__((noinline)) static int ask(void) { return getppid(); }
+static void *sleeper(void *unused) { for (int i = 0; i < 20; i++) rest(); return unused; }
+int main(void) {
+    pthread_t thread;
+    int sum = 0;
+    pthread_create(&thread, NULL, sleeper, NULL);
+    for (int i = 0; i < 300; i++) sum += ask() & 1;
+    pthread_join(thread, NULL);
+    return sum < 0;
+}
+"""
+
+
+def test_each_thread_has_its_own_stacks(tmp_path: Path) -> None:
+    """By strace itself: one thread's calls come while another is in one."""
+    program, output = compile_c(tmp_path / "crossed", CROSSED, "-pthread", "-O0"), tmp_path / "calls"
+    line = [tool("strace"), "-f", "-k", "-o", str(output), str(program)]
+    if run(*line).returncode != 0:
+        cannot_run("strace -k may not trace here")
+    text = output.read_text(errors="replace")
+    assert "nanosleep resumed>" in text
+    callers = {"getppid": set[str](), "clock_nanosleep": set[str]()}
+    for call, frames in strace_calls(text.splitlines()):
+        if call in callers:
+            callers[call] |= {one.function for one in frames} & {"rest", "ask"}
+    assert callers == {"getppid": {"ask"}, "clock_nanosleep": {"rest"}}
 
 
 def test_straces_summary_is_read() -> None:
@@ -202,9 +241,10 @@ def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(WHERE.text())
     assert where_read(path) == WHERE
-    path.write_text('{"task": 1}')
-    with pytest.raises(LabError, match=r"old\.json is not a result of `hakmem where --json`"):
-        where_read(path)
+    for text in ('{"task": 1}', "[" * 100_000):
+        path.write_text(text)
+        with pytest.raises(LabError, match=r"old\.json is not a result of `hakmem where --json`"):
+            where_read(path)
     with pytest.raises(LabError, match="cannot be read"):
         where_read(tmp_path / "none.json")
 
@@ -299,3 +339,17 @@ def test_what_cannot_be_is_said_in_one_line(
     with pytest.raises(LabError) as caught:
         app(["where", *arguments[:at], *own, *arguments[at:]], standalone_mode=False)
     assert str(caught.value).startswith(message)
+
+
+def test_a_result_of_another_workload_is_refused_before_anything_is_measured(
+    build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> Where:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr("hakmem_lab.commands.where.where_measure", refuse)
+    old = tmp_path / "old.json"
+    old.write_text(WHERE.text())
+    arguments = ["--build", str(build), "--diff", str(old), "--bench", "64 of 64"]
+    with pytest.raises(LabError, match="the old result is of 'random mix, 256 slots', not of "):
+        app(["where", *arguments], standalone_mode=False)

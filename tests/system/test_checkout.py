@@ -192,9 +192,9 @@ def test_an_environment_that_is_missing_and_cannot_be_written(foreign_checkout: 
 
 PYTHON = """#!/bin/sh
 case "$*" in
-    -c*) exec {real} "$@" ;;
-    "-m venv "*) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
-    "-m pip "*)
+    -c* | "-I -c"*) exec {real} "$@" ;;
+    "-I -m venv "*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+    "-I -m pip "*)
         at=$(dirname "$0")
         ls {checkout}/.venv/bin >>{checkout}/seen
         printf '#!%s/python\n' "$at" >"$at/script"
@@ -219,9 +219,10 @@ def outdated_checkout(tmp_path: Path) -> Path:
     return target
 
 
-def lab_start(checkout: Path) -> subprocess.Popen[str]:
+def lab_start(checkout: Path, here: Path | None = None) -> subprocess.Popen[str]:
     env = environment(PATH=f"{checkout}/bin:{os.environ['PATH']}")
-    return subprocess.Popen([checkout / "hakmem", "help", "ab"], env=env, stdout=subprocess.PIPE, text=True)
+    line = [checkout / "hakmem", "help", "ab"]
+    return subprocess.Popen(line, env=env, cwd=here, stdout=subprocess.PIPE, text=True)
 
 
 def test_an_environment_is_replaced_when_the_new_one_is_whole_and_once(outdated_checkout: Path) -> None:
@@ -234,6 +235,19 @@ def test_an_environment_is_replaced_when_the_new_one_is_whole_and_once(outdated_
     assert (kept / "bin/script").read_text() == f"#!{kept}/bin/python\n"
     assert not (kept / "bin/old").exists()
     assert list((outdated_checkout / ".tools").glob(".venv.new*")) == []
+
+
+def test_what_is_set_up_imports_nothing_from_where_it_is_asked(
+    outdated_checkout: Path, tmp_path: Path
+) -> None:
+    """No module of the folder is run, by root perhaps, nor taken for a Python that lacks something."""
+    here, marker = tmp_path / "here", tmp_path / "marker"
+    here.mkdir()
+    for name in ("ensurepip", "pathlib", "random", "venv"):
+        (here / f"{name}.py").write_text(f"open({str(marker)!r}, 'w')\nraise SystemExit(99)\n")
+    process = lab_start(outdated_checkout, here)
+    assert process.communicate(timeout=60)[0].startswith("anew: -I -B ")
+    assert not marker.exists()
 
 
 def test_an_environment_that_cannot_be_had_leaves_the_old_one(outdated_checkout: Path) -> None:

@@ -189,3 +189,8 @@ def test_the_inverse_divides_exactly(row: Row) -> None:
         number = product >> row.shift | product << (64 - row.shift) & (modulus - 1)
         block, rest = divmod(offset, row.size)
         assert (number == block) if rest == 0 <= block < row.blocks else (number >= row.blocks), offset
+
+
+def test_an_argument_that_is_mistyped_does_not_pass() -> None:
+    result = run(sys.executable, GENERATOR, "--chek")
+    assert (result.returncode, result.stdout) == (2, "")

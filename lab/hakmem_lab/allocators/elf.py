@@ -11,6 +11,10 @@ from elftools.elf.elffile import ELFFile
 
 from hakmem_lab.errors import LabError
 
+MARK = b"\x7fELF"
+WIDTH_AND_ORDER, MACHINE = slice(4, 6), slice(18, 20)
+"""Of a file's first bytes."""
+
 
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
@@ -39,6 +43,17 @@ def compilers(path: Path) -> str:
             return "unknown"
         parts = section.data().decode("ascii", "replace").split("\0")
     return ", ".join(sorted({part for part in parts if part})) or "unknown"
+
+
+def machine(path: Path) -> bytes:
+    """What tells the machines apart that it may be built for: width of addresses, order of bytes, processor. Empty when
+    it is no ELF file, or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(MACHINE.stop)
+    except OSError:
+        return b""
+    return head[WIDTH_AND_ORDER] + head[MACHINE] if head.startswith(MARK) else b""
 
 
 def defined(path: Path, names: Iterable[str]) -> tuple[str, ...]:

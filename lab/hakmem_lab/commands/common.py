@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from hakmem_lab.checkout import path_here
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, shown
 from hakmem_lab.files import target_check
 from hakmem_lab.grid import Grid, grids_print
 from hakmem_lab.measure.tree import children_of, kernel_check
@@ -26,6 +26,9 @@ TABLE_WIDTH = 150
 
 LAUNCHER = "hakmem-launch"
 """The process that `hakmem run` becomes: it waits for its program, and the shell reports its PID."""
+
+PID_DIGITS_MAX = 10
+"""More than the number of any process has."""
 
 BESIDE = (".html", ".csv", ".parquet")
 """Files that may be written beside a report, under its name."""
@@ -89,7 +92,10 @@ def target_pid(target: Sequence[str] | None) -> int | None:
         return None
     if len(target) > 1:
         raise LabError("one process at a time: give one number")
-    return int(target[0])
+    digits = target[0].lstrip("0")
+    if len(digits) > PID_DIGITS_MAX:
+        raise LabError(f"there is no process {digits[:PID_DIGITS_MAX]}...")
+    return int(digits or "0")
 
 
 def process_asked(pid: int) -> Process:
@@ -110,4 +116,4 @@ def grids_show(grids: Sequence[Grid], lines: Sequence[str], to_errors: bool = Fa
     console = Console(file=stream, width=None if stream.isatty() else TABLE_WIDTH)
     grids_print(console, grids)
     for line in lines:
-        console.print(line, markup=False, highlight=False)
+        console.print(shown(line), markup=False, highlight=False)

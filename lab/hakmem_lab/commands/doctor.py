@@ -29,7 +29,8 @@ from hakmem_lab.sight.doctor import (
     proof_findings,
 )
 from hakmem_lab.sight.findings import Finding, Level, notice, ordered, problem
-from hakmem_lab.sight.launch import Trigger, UnservableError, launched, look
+from hakmem_lab.sight.launch import Trigger, launched, look
+from hakmem_lab.sight.program import UnservableError
 
 AFTER_SECONDS = 1.0
 

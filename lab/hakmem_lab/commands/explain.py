@@ -21,8 +21,8 @@ from hakmem_lab.commands.common import (
 )
 from hakmem_lab.commands.decisions import decisions_show, report_path
 from hakmem_lab.commands.units import bytes_parse, seconds_parse
-from hakmem_lab.errors import LabError
-from hakmem_lab.files import text_write
+from hakmem_lab.errors import LabError, shown
+from hakmem_lab.files import target_check, text_write
 from hakmem_lab.reports.explain import (
     account_grid,
     advice_lines,
@@ -66,7 +66,8 @@ def explain(
     freeze: Annotated[
         Path | None,
         typer.Option(
-            help="With --decisions: write a profile file that starts a program with what this one settled on."
+            help="With --decisions: write a profile file that starts a program with what this one settled on.",
+            callback=target_check,
         ),
     ] = None,
     json_file: JsonOption = None,
@@ -140,7 +141,7 @@ def _look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> 
     try:
         return look(running, trigger, read)
     except UnseenError as error:
-        print(f"hakmem: {error}", file=sys.stderr)
+        print(f"hakmem: {shown(str(error))}", file=sys.stderr)
         return None
 
 

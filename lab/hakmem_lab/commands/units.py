@@ -9,6 +9,9 @@ from hakmem_lab.errors import LabError
 SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 NUMBER = r"(\d+(?:\.\d*)?|\.\d+)"
+SECONDS_MAX = 366 * 86400.0
+BYTES_MAX = float(1 << 56)
+"""More than a process has addresses."""
 
 
 def seconds_parse(text: str, what: str = "budget") -> float:
@@ -18,6 +21,8 @@ def seconds_parse(text: str, what: str = "budget") -> float:
     seconds = float(match[1]) * SECONDS[match[2]]
     if seconds <= 0:
         raise LabError(f"--{what} must be more than nothing, not '{text}'")
+    if seconds > SECONDS_MAX:
+        raise LabError(f"--{what} is longer than a year: '{text}'")
     return seconds
 
 
@@ -56,4 +61,7 @@ def bytes_parse(text: str, what: str) -> int:
     match = re.fullmatch(NUMBER + r"\s*([a-z]*)", text.strip().lower())
     if match is None or match[2] not in BYTES or float(match[1]) <= 0:
         raise LabError(f"--{what} is a size such as 500M, 1.5G or 4096, not '{text}'")
-    return int(float(match[1]) * BYTES[match[2]])
+    size = float(match[1]) * BYTES[match[2]]
+    if size > BYTES_MAX:
+        raise LabError(f"--{what} is more than any machine has: '{text}'")
+    return int(size)

@@ -41,6 +41,7 @@ from hakmem_lab.studies.where import (
     Work,
     command_work,
     profiled_peer,
+    same_task_check,
     where_diff,
     where_measure,
     where_read,
@@ -92,6 +93,8 @@ def where(
             work = work_choose(stage, bench, command)
             looked = Looker(checkout, stage, PeerStore(checkout), work, not only_instructions)
             kept_before = where_read(Path(diff)) if diff.endswith(".json") else None
+            if kept_before is not None:
+                same_task_check(kept_before.task, work.name)
             found = looked.at(arm, "new")
             before = kept_before or (looked.at(diff, "old") if diff else None)
             source = provenance.collect(checkout, command_text(arm, diff, bench, command), None, looked.peers)

@@ -25,7 +25,10 @@ SAMPLES_PER_SECOND = 1999
 CHAIN_MAX = 4
 """Functions of a call chain that are shown, innermost first."""
 STATISTICS_CALL = re.compile(r"^ +system calls +(\S.*?) +(\d+), refused \d+$")
-STRACE_CALL = re.compile(r"^(?:\[pid +\d+\] +|\d+ +)?([a-z_0-9]+)\(")
+STRACE_CALL = re.compile(
+    r"^(?:\[pid +)?(?P<pid>\d+)?\]? *(?:<\.\.\. (?P<resumed>[a-z_0-9]+) resumed>|(?P<call>[a-z_0-9]+)\()"
+)
+UNFINISHED = "<unfinished ...>"
 STRACE_FRAME = re.compile(r"^ > (.+?)\((?:([^()]*?)(?:\+0x[0-9a-f]+)?)?\) \[0x[0-9a-f]+\]")
 PERF_FRAME = re.compile(r"^\s+[0-9a-f]+ (.*) \((.*)\)$")
 
@@ -200,25 +203,40 @@ def calls_by_caller(subject: Subject) -> Told:
 
 
 def strace_callers(lines: Iterable[str], library: str) -> list[Caller]:
-    """A call is one line, followed by a line for each frame, innermost first."""
-    counts: Counter[tuple[str, str]] = Counter()
+    counts = Counter(
+        (call, chain_text([one for one in frames if one.object == library], library))
+        for call, frames in strace_calls(lines)
+    )
+    return [Caller(what, who, count) for (what, who), count in counts.most_common()]
+
+
+def strace_calls(lines: Iterable[str]) -> Iterator[tuple[str, list[Frame]]]:
+    """The name of each call, and its frames, innermost first. One call is a line, and below it a line for each frame.
+    Where another thread's came between it is two lines, and the frames stand below the second."""
+    begun: dict[str, str] = {}
+    """By the number of the thread."""
     call, frames = "", list[Frame]()
-
-    def keep() -> None:
-        if call:
-            counts[call, chain_text([one for one in frames if one.object == library], library)] += 1
-
     for line in lines:
         frame = STRACE_FRAME.match(line)
         if frame is not None:
             frames.append(Frame(frame[2] or "?", frame[1]))
             continue
+        if call:
+            yield call, frames
+        call, frames = "", []
         named = STRACE_CALL.match(line)
-        if named is not None:
-            keep()
-            call, frames = named[1], []
-    keep()
-    return [Caller(what, who, count) for (what, who), count in counts.most_common()]
+        if named is None:
+            continue
+        if line.endswith(UNFINISHED):
+            begun[named["pid"]] = named["call"]
+            continue
+        call = named["call"] or named["resumed"]
+        if named["resumed"]:
+            begun.pop(named["pid"], None)
+    if call:
+        yield call, frames
+    for unended in begun.values():
+        yield unended, []
 
 
 def summary_counts(text: str) -> Counter[str]:

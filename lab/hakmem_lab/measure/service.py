@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -131,16 +131,24 @@ def _complaint(image: Image, text: str, library: Path, tool: Path) -> str:
 
 def preload_obstacle(program: Path) -> str:
     """Why the dynamic linker cannot preload anything into it; empty when it can."""
+    if is_privileged(program):
+        return "privileged (setuid or capabilities): the dynamic linker preloads nothing into it"
     try:
-        mode = program.stat().st_mode
-        if mode & (stat.S_ISUID | stat.S_ISGID) or "security.capability" in os.listxattr(program):
-            return "privileged (setuid or capabilities): the dynamic linker preloads nothing into it"
         with program.open("rb") as file:
             if all(segment["p_type"] != "PT_INTERP" for segment in ELFFile(file).iter_segments()):
                 return "a static binary: nothing can be preloaded into it"
     except (OSError, ELFError):
         return ""
     return ""
+
+
+def is_privileged(program: Path) -> bool:
+    """It may have rights that its caller has not. Not every file system has attributes."""
+    with suppress(OSError):
+        if program.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
+            return True
+        return "security.capability" in os.listxattr(program)
+    return False
 
 
 def libc_path() -> Path:

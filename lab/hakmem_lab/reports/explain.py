@@ -155,7 +155,7 @@ def note_lines(account: Account, when: str, watch: float, looks: int) -> list[st
 
 def hint_lines(account: Account, watched: bool) -> list[str]:
     """Where to look next."""
-    share = sum(copy.live + copy.window.large for copy in account.copies) / max(1, account.rss)
+    share = sum(copy.own for copy in account.copies) / max(1, account.rss)
     if watched or share < MOSTLY:
         return []
     return [f"The program's own blocks are {100 * share:.0f} % of RSS: --watch 30s shows which of them grow."]

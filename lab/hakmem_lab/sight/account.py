@@ -16,14 +16,17 @@ from dataclasses import dataclass
 from hakmem_lab.sight.books import Books
 from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.mappings import Mapping, mappings_with_owners
-from hakmem_lab.sight.memory import Memory, Residency, making_sense, memory_open
+from hakmem_lab.sight.memory import Memory, Residency, making_sense, memory_open, runs
 from hakmem_lab.sight.page import pages_find
 from hakmem_lab.sight.process import Process, Thread
-from hakmem_lab.sight.window import WindowPages, view_read, window_pages
+from hakmem_lab.sight.window import WindowPages, chunks_given, view_read, window_pages
 
 DIFFERENCE_MAX = 0.02
 """Share of RSS: with a larger difference the process is read again."""
 READINGS_MAX = 3
+
+START_TIME = 19
+"""Of the fields of /proc/PID/stat that follow the name."""
 
 HEAP, STACKS, FILES, DATA = "libc_heap", "stacks", "files", "data"
 SHARED, ANONYMOUS, KERNEL = "shared", "anonymous", "kernel"
@@ -74,6 +77,11 @@ class CopyAccount:
         return self.window.live_small
 
     @property
+    def own(self) -> int:
+        """All blocks in use: what the program itself has."""
+        return self.live + self.window.large + self.outside
+
+    @property
     def slack_most(self) -> int:
         """The most that small blocks in use hold beyond what was requested."""
         return min(self.live, sum(one.slack_bytes_most for one in self.books.classes if one.is_small))
@@ -89,6 +97,8 @@ class Account:
 
     process: Process
     name: str
+    started: int
+    """The process's start, in the kernel's ticks: another that has its number later started later."""
     seconds: float
     """Time of the monotonic clock."""
     rss: int
@@ -99,6 +109,16 @@ class Account:
     threads: tuple[Thread, ...]
     copies: tuple[CopyAccount, ...]
     others: tuple[Row, ...]
+
+    def is_of_same_program(self, other: Account) -> bool:
+        """The process of OTHER, which was read before, did not end since, and did not become another program by exec."""
+        return self.started == other.started and other.addresses <= self.addresses
+
+    @property
+    def addresses(self) -> set[int]:
+        """They stay as they are while the program runs: of pages, and of windows."""
+        copies = [copy.books for copy in self.copies]
+        return {one.page.address for one in copies} | {one.window_base for one in copies if one.is_started}
 
     @property
     def counted(self) -> int:
@@ -134,6 +154,7 @@ def _account_once(process: Process, memory: Memory) -> Account:
     return Account(
         process=process,
         name=process.name,
+        started=int(process.stat()[START_TIME]),
         seconds=time.monotonic(),
         rss=sum(mapping.rss for mapping in mappings),
         swap=sum(mapping.swap for mapping in mappings),
@@ -163,9 +184,11 @@ def _records_range(books: Books) -> Range:
     return books.page.pointer(books.page.table("records").address), books.window_base
 
 
-def _window_range(books: Books) -> Range:
-    """Only as far as it was used, because it may reach over memory that others map."""
-    return books.window_base, books.window_base + books.spans["end_page"] * books.page_bytes
+def _window_ranges(books: Books) -> Iterator[Range]:
+    """Only as far as it was used, without chunks that others map."""
+    size = books.limits["chunk_pages"] * books.page_bytes
+    for first, last in runs(chunks_given(books)):
+        yield books.window_base + first * size, books.window_base + last * size
 
 
 def _books_ranges(books: Books) -> Iterator[Range]:
@@ -182,7 +205,7 @@ def _ranges(books: Books) -> list[Range]:
     """All that is hakmem's."""
     if not books.is_started:
         return list(_outside_ranges(books))
-    whole = [_words_range(books), _records_range(books), _window_range(books)]
+    whole = [_words_range(books), _records_range(books), *_window_ranges(books)]
     return [*whole, *_books_ranges(books), *_outside_ranges(books)]
 
 

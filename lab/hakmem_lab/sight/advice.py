@@ -186,8 +186,8 @@ def _blocks_text(copy: CopyAccount, one: ClassPages) -> str:
 def use_lines(account: Account) -> Iterator[str]:
     """What no option changes: the memory of the program itself."""
     for copy in account.copies:
-        in_use = copy.live + copy.window.large
-        if not copy.books.spans["taken"]:
+        in_use = copy.own
+        if not copy.books.spans["taken"] and not copy.books.outside:
             yield f"{copy.name} is in this process, and nothing was ever allocated from it: hakmem doctor says why."
             continue
         largest = sorted(copy.window.classes, key=lambda one: -one.live)[:LARGEST_CLASSES]
@@ -195,6 +195,9 @@ def use_lines(account: Account) -> Iterator[str]:
         if copy.window.unclassed >= WORTH_OF_ALL * in_use:
             blocks = count_text(copy.books.unclassed_blocks, "large block")
             named.append(f"{size_text(copy.window.unclassed)} in {blocks}")
+        if copy.outside >= max(1, WORTH_OF_ALL * in_use):
+            blocks = count_text(len(copy.books.outside), "block")
+            named.append(f"{size_text(copy.outside)} in {blocks} outside the window")
         most = f", most of it {', '.join(named)}" if named else ""
         yield f"The program itself has {size_text(in_use)} in use{most}."
 

@@ -20,10 +20,14 @@ class Group:
     """Beyond this the kernel kills."""
     current: int | None
     """Memory in use by the group that has the limit."""
+    files: int
+    """Of these, the cache of files, which the kernel takes before it kills."""
     high: int | None
     """Beyond this the kernel slows the program down."""
     high_current: int | None
     """Memory in use by the group that has this mark."""
+    high_files: int
+    """Of these, the cache of files, which the kernel takes before it slows anybody down."""
     swap_limit: int | None
     processors: float | None
     """Number of processors that the quota amounts to."""
@@ -84,6 +88,13 @@ def _swap_1(levels: list[Path]) -> int | None:
     return None if both is None or memory is None else max(0, both - memory)
 
 
+def _files(level: Path, prefix: str = "") -> int:
+    """Bytes in the cache of files; what lies in tmpfs is not in it. PREFIX: of the sums over the groups below."""
+    rows = (line.split() for line in (kernel_text(level / "memory.stat") or "").splitlines())
+    names = (f"{prefix}active_file", f"{prefix}inactive_file")
+    return sum(int(row[1]) for row in rows if len(row) == 2 and row[0] in names)
+
+
 def _version_2(path: str, base: Path) -> Group:
     levels = _levels(base, path)
     limit, limited = _tightest(levels, "memory.max")
@@ -93,8 +104,10 @@ def _version_2(path: str, base: Path) -> Group:
         path=path,
         limit=limit,
         current=kernel_number(limited / "memory.current"),
+        files=_files(limited),
         high=high,
         high_current=kernel_number(marked / "memory.current"),
+        high_files=_files(marked),
         swap_limit=_tightest(levels, "memory.swap.max")[0],
         processors=_processors(levels, _quota_2),
         pressure=pressure_read(levels[0] / "memory.pressure"),
@@ -112,8 +125,10 @@ def _version_1(by_controller: dict[str, str], base: Path) -> Group:
         path=by_controller["memory"],
         limit=limit,
         current=kernel_number(where / "memory.usage_in_bytes"),
+        files=_files(where, "total_"),
         high=None,  # its soft limit slows nobody down
         high_current=None,
+        high_files=0,
         swap_limit=_swap_1(levels),
         processors=quota,
         pressure=None,

@@ -94,10 +94,12 @@ class Look:
 
     @property
     def half_life_reached_ms(self) -> int | None:
-        """What it learned, whether or not it was forgotten since: a program that sleeps starts anew."""
-        learned = [
-            one.after for one in self.decisions.last if one.kind == HALF_LIFE and one.reason != "forgotten"
-        ]
+        """What it learned, whether or not it was forgotten since: a program that sleeps starts anew. A half-life set after
+        the last decision wins."""
+        about = [one for one in self.decisions.last if one.kind == HALF_LIFE]
+        if about and about[-1].after != self.half_life_ms:
+            return self.half_life_ms
+        learned = [one.after for one in about if one.reason != "forgotten"]
         return learned[-1] if learned else self.half_life_ms
 
 
@@ -197,7 +199,7 @@ def look_of_report(path: Path) -> Look:
         content = json.loads(path.read_text())
     except OSError as error:
         raise LabError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LabError(f"{path} is no JSON: {error}") from error
     try:
         return _look_make(path, content)
@@ -211,32 +213,49 @@ def _look_make(path: Path, content: Mapping[str, Any]) -> Look:
     if content["form"].partition(".")[0] != FORM_MAJOR:
         raise ValueError(content["form"])
     decisions = content["decisions"]
+    half_life = content["half_life_ms"]
     return Look(
         of=f"{path}, of process {content['pid']} ({content['program']})",
-        program=content["program"],
-        library=content["hakmem"],
+        program=_word(content["program"]),
+        library=_word(content["hakmem"]),
         decisions=Decisions(
-            {(one["kind"], one["reason"]): one["times"] for one in decisions["counts"]},
+            {(_word(one["kind"]), _word(one["reason"])): _count(one["times"]) for one in decisions["counts"]},
             tuple(decision_parse(one) for one in decisions["last"]),
         ),
         depths={},
-        half_life_ms=content["half_life_ms"],
-        options={one["name"]: (one["value"], one["source"]) for one in content["options"]},
+        half_life_ms=None if half_life is None else _count(half_life),
+        options={
+            _word(one["name"]): (_word(one["value"]), _word(one["source"])) for one in content["options"]
+        },
     )
+
+
+def _count(value: object) -> int:
+    """As the library counts; a report may hold anything."""
+    if not isinstance(value, int) or not 0 <= value <= NEVER:
+        raise TypeError(value)
+    return value
+
+
+def _word(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
 
 
 def decision_parse(content: Mapping[str, Any]) -> Decision:
     """In the form of the statistics."""
+    block_bytes = content.get("block_bytes")
     return Decision(
-        number=content["number"],
-        time_ms=content["time_ms"],
-        kind=content["kind"],
-        reason=content["reason"],
-        thread_id=content.get("thread_id", 0),
-        block_bytes=content.get("block_bytes"),
-        before=content["from"],
-        after=content["to"],
-        inputs=content["inputs"],
+        number=_count(content["number"]),
+        time_ms=_count(content["time_ms"]),
+        kind=_word(content["kind"]),
+        reason=_word(content["reason"]),
+        thread_id=_count(content.get("thread_id", 0)),
+        block_bytes=None if block_bytes is None else _count(block_bytes),
+        before=_count(content["from"]),
+        after=_count(content["to"]),
+        inputs={name: _count(value) for name, value in content["inputs"].items()},
     )
 
 

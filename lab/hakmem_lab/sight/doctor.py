@@ -11,7 +11,7 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.sight.books import Books
 from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.cgroup import group_read
-from hakmem_lab.sight.config import Config, config_of_command
+from hakmem_lab.sight.config import Config, config_of_command, mistakes_of_process
 from hakmem_lab.sight.doctor_machine import (
     group_findings,
     limit_findings,
@@ -22,7 +22,7 @@ from hakmem_lab.sight.findings import Finding, fine, notice, problem
 from hakmem_lab.sight.machine import machine_read
 from hakmem_lab.sight.memory import memory_open
 from hakmem_lab.sight.objects import LoadedObject, malloc_owner, objects_read
-from hakmem_lab.sight.options import Mistake, Option, mistakes_find
+from hakmem_lab.sight.options import Mistake, Option
 from hakmem_lab.sight.page import NoPageError, pages_find
 from hakmem_lab.sight.process import SELF, Process
 
@@ -102,11 +102,12 @@ class Patient:
 def patient_read(process: Process) -> Patient:
     with memory_open(process) as memory:
         mappings = process.mappings()
-        objects = tuple(objects_read(memory, mappings))
         try:
             copies = tuple(books_read(page) for page in pages_find(memory, mappings))
         except NoPageError:
             copies = ()
+        holders = {books.page.owner for books in copies}
+        objects = tuple(objects_read(memory, mappings, holders))
     return Patient(
         process=process,
         copies=copies,
@@ -121,10 +122,8 @@ def patient_findings(patient: Patient) -> Iterator[Finding]:
     process = patient.process
     yield from service_findings(patient)
     yield from malloc_findings(patient)
-    environment = process.environment()
     for books in patient.copies:
-        mistakes = mistakes_find(environment, books.options, books.other_variables)
-        yield from option_findings(books.options, mistakes)
+        yield from option_findings(books.options, mistakes_of_process(process, books))
         yield from books_findings(books)
     machine = machine_read(ROOT)
     yield from mapping_findings(patient.mapping_count, machine.mappings_max)

@@ -118,8 +118,8 @@ def group_findings(group: Group | None, processors: int) -> Iterator[Finding]:
     if group.limit is None:
         yield fine(f"{what} memory limit", "none", "no bound but the machine's")
     elif group.current is not None:
-        value = f"{size_text(group.current)} of {size_text(group.limit)}"
-        if group.current >= NEAR * group.limit:
+        value = f"{size_text(group.current)} of {size_text(group.limit)}{_files_text(group.files)}"
+        if group.current - group.files >= NEAR * group.limit:
             means = "beyond it the kernel kills; near it hakmem gives back all that is free (option pressure)"
             yield problem(f"{what} memory limit", value, means)
         else:
@@ -127,8 +127,9 @@ def group_findings(group: Group | None, processors: int) -> Iterator[Finding]:
                 f"{what} memory limit", value, "beyond it the kernel kills; file caches count, and go first"
             )
     if group.high is not None and group.high_current is not None:
-        value = f"{size_text(group.high_current)}, slowed from {size_text(group.high)} on"
-        if group.high_current >= group.high:
+        files = _files_text(group.high_files)
+        value = f"{size_text(group.high_current)}, slowed from {size_text(group.high)} on{files}"
+        if group.high_current - group.high_files >= group.high:
             yield problem(
                 f"{what} memory.high", value, "the kernel slows every allocation down to take memory back"
             )
@@ -139,6 +140,11 @@ def group_findings(group: Group | None, processors: int) -> Iterator[Finding]:
     if group.pressure is not None:
         yield _pressure(f"{what} memory pressure", group.pressure)
     yield from _processors(group, processors)
+
+
+def _files_text(files: int) -> str:
+    """The kernel takes them first, and hakmem does not count them either."""
+    return f", of which {size_text(files)} are cached files" if files else ""
 
 
 def _processors(group: Group, processors: int) -> Iterator[Finding]:

@@ -12,6 +12,8 @@ from hakmem_lab.sight.sizes import count_text, size_text
 FILE_BYTES_MAX = 4094
 """The library does not read a longer file."""
 LINE_LETTERS = 100
+DECAY_MAX_MS = 3_600_000
+"""Of the option; the engine may go beyond it."""
 CARRIED = ("objective", "huge_pages", "populate")
 """Options that are written if they are not at their default."""
 
@@ -60,5 +62,5 @@ def _depth_lines(look: Look) -> Iterator[str]:
 def _half_life_lines(look: Look) -> Iterator[str]:
     about = [one for one in look.decisions.last if one.kind == HALF_LIFE]
     reached = look.half_life_reached_ms
-    value = "never" if reached is None else f"{reached}ms"
+    value = "never" if reached is None else f"{min(reached, DECAY_MAX_MS)}ms"
     yield f"decay = {value:<23} # the half-life, by {count_text(len(about), 'decision')}"

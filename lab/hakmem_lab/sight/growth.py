@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from hakmem_lab.sight.account import Account
+from hakmem_lab.sight.page import NoPageError
 from hakmem_lab.sight.process import ProcessGoneError
 
 READINGS = 5
@@ -42,10 +43,15 @@ def readings_take(first: Account, read: Callable[[], Account], seconds: float) -
     """Takes READINGS readings, starting with FIRST; the last is SECONDS later. Fewer if the process ends before."""
     begun = time.monotonic()
     readings = [first]
-    with suppress(ProcessGoneError):  # it ended: what was read before is told
+    with suppress(
+        ProcessGoneError, NoPageError
+    ):  # it ended, or is another program: what was read before is told
         for number in range(1, READINGS):
             time.sleep(max(0.0, begun + seconds * number / (READINGS - 1) - time.monotonic()))
-            readings.append(read())
+            reading = read()
+            if not reading.is_of_same_program(first):
+                break
+            readings.append(reading)
     return readings
 
 
@@ -75,7 +81,7 @@ def _in_use(account: Account) -> dict[int | None, int]:
     """Bytes in use by the size of a block, over all copies of hakmem."""
     sizes: dict[int | None, int] = {None: 0}
     for copy in account.copies:
-        sizes[None] += copy.books.unclassed_bytes
+        sizes[None] += copy.books.unclassed_bytes + sum(size for _address, size in copy.books.outside)
         for one in copy.books.classes:
             sizes[one.block_bytes] = sizes.get(one.block_bytes, 0) + one.live_bytes
     return sizes

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,13 +22,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
 
-from hakmem_lab.allocators import elf
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.errors import LabError
-from hakmem_lab.measure.service import preload_obstacle
-from hakmem_lab.measure.tree import descendants_of, rss_kib_of
-from hakmem_lab.sight.page import NoPageError
+from hakmem_lab.errors import LabError, shown
+from hakmem_lab.measure.tree import descendants_of, kernel_check, rss_kib_of
 from hakmem_lab.sight.process import Process, ProcessGoneError, process_open
+from hakmem_lab.sight.program import needs_preload
 
 POLL_SECONDS = 0.02
 FIRST_SECONDS, FIRST_BYTES = 0.05, 1 << 20
@@ -42,10 +40,6 @@ LEFT_TO_IT = (signal.SIGINT, signal.SIGQUIT)
 TOO_SHORT = "the program ended before it could be looked at"
 
 T = TypeVar("T")
-
-
-class UnservableError(LabError):
-    """The dynamic linker would start it without hakmem."""
 
 
 class UnseenError(LabError):
@@ -120,12 +114,12 @@ class Launched:
 
 @contextmanager
 def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> Iterator[Launched]:
-    """The end of the block waits for the end of the program."""
-    program_check(command[0])
+    """The block's end waits for the program's."""
+    preload = needs_preload(command[0], checkout.library)
     with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
         proof = Path(folder) / "proof"
         proof.touch(0o600)
-        environment = environment_on(checkout, HAKMEM_PROOF=str(proof), **variables)
+        environment = environment_on(checkout, preload, HAKMEM_PROOF=str(proof), **variables)
         try:
             process = subprocess.Popen(list(command), env=environment)
         except OSError as error:
@@ -141,8 +135,10 @@ def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> It
                 signal.signal(number, handler)
 
 
-def environment_on(checkout: Checkout, **variables: str) -> dict[str, str]:
-    """The user's own environment, on hakmem."""
+def environment_on(checkout: Checkout, preload: bool = True, **variables: str) -> dict[str, str]:
+    """The user's own, on hakmem. A program that is linked with it needs no PRELOAD."""
+    if not preload:
+        return {**os.environ, **variables}
     library = str(checkout.library.resolve())
     if " " in library or ":" in library:
         raise LabError("LD_PRELOAD cannot name the library: its path holds a space or a colon")
@@ -150,48 +146,46 @@ def environment_on(checkout: Checkout, **variables: str) -> dict[str, str]:
     return {**os.environ, "LD_PRELOAD": f"{library}:{others}" if others else library, **variables}
 
 
-def program_check(name: str) -> None:
-    """An error if the dynamic linker would silently start it without hakmem."""
-    found = shutil.which(name)
-    if found is None:
-        raise LabError(f"{name}: there is no such command")
-    program = Path(found)
-    obstacle = preload_obstacle(program)
-    if obstacle:
-        raise UnservableError(f"hakmem cannot serve {name}: it is {obstacle}; link it with libhakmem.a")
-    if elf.defined(program, ("malloc",)):
-        raise UnservableError(
-            f"hakmem cannot serve {name}: it defines malloc itself, and the dynamic linker looks there first;"
-            " build it without, or with libhakmem.a in its place"
-        )
-
-
 def look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T]:
-    """A look at the largest process on hakmem. Returns when the requested condition occurred, or when the program
-    ended."""
+    """Of the largest process on hakmem. Returns when what was asked for came about, or the program ended. What can
+    not be read then is said at once, and looked at again; an UnseenError when there was no look until the end."""
+    children_check()
     seen: Seen[T] | None = None
     why = TOO_SHORT
+    late = told = False
     next_seconds, next_bytes = FIRST_SECONDS, FIRST_BYTES
     while not running.ended_within(POLL_SECONDS):
         now = running.seconds
         rss = running.largest()[0][0] if trigger.rss is not None else 0
         reached = trigger.reached(now, rss)
-        if not reached and now < next_seconds and rss < next_bytes:
+        if now < next_seconds and rss < next_bytes and (late or not reached):
             continue
         try:
             begun = running.seconds
             seen = Seen(_read_largest(running, read), begun, reached)
-        except NoPageError as error:
-            why = str(error)
         except ProcessGoneError as error:
             why = str(error) if why is TOO_SHORT else why  # what was wrong before it ended says more
+        except LabError as error:
+            why = str(error)
+            if reached and not told:
+                print(f"hakmem: {shown(why)}; it is looked at again until it ends", file=sys.stderr)
+                told = True
         else:
             if reached:
                 return seen
+        late = late or reached
         next_seconds, next_bytes = STEP * now, STEP * max(FIRST_BYTES, rss)
     if seen is None:
         raise UnseenError(why)
     return seen
+
+
+def children_check() -> None:
+    """A line where the kernel does not say what a process started: a wrapper would be taken for its program."""
+    try:
+        kernel_check()
+    except LabError as error:
+        print(f"hakmem: {error}: only the first is looked at", file=sys.stderr)
 
 
 def _read_largest(running: Launched, read: Callable[[Process], T]) -> T:

@@ -4,7 +4,8 @@ malloc."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +22,9 @@ PAIR = struct.Struct("<QQ")
 SEGMENT = struct.Struct("<IIQQQQQQ")
 LINK = struct.Struct("<QQQQQ")
 MAP_OFFSET = 8
-"""Offset of r_map in struct r_debug: the first link."""
-OBJECTS_MAX = 100_000
+"""Of r_map in struct r_debug: the first link."""
+LINKS_MAX = 100_000
+"""A longer list is damaged."""
 
 PREFIXED = (
     "je_malloc",
@@ -57,10 +59,21 @@ class LoadedObject:
         return "malloc" in self.mallocs
 
 
-def objects_read(memory: Memory, mappings: Sequence[Mapping]) -> list[LoadedObject]:
-    """The program first. Objects opened later by dlopen are at the end."""
+def objects_read(
+    memory: Memory, mappings: Sequence[Mapping], holders: Collection[str] = ()
+) -> list[LoadedObject]:
+    """The program first. What was opened later by dlopen stands at the end.
+
+    HOLDERS: paths of the objects that hold a page of hakmem. The file of an object may be gone, when the library was
+    replaced by a newer one: these and the C library are then known to define malloc.
+    """
     process = memory.process
-    return [LoadedObject(path, _mallocs(process, path)) for path in _paths(memory, mappings)]
+    program = LoadedObject(str(process.program()), _defined([process.folder / "exe"]) or ())
+    objects = {program.path: program}
+    for mapping in _linked(memory, mappings):
+        if mapping.name not in objects:
+            objects[mapping.name] = _object(process, mapping, mapping.name in holders)
+    return list(objects.values())
 
 
 def malloc_owner(objects: Sequence[LoadedObject]) -> LoadedObject | None:
@@ -68,26 +81,37 @@ def malloc_owner(objects: Sequence[LoadedObject]) -> LoadedObject | None:
     return next((one for one in objects if one.has_malloc), None)
 
 
-def _mallocs(process: Process, path: str) -> tuple[str, ...]:
-    """From the process's own view of the files, because it may be in a container."""
-    try:
-        return elf.defined(process.folder / "root" / path.lstrip("/"), ("malloc", *PREFIXED))
-    except OSError:  # deleted or replaced since
-        return ()
+def _object(process: Process, mapping: Mapping, is_holder: bool) -> LoadedObject:
+    read = _defined(_files(process, mapping))
+    one = LoadedObject(mapping.name, read or ())
+    return LoadedObject(one.path, ("malloc",)) if read is None and (is_holder or one.is_libc) else one
 
 
-def _paths(memory: Memory, mappings: Sequence[Mapping]) -> list[str]:
-    """The names that the kernel uses: the linker knows an object by the requested name, which may be that of a
-    link."""
-    program = str(memory.process.program())
-    link = _first_link(memory)
-    paths = [program]
-    while link and len(paths) < OBJECTS_MAX:
+def _files(process: Process, mapping: Mapping) -> list[Path]:
+    """Where the file of MAPPING can be read: by its path; by the mapping itself, also when it was deleted, which needs
+    the rights of root."""
+    by_mapping = process.folder / "map_files" / f"{mapping.start:x}-{mapping.end:x}"
+    return [process.file(mapping.name), by_mapping]
+
+
+def _defined(files: Sequence[Path]) -> tuple[str, ...] | None:
+    """The functions of allocators that the first of FILES that can be read defines; None when none can."""
+    for file in files:
+        with suppress(OSError):
+            return elf.defined(file, ("malloc", *PREFIXED))
+    return None
+
+
+def _linked(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[Mapping]:
+    """A mapping of the file of each object that the dynamic linker lists. The linker knows it by the name that was asked
+    for, perhaps a link's; the kernel by its own."""
+    link, seen = _first_link(memory), set[int]()
+    while link and link not in seen and len(seen) < LINKS_MAX:
+        seen.add(link)
         _base, _name, dynamic, link, _before = LINK.unpack(memory.read(link, LINK.size))
-        path = next((mapping.name for mapping in mappings if mapping.holds(dynamic)), "")
-        if path.startswith("/") and path not in paths:  # the kernel's own object has no path
-            paths.append(path)
-    return paths
+        for mapping in mappings:
+            if mapping.holds(dynamic) and mapping.name.startswith("/"):  # the kernel's own object has no path
+                yield mapping
 
 
 def _first_link(memory: Memory) -> int:

@@ -6,11 +6,15 @@ right for whichever version of hakmem runs there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 PREFIX = "HAKMEM_"
+MESSAGE = "hakmem: "
+"""How a line of the library's begins."""
+WHOLE_LETTERS = 44
+"""Of a name or value the library repeats at least so many."""
 LIST = "conf"
 """HAKMEM_CONF: settings of several options."""
 SMALL_MAX_BYTES = 1 << 16
@@ -125,9 +129,13 @@ class Mistake:
     nearest: str
     """Empty if the name is right and the value is not."""
     accepts: str
+    told: str = ""
+    """The library's own line, of what the environment does not show."""
 
     @property
     def line(self) -> str:
+        if self.told:
+            return self.told
         if not self.nearest:
             return f"{self.setting}={self.value} is not understood and is ignored; it takes {self.accepts}"
         accepts = f" ({self.accepts})" if self.accepts else ""
@@ -170,6 +178,18 @@ def _misunderstood(setting: str, value: str, option: Option, source: str) -> Mis
     if SOURCES.index(option.source) >= SOURCES.index(source):
         return None
     return Mistake(setting, value, "", option.accepts)
+
+
+def mistakes_told(errors: str, found: Sequence[Mistake]) -> list[Mistake]:
+    """Those that the library named on standard error (ERRORS) and that are not FOUND: of a profile's file, of the
+    program's hakmem_conf."""
+    lines = (line.removeprefix(MESSAGE) for line in errors.splitlines() if line.startswith(MESSAGE))
+    settings = tuple(mistake.setting.lower()[:WHOLE_LETTERS] for mistake in found)
+    return [
+        Mistake(line.partition(" is ")[0], "", "", "", line)
+        for line in lines
+        if not line.lower().startswith(settings)
+    ]
 
 
 def nearest(word: str, names: Iterable[str]) -> str:

@@ -89,6 +89,10 @@ class Process:
         with self.reading():
             return (self.folder / "exe").readlink()
 
+    def file(self, path: str) -> Path:
+        """PATH as the process sees it: it may live in a container."""
+        return self.folder / ("root" if path.startswith("/") else "cwd") / path.lstrip("/")
+
     def environment(self) -> dict[str, str]:
         """As it was when the program started."""
         words = self.text("environ").split("\0")

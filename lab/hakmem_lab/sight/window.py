@@ -150,7 +150,9 @@ def view_read(memory: Memory, books: Books, residency: Residency) -> View:
     end, chunk_pages = books.spans["end_page"], limits["chunk_pages"]
     pages = -(-end // chunk_pages) * chunk_pages
     base, size = books.window_base, books.page_bytes
-    resident = residency.pages(base, base + pages * size).reshape(pages, size // memory.page)
+    given = np.repeat(chunks_given(books), chunk_pages)
+    there = residency.pages(base, base + pages * size).reshape(pages, size // memory.page)
+    resident = there & given[:, None]
     in_huge_mapping = residency.huge(base, base + pages * size, chunk_pages * size)
     return View(
         page=memory.page,
@@ -165,6 +167,12 @@ def view_read(memory: Memory, books: Books, residency: Residency) -> View:
         decay_is_never=books.half_life_ms == NEVER,
         purging=books.purge_running,
     )
+
+
+def chunks_given(books: Books) -> Flags:
+    """Which chunks of the window, as far as it was used, are hakmem's: it may reach over what others map."""
+    chunks = -(-books.spans["end_page"] // books.limits["chunk_pages"])
+    return books.page.pointed("chunks", 0, chunks)["given"] != 0
 
 
 def cached_read(page: Page) -> dict[int, Addresses]:

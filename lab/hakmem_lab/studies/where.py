@@ -129,7 +129,7 @@ def where_read(path: Path) -> Where:
         return Where(**kept | {"notes": tuple(kept["notes"])})
     except OSError as error:
         raise LabError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LabError(f"{path} is not a result of `hakmem where --json`: {error}") from error
 
 
@@ -362,9 +362,13 @@ class Diff:
         return self.before.total / self.after.total
 
 
+def same_task_check(before: str, after: str) -> None:
+    if before != after:
+        raise LabError(f"the old result is of '{before}', not of '{after}'")
+
+
 def where_diff(before: Where, after: Where) -> Diff:
-    if before.task != after.task:
-        raise LabError(f"the old result is of '{before.task}', not of '{after.task}'")
+    same_task_check(before.task, after.task)
     functions = _changes(
         {(one.object, one.function): one.instructions for one in before.functions},
         {(one.object, one.function): one.instructions for one in after.functions},
