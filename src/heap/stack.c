@@ -291,11 +291,11 @@ static void adapt(struct heap *heap, unsigned class) {
         decided_depth(heap, class, ACE_REASON_BATCH, input.depth, input.refills, input.spills, 0);
 }
 
-/* Halves the counts of recent misses now and then, so that a program that loaded much data and then takes and gives in turn is
- * judged by what it does now. */
-static void fade_misses(struct bin *bin) {
-    enum { RECENT_MISSES = 64 };
-    if (bin->recent_refills + bin->recent_spills < RECENT_MISSES) return;
+enum { RECENT_MISSES = 64 };
+
+/* Halves what is known of recent misses, so that a program that loaded much data and then takes and gives in turn is judged by what
+ * it does now. */
+HAK_NOINLINE static void fade_misses(struct bin *bin) {
     bin->recent_refills /= 2, bin->recent_spills /= 2;
     bin->recent_refilled_blocks /= 2, bin->recent_spilled_blocks /= 2;
 }
@@ -304,7 +304,7 @@ static void fade_misses(struct bin *bin) {
 static void note_miss(struct heap *heap, unsigned class, uint32_t *count) {
     struct bin *bin = &heap->bins[class];
     (*count)++;
-    fade_misses(bin);
+    if (HAK_UNLIKELY(bin->recent_refills + bin->recent_spills >= RECENT_MISSES)) fade_misses(bin);
     bin->asked_usually = (uint8_t)ace_budget_asked_usually(bin->asked_usually, bin->asked);
     bin->asked = 0;
     if (bin->depth != bin->most) adapt(heap, class);
