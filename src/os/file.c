@@ -25,39 +25,68 @@ long os_read_file(const char *path, char *text, size_t bytes) {
     return got < 0 && length == 0 ? -1 : (long)length;
 }
 
-/* Replaces the path of a link in AT by that of what it leads to; false when that cannot be read or is too long. */
+/* In a folder that all may write to anybody can put a link or a FIFO: followed, or waited for, is only what this user or root put. */
+static bool is_trusted(const struct stat *file) { return file->st_uid == 0 || file->st_uid == geteuid(); }
+
+/* Replaces the path of a link in AT by that of what it leads to; false with errno. */
 static bool follow_link(char *at, size_t bytes) {
-    char next[256];
+    char next[1024];
     const ssize_t length = readlink(at, next, sizeof next);
     if (length < 0) return false;
     const char *folder_end = next[0] == '/' ? NULL : strrchr(at, '/');
     const size_t kept = folder_end == NULL ? 0 : (size_t)(folder_end + 1 - at);
+    errno = ENAMETOOLONG;
     if (kept + (size_t)length >= bytes) return false;
     memcpy(at + kept, next, (size_t)length);
     at[kept + (size_t)length] = '\0';
     return true;
 }
 
-/* Whether the link PATH is, or leads to, one of the kernel's to what a descriptor is open for, as /dev/stderr does: others write
- * to that file, too. In doubt it does. */
-static bool leads_to_descriptor(const char *path) {
+/* What is opened when PATH is written to. */
+struct way {
+    char at[1024];
+    int links;          /* that led there */
+    bool to_descriptor; /* it is a link of the kernel's to what a descriptor is open for, as /dev/stderr leads to: others write there */
+};
+
+/* False with errno: what somebody else linked is not followed. */
+static bool find_way(const char *path, struct way *way) {
     enum { MOST_LINKS = 40 }; /* as many as the kernel follows */
     struct stat kernels, link;
-    char at[256];
-    if (lstat("/proc/self", &kernels) != 0) return false;
-    if (strlen(path) >= sizeof at) return true;
-    strcpy(at, path);
-    for (int links = 0; links < MOST_LINKS && lstat(at, &link) == 0 && S_ISLNK(link.st_mode); links++)
-        if (link.st_dev == kernels.st_dev || !follow_link(at, sizeof at)) return true;
-    return false;
+    const bool has_proc = lstat("/proc/self", &kernels) == 0;
+    errno = ENAMETOOLONG;
+    if (strlen(path) >= sizeof way->at) return false;
+    strcpy(way->at, path);
+    way->to_descriptor = false;
+    for (way->links = 0; lstat(way->at, &link) == 0 && S_ISLNK(link.st_mode); way->links++) {
+        way->to_descriptor = has_proc && link.st_dev == kernels.st_dev;
+        if (way->to_descriptor) return true;
+        errno = way->links == MOST_LINKS ? ELOOP : EACCES;
+        if (way->links == MOST_LINKS || !is_trusted(&link) || !follow_link(way->at, sizeof way->at)) return false;
+    }
+    return true;
+}
+
+/* Of files only what a link led to: another would have come there after it was looked at. Devices are root's alone to make. */
+static bool may_be_written(int fd, bool linked) {
+    struct stat file;
+    if (fstat(fd, &file) != 0) return false;
+    return S_ISREG(file.st_mode) ? linked : !S_ISFIFO(file.st_mode) || is_trusted(&file);
 }
 
 /* Opens what is there already and is no regular file. Without a reader a FIFO is refused, not waited for. What a link leads to
- * is opened by the kernel, which follows nobody's links in folders that all may write to; so it cannot be replaced, and is
- * written anew in its place. */
-static int open_in_place(const char *path, bool is_link) {
-    const int how = is_link && !leads_to_descriptor(path) ? O_CREAT | O_TRUNC : O_APPEND;
-    const int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | how, 0644);
+ * is written anew in its place. The last link was followed here: one that somebody puts there meanwhile is not. */
+static int open_in_place(const char *path) {
+    struct way way;
+    if (!find_way(path, &way)) return -1;
+    const int how = way.links != 0 && !way.to_descriptor ? O_CREAT | O_TRUNC : O_APPEND;
+    const int follow = way.to_descriptor ? 0 : O_NOFOLLOW;
+    const int fd = open(way.at, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | follow | how, 0644);
+    if (fd >= 0 && !way.to_descriptor && !may_be_written(fd, way.links != 0)) {
+        close(fd);
+        errno = EACCES;
+        return -1;
+    }
     if (fd >= 0) fcntl(fd, F_SETFL, how & O_APPEND); /* a slow reader is waited for */
     return fd;
 }
@@ -69,7 +98,7 @@ bool os_file_create(struct os_file *file, const char *path) {
     file->path = path;
     if (exists && !S_ISREG(there.st_mode)) {
         file->temporary[0] = '\0';
-        file->fd = open_in_place(path, S_ISLNK(there.st_mode));
+        file->fd = open_in_place(path);
         return file->fd >= 0;
     }
     int length = snprintf(file->temporary, sizeof file->temporary, "%s.%u.tmp", path, os_thread_id());

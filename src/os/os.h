@@ -232,7 +232,8 @@ struct os_file {
 };
 
 /* Opens it for writing. It appears under its name when it is finished, in place of what was there. What a link leads to is written
- * anew at once; to what is no regular file, and where a link leads to a descriptor, it is appended. False with errno. */
+ * anew at once; to what is no regular file, and where a link leads to a descriptor, it is appended. Links and FIFOs of users other
+ * than this one and root are refused: EACCES. False with errno. */
 bool os_file_create(struct os_file *file, const char *path);
 
 /* WRITTEN: all went well. False with errno when it did not, or the file cannot be put in its place. */

@@ -8,11 +8,16 @@
  *   a linked log is emptied                  a_link_to_a_descriptor_is_written_to
  *   all may read what was kept from them     a_new_file_has_the_permissions_of_the_old
  *   a FIFO without a reader is waited for    a_fifo_without_a_reader_is_refused
+ *   links of others are followed             what_others_put_there_is_refused
+ *   FIFOs of others are written to           what_others_put_there_is_refused
+ *   a link put there at the end is followed  what_comes_in_between_is_refused
+ *   so is a file, by another name            what_comes_in_between_is_refused
  */
 #include "os/os.h"
 
 #include "check.h"
 #include "child.h"
+#include "faults/fail_calls.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -177,6 +182,96 @@ TEST(a_link_to_a_descriptor_is_written_to) {
     unlink(first);
     unlink(log);
     end();
+}
+
+/* ---- what others can do in a folder like /tmp ------------------------------------------------------------- */
+
+enum { NOBODY = 65534 };
+
+static char target[200];
+
+static void begin_beside_others(void) {
+    begin();
+    CHECK_EQ(chmod(folder, 01777), 0);
+    snprintf(target, sizeof target, "%s/target", folder);
+    CHECK(write_file(target, "ours\n", true));
+}
+
+static void target_is_as_it_was(void) {
+    char text[100];
+    CHECK_EQ(os_read_file(target, text, sizeof text), 5);
+    CHECK(strcmp(text, "ours\n") == 0);
+}
+
+static void end_beside_others(void) {
+    target_is_as_it_was();
+    unlink(target);
+    end();
+}
+
+static bool is_refused(const char *to) {
+    errno = 0;
+    return !write_file(to, "report\n", true) && errno == EACCES;
+}
+
+TEST(what_others_put_there_is_refused) {
+    char first[200];
+    if (geteuid() != 0) SKIP("only root can make what is another user's");
+    begin_beside_others();
+    snprintf(first, sizeof first, "%s/first", folder);
+    CHECK_EQ(symlink(target, path), 0);
+    CHECK_EQ(symlink(path, first), 0); /* our own leads to theirs */
+    CHECK_EQ(lchown(path, NOBODY, NOBODY), 0);
+    CHECK(is_refused(path) && is_refused(first));
+    target_is_as_it_was();
+    unlink(path);
+    CHECK_EQ(mkfifo(path, 0666), 0);
+    int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    CHECK(reader >= 0 && write_file(path, "one\n", true) && write_file(first, "two\n", true));
+    CHECK_EQ(chown(path, NOBODY, NOBODY), 0);
+    CHECK(is_refused(path) && is_refused(first)); /* they need not read it, either */
+    close(reader);
+    unlink(first);
+    end_beside_others();
+}
+
+static void follow_ones_own(void) {
+    char other[200];
+    snprintf(other, sizeof other, "%s/other", folder);
+    CHECK_EQ(setuid(NOBODY), 0);
+    CHECK(write_file(path, "one\n", true)); /* root's */
+    CHECK_EQ(unlink(other), 0);
+    snprintf(other, sizeof other, "%s/own", folder);
+    CHECK_EQ(symlink("other", other), 0);
+    CHECK(write_file(other, "two\n", true));
+    CHECK_EQ(unlink(other), 0);
+    snprintf(other, sizeof other, "%s/other", folder);
+    CHECK_EQ(unlink(other), 0);
+}
+
+TEST(what_one_has_put_there_oneself_is_followed) {
+    if (geteuid() != 0) SKIP("only root can become another user");
+    begin_beside_others();
+    CHECK_EQ(symlink("other", path), 0);
+    IN_CHILD(follow_ones_own);
+    end_beside_others();
+}
+
+static void put_link(void) { CHECK(unlink(path) == 0 && symlink(target, path) == 0); }
+static void put_name(void) { CHECK(unlink(path) == 0 && link(target, path) == 0); }
+
+/* Just before it is opened, after it was looked at. */
+TEST(what_comes_in_between_is_refused) {
+    begin_beside_others();
+    for (int round = 0; round < 2; round++) {
+        CHECK_EQ(mkfifo(path, 0600), 0);
+        fail_interrupt(1, round == 0 ? put_link : put_name);
+        CHECK(!write_file(path, "report\n", true) && errno == (round == 0 ? ELOOP : EACCES));
+        fail_interrupt(0, NULL);
+        target_is_as_it_was();
+        unlink(path);
+    }
+    end_beside_others();
 }
 
 TEST(what_cannot_be_written_says_why) {
