@@ -10,17 +10,23 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+int os_open(const char *path, int flags, unsigned mode) { return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode); }
+
+long os_read(int fd, void *bytes, size_t count) { return syscall(SYS_read, fd, bytes, count); }
+
+bool os_close(int fd) { return syscall(SYS_close, fd) == 0; }
+
 long os_read_file(const char *path, char *text, size_t bytes) {
-    int saved = errno, fd = open(path, O_RDONLY | O_CLOEXEC);
+    int saved = errno, fd = os_open(path, O_RDONLY | O_CLOEXEC, 0);
     size_t length = 0;
-    ssize_t got = fd < 0 ? -1 : 1;
+    long got = fd < 0 ? -1 : 1;
     while (got > 0 && length < bytes - 1) {
-        got = read(fd, text + length, bytes - 1 - length);
+        got = os_read(fd, text + length, bytes - 1 - length);
         if (got < 0 && errno == EINTR) got = 1;
         else if (got > 0) length += (size_t)got;
     }
     text[length] = '\0';
-    if (fd >= 0) close(fd);
+    if (fd >= 0) os_close(fd);
     errno = saved;
     return got < 0 && length == 0 ? -1 : (long)length;
 }
@@ -81,9 +87,9 @@ static int open_in_place(const char *path) {
     if (!find_way(path, &way)) return -1;
     const int how = way.links != 0 && !way.to_descriptor ? O_CREAT | O_TRUNC : O_APPEND;
     const int follow = way.to_descriptor ? 0 : O_NOFOLLOW;
-    const int fd = open(way.at, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | follow | how, 0644);
+    const int fd = os_open(way.at, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | follow | how, 0644);
     if (fd >= 0 && !way.to_descriptor && !may_be_written(fd, way.links != 0)) {
-        close(fd);
+        os_close(fd);
         errno = EACCES;
         return -1;
     }
@@ -109,14 +115,14 @@ bool os_file_create(struct os_file *file, const char *path) {
     /* Never what is there already: in a folder that others write to it may be their link to a file of ours. */
     enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC };
     const mode_t mode = exists ? there.st_mode & 0777 : 0644;
-    file->fd = open(file->temporary, FLAGS, mode);
-    if (file->fd < 0 && errno == EEXIST && unlink(file->temporary) == 0) file->fd = open(file->temporary, FLAGS, mode);
+    file->fd = os_open(file->temporary, FLAGS, mode);
+    if (file->fd < 0 && errno == EEXIST && unlink(file->temporary) == 0) file->fd = os_open(file->temporary, FLAGS, mode);
     if (file->fd >= 0 && exists) fchmod(file->fd, mode); /* in spite of the umask; a file system that cannot has none */
     return file->fd >= 0;
 }
 
 bool os_file_finish(struct os_file *file, bool written) {
-    bool done = close(file->fd) == 0 && written;
+    bool done = os_close(file->fd) && written;
     if (file->temporary[0] == '\0') return done;
     if (done && rename(file->temporary, file->path) == 0) return true;
     int saved = errno;

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A line is "start-end permissions offset device inode", some blanks, and a name if there is one. */
 enum { WORDS_BEFORE_NAME = 5, LINE_BYTES = 1024 };
@@ -37,8 +36,8 @@ static bool read_lines(int fd, uintptr_t address, struct os_mapping *mapping) {
     char line[LINE_BYTES], piece[LINE_BYTES];
     size_t length = 0;
     bool file = false;
-    for (ssize_t got; (got = read(fd, piece, sizeof piece)) > 0;) {
-        for (ssize_t i = 0; i < got; i++) {
+    for (long got; (got = os_read(fd, piece, sizeof piece)) > 0;) {
+        for (long i = 0; i < got; i++) {
             if (piece[i] != '\n') {
                 if (length < sizeof line - 1) line[length++] = piece[i];
                 continue;
@@ -54,9 +53,9 @@ static bool read_lines(int fd, uintptr_t address, struct os_mapping *mapping) {
 
 bool os_find_mapping(const void *address, struct os_mapping *mapping) {
     *mapping = (struct os_mapping){0};
-    int saved = errno, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int saved = errno, fd = os_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
     bool found = fd >= 0 && read_lines(fd, (uintptr_t)address, mapping);
-    if (fd >= 0) close(fd);
+    if (fd >= 0) os_close(fd);
     errno = saved;
     return found;
 }
@@ -64,10 +63,10 @@ bool os_find_mapping(const void *address, struct os_mapping *mapping) {
 uint64_t os_count_mappings(void) {
     char piece[LINE_BYTES];
     uint64_t lines = 0;
-    int saved = errno, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    for (ssize_t got; fd >= 0 && (got = read(fd, piece, sizeof piece)) > 0;)
-        for (ssize_t i = 0; i < got; i++) lines += piece[i] == '\n';
-    if (fd >= 0) close(fd);
+    int saved = errno, fd = os_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    for (long got; fd >= 0 && (got = os_read(fd, piece, sizeof piece)) > 0;)
+        for (long i = 0; i < got; i++) lines += piece[i] == '\n';
+    if (fd >= 0) os_close(fd);
     errno = saved;
     return lines;
 }

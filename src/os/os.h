@@ -2,7 +2,8 @@
  * proof that it served a program.
  *
  * Every primitive may be called from any thread, keeps errno when it succeeds, and reports failure by its
- * result; none aborts except os_panic. They call libc's wrappers, so that tests can interpose them.
+ * result; none aborts except os_panic, and none but os_sleep_ms is a cancellation point: malloc is none. They call libc's
+ * functions, or its syscall, so that tests can interpose them.
  * Every call is counted by kind, and so is every refusal.
  */
 #ifndef HAK_OS_OS_H
@@ -220,6 +221,12 @@ struct os_group {
 void os_group_read(const char *root, struct os_group *group);
 
 /* ---- files and signals (file.c) ------------------------------------------------------------------- */
+
+/* open, read and close, by the kernel's numbers: libc's are cancellation points. A thread that ended in one, in malloc or in a
+ * handler that interrupted it, would leave locks behind. */
+int os_open(const char *path, int flags, unsigned mode);
+long os_read(int fd, void *bytes, size_t count);
+bool os_close(int fd);
 
 /* The beginning of a file, at most BYTES - 1 bytes, as a string; returns its length, or -1 when it cannot be read. */
 long os_read_file(const char *path, char *text, size_t bytes);

@@ -12,6 +12,7 @@
  *   FIFOs of others are written to           what_others_put_there_is_refused
  *   a link put there at the end is followed  what_comes_in_between_is_refused
  *   so is a file, by another name            what_comes_in_between_is_refused
+ *   files are opened by libc's open          no_call_is_a_cancellation_point
  */
 #include "os/os.h"
 
@@ -299,6 +300,33 @@ TEST(the_beginning_of_a_file) {
     CHECK_EQ(os_read_file(folder, text, sizeof text), -1); /* a folder */
     CHECK_EQ(text[0], '\0');
     CHECK_EQ(errno, 4711);
+    end();
+}
+
+/* A signal may ask for a report in the middle of malloc. */
+static void *use_files_while_cancelled(void *reached) {
+    char text[100];
+    struct os_mapping mapping;
+    struct os_usage usage;
+    CHECK_EQ(pthread_cancel(pthread_self()), 0);
+    CHECK(write_file(path, "report\n", true));
+    CHECK_EQ(os_read_file(path, text, sizeof text), 7);
+    CHECK(os_find_mapping(reached, &mapping) && os_count_mappings() > 0);
+    os_usage_read(&usage);
+    *(bool *)reached = true;
+    pthread_testcancel();
+    return reached;
+}
+
+TEST(no_call_is_a_cancellation_point) {
+    static bool reached;
+    pthread_t thread;
+    void *result;
+    begin();
+    reached = false;
+    CHECK_EQ(pthread_create(&thread, NULL, use_files_while_cancelled, &reached), 0);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    CHECK(reached && result == PTHREAD_CANCELED);
     end();
 }
 
