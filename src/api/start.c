@@ -162,10 +162,21 @@ static void settings_unlock(void) {
     slow_leave();
 }
 
+static bool wants_reports(void) { return start_settings.stats != STATS_OFF; }
+
+/* A look at standard error is a system call, which is for those who have asked for messages. Of all others hakmem says something
+ * after their start only where it ends the process; libc's malloc does so, too, into whatever is 2. */
+static bool wants_messages(void) {
+    return wants_reports() || start_settings.trace_failures || start_settings.foreign_free == FOREIGN_FREE_COUNT;
+}
+
 int start_change_option(const char *name, const char *value) {
     if (!settings_lock()) return EAGAIN;
     int error = options_change(&start_settings, name, value);
-    if (error == 0) configure_again();
+    if (error == 0) {
+        if (wants_messages()) os_message_keep_late();
+        configure_again();
+    }
     settings_unlock();
     return error;
 }
@@ -200,15 +211,6 @@ static HAK_ENTRY void fork_child(void) {
     heap_fork_child();
 }
 
-/* A look at standard error is a system call, which is for those who have asked for messages. Of all others hakmem says something
- * after their start only where it ends the process; libc's malloc does so, too, into whatever is 2. */
-static void prepare_messages(void) {
-    if (start_settings.stats != STATS_OFF)
-        os_message_keep(start_settings.stats_file[0] == '\0');
-    else if (start_settings.trace_failures || start_settings.foreign_free == FOREIGN_FREE_COUNT)
-        os_message_look();
-}
-
 /* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
  * libraries are registered later, so they are prepared before ours and find an allocator that works. */
 __attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
@@ -217,7 +219,7 @@ __attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
     os_find_libc();
     os_stay_loaded(); /* threads, their keys and the fork handlers point into it */
     pthread_atfork(heap_fork_prepare, heap_fork_parent, fork_child);
-    prepare_messages();
+    if (wants_messages()) os_message_keep(wants_reports() && start_settings.stats_file[0] == '\0');
     if (start_settings.stats_signal != 0) deliver_on_signal((int)start_settings.stats_signal);
     served_report();
     settings_show();

@@ -16,26 +16,38 @@
 
 enum { LINE_BYTES = 1024, KEPT_DESCRIPTOR_MIN = 200 };
 
-/* What standard error was at the start. Written once there, before other threads can exist. */
+enum knowledge {
+    UNKNOWN,
+    ABSENT, /* there was none: what is 2 later is a file of the program's */
+    KNOWN,  /* what it was: all goes there, or nowhere */
+};
+
+/* What standard error was. Written by one thread at a time, while others may have something to say. */
 static struct {
-    bool absent; /* there was none: what is 2 later is a file of the program's */
-    bool known;  /* what follows is: all goes there, or nowhere */
-    int copy;    /* a descriptor of it; 2 where there is no other */
+    _Atomic enum knowledge knowledge;
+    int copy; /* a descriptor of it; 2 where there is no other */
     dev_t device;
     ino_t inode;
 } first;
 
+/* acquire: pairs with know. */
+static enum knowledge what_is_known(void) { return atomic_load_explicit(&first.knowledge, memory_order_acquire); }
+
+/* release: whoever sees that it is known sees what. */
+static void know(enum knowledge now) { atomic_store_explicit(&first.knowledge, now, memory_order_release); }
+
+/* Where a sandbox forbids the look nothing is known. */
 static bool look(struct stat *file) {
     if (fstat(STDERR_FILENO, file) == 0) return true;
-    first.absent = errno == EBADF;
+    if (errno == EBADF) know(ABSENT);
     return false;
 }
 
-void os_message_look(void) {
-    int saved = errno;
-    struct stat file;
-    look(&file);
-    errno = saved;
+static void keep(const struct stat *file, int copy) {
+    first.copy = copy >= 0 ? copy : STDERR_FILENO;
+    first.device = file->st_dev;
+    first.inode = file->st_ino;
+    know(KNOWN);
 }
 
 /* Whoever reads a pipe or a socket waits for as long as somebody has it. */
@@ -44,12 +56,23 @@ static bool is_waited_for(const struct stat *file) { return S_ISFIFO(file->st_mo
 void os_message_keep(bool copied) {
     int saved = errno;
     struct stat file;
-    if (look(&file)) {
-        int copy = copied && !is_waited_for(&file) ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_DESCRIPTOR_MIN) : -1;
-        first.known = true;
-        first.copy = copy >= 0 ? copy : STDERR_FILENO;
-        first.device = file.st_dev;
-        first.inode = file.st_ino;
+    if (look(&file))
+        keep(&file, copied && !is_waited_for(&file) ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_DESCRIPTOR_MIN) : -1);
+    errno = saved;
+}
+
+/* Standard error is opened to be written, or to be appended to; a file that is read and written anywhere has the number 2 because that
+ * was free. */
+static bool is_programs_own(const struct stat *file) {
+    return S_ISREG(file->st_mode) && (fcntl(STDERR_FILENO, F_GETFL) & (O_ACCMODE | O_APPEND)) == O_RDWR;
+}
+
+void os_message_keep_late(void) {
+    int saved = errno;
+    struct stat file;
+    if (what_is_known() == UNKNOWN && look(&file)) {
+        if (is_programs_own(&file)) know(ABSENT);
+        else keep(&file, -1);
     }
     errno = saved;
 }
@@ -62,8 +85,9 @@ static bool is_first(int fd) {
 
 /* Programs that close every descriptor may have opened something else under the kept number, and under 2. */
 int os_message_fd(void) {
-    if (first.absent) return -1;
-    if (!first.known) return STDERR_FILENO;
+    const enum knowledge knowledge = what_is_known();
+    if (knowledge == ABSENT) return -1;
+    if (knowledge == UNKNOWN) return STDERR_FILENO;
     int saved = errno, fd = -1;
     if (is_first(first.copy))
         fd = first.copy;

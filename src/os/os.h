@@ -193,13 +193,14 @@ _Noreturn void os_panic(const char *format, ...) HAK_PRINTF(1, 2);
  * libc may be called. */
 _Noreturn void os_leave(const char *line);
 
-/* Whether there is a standard error at this moment, the start. Where there is none nothing is said later: a program that
- * opens a file gets it as 2. A system call. */
-void os_message_look(void);
-
-/* The same, and from now on only that standard error gets messages, whatever is 2 later. COPIED: it is kept open beside the program,
- * since many close theirs before the library's last words, unless it is a pipe or a socket, whose reader would wait. */
+/* At the start: only what is standard error now gets messages, whatever is 2 later; and where there is none nothing is said, since
+ * the next file that the program opens is 2. COPIED: it is kept open beside the program, since many close theirs before the
+ * library's last words, unless it is a pipe or a socket, whose reader would wait. A system call; COPIED: two. */
 void os_message_keep(bool copied);
+
+/* The same later, without a copy, where it was not done at the start: unless what is 2 by now is a file of the program's own, which is
+ * one that it reads, too, and does not append to. One thread at a time. */
+void os_message_keep_late(void);
 
 /* The descriptor for messages: 2, or what was kept of it; -1 where there is none. */
 int os_message_fd(void);

@@ -7,11 +7,13 @@
  *   the kept descriptor is trusted               another_file_under_the_kept_number
  *   a pipe is kept open                          a_pipe_is_not_kept
  *   what is 2 later is taken for it              another_file_under_2, no_standard_error_at_the_start
+ *   who asks late is not asked what 2 is         late_what_is_2_is_kept_to, late_a_file_of_the_programs_own
  *   a broken pipe ends the program               a_broken_pipe_is_an_error
  *   os_panic ends by exit                        panic_is_a_message_and_an_abort
  */
 #include "blocks.h"
 #include "child.h"
+#include "faults/fail_calls.h"
 #include "os/os.h"
 
 #include <fcntl.h>
@@ -249,20 +251,56 @@ static void begin_without(void (*start)(void)) {
 
 static void keep(void) { os_message_keep(true); }
 static void keep_nothing(void) { begin_without(keep); }
-static void look_for_nothing(void) { begin_without(os_message_look); }
+static void keep_nothing_late(void) { begin_without(os_message_keep_late); }
 
 TEST(no_standard_error_at_the_start) {
     goes_to_the_file(keep_nothing, "");
-    goes_to_the_file(look_for_nothing, "");
+    goes_to_the_file(keep_nothing_late, "");
 }
 
-static void look_and_redirect(void) {
-    os_message_look();
+/* A sandbox may say nothing of descriptors. */
+static void keep_unseen(void) {
     begin_with_the_file();
+    fail_arm(FAIL_FSTAT, 1, true, EPERM);
+    os_message_keep(true);
+    os_message_keep_late();
+    CHECK_EQ(os_message_fd(), STDERR_FILENO);
+    fail_disarm();
     os_message("wherever 2 leads");
 }
 
-TEST(who_looks_only_keeps_nothing) { goes_to_the_file(look_and_redirect, "hakmem: wherever 2 leads\n"); }
+TEST(where_nobody_may_look_it_is_2) { goes_to_the_file(keep_unseen, "hakmem: wherever 2 leads\n"); }
+
+/* Nothing was kept at the start: what is 2 when a program asks for messages is its standard error. */
+static void keep_late(void) {
+    char name[40];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    int log = open(name, O_WRONLY | O_CLOEXEC), other = memfd_create("other", MFD_CLOEXEC);
+    CHECK_EQ(dup2(log, STDERR_FILENO), STDERR_FILENO);
+    errno = 4711;
+    os_message_keep_late();
+    os_message("one word");
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(dup2(other, STDERR_FILENO), STDERR_FILENO);
+    os_message_keep_late(); /* it is known */
+    os_message("not into another file");
+    CHECK_EQ(lseek(other, 0, SEEK_END), 0);
+}
+
+TEST(late_what_is_2_is_kept_to) {
+    if (access("/proc/self/fd", F_OK) != 0) SKIP("no /proc");
+    goes_to_the_file(keep_late, "hakmem: one word\n");
+}
+
+/* 2 was closed at the start, and a database got the number. */
+static void keep_its_own_late(void) {
+    begin_with_the_file();
+    os_message_keep_late();
+    CHECK_EQ(os_message_fd(), -1);
+    os_message("not into the database");
+}
+
+TEST(late_a_file_of_the_programs_own) { goes_to_the_file(keep_its_own_late, ""); }
 
 /* ---- a broken pipe -------------------------------------------------------------------------------------- */
 
