@@ -121,17 +121,22 @@ static void take_signal(int number) {
     syscall(SYS_rt_sigtimedwait, &set, NULL, &at_once, sizeof set);
 }
 
-/* A program that reads no words of ours is not to die of writing them: the signal of a broken pipe is held off, and taken, unless
- * one of the program's own was waiting. */
+/* Whether signal NUMBER, held off BEFORE already, waits for the program: then it is not ours to take. */
+static bool is_waiting(const sigset_t *before, int number) { return sigismember(before, number) == 1 && is_pending(number); }
+
+/* A program that reads no words of ours, or may not write more to files, is not to die of them: the signals of a broken pipe and of
+ * RLIMIT_FSIZE are held off, and taken, unless one of the program's own was waiting. */
 bool os_write(int fd, const char *text, size_t bytes) {
-    sigset_t broken_pipe, before;
-    sigemptyset(&broken_pipe);
-    sigaddset(&broken_pipe, SIGPIPE);
-    if (pthread_sigmask(SIG_BLOCK, &broken_pipe, &before) != 0) return write_all(fd, text, bytes);
-    const bool waits = sigismember(&before, SIGPIPE) == 1 && is_pending(SIGPIPE);
+    sigset_t ours, before;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGPIPE);
+    sigaddset(&ours, SIGXFSZ);
+    if (pthread_sigmask(SIG_BLOCK, &ours, &before) != 0) return write_all(fd, text, bytes);
+    const bool pipe_waits = is_waiting(&before, SIGPIPE), limit_waits = is_waiting(&before, SIGXFSZ);
     const bool done = write_all(fd, text, bytes);
     int saved = errno;
-    if (!done && saved == EPIPE && !waits) take_signal(SIGPIPE);
+    if (!done && saved == EPIPE && !pipe_waits) take_signal(SIGPIPE);
+    if (!done && saved == EFBIG && !limit_waits) take_signal(SIGXFSZ);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = saved;
     return done;

@@ -182,8 +182,8 @@ HAK_INLINE void os_lock_reset(struct os_lock *lock) {
  * %s %d %u %zu %llu %x %p and %%. */
 void os_message(const char *format, ...) HAK_PRINTF(1, 2);
 
-/* Writes all of TEXT to FD. Returns false with errno from write(2): of a broken pipe EPIPE, without its signal. No cancellation
- * point. */
+/* Writes all of TEXT to FD. Returns false with errno from write(2): of a broken pipe EPIPE, beyond RLIMIT_FSIZE EFBIG,
+ * without their signals. */
 bool os_write(int fd, const char *text, size_t bytes);
 
 /* A message, then the end of the process by SIGABRT. */

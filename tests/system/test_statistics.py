@@ -378,6 +378,17 @@ def test_a_pipe_that_nobody_reads(build: Build, tmp_path: Path, changes: dict[st
     assert (done.returncode, done.stdout) == (0, b"failed\n")
 
 
+def test_files_that_may_not_grow(build: Build, tmp_path: Path) -> None:
+    """RLIMIT_FSIZE ends no program that writes statistics, and nothing half written is left. Python would ignore the signal."""
+    program, folder = compile_c(tmp_path / "fails", FAILS), tmp_path / "reports"
+    folder.mkdir()
+    changes = {"stats": "json", "stats_file": f"{folder}/report"}
+    done = run("sh", "-c", 'ulimit -f 0; exec "$0"', program, env=preloaded(build, **changes))
+    # Standard error is a file, too: of the line about it nothing is seen either.
+    assert (done.returncode, done.stdout, done.stderr) == (0, "failed\n", "")
+    assert list(folder.iterdir()) == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
 def test_a_signal_that_stands_for_a_fault(build: Build, number: signal.Signals) -> None:
     """A handler that writes reports and returns would have the fault happen for ever."""

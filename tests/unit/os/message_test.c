@@ -9,6 +9,7 @@
  *   what is 2 later is taken for it              another_file_under_2, no_standard_error_at_the_start
  *   who asks late is not asked what 2 is         late_what_is_2_is_kept_to, late_a_file_of_the_programs_own
  *   a broken pipe ends the program               a_broken_pipe_is_an_error
+ *   a file that may not grow ends the program    a_file_at_its_limit_is_an_error
  *   os_panic ends by exit                        panic_is_a_message_and_an_abort
  */
 #include "blocks.h"
@@ -302,44 +303,58 @@ static void keep_its_own_late(void) {
 
 TEST(late_a_file_of_the_programs_own) { goes_to_the_file(keep_its_own_late, ""); }
 
-/* ---- a broken pipe -------------------------------------------------------------------------------------- */
+/* ---- signals that writing brings ----------------------------------------------------------------------- */
 
-static bool is_pending(void) {
+static bool is_pending(int number) {
     sigset_t set;
-    return sigpending(&set) == 0 && sigismember(&set, SIGPIPE) == 1;
+    return sigpending(&set) == 0 && sigismember(&set, number) == 1;
 }
 
-static bool is_blocked(void) {
+static bool is_blocked(int number) {
     sigset_t set;
-    return pthread_sigmask(SIG_BLOCK, NULL, &set) == 0 && sigismember(&set, SIGPIPE) == 1;
+    return pthread_sigmask(SIG_BLOCK, NULL, &set) == 0 && sigismember(&set, number) == 1;
 }
 
-static void write_into_broken_pipe(void) {
+/* Writing to FD fails with ERROR, and would bring signal NUMBER. */
+static void write_in_vain(int fd, int error, int number) {
     sigset_t set;
-    int ends[2], broken;
     sigemptyset(&set);
-    sigaddset(&set, SIGPIPE);
-    CHECK_EQ(pipe(ends), 0);
-    close(ends[0]);
-    broken = ends[1];
-    signal(SIGPIPE, SIG_DFL);
+    sigaddset(&set, number);
+    signal(number, SIG_DFL);
     errno = 0;
-    CHECK(!os_write(broken, "x", 1));
-    CHECK_EQ(errno, EPIPE);
-    CHECK(!is_blocked());
+    CHECK(!os_write(fd, "x", 1));
+    CHECK_EQ(errno, error);
+    CHECK(!is_blocked(number));
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
-    CHECK(!os_write(broken, "x", 1));
-    CHECK(is_blocked() && !is_pending());
-    raise(SIGPIPE); /* the program's own: it stays */
-    CHECK(!os_write(broken, "x", 1));
-    CHECK(is_blocked() && is_pending());
-    signal(SIGPIPE, SIG_IGN); /* which takes it away */
+    CHECK(!os_write(fd, "x", 1));
+    CHECK(is_blocked(number) && !is_pending(number));
+    raise(number); /* the program's own: it stays */
+    CHECK(!os_write(fd, "x", 1));
+    CHECK(is_blocked(number) && is_pending(number));
+    signal(number, SIG_IGN); /* which takes it away */
     CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &set, NULL), 0);
-    CHECK(!os_write(broken, "x", 1));
-    CHECK_EQ(errno, EPIPE);
-    signal(SIGPIPE, SIG_DFL);
-    CHECK_EQ(dup2(broken, STDERR_FILENO), STDERR_FILENO);
+    CHECK(!os_write(fd, "x", 1));
+    CHECK_EQ(errno, error);
+    signal(number, SIG_DFL);
+    CHECK_EQ(dup2(fd, STDERR_FILENO), STDERR_FILENO);
     os_message("to nobody");
 }
 
+static void write_into_broken_pipe(void) {
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    close(ends[0]);
+    write_in_vain(ends[1], EPIPE, SIGPIPE);
+}
+
 TEST(a_broken_pipe_is_an_error) { IN_CHILD(write_into_broken_pipe); }
+
+static void write_beyond_the_limit(void) {
+    const struct rlimit none = {0, 0};
+    int full = memfd_create("full", MFD_CLOEXEC);
+    CHECK(full >= 0);
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+    write_in_vain(full, EFBIG, SIGXFSZ);
+}
+
+TEST(a_file_at_its_limit_is_an_error) { IN_CHILD(write_beyond_the_limit); }
