@@ -25,9 +25,8 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/hakmemConfig.cmake.in
     "${PROJECT_BINARY_DIR}/cmake/hakmemConfig.cmake"
     INSTALL_DESTINATION "${hak_package_dir}"
     PATH_VARS HAK_OBJECT_PATH)
-# Before 1.0 a minor version may change the interface.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/cmake/hakmemConfigVersion.cmake"
-    COMPATIBILITY SameMinorVersion)
+    COMPATIBILITY ${hak_compatible})
 install(FILES
     "${PROJECT_BINARY_DIR}/cmake/hakmemConfig.cmake"
     "${PROJECT_BINARY_DIR}/cmake/hakmemConfigVersion.cmake"

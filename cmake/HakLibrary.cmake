@@ -67,12 +67,21 @@ endforeach()
 
 # ---- shared object ----------------------------------------------------------------------------------
 
+# What may break programs has another name: before 1.0 that is every minor version, for the loader as for find_package
+# (HakInstall.cmake).
+set(hak_interface ${PROJECT_VERSION_MAJOR})
+set(hak_compatible SameMajorVersion)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+    set(hak_interface ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    set(hak_compatible SameMinorVersion)
+endif()
+
 add_library(hakmem SHARED $<TARGET_OBJECTS:hakmem_objects>)
 hak_compile(hakmem)
 set_target_properties(hakmem PROPERTIES
     LINKER_LANGUAGE C
     VERSION ${PROJECT_VERSION}
-    SOVERSION ${PROJECT_VERSION_MAJOR})
+    SOVERSION ${hak_interface})
 target_link_options(hakmem PRIVATE
     -Wl,-z,nodelete  # threads and exit handlers point into it
     -Wl,-z,initfirst # its fork handlers are prepared last: other libraries register theirs later

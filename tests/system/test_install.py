@@ -7,7 +7,7 @@ import pytest
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from toolbox import ROOT, Build, environment, has_statistics, run, run_well, tool
+from toolbox import ROOT, Build, environment, has_statistics, run, run_well, soname, tool
 
 # strdup's block comes from inside libc: hak_free ends the process if it is not hakmem's.
 USER_C = """
@@ -137,7 +137,7 @@ def test_add_subdirectory(subproject: Path, shape: str, language: str) -> None:
 def test_a_program_that_asks_for_nothing_is_linked_too(project: Path, shape: str) -> None:
     program = project / f"silent_c_{shape}"
     if shape == "shared":
-        assert "libhakmem.so.0" in needed_libraries(program)
+        assert soname() in needed_libraries(program)
     else:
         assert defines_malloc(program)
     assert has_statistics(run(program, env=environment(HAKMEM_STATS="1")).stderr)
@@ -172,7 +172,7 @@ def test_pkg_config_shared(
     compiler = tool("g++" if program.endswith("cc") else "gcc")
     flags = pkg_config(installed, "--cflags", "--libs")
     run_well(compiler, linker, sources / program, "-o", sources / "program", *flags)
-    assert "libhakmem.so.0" in needed_libraries(sources / "program")
+    assert soname() in needed_libraries(sources / "program")
     if program != "silent.c":
         assert_is_served(sources / "program", LD_LIBRARY_PATH=str(library_folder))
 
