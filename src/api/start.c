@@ -7,6 +7,7 @@
 #include "ace/decay.h"
 #include "ace/huge.h"
 #include "api/options.h"
+#include "api/setting.h"
 #include "api/settings.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
@@ -223,6 +224,7 @@ __attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
     if (start_settings.stats_signal != 0) deliver_on_signal((int)start_settings.stats_signal);
     served_report();
     settings_show();
+    os_drop_variables(OPTION_PREFIX);
 }
 
 __attribute__((destructor(101))) static HAK_ENTRY void end_process(void) {

@@ -97,6 +97,10 @@ char **os_environment(void);
 /* The value of the variable NAME; NULL when it is not set, and in a privileged process. */
 const char *os_variable(const char *name);
 
+/* In a privileged process, takes the variables whose names begin with PREFIX out of the environment, as the loader does with its own: a
+ * program that it starts may have no sign left of whose they are. Once, from a constructor. */
+void os_drop_variables(const char *prefix);
+
 /* ---- clock (clock.c) ---------------------------------------------------------------------------- */
 
 /* Milliseconds since an arbitrary start; never goes back. Coarse (a few ms) and cheap (no system
