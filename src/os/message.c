@@ -1,9 +1,11 @@
 /* message.c - the few words the library says. Lines are composed on the stack by vsnprintf, which
  * does not allocate for the conversions named in os.h, and written at once. */
+#include "base/bits.h"
 #include "os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 1024, KEPT_DESCRIPTOR_MIN = 200 };
+enum { LINE_BYTES = 1024, KEPT_DESCRIPTOR_MIN = 200, PATIENCE_MS = 1000 };
 
 enum knowledge {
     UNKNOWN,
@@ -97,14 +99,30 @@ int os_message_fd(void) {
     return fd;
 }
 
-/* By number, since libc's function is a cancellation point, and malloc is none. */
+/* Waits until FD takes more: at most until *UNTIL_MS, which is set if it was 0. By number, as below. */
+static bool await_room(int fd, uint64_t *until_ms) {
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    const uint64_t now_ms = os_clock_ms();
+    if (*until_ms == 0) *until_ms = now_ms + PATIENCE_MS;
+    const uint64_t left_ms = *until_ms - min_size(now_ms, *until_ms);
+    struct timespec left = {.tv_sec = (time_t)(left_ms / 1000), .tv_nsec = (long)(left_ms % 1000) * 1000000};
+    const long ready = left_ms == 0 ? 0 : syscall(SYS_ppoll, &room, 1, &left, NULL, 0);
+    if (ready > 0 || (ready < 0 && errno == EINTR)) return true;
+    errno = EAGAIN;
+    return false;
+}
+
+/* By number, since libc's function is a cancellation point, and malloc is none. Where the program has FD not wait a reader has
+ * PATIENCE_MS to take something: then the rest is given up. */
 static bool write_all(int fd, const char *text, size_t bytes) {
+    uint64_t until_ms = 0;
     while (bytes != 0) {
         long written = syscall(SYS_write, fd, text, bytes);
-        if (written < 0 && errno == EINTR) continue;
+        if (written < 0 && (errno == EINTR || (errno == EAGAIN && await_room(fd, &until_ms)))) continue;
         if (written <= 0) return false;
         text += written;
         bytes -= (size_t)written;
+        until_ms = 0;
     }
     return true;
 }

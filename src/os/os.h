@@ -187,7 +187,7 @@ HAK_INLINE void os_lock_reset(struct os_lock *lock) {
 void os_message(const char *format, ...) HAK_PRINTF(1, 2);
 
 /* Writes all of TEXT to FD. Returns false with errno from write(2): of a broken pipe EPIPE, beyond RLIMIT_FSIZE EFBIG,
- * without their signals. */
+ * without their signals. EAGAIN: FD does not wait, and for a second nobody took anything. */
 bool os_write(int fd, const char *text, size_t bytes);
 
 /* A message, then the end of the process by SIGABRT. */

@@ -3,6 +3,8 @@
  * Planted defects it was seen to catch:
  *   a partial write is taken for all             what_is_interrupted_arrives_whole
  *   EINTR is taken for an end                    what_is_interrupted_arrives_whole
+ *   a full pipe is taken for a broken one        what_is_read_slowly_arrives_whole
+ *   nobody's reading is waited for for ever      who_reads_nothing_is_given_up
  *   a long line loses its line end               long_lines_are_cut
  *   the kept descriptor is trusted               another_file_under_the_kept_number
  *   a pipe is kept open                          a_pipe_is_not_kept
@@ -84,25 +86,51 @@ static void write_while_interrupted(int fd) {
     _exit(0);
 }
 
-TEST(what_is_interrupted_arrives_whole) {
+/* All that WRITER writes into a pipe, in a child, read piece by piece with a pause after each. */
+static void must_arrive_whole(void (*writer)(int fd), useconds_t pause) {
     static char piece[5000];
     int ends[2];
     for (size_t i = 0; i < sizeof very_long_text; i++) very_long_text[i] = (char)(i % 251);
     CHECK_EQ(pipe(ends), 0);
     pid_t child = fork();
     CHECK(child >= 0);
-    if (child == 0) write_while_interrupted(ends[1]);
+    if (child == 0) writer(ends[1]);
     close(ends[1]);
     size_t length = 0;
     for (ssize_t more; (more = read(ends[0], piece, sizeof piece)) > 0; length += (size_t)more) {
         CHECK_AT(length + (size_t)more <= sizeof very_long_text, length);
         CHECK_AT(memcmp(piece, very_long_text + length, (size_t)more) == 0, length);
-        usleep(3000);
+        usleep(pause);
     }
     CHECK_EQ(child_status_now(child), 0);
     CHECK_EQ(length, sizeof very_long_text);
     close(ends[0]);
 }
+
+TEST(what_is_interrupted_arrives_whole) { must_arrive_whole(write_while_interrupted, 3000); }
+
+/* As programs do that share standard error with one that must not wait. */
+static void write_without_waiting(int fd) {
+    fcntl(fd, F_SETPIPE_SZ, 4096);
+    CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    CHECK(os_write(fd, very_long_text, sizeof very_long_text));
+    _exit(0);
+}
+
+TEST(what_is_read_slowly_arrives_whole) { must_arrive_whole(write_without_waiting, 1000); }
+
+static void write_to_a_reader_who_sleeps(void) {
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    CHECK_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    const uint64_t began_ms = os_clock_ms();
+    errno = 0;
+    CHECK(!os_write(ends[1], very_long_text, sizeof very_long_text));
+    CHECK_EQ(errno, EAGAIN);
+    CHECK_AT(os_clock_ms() - began_ms >= 500, os_clock_ms() - began_ms);
+}
+
+TEST(who_reads_nothing_is_given_up) { IN_CHILD(write_to_a_reader_who_sleeps); }
 
 static char long_text[3000];
 
