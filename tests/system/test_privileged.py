@@ -86,6 +86,7 @@ def test_with_more_rights_it_does_not(program: Path, public_folder: Path, proof:
     shutil.copy(program, setuid)
     os.chown(setuid, NOBODY, NOBODY)
     setuid.chmod(0o4755)
+    os.chown(proof, NOBODY, NOBODY)  # or nothing would be left in it anyway
     result = run(setuid, env=environment(HAKMEM_PROOF=str(proof), **VARIABLES, **OTHERS))
     if "secure 0" in result.stdout:
         cannot_run("this file system gives no rights (nosuid)")
