@@ -107,8 +107,8 @@ void os_drop_variables(const char *prefix);
  * call where the vDSO serves). */
 uint64_t os_clock_ms(void);
 
-/* Sleeps. A signal may cut it short. */
-void os_sleep_ms(uint64_t ms);
+/* Sleeps. A signal may cut it short. False if refused. */
+bool os_sleep_ms(uint64_t ms);
 
 /* ---- threads (thread.c) ------------------------------------------------------------------------- */
 
