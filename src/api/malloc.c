@@ -91,7 +91,7 @@ HAK_EXPORT void hak_free_sized(void *block, size_t bytes) {
 }
 
 HAK_EXPORT void hak_free_aligned_sized(void *block, size_t alignment, size_t bytes) {
-    HAK_ASSERT(is_power_of_two(alignment) && (uintptr_t)block % alignment == 0);
+    HAK_ASSERT(block == NULL || (is_power_of_two(alignment) && (uintptr_t)block % alignment == 0));
     HAK_ASSERT(block == NULL || bytes <= heap_usable_bytes(block));
     (void)alignment, (void)bytes;
     if (HAK_LIKELY(front_push(block))) return;
