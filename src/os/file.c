@@ -31,6 +31,31 @@ long os_read_file(const char *path, char *text, size_t bytes) {
     return got < 0 && length == 0 ? -1 : (long)length;
 }
 
+bool os_lines_open(struct os_lines *lines, const char *path) {
+    lines->fd = os_open(path, O_RDONLY | O_CLOEXEC, 0);
+    lines->used = lines->length = 0;
+    return lines->fd >= 0;
+}
+
+bool os_lines_next(struct os_lines *lines, char *line, size_t bytes) {
+    for (size_t length = 0;; lines->used++) {
+        if (lines->used == lines->length) {
+            const long got = os_read(lines->fd, lines->piece, sizeof lines->piece);
+            if (got <= 0) return false;
+            lines->used = 0;
+            lines->length = (size_t)got;
+        }
+        const char next = lines->piece[lines->used];
+        if (next != '\n' && length == bytes - 1) continue;
+        line[length++] = next == '\n' ? '\0' : next;
+        if (next != '\n') continue;
+        lines->used++;
+        return true;
+    }
+}
+
+void os_lines_close(struct os_lines *lines) { os_close(lines->fd); }
+
 /* In a folder that all may write to anybody can put a link or a FIFO: followed, or waited for, is only what this user or root put. */
 static bool is_trusted(const struct stat *file) { return file->st_uid == 0 || file->st_uid == geteuid(); }
 

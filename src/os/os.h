@@ -236,6 +236,18 @@ bool os_close(int fd);
 /* The beginning of a file, at most BYTES - 1 bytes, as a string; returns its length, or -1 when it cannot be read. */
 long os_read_file(const char *path, char *text, size_t bytes);
 
+/* A file that is read line by line. */
+struct os_lines {
+    int fd;
+    size_t used, length; /* of the piece */
+    char piece[1024];
+};
+bool os_lines_open(struct os_lines *lines, const char *path);
+
+/* The beginning of the next line, at most BYTES - 1 bytes, as a string; false when no whole one is left. */
+bool os_lines_next(struct os_lines *lines, char *line, size_t bytes);
+void os_lines_close(struct os_lines *lines);
+
 /* A file that is being written; PATH must stay. */
 struct os_file {
     int fd;

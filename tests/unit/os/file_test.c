@@ -303,6 +303,25 @@ TEST(the_beginning_of_a_file) {
     end();
 }
 
+TEST(a_file_line_by_line) {
+    static char text[5000];
+    struct os_lines lines;
+    char line[6];
+    begin();
+    memset(text, 'x', sizeof text - 1); /* of several pieces */
+    memcpy(text, "\nabcd\nabcdef\n", 13);
+    memcpy(text + 4000, "\nend\nrest", 9);
+    CHECK(write_file(path, text, true));
+    CHECK(os_lines_open(&lines, path));
+    const char *const expected[] = {"", "abcd", "abcde", "xxxxx", "end"};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
+        CHECK_AT(os_lines_next(&lines, line, sizeof line) && strcmp(line, expected[i]) == 0, i);
+    CHECK(!os_lines_next(&lines, line, sizeof line)); /* not a whole one */
+    os_lines_close(&lines);
+    CHECK(!os_lines_open(&lines, "/nowhere"));
+    end();
+}
+
 /* A signal may ask for a report in the middle of malloc. */
 static void *use_files_while_cancelled(void *reached) {
     char text[100];
