@@ -19,7 +19,7 @@ static bool is_live(const struct heap *heap) {
     return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a statistic */
 }
 
-/* The least that a class serves is one byte more than the class before holds, or half of the first aligned one. */
+/* The least that malloc takes a class for is one byte more than the class before holds, or half of the first aligned one. */
 static uint64_t most_slack(unsigned class) {
     const uint64_t bytes = slab_classes[class].block_bytes;
     if (class == 0) return bytes;

@@ -15,7 +15,8 @@ struct stats_class {
     uint64_t taken_blocks;   /* in use, or cached by threads */
     uint64_t cached_blocks;  /* of these, in the stacks of threads: at hand, in use by nobody */
     uint64_t live_blocks;    /* the others: in use, or on their way back to another thread's heap */
-    uint64_t slack_bytes;    /* the most that is in live blocks beyond what was asked for; the least is 0 */
+    uint64_t slack_bytes;    /* the most that live blocks hold beyond what malloc was asked for; the least is 0. More may be in blocks
+                              * that realloc made smaller where they lie, aligned ones, and medium ones where a smaller was wanted */
     uint64_t refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs; /* since the start */
 };
 void stats_read_class(unsigned class, struct stats_class *sum);
