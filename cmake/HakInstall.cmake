@@ -25,17 +25,21 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/hakmemConfig.cmake.in
     "${PROJECT_BINARY_DIR}/cmake/hakmemConfig.cmake"
     INSTALL_DESTINATION "${hak_package_dir}"
     PATH_VARS HAK_OBJECT_PATH)
-# Before 1.0 a minor version may change the interface.
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/cmake/hakmemConfigVersion.cmake"
-    COMPATIBILITY SameMinorVersion)
+    COMPATIBILITY ${hak_compatible})
 install(FILES
     "${PROJECT_BINARY_DIR}/cmake/hakmemConfig.cmake"
     "${PROJECT_BINARY_DIR}/cmake/hakmemConfigVersion.cmake"
     DESTINATION "${hak_package_dir}")
 
-# hakmem.pc finds the other folders from its own place, so the tree may be moved.
-file(RELATIVE_PATH HAK_PREFIX_FROM_PC
-    "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+# pkg-config finds its own way from where the file lies, so the tree may be moved; not one that is to lie in a given place.
+set(HAK_PC_PREFIX "${CMAKE_INSTALL_PREFIX}")
+if(NOT IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
+    file(RELATIVE_PATH hak_prefix_from_pc "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
+    set(HAK_PC_PREFIX "\${pcfiledir}/${hak_prefix_from_pc}")
+endif()
+hak_below(HAK_PC_LIBDIR "\${prefix}" "${CMAKE_INSTALL_LIBDIR}")
+hak_below(HAK_PC_INCLUDEDIR "\${prefix}" "${CMAKE_INSTALL_INCLUDEDIR}")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/hakmem.pc.in" "${PROJECT_BINARY_DIR}/cmake/hakmem.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/cmake/hakmem.pc"
     DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

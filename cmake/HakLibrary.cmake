@@ -67,12 +67,29 @@ endforeach()
 
 # ---- shared object ----------------------------------------------------------------------------------
 
+# hak_below(VARIABLE PREFIX FOLDER): the path of an installed folder, which may be absolute.
+function(hak_below variable prefix folder)
+    if(NOT IS_ABSOLUTE "${folder}")
+        string(PREPEND folder "${prefix}/")
+    endif()
+    set(${variable} "${folder}" PARENT_SCOPE)
+endfunction()
+
+# What may break programs has another name: before 1.0 that is every minor version, for the loader as for find_package
+# (HakInstall.cmake).
+set(hak_interface ${PROJECT_VERSION_MAJOR})
+set(hak_compatible SameMajorVersion)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+    set(hak_interface ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    set(hak_compatible SameMinorVersion)
+endif()
+
 add_library(hakmem SHARED $<TARGET_OBJECTS:hakmem_objects>)
 hak_compile(hakmem)
 set_target_properties(hakmem PROPERTIES
     LINKER_LANGUAGE C
     VERSION ${PROJECT_VERSION}
-    SOVERSION ${PROJECT_VERSION_MAJOR})
+    SOVERSION ${hak_interface})
 target_link_options(hakmem PRIVATE
     -Wl,-z,nodelete  # threads and exit handlers point into it
     -Wl,-z,initfirst # its fork handlers are prepared last: other libraries register theirs later
@@ -93,9 +110,10 @@ endif()
 # Compilers that link with --as-needed drop a library that the program's own code does not name, yet
 # libc's blocks must be hakmem's too. One word, so that nothing gets between the switches.
 set(hak_keep "-Wl,--push-state,--no-as-needed")
+hak_below(hak_library_folder "$<INSTALL_PREFIX>" "${CMAKE_INSTALL_LIBDIR}")
 target_link_libraries(hakmem PRIVATE -pthread INTERFACE hakmem_headers
     "$<BUILD_INTERFACE:${hak_keep},${PROJECT_BINARY_DIR}/libhakmem.so,--pop-state>"
-    "$<INSTALL_INTERFACE:${hak_keep},$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}/libhakmem.so,--pop-state>")
+    "$<INSTALL_INTERFACE:${hak_keep},${hak_library_folder}/libhakmem.so,--pop-state>")
 
 # ---- the wrapper of dlopen ---------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ def test_a_form_is_what_it_is_called(form: str) -> None:
 def test_a_part_of_a_program_is_not_preloaded(tmp_path: Path) -> None:
     program = tmp_path / "random_mixed"
     program.touch()
-    peer = Peer("hakmem+dynamic", "1", tmp_path / "libhakmem.so.0", "id", programs=tmp_path)
+    peer = Peer("hakmem+dynamic", "1", tmp_path / "libhakmem.so.0.1", "id", programs=tmp_path)
     assert "LD_PRELOAD" not in environment_make(Arm(peer), 0, preload=True)
     assert command_make(Path("/elsewhere/random_mixed"), ["1"], peer) == [str(program), "1"]
     with pytest.raises(LabError, match="vm_mixed is not linked as hakmem"):

@@ -27,6 +27,14 @@ static HAK_NOINLINE void *malloc_medium(size_t bytes) {
     return HAK_LIKELY(medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block)) ? block : malloc_slow(bytes);
 }
 
+/* hak_malloc, but for a failure: that is for the caller to note. */
+static HAK_NOINLINE void *malloc_or_null(size_t bytes) {
+    void *block;
+    if (HAK_LIKELY(front_pop(bytes, &block)) || medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block)) return block;
+    start_once();
+    return heap_alloc(bytes);
+}
+
 static HAK_NOINLINE void free_slow(void *block, const void *caller) {
     start_once();
     heap_free(block, caller);
@@ -64,12 +72,10 @@ HAK_EXPORT void *hak_realloc(void *block, size_t bytes) {
     void *moved = heap_resize(block, bytes);
     if (moved != NULL) return moved;
     size_t kept = heap_usable_bytes(block);
-    int saved = errno;
-    moved = hak_malloc(bytes);
+    moved = malloc_or_null(bytes);
     if (HAK_UNLIKELY(moved == NULL)) {
-        if (bytes > kept) return NULL;
-        errno = saved; /* it should shrink, and cannot move: it stays */
-        return block;
+        if (bytes > kept) return no_memory(bytes, SMALLEST_BLOCK_BYTES);
+        return block; /* it should shrink, and cannot move: it stays, which is no failure */
     }
     memcpy(moved, block, min_size(kept, bytes));
     hak_free(block);
@@ -91,7 +97,7 @@ HAK_EXPORT void hak_free_sized(void *block, size_t bytes) {
 }
 
 HAK_EXPORT void hak_free_aligned_sized(void *block, size_t alignment, size_t bytes) {
-    HAK_ASSERT(is_power_of_two(alignment) && (uintptr_t)block % alignment == 0);
+    HAK_ASSERT(block == NULL || (is_power_of_two(alignment) && (uintptr_t)block % alignment == 0));
     HAK_ASSERT(block == NULL || bytes <= heap_usable_bytes(block));
     (void)alignment, (void)bytes;
     if (HAK_LIKELY(front_push(block))) return;

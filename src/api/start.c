@@ -7,6 +7,7 @@
 #include "ace/decay.h"
 #include "ace/huge.h"
 #include "api/options.h"
+#include "api/setting.h"
 #include "api/settings.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
@@ -162,10 +163,21 @@ static void settings_unlock(void) {
     slow_leave();
 }
 
+static bool wants_reports(void) { return start_settings.stats != STATS_OFF; }
+
+/* A look at standard error is a system call, which is for those who have asked for messages. Of all others hakmem says something
+ * after their start only where it ends the process; libc's malloc does so, too, into whatever is 2. */
+static bool wants_messages(void) {
+    return wants_reports() || start_settings.trace_failures || start_settings.foreign_free == FOREIGN_FREE_COUNT;
+}
+
 int start_change_option(const char *name, const char *value) {
     if (!settings_lock()) return EAGAIN;
     int error = options_change(&start_settings, name, value);
-    if (error == 0) configure_again();
+    if (error == 0) {
+        if (wants_messages()) os_message_keep_late();
+        configure_again();
+    }
     settings_unlock();
     return error;
 }
@@ -200,27 +212,19 @@ static HAK_ENTRY void fork_child(void) {
     heap_fork_child();
 }
 
-/* Looking at standard error takes a system call, so it is done only in processes whose options ask for messages. In all others
- * hakmem prints something after the start only when it ends the process; like libc's malloc, it then writes to whatever is 2. */
-static void prepare_messages(void) {
-    if (start_settings.stats != STATS_OFF)
-        os_message_keep(start_settings.stats_file[0] == '\0');
-    else if (start_settings.trace_failures || start_settings.foreign_free == FOREIGN_FREE_COUNT)
-        os_message_look();
-}
-
-/* The shared object is linked to be initialised before all others (-z initfirst). Other libraries register their fork
- * handlers later, so these prepare before ours and find an allocator that works. */
+/* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
+ * libraries are registered later, so they are prepared before ours and find an allocator that works. */
 __attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
     if (has_sanitizer()) return;
     start_once();
     os_find_libc();
     os_stay_loaded(); /* threads, their keys and the fork handlers point into it */
     pthread_atfork(heap_fork_prepare, heap_fork_parent, fork_child);
-    prepare_messages();
+    if (wants_messages()) os_message_keep(wants_reports() && start_settings.stats_file[0] == '\0');
     if (start_settings.stats_signal != 0) deliver_on_signal((int)start_settings.stats_signal);
     served_report();
     settings_show();
+    os_drop_variables(OPTION_PREFIX);
 }
 
 __attribute__((destructor(101))) static HAK_ENTRY void end_process(void) {

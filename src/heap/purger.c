@@ -156,10 +156,8 @@ static enum purge_pace pace(void) {
 /* Milliseconds until something may be due: free spans, or a visit. */
 static uint64_t tick_ms(void) { return min_size(max_size(span_decay_tick_ms(), TICK_MS), VISIT_MS) + CLOCK_MS; }
 
-/* A step, after some sleep. True when the thread is not needed any more, as far as it can see. */
-static bool work(uint64_t *quiet_ms) {
-    const uint64_t ms = tick_ms();
-    os_sleep_ms(ms);
+/* A step, after MS of sleep. True when the thread is not needed any more, as far as it can see. */
+static bool work(uint64_t ms, uint64_t *quiet_ms) {
     if (is_last()) {
         purge_steps(PURGE_ALL); /* for threads that live on: none will look again */
         return true;
@@ -168,11 +166,22 @@ static bool work(uint64_t *quiet_ms) {
     return *quiet_ms >= QUIET_MS || is_too_little();
 }
 
+/* If sleeping is refused, as in a sandbox, the thread would spin: from then on only slow paths return memory. */
+static void give_up(void) {
+    atomic_store_explicit(&purger.retry_ms, UINT64_MAX, memory_order_relaxed);
+    tell_thread(false);
+    purger_forget();
+}
+
 /* True when it ends as the last thread: it must not keep a process alive whose other threads have ended. */
 static bool run(void) {
     thread_forgo_heap();
-    uint64_t quiet_ms = 0;
-    while (!work(&quiet_ms) || !end()) continue;
+    uint64_t quiet_ms = 0, ms = tick_ms();
+    while (os_sleep_ms(ms)) {
+        if (work(ms, &quiet_ms) && end()) return is_last();
+        ms = tick_ms();
+    }
+    give_up();
     return is_last();
 }
 

@@ -18,9 +18,10 @@ uint64_t os_clock_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-void os_sleep_ms(uint64_t ms) {
+bool os_sleep_ms(uint64_t ms) {
     int saved = errno;
     struct timespec time = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
-    nanosleep(&time, NULL);
+    const bool slept = nanosleep(&time, NULL) == 0 || errno == EINTR;
     errno = saved;
+    return slept;
 }

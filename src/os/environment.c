@@ -24,3 +24,12 @@ const char *os_variable(const char *name) {
         if (strncmp(*environment, name, length) == 0 && (*environment)[length] == '=') return *environment + length + 1;
     return NULL;
 }
+
+void os_drop_variables(const char *prefix) {
+    if (getauxval(AT_SECURE) == 0) return;
+    const size_t length = strlen(prefix);
+    char **from = os_environment(), **to = from;
+    for (; from != NULL && *from != NULL; from++)
+        if (strncmp(*from, prefix, length) != 0) *to++ = *from;
+    if (to != NULL) *to = NULL;
+}

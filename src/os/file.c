@@ -10,54 +10,114 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+int os_open(const char *path, int flags, unsigned mode) { return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode); }
+
+long os_read(int fd, void *bytes, size_t count) { return syscall(SYS_read, fd, bytes, count); }
+
+bool os_close(int fd) { return syscall(SYS_close, fd) == 0; }
+
 long os_read_file(const char *path, char *text, size_t bytes) {
-    int saved = errno, fd = open(path, O_RDONLY | O_CLOEXEC);
+    int saved = errno, fd = os_open(path, O_RDONLY | O_CLOEXEC, 0);
     size_t length = 0;
-    ssize_t got = fd < 0 ? -1 : 1;
+    long got = fd < 0 ? -1 : 1;
     while (got > 0 && length < bytes - 1) {
-        got = read(fd, text + length, bytes - 1 - length);
+        got = os_read(fd, text + length, bytes - 1 - length);
         if (got < 0 && errno == EINTR) got = 1;
         else if (got > 0) length += (size_t)got;
     }
     text[length] = '\0';
-    if (fd >= 0) close(fd);
+    if (fd >= 0) os_close(fd);
     errno = saved;
     return got < 0 && length == 0 ? -1 : (long)length;
 }
 
-/* Replaces the path of a link in AT by that of its target; false when that cannot be read or is too long. */
+bool os_lines_open(struct os_lines *lines, const char *path) {
+    lines->fd = os_open(path, O_RDONLY | O_CLOEXEC, 0);
+    lines->used = lines->length = 0;
+    return lines->fd >= 0;
+}
+
+bool os_lines_next(struct os_lines *lines, char *line, size_t bytes) {
+    for (size_t length = 0;; lines->used++) {
+        if (lines->used == lines->length) {
+            const long got = os_read(lines->fd, lines->piece, sizeof lines->piece);
+            if (got <= 0) return false;
+            lines->used = 0;
+            lines->length = (size_t)got;
+        }
+        const char next = lines->piece[lines->used];
+        if (next != '\n' && length == bytes - 1) continue;
+        line[length++] = next == '\n' ? '\0' : next;
+        if (next != '\n') continue;
+        lines->used++;
+        return true;
+    }
+}
+
+void os_lines_close(struct os_lines *lines) { os_close(lines->fd); }
+
+/* In a folder that all users may write to, anybody can create a link or a FIFO. Only those of this user or root are followed or waited for. */
+static bool is_trusted(const struct stat *file) { return file->st_uid == 0 || file->st_uid == geteuid(); }
+
+/* Replaces the path of a link in AT by that of its target; false with errno. */
 static bool follow_link(char *at, size_t bytes) {
-    char next[256];
+    char next[1024];
     const ssize_t length = readlink(at, next, sizeof next);
     if (length < 0) return false;
     const char *folder_end = next[0] == '/' ? NULL : strrchr(at, '/');
     const size_t kept = folder_end == NULL ? 0 : (size_t)(folder_end + 1 - at);
+    errno = ENAMETOOLONG;
     if (kept + (size_t)length >= bytes) return false;
     memcpy(at + kept, next, (size_t)length);
     at[kept + (size_t)length] = '\0';
     return true;
 }
 
-/* Whether the link PATH is, or leads to, a link in /proc to an open descriptor, as /dev/stderr does: others write to that file, too.
- * In doubt, true. */
-static bool leads_to_descriptor(const char *path) {
+/* What is opened when PATH is written to. */
+struct way {
+    char at[1024];
+    int links;          /* that led there */
+    bool to_descriptor; /* it is a link of the kernel's to what a descriptor is open for, as /dev/stderr leads to: others write there */
+};
+
+/* False with errno: links of other users are not followed. */
+static bool find_way(const char *path, struct way *way) {
     enum { MOST_LINKS = 40 }; /* as many as the kernel follows */
     struct stat kernels, link;
-    char at[256];
-    if (lstat("/proc/self", &kernels) != 0) return false;
-    if (strlen(path) >= sizeof at) return true;
-    strcpy(at, path);
-    for (int links = 0; links < MOST_LINKS && lstat(at, &link) == 0 && S_ISLNK(link.st_mode); links++)
-        if (link.st_dev == kernels.st_dev || !follow_link(at, sizeof at)) return true;
-    return false;
+    const bool has_proc = lstat("/proc/self", &kernels) == 0;
+    errno = ENAMETOOLONG;
+    if (strlen(path) >= sizeof way->at) return false;
+    strcpy(way->at, path);
+    way->to_descriptor = false;
+    for (way->links = 0; lstat(way->at, &link) == 0 && S_ISLNK(link.st_mode); way->links++) {
+        way->to_descriptor = has_proc && link.st_dev == kernels.st_dev;
+        if (way->to_descriptor) return true;
+        errno = way->links == MOST_LINKS ? ELOOP : EACCES;
+        if (way->links == MOST_LINKS || !is_trusted(&link) || !follow_link(way->at, sizeof way->at)) return false;
+    }
+    return true;
 }
 
-/* Opens what is there already and is no regular file. A FIFO without a reader is refused, not waited for. A link is followed by the
- * kernel, since that does not follow other users' links in folders that all may write to. So its target cannot be replaced, and is
- * rewritten in place. */
-static int open_in_place(const char *path, bool is_link) {
-    const int how = is_link && !leads_to_descriptor(path) ? O_CREAT | O_TRUNC : O_APPEND;
-    const int fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | how, 0644);
+/* Of files only what a link led to: another would have come there after it was looked at. Devices are root's alone to make. */
+static bool may_be_written(int fd, bool linked) {
+    struct stat file;
+    if (fstat(fd, &file) != 0) return false;
+    return S_ISREG(file.st_mode) ? linked : !S_ISFIFO(file.st_mode) || is_trusted(&file);
+}
+
+/* Opens what is there already and is no regular file. A FIFO without a reader is refused, not waited for. The target of a link is rewritten
+ * in place. Links were followed by find_way: one that somebody creates meanwhile is not followed. */
+static int open_in_place(const char *path) {
+    struct way way;
+    if (!find_way(path, &way)) return -1;
+    const int how = way.links != 0 && !way.to_descriptor ? O_CREAT | O_TRUNC : O_APPEND;
+    const int follow = way.to_descriptor ? 0 : O_NOFOLLOW;
+    const int fd = os_open(way.at, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | follow | how, 0644);
+    if (fd >= 0 && !way.to_descriptor && !may_be_written(fd, way.links != 0)) {
+        os_close(fd);
+        errno = EACCES;
+        return -1;
+    }
     if (fd >= 0) fcntl(fd, F_SETFL, how & O_APPEND); /* a slow reader is waited for */
     return fd;
 }
@@ -69,7 +129,7 @@ bool os_file_create(struct os_file *file, const char *path) {
     file->path = path;
     if (exists && !S_ISREG(there.st_mode)) {
         file->temporary[0] = '\0';
-        file->fd = open_in_place(path, S_ISLNK(there.st_mode));
+        file->fd = open_in_place(path);
         return file->fd >= 0;
     }
     int length = snprintf(file->temporary, sizeof file->temporary, "%s.%u.tmp", path, os_thread_id());
@@ -80,14 +140,14 @@ bool os_file_create(struct os_file *file, const char *path) {
     /* Never an existing file: in a folder that others may write to, it may be their link to a file of ours. */
     enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC };
     const mode_t mode = exists ? there.st_mode & 0777 : 0644;
-    file->fd = open(file->temporary, FLAGS, mode);
-    if (file->fd < 0 && errno == EEXIST && unlink(file->temporary) == 0) file->fd = open(file->temporary, FLAGS, mode);
+    file->fd = os_open(file->temporary, FLAGS, mode);
+    if (file->fd < 0 && errno == EEXIST && unlink(file->temporary) == 0) file->fd = os_open(file->temporary, FLAGS, mode);
     if (file->fd >= 0 && exists) fchmod(file->fd, mode); /* despite the umask; a file system that cannot do it has no permissions */
     return file->fd >= 0;
 }
 
 bool os_file_finish(struct os_file *file, bool written) {
-    bool done = close(file->fd) == 0 && written;
+    bool done = os_close(file->fd) && written;
     if (file->temporary[0] == '\0') return done;
     if (done && rename(file->temporary, file->path) == 0) return true;
     int saved = errno;

@@ -139,9 +139,12 @@ static void read_memory(const char *root, struct place place, struct os_group *g
         uint64_t limit = as_limit(read_number(root, &place, unified ? "memory.max" : "memory.limit_in_bytes"));
         uint64_t high = unified ? as_limit(read_number(root, &place, "memory.high")) : OS_UNLIMITED;
         uint64_t used = read_number(root, &place, unified ? "memory.current" : "memory.usage_in_bytes");
-        uint64_t nearest = limit < high ? limit : high, left = nearest - min_size(used, nearest);
-        if (nearest == OS_UNLIMITED || used == OS_UNLIMITED || left >= least_left) continue;
+        const uint64_t nearest = min_size(limit, high);
+        if (nearest == OS_UNLIMITED || used == OS_UNLIMITED) continue;
+        /* Before groups are compared: one that is full of files has room. */
         used -= min_size(used, read_files(root, &place));
+        const uint64_t left = nearest - min_size(used, nearest);
+        if (left >= least_left) continue;
         least_left = left;
         group->memory_limit_bytes = limit;
         group->memory_high_bytes = high;

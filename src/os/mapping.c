@@ -2,10 +2,8 @@
 #include "os/os.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A line is "start-end permissions offset device inode", some blanks, and a name if there is one. */
 enum { WORDS_BEFORE_NAME = 5, LINE_BYTES = 1024 };
@@ -32,42 +30,32 @@ static bool read_line(const char *line, bool file_before, struct os_mapping *map
     return name[0] == '/';
 }
 
-/* Reads lines from FD until one holds ADDRESS. The end of a line that is too long is skipped. */
-static bool read_lines(int fd, uintptr_t address, struct os_mapping *mapping) {
-    char line[LINE_BYTES], piece[LINE_BYTES];
-    size_t length = 0;
-    bool file = false;
-    for (ssize_t got; (got = read(fd, piece, sizeof piece)) > 0;) {
-        for (ssize_t i = 0; i < got; i++) {
-            if (piece[i] != '\n') {
-                if (length < sizeof line - 1) line[length++] = piece[i];
-                continue;
-            }
-            line[length] = '\0';
-            file = read_line(line, file, mapping);
-            if (address >= mapping->start && address < mapping->end) return true;
-            length = 0;
-        }
-    }
-    return false;
-}
-
 bool os_find_mapping(const void *address, struct os_mapping *mapping) {
+    struct os_lines lines;
+    char line[LINE_BYTES];
     *mapping = (struct os_mapping){0};
-    int saved = errno, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    bool found = fd >= 0 && read_lines(fd, (uintptr_t)address, mapping);
-    if (fd >= 0) close(fd);
+    int saved = errno;
+    bool found = false, file = false;
+    if (os_lines_open(&lines, "/proc/self/maps")) {
+        while (!found && os_lines_next(&lines, line, sizeof line)) {
+            file = read_line(line, file, mapping);
+            found = (uintptr_t)address >= mapping->start && (uintptr_t)address < mapping->end;
+        }
+        os_lines_close(&lines);
+    }
     errno = saved;
     return found;
 }
 
 uint64_t os_count_mappings(void) {
-    char piece[LINE_BYTES];
-    uint64_t lines = 0;
-    int saved = errno, fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    for (ssize_t got; fd >= 0 && (got = read(fd, piece, sizeof piece)) > 0;)
-        for (ssize_t i = 0; i < got; i++) lines += piece[i] == '\n';
-    if (fd >= 0) close(fd);
+    struct os_lines lines;
+    char beginning[2];
+    uint64_t count = 0;
+    int saved = errno;
+    if (os_lines_open(&lines, "/proc/self/maps")) {
+        while (os_lines_next(&lines, beginning, sizeof beginning)) count++;
+        os_lines_close(&lines);
+    }
     errno = saved;
-    return lines;
+    return count;
 }

@@ -57,7 +57,8 @@ const char *os_error_name(int error, char buffer[12]) {
     } names[] = {{ENOMEM, "ENOMEM"}, {EAGAIN, "EAGAIN"}, {EINVAL, "EINVAL"},   {EPERM, "EPERM"},
                  {EACCES, "EACCES"}, {ENOSYS, "ENOSYS"}, {EEXIST, "EEXIST"},   {EFAULT, "EFAULT"},
                  {ENOENT, "ENOENT"}, {EISDIR, "EISDIR"}, {ENOTDIR, "ENOTDIR"}, {ENAMETOOLONG, "ENAMETOOLONG"},
-                 {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"},   {ENXIO, "ENXIO"},     {ELOOP, "ELOOP"}};
+                 {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"},   {ENXIO, "ENXIO"},     {ELOOP, "ELOOP"},
+                 {EFBIG, "EFBIG"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (names[i].error == error) return names[i].name;
     snprintf(buffer, 12, "%d", error);

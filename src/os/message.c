@@ -1,9 +1,11 @@
 /* message.c - the library's messages. Lines are composed on the stack by vsnprintf, which does not
  * allocate for the conversions named in os.h, and are written immediately. */
+#include "base/bits.h"
 #include "os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,28 +16,40 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 1024, KEPT_DESCRIPTOR_MIN = 200 };
+enum { LINE_BYTES = 1024, KEPT_DESCRIPTOR_MIN = 200, PATIENCE_MS = 1000 };
 
-/* What standard error was at the start. Written once there, before other threads can exist. */
+enum knowledge {
+    UNKNOWN,
+    ABSENT, /* there was none: what is 2 later is a file of the program's */
+    KNOWN,  /* what it was: all goes there, or nowhere */
+};
+
+/* What standard error was. Written by one thread at a time, while others may have something to say. */
 static struct {
-    bool absent; /* there was none: what is 2 later is a file of the program's */
-    bool known;  /* what follows is valid: messages go there, or nowhere */
-    int copy;    /* a duplicate of it; 2 if there is none */
+    _Atomic enum knowledge knowledge;
+    int copy; /* a descriptor of it; 2 where there is no other */
     dev_t device;
     ino_t inode;
 } first;
 
+/* acquire: pairs with know. */
+static enum knowledge what_is_known(void) { return atomic_load_explicit(&first.knowledge, memory_order_acquire); }
+
+/* release: whoever sees that it is known sees what. */
+static void know(enum knowledge now) { atomic_store_explicit(&first.knowledge, now, memory_order_release); }
+
+/* Where a sandbox forbids the look nothing is known. */
 static bool look(struct stat *file) {
     if (fstat(STDERR_FILENO, file) == 0) return true;
-    first.absent = errno == EBADF;
+    if (errno == EBADF) know(ABSENT);
     return false;
 }
 
-void os_message_look(void) {
-    int saved = errno;
-    struct stat file;
-    look(&file);
-    errno = saved;
+static void keep(const struct stat *file, int copy) {
+    first.copy = copy >= 0 ? copy : STDERR_FILENO;
+    first.device = file->st_dev;
+    first.inode = file->st_ino;
+    know(KNOWN);
 }
 
 /* The reader of a pipe or a socket waits as long as any process has it open. */
@@ -44,12 +58,23 @@ static bool is_waited_for(const struct stat *file) { return S_ISFIFO(file->st_mo
 void os_message_keep(bool copied) {
     int saved = errno;
     struct stat file;
-    if (look(&file)) {
-        int copy = copied && !is_waited_for(&file) ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_DESCRIPTOR_MIN) : -1;
-        first.known = true;
-        first.copy = copy >= 0 ? copy : STDERR_FILENO;
-        first.device = file.st_dev;
-        first.inode = file.st_ino;
+    if (look(&file))
+        keep(&file, copied && !is_waited_for(&file) ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_DESCRIPTOR_MIN) : -1);
+    errno = saved;
+}
+
+/* Standard error is opened to be written, or to be appended to; a file that is read and written anywhere has the number 2 because that
+ * was free. */
+static bool is_programs_own(const struct stat *file) {
+    return S_ISREG(file->st_mode) && (fcntl(STDERR_FILENO, F_GETFL) & (O_ACCMODE | O_APPEND)) == O_RDWR;
+}
+
+void os_message_keep_late(void) {
+    int saved = errno;
+    struct stat file;
+    if (what_is_known() == UNKNOWN && look(&file)) {
+        if (is_programs_own(&file)) know(ABSENT);
+        else keep(&file, -1);
     }
     errno = saved;
 }
@@ -62,8 +87,9 @@ static bool is_first(int fd) {
 
 /* Programs that close every descriptor may have opened something else under the kept number, and under 2. */
 int os_message_fd(void) {
-    if (first.absent) return -1;
-    if (!first.known) return STDERR_FILENO;
+    const enum knowledge knowledge = what_is_known();
+    if (knowledge == ABSENT) return -1;
+    if (knowledge == UNKNOWN) return STDERR_FILENO;
     int saved = errno, fd = -1;
     if (is_first(first.copy))
         fd = first.copy;
@@ -73,14 +99,30 @@ int os_message_fd(void) {
     return fd;
 }
 
-/* By number: libc's function is a cancellation point, and malloc must not be one. */
+/* Waits until FD takes more: at most until *UNTIL_MS, which is set if it was 0. By number, as below. */
+static bool await_room(int fd, uint64_t *until_ms) {
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    const uint64_t now_ms = os_clock_ms();
+    if (*until_ms == 0) *until_ms = now_ms + PATIENCE_MS;
+    const uint64_t left_ms = *until_ms - min_size(now_ms, *until_ms);
+    struct timespec left = {.tv_sec = (time_t)(left_ms / 1000), .tv_nsec = (long)(left_ms % 1000) * 1000000};
+    const long ready = left_ms == 0 ? 0 : syscall(SYS_ppoll, &room, 1, &left, NULL, 0);
+    if (ready > 0 || (ready < 0 && errno == EINTR)) return true;
+    errno = EAGAIN;
+    return false;
+}
+
+/* By number: libc's function is a cancellation point, and malloc must not be one. If FD does not block, its reader has PATIENCE_MS to
+ * take something; then the rest is given up. */
 static bool write_all(int fd, const char *text, size_t bytes) {
+    uint64_t until_ms = 0;
     while (bytes != 0) {
         long written = syscall(SYS_write, fd, text, bytes);
-        if (written < 0 && errno == EINTR) continue;
+        if (written < 0 && (errno == EINTR || (errno == EAGAIN && await_room(fd, &until_ms)))) continue;
         if (written <= 0) return false;
         text += written;
         bytes -= (size_t)written;
+        until_ms = 0;
     }
     return true;
 }
@@ -97,17 +139,22 @@ static void take_signal(int number) {
     syscall(SYS_rt_sigtimedwait, &set, NULL, &at_once, sizeof set);
 }
 
-/* A program must not die of our messages because their reader is gone. So SIGPIPE is blocked during the write and then consumed,
- * unless one of the program's own was pending. */
+/* Whether signal NUMBER was blocked BEFORE and is pending for the program: then we must not consume it. */
+static bool is_waiting(const sigset_t *before, int number) { return sigismember(before, number) == 1 && is_pending(number); }
+
+/* A program must not die of our messages because their reader is gone or its file is at its size limit. So SIGPIPE and SIGXFSZ are
+ * blocked during the write and then consumed, unless one of the program's own was pending. */
 bool os_write(int fd, const char *text, size_t bytes) {
-    sigset_t broken_pipe, before;
-    sigemptyset(&broken_pipe);
-    sigaddset(&broken_pipe, SIGPIPE);
-    if (pthread_sigmask(SIG_BLOCK, &broken_pipe, &before) != 0) return write_all(fd, text, bytes);
-    const bool waits = sigismember(&before, SIGPIPE) == 1 && is_pending(SIGPIPE);
+    sigset_t ours, before;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGPIPE);
+    sigaddset(&ours, SIGXFSZ);
+    if (pthread_sigmask(SIG_BLOCK, &ours, &before) != 0) return write_all(fd, text, bytes);
+    const bool pipe_waits = is_waiting(&before, SIGPIPE), limit_waits = is_waiting(&before, SIGXFSZ);
     const bool done = write_all(fd, text, bytes);
     int saved = errno;
-    if (!done && saved == EPIPE && !waits) take_signal(SIGPIPE);
+    if (!done && saved == EPIPE && !pipe_waits) take_signal(SIGPIPE);
+    if (!done && saved == EFBIG && !limit_waits) take_signal(SIGXFSZ);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = saved;
     return done;

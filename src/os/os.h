@@ -2,7 +2,8 @@
  * serves a program (watch/served.c), and to read the process's number.
  *
  * Every primitive may be called from any thread, keeps errno when it succeeds, and reports failure by its
- * result; none aborts except os_panic. They call libc's wrappers, so that tests can interpose them.
+ * result; none aborts except os_panic, and none but os_sleep_ms is a cancellation point: malloc is none. They call libc's
+ * functions, or its syscall, so that tests can interpose them.
  * Calls of the kinds of enum os_call are counted, and so are their refusals.
  */
 #ifndef HAK_OS_OS_H
@@ -96,14 +97,18 @@ char **os_environment(void);
 /* The value of the variable NAME; NULL when it is not set, and in a privileged process. */
 const char *os_variable(const char *name);
 
+/* In a privileged process, takes the variables whose names begin with PREFIX out of the environment, as the loader does with its own: a
+ * program that it starts may have no sign left of whose they are. Once, from a constructor. */
+void os_drop_variables(const char *prefix);
+
 /* ---- clock (clock.c) ---------------------------------------------------------------------------- */
 
 /* Milliseconds since an arbitrary start; never goes back. Coarse (a few ms) and cheap (no system
  * call where the vDSO serves). */
 uint64_t os_clock_ms(void);
 
-/* Sleeps. A signal may cut it short. */
-void os_sleep_ms(uint64_t ms);
+/* Sleeps. A signal may cut it short. False if refused. */
+bool os_sleep_ms(uint64_t ms);
 
 /* ---- threads (thread.c) ------------------------------------------------------------------------- */
 
@@ -181,8 +186,8 @@ HAK_INLINE void os_lock_reset(struct os_lock *lock) {
  * %s %d %u %zu %llu %x %p and %%. */
 void os_message(const char *format, ...) HAK_PRINTF(1, 2);
 
-/* Writes all of TEXT to FD. Returns false with errno from write(2): for a broken pipe EPIPE, without the signal. No cancellation
- * point. */
+/* Writes all of TEXT to FD. Returns false with errno from write(2): for a broken pipe EPIPE, beyond RLIMIT_FSIZE EFBIG, both without
+ * the signal. EAGAIN: FD does not block, and its reader took nothing for a second. No cancellation point. */
 bool os_write(int fd, const char *text, size_t bytes);
 
 /* A message, then the end of the process by SIGABRT. */
@@ -192,15 +197,16 @@ _Noreturn void os_panic(const char *format, ...) HAK_PRINTF(1, 2);
  * libc may be called. */
 _Noreturn void os_leave(const char *line);
 
-/* Notes whether there is a standard error now, at the start. If there is none, no message is written later: a file that the program
- * opens may then be descriptor 2. A system call. */
-void os_message_look(void);
-
-/* The same, and from now on only that standard error gets messages, whatever is 2 later. COPIED: a duplicate of it is kept open, since
- * many programs close theirs before the library's last message; but not of a pipe or a socket, whose reader would wait. */
+/* At the start: from now on only what is standard error now gets messages, whatever is descriptor 2 later. If there is none, no message
+ * is written, since the next file that the program opens may be 2. COPIED: a duplicate of it is kept open, since many programs close theirs
+ * before the library's last message; but not of a pipe or a socket, whose reader would wait. A system call; COPIED: two. */
 void os_message_keep(bool copied);
 
-/* The descriptor for messages: 2, or the duplicate that was kept; -1 where there is none. */
+/* The same later, without a duplicate, if it was not done at the start; but not if descriptor 2 is by now a file of the program's own: one
+ * open for reading and writing without O_APPEND. One thread at a time. */
+void os_message_keep_late(void);
+
+/* The descriptor for messages: 2, or the duplicate that was kept; -1 if there is none. */
 int os_message_fd(void);
 
 /* ---- the control group (group.c) -------------------------------------------------------------------- */
@@ -221,8 +227,26 @@ void os_group_read(const char *root, struct os_group *group);
 
 /* ---- files and signals (file.c) ------------------------------------------------------------------- */
 
+/* open, read and close, by the kernel's numbers: libc's are cancellation points. A thread that ended in one, in malloc or in a
+ * handler that interrupted it, would leave locks behind. */
+int os_open(const char *path, int flags, unsigned mode);
+long os_read(int fd, void *bytes, size_t count);
+bool os_close(int fd);
+
 /* The beginning of a file, at most BYTES - 1 bytes, as a string; returns its length, or -1 when it cannot be read. */
 long os_read_file(const char *path, char *text, size_t bytes);
+
+/* A file that is read line by line. */
+struct os_lines {
+    int fd;
+    size_t used, length; /* of the piece */
+    char piece[1024];
+};
+bool os_lines_open(struct os_lines *lines, const char *path);
+
+/* The beginning of the next line, at most BYTES - 1 bytes, as a string; false when no whole one is left. */
+bool os_lines_next(struct os_lines *lines, char *line, size_t bytes);
+void os_lines_close(struct os_lines *lines);
 
 /* A file that is being written; PATH must stay valid. */
 struct os_file {
@@ -233,7 +257,7 @@ struct os_file {
 
 /* Opens it for writing. It appears under its name when it is finished, in place of what was there. The target of a link is instead
  * emptied and rewritten in place. What is written to a link to a descriptor, or to anything else that is no regular file, is
- * appended. False with errno. */
+ * appended. Links and FIFOs of users other than this one and root are refused (EACCES). False with errno. */
 bool os_file_create(struct os_file *file, const char *path);
 
 /* WRITTEN: whether everything was written. False with errno if it was not, or if the file cannot be put in its place. */

@@ -6,10 +6,22 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* The value in bytes of a line "NAME:   1234 kB" in TEXT; 0 when there is none. */
-static uint64_t status_bytes(const char *text, const char *name) {
-    const char *line = strstr(text, name);
-    return line == NULL ? 0 : strtoull(line + strlen(name), NULL, 10) * 1024;
+/* Of a line "NAME:   1234 kB" *VALUE becomes the number, in bytes. */
+static void take_bytes(const char *line, const char *name, uint64_t *value) {
+    const size_t length = strlen(name);
+    if (strncmp(line, name, length) == 0) *value = strtoull(line + length, NULL, 10) * 1024;
+}
+
+/* Line by line: before what is looked for stand the groups that the user is in, which may be thousands. */
+static void read_status(struct os_usage *usage) {
+    struct os_lines lines;
+    char line[64];
+    if (!os_lines_open(&lines, "/proc/self/status")) return;
+    while (os_lines_next(&lines, line, sizeof line)) {
+        take_bytes(line, "VmHWM:", &usage->peak_rss_bytes);
+        take_bytes(line, "VmRSS:", &usage->rss_bytes);
+    }
+    os_lines_close(&lines);
 }
 
 void os_process_name(char *name, size_t bytes) {
@@ -20,11 +32,7 @@ void os_process_name(char *name, size_t bytes) {
 void os_usage_read(struct os_usage *usage) {
     int saved = errno;
     memset(usage, 0, sizeof *usage);
-
-    char text[4096];
-    os_read_file("/proc/self/status", text, sizeof text);
-    usage->peak_rss_bytes = status_bytes(text, "VmHWM:");
-    usage->rss_bytes = status_bytes(text, "VmRSS:");
+    read_status(usage);
 
     struct rusage counted;
     if (getrusage(RUSAGE_SELF, &counted) == 0) {

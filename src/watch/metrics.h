@@ -77,7 +77,7 @@ struct report_numbers {
     X(taken_blocks, GAUGE, class->taken_blocks, "blocks in use or cached by threads")                         \
     X(cached_blocks, GAUGE, class->cached_blocks, "blocks cached by threads")                                 \
     X(live_blocks, GAUGE, class->live_blocks, "blocks in use, or on their way back to another thread")        \
-    X(slack_bytes_most, GAUGE, class->slack_bytes, "the most that live blocks hold beyond what was asked for") \
+    X(slack_bytes_most, GAUGE, class->slack_bytes, "the most that live blocks hold beyond what malloc was asked for") \
     X(refills, COUNTER, class->refills, "times that a thread's cache was filled")                             \
     X(refilled_blocks, COUNTER, class->refilled_blocks, "blocks that it was filled with")                     \
     X(spills, COUNTER, class->spills, "times that a thread's cache overflowed")                               \

@@ -111,7 +111,7 @@ static void print_classes(struct out *out) {
                   whole(row.refills), whole(row.refilled_blocks), whole(row.spills), whole(row.spilled_blocks),
                   whole(row.remote_blocks), whole(row.adopted_slabs));
     }
-    out_print(out, "  small blocks    live between %llu KiB and %llu KiB, of which at most %llu KiB were not asked for\n",
+    out_print(out, "  small blocks    live between %llu KiB and %llu KiB, of which at most %llu KiB were not asked of malloc\n",
               kib(least), kib(most), kib(slack));
 }
 

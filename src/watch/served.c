@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Weak: a static program has no dynamic linker to ask, and should not be made to link one. */
@@ -29,20 +30,31 @@ static const char *other_owner(Dl_info *owner) {
     return dladdr((void *)(size_t)allocate, owner) == 0 ? "an object without a name" : owner->dli_fname;
 }
 
+/* The environment outlives the launcher's file, whose name lies in a folder that all may write to: what is there later may be another
+ * user's FIFO or link, or another name of a file of ours. -1 unless it is a file of ours by one name. */
+static int open_proof(const char *path) {
+    const int fd = os_open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, 0);
+    struct stat file;
+    if (fd < 0) return -1;
+    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid() && file.st_nlink == 1) return fd;
+    os_close(fd);
+    return -1;
+}
+
 void served_report(void) {
     const char *path = os_variable("HAKMEM_PROOF");
     if (path == NULL || *path == '\0') return;
     int saved = errno;
-    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    int fd = open_proof(path);
     if (fd >= 0) {
         Dl_info owner;
         const char *other = other_owner(&owner);
         char line[4200];
         int length = other == NULL ? snprintf(line, sizeof line, "%ld served\n", (long)getpid())
                                    : snprintf(line, sizeof line, "%ld other %s\n", (long)getpid(), other);
-        /* One write: lines of several processes do not mix. If it fails, the launcher reports that. */
-        if (length > 0 && (size_t)length < sizeof line) (void)!write(fd, line, (size_t)length);
-        close(fd);
+        /* One write: lines of several processes do not mix. A failure is what the launcher will report. */
+        if (length > 0 && (size_t)length < sizeof line) os_write(fd, line, (size_t)length);
+        os_close(fd);
     }
     errno = saved;
 }

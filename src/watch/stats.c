@@ -19,8 +19,8 @@ static bool is_live(const struct heap *heap) {
     return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a statistic */
 }
 
-/* The smallest request of a class is one byte more than the class before holds; for the first aligned class, one byte more than half
- * its block. */
+/* The smallest request of malloc that a class serves is one byte more than the class before holds; for the first aligned class, one byte
+ * more than half its block. */
 static uint64_t most_slack(unsigned class) {
     const uint64_t bytes = slab_classes[class].block_bytes;
     if (class == 0) return bytes;

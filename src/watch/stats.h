@@ -15,7 +15,8 @@ struct stats_class {
     uint64_t taken_blocks;   /* in use, or cached by threads */
     uint64_t cached_blocks;  /* of these, in the stacks of threads: not in use by the program */
     uint64_t live_blocks;    /* the others: in use, or on their way back to another thread's heap */
-    uint64_t slack_bytes;    /* the most that live blocks may hold beyond what was asked for; the least is 0 */
+    uint64_t slack_bytes;    /* the most that live blocks hold beyond what malloc was asked for; the least is 0. Blocks that realloc shrank in
+                              * place, aligned blocks, and medium blocks that served a smaller size may hold more */
     uint64_t refills, refilled_blocks, spills, spilled_blocks, remote_blocks, adopted_slabs; /* since the start */
 };
 void stats_read_class(unsigned class, struct stats_class *sum);

@@ -6,7 +6,8 @@
  * blocks is tested.
  *
  * Planted defects it was seen to catch: giving memory back is a cancellation point (no_call_is_a_cancellation_point); so
- * is a lock that somebody waits for (deferred: by the watchdog), or the line about a failure (nor_is_one_that_fails_with_a_line).
+ * is a lock that somebody waits for (deferred: by the watchdog), or the line about a failure (nor_is_one_that_fails_with_a_line),
+ * or a file that is read or written (nor_is_a_report_or_the_line_about_a_pointer).
  */
 #include "child.h"
 #include "work.h"
@@ -71,6 +72,52 @@ static void fail_with_a_line(void) {
 }
 
 TEST(nor_is_one_that_fails_with_a_line) { IN_CHILD(fail_with_a_line); }
+
+static char report_path[] = "/tmp/hakmem-cancelled-XXXXXX";
+
+/* The handler of a signal that has statistics written may interrupt any malloc; free of what is no block looks into a file, too. */
+static void *speak_while_cancelled(void *unused) {
+    static char no_block[64];
+    char *volatile pointer = no_block + 16;
+    CHECK_EQ(pthread_cancel(pthread_self()), 0);
+    raise(SIGUSR2);
+    free(pointer);
+    atomic_fetch_add(&reached, 1);
+    pthread_testcancel();
+    return unused;
+}
+
+HELPER(speak) {
+    pthread_t thread;
+    if (is_hakmem_expected()) CHECK(is_served_by_hakmem());
+    atomic_store(&reached, 0);
+    CHECK_EQ(pthread_create(&thread, NULL, speak_while_cancelled, NULL), 0);
+    must_be_cancelled(thread);
+    CHECK_EQ(atomic_load(&reached), 1);
+}
+
+static void become_one_that_speaks(void) {
+    char number[12];
+    int file = open("/dev/null", O_WRONLY);
+    CHECK_EQ(dup2(file, STDERR_FILENO), STDERR_FILENO);
+    snprintf(number, sizeof number, "%d", SIGUSR2);
+    setenv("HAKMEM_STATS", "text", 1);
+    setenv("HAKMEM_STATS_FILE", report_path, 1);
+    setenv("HAKMEM_STATS_SIGNAL", number, 1);
+    setenv("HAKMEM_FOREIGN_FREE", "count", 1);
+    become_helper("speak");
+}
+
+TEST(nor_is_a_report_or_the_line_about_a_pointer) {
+    if (!is_hakmem_expected()) SKIP("needs hakmem");
+    if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");
+    int file = mkstemp(report_path);
+    CHECK(file >= 0);
+    IN_CHILD(become_one_that_speaks);
+    CHECK(lseek(file, 0, SEEK_END) == 0); /* a new one took its place */
+    close(file);
+    CHECK_EQ(unlink(report_path), 0);
+}
 
 struct held {
     struct work_slot slots[20];

@@ -8,6 +8,7 @@
  *   where mprotect is refused every block has a mapping of its own   each_call_refused_from_the_start
  *   the clock, or a barrier, must not be refused                     only_what_memory_needs, each_call_...
  *   a refusal behind a success shows in errno                        only_what_memory_needs
+ *   who cannot sleep goes on at once                                 no_thread_spins_where_sleeping_is_refused
  */
 #include "work.h"
 
@@ -15,9 +16,11 @@
 
 #include "sandbox.h"
 
+#include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <time.h>
 
 enum { THREADS = 3, STACK_BYTES = 256 << 10 };
 static pthread_t threads[THREADS];
@@ -166,6 +169,35 @@ TEST(each_call_refused_from_the_start) {
         if (status != 0)
             check_say("     call %d refused with %s: status %#x", single->call, strerror(error), status);
         CHECK_EQ(status, 0);
+    }
+}
+
+/* ---- sleeping refused -------------------------------------------------------------------------------------- */
+
+static uint64_t processor_ms(void) {
+    struct timespec used;
+    CHECK_EQ(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used), 0);
+    return (uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000;
+}
+
+/* The filter comes after the purge thread has begun, and holds for it. */
+static void be_idle_without_sleep(void) {
+    static const struct sandbox_rule sleeps[] = {{.call = SYS_nanosleep}, {.call = SYS_clock_nanosleep}};
+    enum { IDLE_MS = 1500 };
+    work_leave_dirty(64, MIB(2));
+    sandbox_refuse(SANDBOX_RULES(sleeps), error);
+    work_leave_dirty(64, MIB(2));
+    const uint64_t before_ms = processor_ms();
+    CHECK_EQ(poll(NULL, 0, IDLE_MS), 0);
+    CHECK_AT(processor_ms() - before_ms < IDLE_MS / 3, processor_ms() - before_ms);
+    CHECK_EQ(work(50, 2000), 0);
+}
+
+TEST(no_thread_spins_where_sleeping_is_refused) {
+    if (!sandbox_is_possible()) SKIP("no seccomp filters");
+    for (size_t i = 0; i < 2; i++) {
+        error = i ? ENOSYS : EPERM;
+        IN_CHILD(be_idle_without_sleep);
     }
 }
 

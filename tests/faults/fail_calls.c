@@ -308,7 +308,15 @@ static long call_kernel(long number, const long arguments[6]) {
 #endif
 }
 
-/* The calls that have no function of their own in libc. */
+static long ask_kernel(long number, const long arguments[6]) {
+    enum { LAST_ERROR = 4095 };
+    long result = call_kernel(number, arguments);
+    if (result >= 0 || result < -LAST_ERROR) return result;
+    errno = (int)-result;
+    return -1;
+}
+
+/* The calls that have no function of their own in libc, or one that is a cancellation point. */
 static int count_numbered(long number, const long arguments[6], const void *caller) {
     switch (number) {
     case SYS_membarrier:
@@ -317,29 +325,31 @@ static int count_numbered(long number, const long arguments[6], const void *call
         return (arguments[1] & FUTEX_COMMAND) == FUTEX_WAITING ? count_call(FAIL_FUTEX, caller) : 0;
     case SYS_rt_sigprocmask:
         return count_call(FAIL_SIGPROCMASK, caller);
+    case SYS_openat:
+        return count_call(FAIL_OPEN, caller);
+    case SYS_read:
+        return count_call(FAIL_READ, caller);
     default:
         return 0;
     }
 }
 
 long syscall(long number, ...) {
-    enum { LAST_ERROR = 4095 };
     long arguments[6];
     va_list rest;
     va_start(rest, number);
     for (int i = 0; i < 6; i++) arguments[i] = va_arg(rest, long); /* as libc: more than were passed, perhaps */
     va_end(rest);
     int error = count_numbered(number, arguments, __builtin_return_address(0));
-    long result = error ? -error : call_kernel(number, arguments);
-    if (result >= 0 || result < -LAST_ERROR) return result;
-    errno = (int)-result;
+    if (error == 0) return ask_kernel(number, arguments);
+    errno = error;
     return -1;
 }
 
 /* What asks for no memory: KIND fails, or the kernel is asked. */
 static long fail_or_ask(enum fail_kind kind, const void *caller, long number, long first, long second, long third, long fourth) {
     int error = count_call(kind, caller);
-    if (error == 0) return syscall(number, first, second, third, fourth);
+    if (error == 0) return ask_kernel(number, (const long[6]){first, second, third, fourth});
     errno = error;
     return -1;
 }

@@ -7,7 +7,7 @@ import pytest
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from toolbox import ROOT, Build, environment, has_statistics, run, run_well, tool
+from toolbox import ROOT, Build, environment, has_statistics, run, run_well, soname, tool
 
 # strdup's block comes from inside libc: hak_free ends the process if it is not hakmem's.
 USER_C = """
@@ -75,10 +75,11 @@ def write_programs(folder: Path, find: str) -> None:
     (folder / "CMakeLists.txt").write_text(PROJECT.format(find=find))
 
 
-def build_project(folder: Path, *definitions: str) -> Path:
-    run_well("cmake", "-S", folder, "-B", folder / "build", *definitions)
-    run_well("cmake", "--build", folder / "build", "--parallel", "2")
-    return folder / "build"
+def build_project(folder: Path, *definitions: str, build: Path | None = None) -> Path:
+    build = build or folder / "build"
+    run_well("cmake", "-S", folder, "-B", build, *definitions)
+    run_well("cmake", "--build", build, "--parallel", "2")
+    return build
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_add_subdirectory(subproject: Path, shape: str, language: str) -> None:
 def test_a_program_that_asks_for_nothing_is_linked_too(project: Path, shape: str) -> None:
     program = project / f"silent_c_{shape}"
     if shape == "shared":
-        assert "libhakmem.so.0" in needed_libraries(program)
+        assert soname() in needed_libraries(program)
     else:
         assert defines_malloc(program)
     assert has_statistics(run(program, env=environment(HAKMEM_STATS="1")).stderr)
@@ -172,7 +173,7 @@ def test_pkg_config_shared(
     compiler = tool("g++" if program.endswith("cc") else "gcc")
     flags = pkg_config(installed, "--cflags", "--libs")
     run_well(compiler, linker, sources / program, "-o", sources / "program", *flags)
-    assert "libhakmem.so.0" in needed_libraries(sources / "program")
+    assert soname() in needed_libraries(sources / "program")
     if program != "silent.c":
         assert_is_served(sources / "program", LD_LIBRARY_PATH=str(library_folder))
 
@@ -185,6 +186,26 @@ def test_pkg_config_fully_static(installed: Path, sources: Path, program: str) -
     assert defines_malloc(sources / "program")
     if program != "silent.c":
         assert_is_served(sources / "program")
+
+
+@pytest.mark.slow
+def test_folders_may_be_given_as_absolute_paths(tmp_path: Path) -> None:
+    """As some distributions do it: nothing is looked for below the prefix then."""
+    library_folder, include = tmp_path / "elsewhere/lib", tmp_path / "headers"
+    where = {"PREFIX": tmp_path / "prefix", "LIBDIR": library_folder, "INCLUDEDIR": include}
+    folders = [f"-DCMAKE_INSTALL_{name}={path}" for name, path in where.items()]
+    parts = ["-DHAK_TESTS=OFF", "-DHAK_BENCH=OFF", "-DHAK_TOOLS=OFF"]
+    build_project(ROOT, *folders, *parts, build=tmp_path / "build")
+    run_well("cmake", "--install", tmp_path / "build")
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    write_programs(sources, "find_package(hakmem 0.1 CONFIG REQUIRED)")
+    built = build_project(sources, f"-Dhakmem_DIR={library_folder / 'cmake/hakmem'}")
+    for shape in SHAPES:
+        assert_is_served(built / f"user_c_{shape}")
+    flags = pkg_config(library_folder, "--cflags", "--libs")
+    run_well(tool("gcc"), sources / "user.c", "-o", sources / "program", *flags)
+    assert_is_served(sources / "program", LD_LIBRARY_PATH=str(library_folder))
 
 
 def test_single_object_by_hand(installed: Path, library_folder: Path, sources: Path) -> None:

@@ -68,6 +68,7 @@ def printer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "api/option_depths.c",
         "api/option_messages.c",
         "api/option_values.c",
+        "os/clock.c",
         "os/environment.c",
         "os/file.c",
         "os/message.c",

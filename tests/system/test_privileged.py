@@ -17,6 +17,7 @@ PROGRAM = """
 #include <string.h>
 #include <sys/auxv.h>
 extern size_t hak_usable_size(const void *);
+extern char **environ;
 int main(void) {
     char *block = strdup("served by hakmem, or this ends");
     if (hak_usable_size(block) < strlen(block)) return 1;
@@ -28,11 +29,15 @@ int main(void) {
     }
     free(block);
     printf("secure %lu\\n", getauxval(AT_SECURE));
+    for (char **at = environ; *at != NULL; at++)
+        if (strncmp(*at, "HAKMEM", strlen("HAKMEM")) == 0) puts(*at);
     return 0;
 }
 """
 # One that would be seen at work, one that would be complained of, and one that would write a file.
 VARIABLES = {"HAKMEM_STATS": "1", "HAKMEM_NO_SUCH_OPTION": "1"}
+OTHERS = {"HAKMEMORY": "1"}
+"""Not hakmem's."""
 NOBODY = 65534
 
 
@@ -64,8 +69,11 @@ def proof(public_folder: Path) -> Path:
 
 def test_without_more_rights_it_listens(program: Path, proof: Path) -> None:
     """What follows would otherwise prove nothing."""
-    result = run(program, env=environment(HAKMEM_PROOF=str(proof), **VARIABLES))
-    assert (result.returncode, result.stdout) == (0, "secure 0\n")
+    variables = {"HAKMEM_PROOF": str(proof), **VARIABLES, **OTHERS}
+    result = run(program, env=environment(**variables))
+    secure, *passed_on = result.stdout.splitlines()
+    assert (result.returncode, secure) == (0, "secure 0")
+    assert set(passed_on) == {f"{name}={value}" for name, value in variables.items()}
     assert "HAKMEM_NO_SUCH_OPTION" in result.stderr
     assert has_statistics(result.stderr)
     assert proof.read_text().endswith(" served\n")
@@ -78,8 +86,10 @@ def test_with_more_rights_it_does_not(program: Path, public_folder: Path, proof:
     shutil.copy(program, setuid)
     os.chown(setuid, NOBODY, NOBODY)
     setuid.chmod(0o4755)
-    result = run(setuid, env=environment(HAKMEM_PROOF=str(proof), **VARIABLES))
+    os.chown(proof, NOBODY, NOBODY)  # or nothing would be left in it anyway
+    result = run(setuid, env=environment(HAKMEM_PROOF=str(proof), **VARIABLES, **OTHERS))
     if "secure 0" in result.stdout:
         cannot_run("this file system gives no rights (nosuid)")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "secure 1\n", "")
+    # Nor does what it starts, which may be privileged in earnest, and without a sign of whose variables these are.
+    assert (result.returncode, result.stdout, result.stderr) == (0, "secure 1\nHAKMEMORY=1\n", "")
     assert proof.read_text() == ""

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from toolbox import (
+    TIMEOUT_SECONDS,
     Build,
     cannot_run,
     compile_c,
@@ -189,3 +191,45 @@ def test_program_with_file_capabilities(build: Build, tmp_path: Path) -> None:
         run_well("rm", "-r", folder)
     assert result.returncode == 125
     assert "capabilities" in only_line(result.stderr)
+
+
+# ---- what lies where the launcher's file was -----------------------------------------------------------
+
+
+def put_file(path: Path, _: Path) -> None:
+    path.touch(0o600)
+
+
+def put_fifo(path: Path, _: Path) -> None:
+    os.mkfifo(path)
+
+
+def put_link(path: Path, target: Path) -> None:
+    path.symlink_to(target)
+
+
+def put_name(path: Path, target: Path) -> None:
+    path.hardlink_to(target)
+
+
+def put_file_of_another(path: Path, _: Path) -> None:
+    path.touch(0o666)
+    path.chmod(0o666)
+    if os.geteuid() != 0:
+        cannot_run("only root can make what is another user's")
+    os.chown(path, NOBODY, NOBODY)
+
+
+@pytest.mark.parametrize("put", [put_file, put_fifo, put_link, put_name, put_file_of_another])
+def test_word_is_left_in_a_file_of_ones_own_alone(
+    build: Build, tmp_path: Path, put: Callable[[Path, Path], None]
+) -> None:
+    """Programs that outlive the launcher find its file's name in their environment, and in /tmp what others put there."""
+    proof, target = tmp_path / "proof", tmp_path / "target"
+    target.write_text("")
+    put(proof, target)
+    env = build.environment(LD_PRELOAD=str(build.library), HAKMEM_PROOF=str(proof))
+    assert run("/bin/true", env=env, timeout=TIMEOUT_SECONDS / 2).returncode == 0
+    assert target.read_text() == ""
+    if put is not put_fifo:
+        assert proof.read_text().endswith(" served\n") == (put is put_file)

@@ -292,6 +292,34 @@ def test_no_standard_error_at_the_start(build: Build, tmp_path: Path, changes: d
     assert own.read_text() == "its own"
 
 
+SET = "ctypes.CDLL(None).hak_option_set({!r}, {!r})\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("stats", "json"), ("trace_failures", "on"), ("foreign_free", "count")]
+)
+def test_messages_that_a_call_switches_on(build: Build, tmp_path: Path, name: str, value: str) -> None:
+    """The program asks for them when its own file is 2 already."""
+    own = tmp_path / "own"
+    script = f"{OWN_FILE}import ctypes\n{SET.format(name.encode(), value.encode())}{WORK}"
+    if name == "foreign_free":
+        script += "ctypes.CDLL(None).free(ctypes.c_void_p(8))"
+    line = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-I", "-S", "-c", script, str(own)]
+    assert run(*line, env=preloaded(build)).returncode == 0
+    assert own.read_text() == "its own"
+
+
+@pytest.mark.parametrize("by_call", [False, True])
+def test_lines_go_to_the_standard_error_that_there_was(build: Build, tmp_path: Path, by_call: bool) -> None:
+    """Whenever they were asked for."""
+    own = tmp_path / "own"
+    ask = SET.format(b"trace_failures", b"on") if by_call else ""
+    script = f"import ctypes, os\n{ask}os.dup2(os.open('{own}', os.O_WRONLY | os.O_CREAT), 2)\n{WORK}"
+    changes = {} if by_call else {"trace_failures": "1"}
+    assert python(build, script, **changes).returncode == 0
+    assert own.read_text() == ""
+
+
 def test_another_file_is_2_at_the_end(build: Build, tmp_path: Path) -> None:
     own = tmp_path / "own"
     script = f"import os; os.dup2(os.open('{own}', os.O_WRONLY | os.O_CREAT), 2)"
@@ -348,6 +376,17 @@ def test_a_pipe_that_nobody_reads(build: Build, tmp_path: Path, changes: dict[st
     )
     os.close(writes)
     assert (done.returncode, done.stdout) == (0, b"failed\n")
+
+
+def test_files_that_may_not_grow(build: Build, tmp_path: Path) -> None:
+    """RLIMIT_FSIZE ends no program that writes statistics, and nothing half written is left. Python would ignore the signal."""
+    program, folder = compile_c(tmp_path / "fails", FAILS), tmp_path / "reports"
+    folder.mkdir()
+    changes = {"stats": "json", "stats_file": f"{folder}/report"}
+    done = run("sh", "-c", 'ulimit -f 0; exec "$0"', program, env=preloaded(build, **changes))
+    # Standard error is a file, too: of the line about it nothing is seen either.
+    assert (done.returncode, done.stdout, done.stderr) == (0, "failed\n", "")
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])

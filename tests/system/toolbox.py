@@ -30,6 +30,13 @@ def cannot_run(reason: str) -> None:
     pytest.skip(reason)
 
 
+def soname() -> str:
+    """What programs that are linked with the shared object ask for: another name where the interface may be another."""
+    header = (ROOT / "include/hakmem/hakmem.h").read_text()
+    major, minor, _ = re.findall(r"^#define HAKMEM_VERSION_\w+ (\d+)$", header, re.MULTILINE)
+    return f"libhakmem.so.0.{minor}" if major == "0" else f"libhakmem.so.{major}"
+
+
 def packages_of(command: str) -> str:
     """The Debian packages that bring a command, from the one table that knows."""
     for line in (ROOT / "tests/system/tools.txt").read_text().splitlines():

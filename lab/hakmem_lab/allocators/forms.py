@@ -26,7 +26,7 @@ from elftools.elf.sections import SymbolTableSection
 from hakmem_lab.allocators import elf
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.allocators.tools import tools_check
-from hakmem_lab.checkout import Checkout
+from hakmem_lab.checkout import LIBRARY, Checkout
 from hakmem_lab.errors import LabError
 
 MARK = "hakmem+"
@@ -38,7 +38,6 @@ FORMS = {
     LTO: "program and library optimised as one",
     INLINED: "the fast paths inlined into the caller, an experiment",
 }
-LIBRARY = "libhakmem.so.0"
 OWN_STATE = re.compile(r"%fs:(?!0x28\b)")
 """An access to a thread-local variable: 0x28 is the stack protector's."""
 
@@ -49,7 +48,7 @@ def form_peer(checkout: Checkout, form: str, version: str) -> Peer:
     folder = checkout.build / "bench" / "linked" / form
     if not (folder / "random_mixed").is_file():
         raise LabError(f"{checkout.shown(folder)} is not there: run ./hakmem builds, which builds it first")
-    library = folder / LIBRARY if form == DYNAMIC else None
+    library = folder / checkout.library.readlink().name if form == DYNAMIC else None
     return Peer(
         name=f"{MARK}{form}",
         version=version,
@@ -119,7 +118,7 @@ def form_proof(form: str, program: Path, plain: Path) -> FormProof:
     return FormProof(
         form=form,
         program=program.name,
-        needs_library=LIBRARY in needs,
+        needs_library=any(name.startswith(f"{LIBRARY}.") for name in needs),
         defines_malloc=defined,
         by_plt=by_plt,
         inlined=_reaches_state(program, _own_functions(plain)),

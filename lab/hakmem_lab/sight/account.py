@@ -83,7 +83,7 @@ class CopyAccount:
 
     @property
     def slack_most(self) -> int:
-        """The most that small blocks in use hold beyond what was requested."""
+        """The most that small blocks in use hold beyond what malloc was asked for."""
         return min(self.live, sum(one.slack_bytes_most for one in self.books.classes if one.is_small))
 
     @property

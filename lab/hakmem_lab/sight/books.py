@@ -28,7 +28,7 @@ class ClassBooks:
     pages: int
     """Pages of a slab: 64 KiB each."""
     slack_most: int
-    """The most that a block holds beyond what was requested, in bytes; the least is 0."""
+    """The most that a block holds beyond what malloc was asked for, in bytes; the least is 0."""
     slabs: int = 0
     taken_blocks: int = 0
     """In use, or cached by threads."""

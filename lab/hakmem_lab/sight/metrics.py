@@ -252,7 +252,7 @@ CLASS_METRICS = (
     ClassMetric(
         "slack_bytes_most",
         GAUGE,
-        "the most that live blocks hold beyond what was asked for",
+        "the most that live blocks hold beyond what malloc was asked for",
         lambda one: one.slack_bytes_most,
     ),
     ClassMetric("refills", COUNTER, "times that a thread's cache was filled", lambda one: one.refills),

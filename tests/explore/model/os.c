@@ -111,9 +111,10 @@ static struct {
     char apart[124]; /* nobody shares a word */
 } started[EXPLORE_THREADS];
 
-void os_sleep_ms(uint64_t ms) {
+bool os_sleep_ms(uint64_t ms) {
     (void)ms;
     if (++started[explore_self()].sleeps == MODEL_SLEEPS_MOST) explore_await(&never, 1);
+    return true;
 }
 
 bool os_thread_start(bool (*body)(void), const char *name) {

@@ -112,6 +112,8 @@ TEST(a_block_never_grows_into_another) {
 TEST(forms_of_free_that_are_told_a_size) {
     hak_free_sized(NULL, 0);
     hak_free_aligned_sized(NULL, 16, 0);
+    hak_free_aligned_sized(NULL, 3, 10); /* C23: of NULL nothing else is looked at */
+    hak_free_aligned_sized(NULL, 0, 10);
     for (size_t alignment = 16; alignment <= MIB(4); alignment *= 4) {
         for (size_t bytes = 1; bytes < MIB(2); bytes *= 7) {
             void *block = hak_aligned_alloc(alignment, bytes);

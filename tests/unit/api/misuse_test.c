@@ -9,6 +9,7 @@
  *   it ends in SIGSEGV, or without the line   all
  *   the second free is never found            double_free_*
  *   interior pointers are rounded down        *_of_a_small_block, *_of_a_medium_block, *_of_a_large_block
+ *   checked builds believe what free is told  what_free_is_told_is_checked
  */
 #include "blocks.h"
 
@@ -328,3 +329,34 @@ TEST(correct_use_does_not_abort) {
     CHECK_EQ(run_misuse(free_correctly), 0);
     CHECK(stderr_text[0] == '\0');
 }
+
+/* ---- what the program says of a block, in builds that check it ----------------------------------------------------- */
+
+#if defined(HAK_CHECKED) && !defined(TEST_AGAINST_LIBC)
+static void free_with_another_size(void) {
+    void *block = hak_malloc(100);
+    hak_free_sized(block, hak_usable_size(block) + argument);
+}
+
+static void free_aligned_with_another_size(void) {
+    void *block = hak_aligned_alloc(64, 100);
+    hak_free_aligned_sized(block, 64, hak_usable_size(block) + argument);
+}
+
+static void free_with_another_alignment(void) { hak_free_aligned_sized(hak_aligned_alloc(64, 100), argument, 100); }
+
+/* No block lies at a multiple of so much: user addresses are less. */
+#define TOO_ALIGNED ((uintptr_t)1 << 60)
+
+TEST(what_free_is_told_is_checked) {
+    NEEDS_HAKMEM();
+    must_abort(free_with_another_size, 1);
+    must_abort(free_aligned_with_another_size, 1);
+    must_abort(free_with_another_alignment, 0);
+    must_abort(free_with_another_alignment, 48);
+    must_abort(free_with_another_alignment, TOO_ALIGNED);
+    argument = 0; /* what is right is taken */
+    CHECK_EQ(run_misuse(free_with_another_size), 0);
+    CHECK_EQ(run_misuse(free_aligned_with_another_size), 0);
+}
+#endif

@@ -4,6 +4,7 @@
  * Planted defects it was seen to catch:
  *   it goes while much is dirty                 it_does_not_come_and_go
  *   it wakes for nothing                        it_sleeps_while_nothing_is_due
+ *   it goes on at once where it cannot sleep    it_ends_where_it_cannot_sleep
  *   the mark of a single thread is a lower one   a_single_thread_with_little_stays_alone
  *   it stays though everybody has ended          it_does_not_outlive_everybody
  *   it is started by the last that ends          nobody_starts_one_at_last
@@ -142,6 +143,25 @@ static void alone_with_patience(void) {
 }
 
 TEST(it_sleeps_while_nothing_is_due) { IN_CHILD(alone_with_patience); }
+
+/* It would run all the time. What is free all the same goes when the program comes back from a sleep. */
+static void alone_without_sleep(void) {
+    configure(HALF_LIFE_MS, true);
+    fail_arm(FAIL_NANOSLEEP, 1, true, EPERM);
+    make_garbage(MIB(64), NULL);
+    look(NULL);
+    CHECK_EQ(purger_starts(), 1);
+    for (int i = 0; i < 400 && purger_is_running(); i++) usleep(5 * 1000);
+    CHECK(!purger_is_running());
+    CHECK_EQ(fail_counted(FAIL_NANOSLEEP), 1);
+    usleep(1500 * 1000);
+    look(NULL);
+    CHECK(footprint_returnable() < MIB(32));
+    CHECK_EQ(purger_starts(), 1); /* nor later */
+    fail_disarm();
+}
+
+TEST(it_ends_where_it_cannot_sleep) { IN_CHILD(alone_without_sleep); }
 
 /* ---- with others ---------------------------------------------------------------------------------------------- */
 

@@ -8,11 +8,17 @@
  *   a linked log is emptied                  a_link_to_a_descriptor_is_written_to
  *   all may read what was kept from them     a_new_file_has_the_permissions_of_the_old
  *   a FIFO without a reader is waited for    a_fifo_without_a_reader_is_refused
+ *   links of others are followed             what_others_put_there_is_refused
+ *   FIFOs of others are written to           what_others_put_there_is_refused
+ *   a link put there at the end is followed  what_comes_in_between_is_refused
+ *   so is a file, by another name            what_comes_in_between_is_refused
+ *   files are opened by libc's open          no_call_is_a_cancellation_point
  */
 #include "os/os.h"
 
 #include "check.h"
 #include "child.h"
+#include "faults/fail_calls.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -179,6 +185,96 @@ TEST(a_link_to_a_descriptor_is_written_to) {
     end();
 }
 
+/* ---- what others can do in a folder like /tmp ------------------------------------------------------------- */
+
+enum { NOBODY = 65534 };
+
+static char target[200];
+
+static void begin_beside_others(void) {
+    begin();
+    CHECK_EQ(chmod(folder, 01777), 0);
+    snprintf(target, sizeof target, "%s/target", folder);
+    CHECK(write_file(target, "ours\n", true));
+}
+
+static void target_is_as_it_was(void) {
+    char text[100];
+    CHECK_EQ(os_read_file(target, text, sizeof text), 5);
+    CHECK(strcmp(text, "ours\n") == 0);
+}
+
+static void end_beside_others(void) {
+    target_is_as_it_was();
+    unlink(target);
+    end();
+}
+
+static bool is_refused(const char *to) {
+    errno = 0;
+    return !write_file(to, "report\n", true) && errno == EACCES;
+}
+
+TEST(what_others_put_there_is_refused) {
+    char first[200];
+    if (geteuid() != 0) SKIP("only root can make what is another user's");
+    begin_beside_others();
+    snprintf(first, sizeof first, "%s/first", folder);
+    CHECK_EQ(symlink(target, path), 0);
+    CHECK_EQ(symlink(path, first), 0); /* our own leads to theirs */
+    CHECK_EQ(lchown(path, NOBODY, NOBODY), 0);
+    CHECK(is_refused(path) && is_refused(first));
+    target_is_as_it_was();
+    unlink(path);
+    CHECK_EQ(mkfifo(path, 0666), 0);
+    int reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    CHECK(reader >= 0 && write_file(path, "one\n", true) && write_file(first, "two\n", true));
+    CHECK_EQ(chown(path, NOBODY, NOBODY), 0);
+    CHECK(is_refused(path) && is_refused(first)); /* they need not read it, either */
+    close(reader);
+    unlink(first);
+    end_beside_others();
+}
+
+static void follow_ones_own(void) {
+    char other[200];
+    snprintf(other, sizeof other, "%s/other", folder);
+    CHECK_EQ(setuid(NOBODY), 0);
+    CHECK(write_file(path, "one\n", true)); /* root's */
+    CHECK_EQ(unlink(other), 0);
+    snprintf(other, sizeof other, "%s/own", folder);
+    CHECK_EQ(symlink("other", other), 0);
+    CHECK(write_file(other, "two\n", true));
+    CHECK_EQ(unlink(other), 0);
+    snprintf(other, sizeof other, "%s/other", folder);
+    CHECK_EQ(unlink(other), 0);
+}
+
+TEST(what_one_has_put_there_oneself_is_followed) {
+    if (geteuid() != 0) SKIP("only root can become another user");
+    begin_beside_others();
+    CHECK_EQ(symlink("other", path), 0);
+    IN_CHILD(follow_ones_own);
+    end_beside_others();
+}
+
+static void put_link(void) { CHECK(unlink(path) == 0 && symlink(target, path) == 0); }
+static void put_name(void) { CHECK(unlink(path) == 0 && link(target, path) == 0); }
+
+/* Just before it is opened, after it was looked at. */
+TEST(what_comes_in_between_is_refused) {
+    begin_beside_others();
+    for (int round = 0; round < 2; round++) {
+        CHECK_EQ(mkfifo(path, 0600), 0);
+        fail_interrupt(1, round == 0 ? put_link : put_name);
+        CHECK(!write_file(path, "report\n", true) && errno == (round == 0 ? ELOOP : EACCES));
+        fail_interrupt(0, NULL);
+        target_is_as_it_was();
+        unlink(path);
+    }
+    end_beside_others();
+}
+
 TEST(what_cannot_be_written_says_why) {
     static char longest[300];
     struct os_file file;
@@ -204,6 +300,52 @@ TEST(the_beginning_of_a_file) {
     CHECK_EQ(os_read_file(folder, text, sizeof text), -1); /* a folder */
     CHECK_EQ(text[0], '\0');
     CHECK_EQ(errno, 4711);
+    end();
+}
+
+TEST(a_file_line_by_line) {
+    static char text[5000];
+    struct os_lines lines;
+    char line[6];
+    begin();
+    memset(text, 'x', sizeof text - 1); /* of several pieces */
+    memcpy(text, "\nabcd\nabcdef\n", 13);
+    memcpy(text + 4000, "\nend\nrest", 9);
+    CHECK(write_file(path, text, true));
+    CHECK(os_lines_open(&lines, path));
+    const char *const expected[] = {"", "abcd", "abcde", "xxxxx", "end"};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
+        CHECK_AT(os_lines_next(&lines, line, sizeof line) && strcmp(line, expected[i]) == 0, i);
+    CHECK(!os_lines_next(&lines, line, sizeof line)); /* not a whole one */
+    os_lines_close(&lines);
+    CHECK(!os_lines_open(&lines, "/nowhere"));
+    end();
+}
+
+/* A signal may ask for a report in the middle of malloc. */
+static void *use_files_while_cancelled(void *reached) {
+    char text[100];
+    struct os_mapping mapping;
+    struct os_usage usage;
+    CHECK_EQ(pthread_cancel(pthread_self()), 0);
+    CHECK(write_file(path, "report\n", true));
+    CHECK_EQ(os_read_file(path, text, sizeof text), 7);
+    CHECK(os_find_mapping(reached, &mapping) && os_count_mappings() > 0);
+    os_usage_read(&usage);
+    *(bool *)reached = true;
+    pthread_testcancel();
+    return reached;
+}
+
+TEST(no_call_is_a_cancellation_point) {
+    static bool reached;
+    pthread_t thread;
+    void *result;
+    begin();
+    reached = false;
+    CHECK_EQ(pthread_create(&thread, NULL, use_files_while_cancelled, &reached), 0);
+    CHECK_EQ(pthread_join(thread, &result), 0);
+    CHECK(reached && result == PTHREAD_CANCELED);
     end();
 }
 

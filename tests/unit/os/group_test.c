@@ -4,6 +4,7 @@
  *   the limit of a group above is not seen             version_2
  *   the path outside a container is looked up inside   version_2_in_a_namespace
  *   files that can be dropped count as used            version_2
+ *   a group full of files passes for the nearest       files_make_no_limit_near
  */
 #include "os/os.h"
 
@@ -93,6 +94,22 @@ TEST(version_2) {
     CHECK_EQ(group.memory_high_bytes, OS_UNLIMITED);
     CHECK_EQ(group.memory_used_bytes, 940000);
     CHECK_EQ(group.cpu_quota, 50);
+    end();
+}
+
+/* The group above is full of files, which the kernel drops; the one below of memory. */
+TEST(files_make_no_limit_near) {
+    begin();
+    put_mounts();
+    put("/proc/self/cgroup", "0::/a/b\n");
+    put("/sys/fs/cgroup/a/memory.max", "100000000\n");
+    put("/sys/fs/cgroup/a/memory.current", "100000000\n");
+    put("/sys/fs/cgroup/a/memory.stat", "inactive_file 90000000\n");
+    put("/sys/fs/cgroup/a/b/memory.max", "8000000\n");
+    put("/sys/fs/cgroup/a/b/memory.current", "7900000\n");
+    struct os_group group = group_now();
+    CHECK_EQ(group.memory_limit_bytes, 8000000);
+    CHECK_EQ(group.memory_used_bytes, 7900000);
     end();
 }
 

@@ -3,15 +3,20 @@
  * Planted defects it was seen to catch:
  *   a partial write is taken for all             what_is_interrupted_arrives_whole
  *   EINTR is taken for an end                    what_is_interrupted_arrives_whole
+ *   a full pipe is taken for a broken one        what_is_read_slowly_arrives_whole
+ *   nobody's reading is waited for for ever      who_reads_nothing_is_given_up
  *   a long line loses its line end               long_lines_are_cut
  *   the kept descriptor is trusted               another_file_under_the_kept_number
  *   a pipe is kept open                          a_pipe_is_not_kept
  *   what is 2 later is taken for it              another_file_under_2, no_standard_error_at_the_start
+ *   who asks late is not asked what 2 is         late_what_is_2_is_kept_to, late_a_file_of_the_programs_own
  *   a broken pipe ends the program               a_broken_pipe_is_an_error
+ *   a file that may not grow ends the program    a_file_at_its_limit_is_an_error
  *   os_panic ends by exit                        panic_is_a_message_and_an_abort
  */
 #include "blocks.h"
 #include "child.h"
+#include "faults/fail_calls.h"
 #include "os/os.h"
 
 #include <fcntl.h>
@@ -81,25 +86,51 @@ static void write_while_interrupted(int fd) {
     _exit(0);
 }
 
-TEST(what_is_interrupted_arrives_whole) {
+/* All that WRITER writes into a pipe, in a child, read piece by piece with a pause after each. */
+static void must_arrive_whole(void (*writer)(int fd), useconds_t pause) {
     static char piece[5000];
     int ends[2];
     for (size_t i = 0; i < sizeof very_long_text; i++) very_long_text[i] = (char)(i % 251);
     CHECK_EQ(pipe(ends), 0);
     pid_t child = fork();
     CHECK(child >= 0);
-    if (child == 0) write_while_interrupted(ends[1]);
+    if (child == 0) writer(ends[1]);
     close(ends[1]);
     size_t length = 0;
     for (ssize_t more; (more = read(ends[0], piece, sizeof piece)) > 0; length += (size_t)more) {
         CHECK_AT(length + (size_t)more <= sizeof very_long_text, length);
         CHECK_AT(memcmp(piece, very_long_text + length, (size_t)more) == 0, length);
-        usleep(3000);
+        usleep(pause);
     }
     CHECK_EQ(child_status_now(child), 0);
     CHECK_EQ(length, sizeof very_long_text);
     close(ends[0]);
 }
+
+TEST(what_is_interrupted_arrives_whole) { must_arrive_whole(write_while_interrupted, 3000); }
+
+/* As programs do that share standard error with one that must not wait. */
+static void write_without_waiting(int fd) {
+    fcntl(fd, F_SETPIPE_SZ, 4096);
+    CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    CHECK(os_write(fd, very_long_text, sizeof very_long_text));
+    _exit(0);
+}
+
+TEST(what_is_read_slowly_arrives_whole) { must_arrive_whole(write_without_waiting, 1000); }
+
+static void write_to_a_reader_who_sleeps(void) {
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    CHECK_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    const uint64_t began_ms = os_clock_ms();
+    errno = 0;
+    CHECK(!os_write(ends[1], very_long_text, sizeof very_long_text));
+    CHECK_EQ(errno, EAGAIN);
+    CHECK_AT(os_clock_ms() - began_ms >= 500, os_clock_ms() - began_ms);
+}
+
+TEST(who_reads_nothing_is_given_up) { IN_CHILD(write_to_a_reader_who_sleeps); }
 
 static char long_text[3000];
 
@@ -249,59 +280,109 @@ static void begin_without(void (*start)(void)) {
 
 static void keep(void) { os_message_keep(true); }
 static void keep_nothing(void) { begin_without(keep); }
-static void look_for_nothing(void) { begin_without(os_message_look); }
+static void keep_nothing_late(void) { begin_without(os_message_keep_late); }
 
 TEST(no_standard_error_at_the_start) {
     goes_to_the_file(keep_nothing, "");
-    goes_to_the_file(look_for_nothing, "");
+    goes_to_the_file(keep_nothing_late, "");
 }
 
-static void look_and_redirect(void) {
-    os_message_look();
+/* A sandbox may say nothing of descriptors. */
+static void keep_unseen(void) {
     begin_with_the_file();
+    fail_arm(FAIL_FSTAT, 1, true, EPERM);
+    os_message_keep(true);
+    os_message_keep_late();
+    CHECK_EQ(os_message_fd(), STDERR_FILENO);
+    fail_disarm();
     os_message("wherever 2 leads");
 }
 
-TEST(who_looks_only_keeps_nothing) { goes_to_the_file(look_and_redirect, "hakmem: wherever 2 leads\n"); }
+TEST(where_nobody_may_look_it_is_2) { goes_to_the_file(keep_unseen, "hakmem: wherever 2 leads\n"); }
 
-/* ---- a broken pipe -------------------------------------------------------------------------------------- */
-
-static bool is_pending(void) {
-    sigset_t set;
-    return sigpending(&set) == 0 && sigismember(&set, SIGPIPE) == 1;
+/* Nothing was kept at the start: what is 2 when a program asks for messages is its standard error. */
+static void keep_late(void) {
+    char name[40];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+    int log = open(name, O_WRONLY | O_CLOEXEC), other = memfd_create("other", MFD_CLOEXEC);
+    CHECK_EQ(dup2(log, STDERR_FILENO), STDERR_FILENO);
+    errno = 4711;
+    os_message_keep_late();
+    os_message("one word");
+    CHECK_EQ(errno, 4711);
+    CHECK_EQ(dup2(other, STDERR_FILENO), STDERR_FILENO);
+    os_message_keep_late(); /* it is known */
+    os_message("not into another file");
+    CHECK_EQ(lseek(other, 0, SEEK_END), 0);
 }
 
-static bool is_blocked(void) {
-    sigset_t set;
-    return pthread_sigmask(SIG_BLOCK, NULL, &set) == 0 && sigismember(&set, SIGPIPE) == 1;
+TEST(late_what_is_2_is_kept_to) {
+    if (access("/proc/self/fd", F_OK) != 0) SKIP("no /proc");
+    goes_to_the_file(keep_late, "hakmem: one word\n");
 }
 
-static void write_into_broken_pipe(void) {
+/* 2 was closed at the start, and a database got the number. */
+static void keep_its_own_late(void) {
+    begin_with_the_file();
+    os_message_keep_late();
+    CHECK_EQ(os_message_fd(), -1);
+    os_message("not into the database");
+}
+
+TEST(late_a_file_of_the_programs_own) { goes_to_the_file(keep_its_own_late, ""); }
+
+/* ---- signals that writing brings ----------------------------------------------------------------------- */
+
+static bool is_pending(int number) {
     sigset_t set;
-    int ends[2], broken;
+    return sigpending(&set) == 0 && sigismember(&set, number) == 1;
+}
+
+static bool is_blocked(int number) {
+    sigset_t set;
+    return pthread_sigmask(SIG_BLOCK, NULL, &set) == 0 && sigismember(&set, number) == 1;
+}
+
+/* Writing to FD fails with ERROR, and would bring signal NUMBER. */
+static void write_in_vain(int fd, int error, int number) {
+    sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGPIPE);
-    CHECK_EQ(pipe(ends), 0);
-    close(ends[0]);
-    broken = ends[1];
-    signal(SIGPIPE, SIG_DFL);
+    sigaddset(&set, number);
+    signal(number, SIG_DFL);
     errno = 0;
-    CHECK(!os_write(broken, "x", 1));
-    CHECK_EQ(errno, EPIPE);
-    CHECK(!is_blocked());
+    CHECK(!os_write(fd, "x", 1));
+    CHECK_EQ(errno, error);
+    CHECK(!is_blocked(number));
     CHECK_EQ(pthread_sigmask(SIG_BLOCK, &set, NULL), 0);
-    CHECK(!os_write(broken, "x", 1));
-    CHECK(is_blocked() && !is_pending());
-    raise(SIGPIPE); /* the program's own: it stays */
-    CHECK(!os_write(broken, "x", 1));
-    CHECK(is_blocked() && is_pending());
-    signal(SIGPIPE, SIG_IGN); /* which takes it away */
+    CHECK(!os_write(fd, "x", 1));
+    CHECK(is_blocked(number) && !is_pending(number));
+    raise(number); /* the program's own: it stays */
+    CHECK(!os_write(fd, "x", 1));
+    CHECK(is_blocked(number) && is_pending(number));
+    signal(number, SIG_IGN); /* which takes it away */
     CHECK_EQ(pthread_sigmask(SIG_UNBLOCK, &set, NULL), 0);
-    CHECK(!os_write(broken, "x", 1));
-    CHECK_EQ(errno, EPIPE);
-    signal(SIGPIPE, SIG_DFL);
-    CHECK_EQ(dup2(broken, STDERR_FILENO), STDERR_FILENO);
+    CHECK(!os_write(fd, "x", 1));
+    CHECK_EQ(errno, error);
+    signal(number, SIG_DFL);
+    CHECK_EQ(dup2(fd, STDERR_FILENO), STDERR_FILENO);
     os_message("to nobody");
 }
 
+static void write_into_broken_pipe(void) {
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    close(ends[0]);
+    write_in_vain(ends[1], EPIPE, SIGPIPE);
+}
+
 TEST(a_broken_pipe_is_an_error) { IN_CHILD(write_into_broken_pipe); }
+
+static void write_beyond_the_limit(void) {
+    const struct rlimit none = {0, 0};
+    int full = memfd_create("full", MFD_CLOEXEC);
+    CHECK(full >= 0);
+    CHECK_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
+    write_in_vain(full, EFBIG, SIGXFSZ);
+}
+
+TEST(a_file_at_its_limit_is_an_error) { IN_CHILD(write_beyond_the_limit); }

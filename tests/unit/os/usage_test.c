@@ -5,10 +5,13 @@
  *   peak and present exchanged                   resident_memory_is_seen
  *   a descriptor stays open                      no_descriptor_stays_open
  *   the name keeps its line end                  the_name_of_the_program
+ *   only the first 4 KiB are read                a_user_in_many_groups
  */
 #include "blocks.h"
+#include "child.h"
 #include "os/os.h"
 
+#include <grp.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -35,6 +38,20 @@ TEST(resident_memory_is_seen) {
     CHECK(after.peak_rss_bytes + MIB(4) >= full.peak_rss_bytes);
     CHECK(after.major_faults >= before.major_faults);
 }
+
+/* Whose numbers stand before those of memory. */
+static void read_in_many_groups(void) {
+    enum { GROUPS = 500 };
+    static gid_t groups[GROUPS];
+    struct os_usage usage;
+    for (unsigned i = 0; i < GROUPS; i++) groups[i] = 4000000000u + i;
+    if (setgroups(GROUPS, groups) != 0) SKIP("may be in no other groups");
+    os_usage_read(&usage);
+    if (access("/proc/self/status", R_OK) != 0) SKIP("no /proc");
+    CHECK(usage.rss_bytes > KIB(64) && usage.peak_rss_bytes >= usage.rss_bytes);
+}
+
+TEST(a_user_in_many_groups) { IN_CHILD(read_in_many_groups); }
 
 TEST(no_descriptor_stays_open) {
     int expected = dup(0), name_bytes = 16;

@@ -3,6 +3,7 @@
  * Planted defects it was seen to catch:
  *   the refusal before is taken for the cause   causes_are_not_those_of_before
  *   only traced failures count                  too_large_a_block_is_over_the_threshold
+ *   a block that cannot move has failed         a_block_that_stays_is_no_failure
  */
 #include "watch/failures.h"
 
@@ -98,6 +99,26 @@ static void ask_beyond_the_limit(void) {
 
 TEST(a_limit_is_exhaustion) { IN_CHILD(ask_beyond_the_limit); }
 
+/* Nothing is left for a smaller block, and it stays where it is. */
+static void shrink_in_vain(void) {
+    static const size_t sizes[] = {MIB(1), KIB(60), 100};
+    void *block = hak_malloc(KIB(60));
+    CHECK_EQ(hak_option_set("hard_limit", "64MiB"), 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        while ((result = hak_malloc(sizes[i])) != NULL) continue;
+    const uint64_t before = failures_made();
+    errno = 4711;
+    result = hak_realloc(block, 100);
+    CHECK(result == block && errno == 4711);
+    CHECK_EQ(failures_made(), before);
+    result = hak_realloc(block, MIB(2));
+    CHECK(result == NULL && errno == ENOMEM);
+    CHECK_EQ(failures_made(), before + 1);
+    CHECK_EQ(last_failure().bytes, MIB(2));
+}
+
+TEST(a_block_that_stays_is_no_failure) { IN_CHILD(shrink_in_vain); }
+
 /* An earlier refusal that did not matter is not the cause of a later failure. */
 static void be_refused_and_exhausted(void) {
     void *block = hak_malloc(MIB(1));
@@ -123,7 +144,7 @@ static char said[4096];
 
 static void fail_traced(void) {
     int file = memfd_create("said", MFD_CLOEXEC);
-    CHECK_EQ(hak_option_set("trace_failures", "on"), 0);
+    failures_configure(true); /* the option would have lines go to no other file than this standard error */
     CHECK(file >= 0);
     dup2(file, STDERR_FILENO);
     size_t most = PTRDIFF_MAX;
