@@ -44,4 +44,18 @@ CHECK_UNUSED static bool kernel_moves(void) {
         if (!kernel_moves()) SKIP("the kernel moves nothing");   \
     } while (0)
 
+/* ---- a barrier for the other threads of a process ----------------------------------------------------------- */
+
+CHECK_UNUSED static bool kernel_has_barrier(void) {
+    enum { QUERY = 0, PRIVATE = 1 << 3 };
+    long commands = syscall(SYS_membarrier, QUERY, 0, 0);
+    return commands > 0 && (commands & PRIVATE) != 0;
+}
+
+/* Without it nobody takes from others' stacks. */
+#define NEED_BARRIER()                                                   \
+    do {                                                                 \
+        if (!kernel_has_barrier()) SKIP("the kernel has no membarrier"); \
+    } while (0)
+
 #endif

@@ -199,7 +199,7 @@ static void purge_around_a_locked_page(void) {
 }
 
 TEST(a_locked_page_keeps_its_chunk_alone) {
-    if (CHECK_SHADOWED) SKIP("their mlock does nothing");
+    if (CHECK_SHADOWED) OMIT("their mlock does nothing");
     IN_CHILD(purge_around_a_locked_page);
 }
 
@@ -221,7 +221,7 @@ static void purge_beside_locked(void) {
 }
 
 TEST(what_is_refused_keeps_nothing_else) {
-    if (CHECK_SHADOWED) SKIP("their mlock does nothing");
+    if (CHECK_SHADOWED) OMIT("their mlock does nothing");
     IN_CHILD(purge_beside_locked);
 }
 
@@ -309,7 +309,7 @@ static void take_what_goes_back(void) {
 }
 
 TEST(what_goes_back_is_waited_for) {
-    if (CHECK_SHADOWED) SKIP("shadow memory is beyond any limit");
+    if (CHECK_SHADOWED) OMIT("shadow memory is beyond any limit");
     IN_CHILD(take_what_goes_back);
 }
 
@@ -399,6 +399,6 @@ static void count_mappings(void) {
 }
 
 TEST(moves_leave_no_mappings) {
-    if (CHECK_SHADOWED) SKIP("shadow memory is mapped, too");
+    if (CHECK_SHADOWED) OMIT("shadow memory is mapped, too");
     IN_CHILD(count_mappings);
 }
