@@ -44,6 +44,18 @@ CHECK_UNUSED static bool kernel_moves(void) {
         if (!kernel_moves()) SKIP("the kernel moves nothing");   \
     } while (0)
 
+/* ---- bringing memory in -------------------------------------------------------------------------------------- */
+
+CHECK_UNUSED static bool kernel_populates(void) {
+    enum { POPULATE_WRITE = 23 }; /* Linux 5.14 */
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *place = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(place != MAP_FAILED);
+    const bool populates = syscall(SYS_madvise, place, page, POPULATE_WRITE) == 0;
+    munmap(place, page);
+    return populates;
+}
+
 /* ---- a barrier for the other threads of a process ----------------------------------------------------------- */
 
 CHECK_UNUSED static bool kernel_has_barrier(void) {
