@@ -2,12 +2,14 @@
  *
  * Normally those of hakmem.h. With -DTEST_AGAINST_LIBC the same tests call the standard names: on
  * glibc alone, to check the tests themselves; under LD_PRELOAD, to test libhakmem.so in the place
- * where programs use it. What glibc does differently stands under #ifndef TEST_AGAINST_LIBC.
+ * where programs use it, which each of them then proves. What glibc does differently stands under #ifndef TEST_AGAINST_LIBC.
  */
 #ifndef HAK_TESTS_ALLOCATOR_H
 #define HAK_TESTS_ALLOCATOR_H
 
 #ifdef TEST_AGAINST_LIBC
+
+#include "preload/served.h" /* before it means something else by the names below */
 
 #include <malloc.h>
 #include <stdlib.h>

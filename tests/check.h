@@ -12,7 +12,11 @@
  * is not known, 77 when all were skipped.
  *
  * A failed check ends its test. In the thread that runs the tests the next test follows; in another
- * thread or in a forked child the process ends with status 1, since nobody could wait for it.
+ * thread or in a forked child the process ends with status 1, since nobody could wait for it; with 77 where the test was skipped.
+ *
+ * A test that cannot be run says so: SKIP where the machine lacks what it needs, which HAKMEM_STRICT=1 in the environment makes a
+ * failure, and OMIT where this build, program, malloc or user is not what it is for.
+ *
  * A test that hangs is ended by the watchdog, which is SIGALRM: tests use other signals.
  *
  * The harness allocates nothing, because malloc itself may be what is broken: it formats into the
@@ -91,7 +95,7 @@ static struct {
     unsigned long seed, scale, watchdog_seconds;
 } check_now CHECK_UNUSED = {"check", 1, 1, CHECK_SHADOWED ? 900 : 150};
 
-enum { CHECK_FAILED = 1, CHECK_SKIPPED = 2 };
+enum { CHECK_FAILED = 1, CHECK_SKIPPED = 2, CHECK_NOT_RUN = 77 };
 
 CHECK_UNUSED __attribute__((format(printf, 1, 2))) static void check_say(const char *format, ...) {
     char line[700];
@@ -114,7 +118,7 @@ CHECK_UNUSED __attribute__((format(printf, 1, 2))) static void check_say(const c
 CHECK_UNUSED __attribute__((noreturn)) static void check_leave(int how) {
     if (check.running && getpid() == check.process && pthread_equal(pthread_self(), check.thread))
         longjmp(check.back, how);
-    _exit(how == CHECK_SKIPPED ? 0 : 1);
+    _exit(how == CHECK_SKIPPED ? CHECK_NOT_RUN : 1);
 }
 
 #define CHECK(condition)                                                                                     \
@@ -146,10 +150,29 @@ CHECK_UNUSED __attribute__((noreturn)) static void check_leave(int how) {
         }                                                                                                    \
     } while (0)
 
-#define SKIP(reason)                                                                                         \
+#define OMIT(reason)                                                                                         \
     do {                                                                                                     \
         check_say("skip %s: %s", check_now.name, reason);                                                    \
         check_leave(CHECK_SKIPPED);                                                                          \
+    } while (0)
+
+/* A sanitizer and an emulator lack what the machine may have: there nothing is asked of it. */
+CHECK_UNUSED static bool check_is_strict(void) {
+#ifdef CHECK_EMULATED
+    return false;
+#else
+    const char *strict = getenv("HAKMEM_STRICT");
+    return !CHECK_SHADOWED && strict && strcmp(strict, "1") == 0;
+#endif
+}
+
+#define SKIP(reason)                                                                                         \
+    do {                                                                                                     \
+        if (check_is_strict()) {                                                                             \
+            check_say("FAIL %s: %s:%d cannot be run: %s", check_now.name, __FILE__, __LINE__, reason);       \
+            check_leave(CHECK_FAILED);                                                                       \
+        }                                                                                                    \
+        OMIT(reason);                                                                                        \
     } while (0)
 
 #define CHECK_REGISTER(title, is_helper)                                                                     \
@@ -235,7 +258,7 @@ int main(int argc, char **argv) {
     for (struct check_test *test = check.first; test && named == 0; test = test->next)
         if (!test->helper) results[check_run(test)]++;
     if (results[CHECK_FAILED] > 0) return 1;
-    return results[0] == 0 && results[CHECK_SKIPPED] > 0 ? 77 : 0;
+    return results[0] == 0 && results[CHECK_SKIPPED] > 0 ? CHECK_NOT_RUN : 0;
 }
 
 #endif /* CHECK_NO_MAIN */

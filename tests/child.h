@@ -14,7 +14,7 @@ CHECK_UNUSED static int child_status_now(pid_t child) {
     return status;
 }
 
-/* Runs BODY in a child that exits 0 after it, 1 when a check failed, and dies by SIGALRM after SECONDS.
+/* Runs BODY in a child that exits 0 after it, 1 when a check failed, 77 when it skipped, and dies by SIGALRM after SECONDS.
  * Returns its status as waitpid tells it. */
 CHECK_UNUSED static int child_status(void (*body)(void), unsigned seconds) {
     pid_t child = fork();
@@ -28,8 +28,13 @@ CHECK_UNUSED static int child_status(void (*body)(void), unsigned seconds) {
     return child_status_now(child);
 }
 
-/* A macro, so that a failure names the line of the test. */
-#define IN_CHILD(body) CHECK_EQ(child_status(body, CHILD_SECONDS), 0)
+/* A macro, so that a failure names the line of the test. What the child skips is skipped. */
+#define IN_CHILD(body)                                                                                       \
+    do {                                                                                                     \
+        int check_status = child_status(body, CHILD_SECONDS);                                                \
+        if (WIFEXITED(check_status) && WEXITSTATUS(check_status) == CHECK_NOT_RUN) check_leave(CHECK_SKIPPED); \
+        CHECK_EQ(check_status, 0);                                                                           \
+    } while (0)
 
 /* This program anew, with one of its helpers. */
 CHECK_UNUSED __attribute__((noreturn)) static void become_helper(const char *helper) {

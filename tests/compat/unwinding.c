@@ -130,5 +130,5 @@ TEST(a_thousand_times_a_second) {
 }
 
 #else
-TEST(a_thousand_times_a_second) { SKIP("no backtrace"); }
+TEST(a_thousand_times_a_second) { OMIT("no backtrace"); }
 #endif

@@ -27,6 +27,7 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 BUILD = Path(os.environ.get("HAKMEM_BUILD_DIR", ROOT / "build"))
 LIBRARIES = ("litmus", "random", "lock", "protocols", "purger")
+NONE_CHOSEN = "no test has a name that begins like that"
 SPIN = FOLDER / "spin/exit.pml"
 SPIN_SAFE, SPIN_FOUND = "spin_exit", "spin_found"
 SPIN_RUNS = {SPIN_SAFE: ("-DSAFETY -DNOCLAIM", "-m100000"), SPIN_FOUND: ("-DNFAIR=3", "-m100000 -a -f")}
@@ -80,10 +81,15 @@ def explore(library: Path, names: list[str], deep: bool) -> list[Outcome]:
             errors="replace",
             timeout=DEEP_SECONDS if deep else TEST_SECONDS,
         )
-        text = result.stdout
     except subprocess.TimeoutExpired as late:
-        text = (late.stdout or b"").decode(errors="replace") + f"FAIL {library.stem}: took too long\n"
-    return read_outcomes(text)
+        text = (late.stdout or b"").decode(errors="replace")
+        return read_outcomes(f"{text}FAIL {library.stem}: took too long\n")
+    outcomes = read_outcomes(result.stdout)
+    none_chosen = bool(names) and NONE_CHOSEN in result.stderr
+    if result.returncode != 0 and all(outcome.passed for outcome in outcomes) and not none_chosen:
+        said = f"FAIL {library.stem}: ended with {result.returncode}: {result.stderr}"
+        outcomes.append(Outcome(library.stem, False, said))
+    return outcomes
 
 
 def read_outcomes(text: str) -> list[Outcome]:
@@ -226,7 +232,7 @@ def try_defect(planter: Planter, defect: Defect) -> Verdict:
             outcomes = [spin(model, defect.test)]
         else:
             outcomes = explore(planter.build(defect, where), [defect.test], deep=True)
-    failed = [outcome for outcome in outcomes if not outcome.passed]
+    failed = [o for o in outcomes if not o.passed and o.name.startswith(defect.test)]
     how = re.sub(r"^FAIL [^:]*: ", "", failed[0].said.splitlines()[0]) if failed else "passed all the same"
     return Verdict(defect, bool(failed), how)
 

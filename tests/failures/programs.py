@@ -100,6 +100,8 @@ class Program:
     """What its standard error must hold then; None: it goes on with what it has, and never ends so."""
     stdin: str = ""
     variables: dict[str, str] = field(default_factory=dict)
+    begins_silently: bool = False
+    """Where it cannot even begin it ends without a word."""
 
     def has_all_of(self, text: str) -> bool:
         """Whether TEXT is the whole output."""
@@ -109,8 +111,10 @@ class Program:
         """Whether the output may be cut off after TEXT."""
         return self.output.startswith(text) if isinstance(self.output, str) else not text
 
-    def lacked_memory(self, errors: str) -> bool:
-        """Whether it said so."""
+    def lacked_memory(self, output: str, errors: str) -> bool:
+        """Whether it said so, or ended before it could say anything, if it does."""
+        if self.begins_silently and not output and not errors:
+            return True
         return self.no_memory is not None and bool(self.no_memory.search(errors))
 
 
@@ -145,8 +149,9 @@ def programs(folder: Path, build: Path) -> list[Program]:
             re.compile(r"[Oo]ut of memory"),
             variables={**GIT_ENVIRONMENT, "GIT_DIR": str(folder / "repository/.git")},
         ),
-        # Where it cannot even make its interpreter, perl exits without a word.
-        Program("perl", ("perl", "-e", PERL), PERL_OUTPUT, re.compile(r"Out of memory|\A\Z")),
+        Program(
+            "perl", ("perl", "-e", PERL), PERL_OUTPUT, re.compile(r"Out of memory"), begins_silently=True
+        ),
     ]
     present = [program for program in found if shutil.which(program.command[0])]
     if any(program.name == "git" for program in present):

@@ -7,7 +7,7 @@ tests/faults/fail_calls.c, preloaded before the library, lets the k-th call of a
 after; only calls that come from hakmem's code count. Whatever fails, a program must either do all of its
 work, with nothing on standard error, or end with its own words for lack of memory, a status that is not 0,
 and of its output no more than the beginning. A signal, a hang, other words and other output are failures, and so is
-lack of memory where the call that failed asks for none.
+lack of memory where the call that failed brings none.
 
 First each program is run without a failure, which counts its calls. What sleeping makes hakmem do is not
 the same in every run, so that the last few calls may not come; such a run must do all of its work, and is
@@ -28,7 +28,11 @@ from pathlib import Path
 
 from programs import Program, programs
 
-MEMORY = ("mmap", "munmap", "mprotect", "madvise", "mremap", "pthread_create", "membarrier")
+NEEDED = ("mmap", "mprotect")
+"""By which memory comes."""
+SPARED = ("munmap", "madvise", "mremap", "pthread_create", "membarrier")
+"""By which it is given back, or moved without a copy: whoever is refused one of them goes on with what there is."""
+MEMORY = NEEDED + SPARED
 ANY = "any"
 """Of these."""
 OTHERS = (
@@ -104,7 +108,7 @@ class Ending:
             return "ended well, but complained"
         if self.status != 0 and not program.begins_with(self.output):
             return f"printed what is wrong before it ended: {self.output[-300:]!r}"
-        if self.status != 0 and not program.lacked_memory(self.errors):
+        if self.status != 0 and not program.lacked_memory(self.output, self.errors):
             return f"ended with status {self.status}, and without its words for lack of memory"
         if self.status != 0 and self.failed == 0:
             return f"ended with status {self.status} although nothing failed"
@@ -121,8 +125,8 @@ class Outcome:
     @property
     def fault(self) -> str | None:
         fault = self.ending.fault(self.case.program)
-        if fault is None and self.ending.status != 0 and self.case.kind in OTHERS:
-            return "ended for lack of memory, though only what asks for none had failed"
+        if fault is None and self.ending.status != 0 and self.case.kind in SPARED + OTHERS:
+            return "ended for lack of memory, though only what brings none had failed"
         return fault
 
     @property

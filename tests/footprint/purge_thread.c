@@ -12,7 +12,7 @@ static bool is_refused(void) { return getenv("PURGE_THREAD_REFUSED") != NULL; }
 
 /* Frees memory until the thread that gives it back is there. */
 static void summon(void) {
-    if (is_refused()) SKIP("there is no purge thread here");
+    if (is_refused()) OMIT("there is no purge thread here");
     bool there = false;
     for (int i = 0; i < 3 && !there; i++) {
         dirty_and_free(MIB(64), MIB(1));
@@ -57,14 +57,14 @@ TEST(never_with_20_mib_dirty) {
 
 /* Catches: a purge thread that only a second thread of the program would start. */
 TEST(exists_after_64_mib) {
-    if (is_refused()) SKIP("there is no purge thread here");
+    if (is_refused()) OMIT("there is no purge thread here");
     dirty_and_free(MIB(64), MIB(1));
     CHECK(wait_for_purge_thread(true, 5000));
 }
 
 /* Catches: the same for blocks of slabs; a dirty sum that knows large spans only. */
 TEST(exists_after_64_mib_of_small_blocks) {
-    if (is_refused()) SKIP("there is no purge thread here");
+    if (is_refused()) OMIT("there is no purge thread here");
     dirty_and_free(MIB(96), 512);
     CHECK(wait_for_purge_thread(true, 5000));
 }
@@ -91,7 +91,7 @@ static void *free_and_sleep(void *block) {
 
 /* Catches: a thread's first free that nobody looks at, since the thread has no heap yet. */
 TEST(a_threads_only_free_is_seen) {
-    if (is_refused()) SKIP("there is no purge thread here");
+    if (is_refused()) OMIT("there is no purge thread here");
     pthread_t thread;
     size_t start = rss_bytes();
     char *block = malloc(MIB(256));
@@ -103,7 +103,7 @@ TEST(a_threads_only_free_is_seen) {
 
 /* Catches: one page that cannot go back keeping all its neighbours, and the purge thread, for ever. */
 TEST(a_locked_page_keeps_little) {
-    if (is_refused()) SKIP("there is no purge thread here");
+    if (is_refused()) OMIT("there is no purge thread here");
     pthread_t thread; /* and so it is a process of two threads */
     CHECK_EQ(pthread_create(&thread, NULL, free_and_sleep, malloc(100)), 0);
     size_t start = rss_bytes();
@@ -119,7 +119,7 @@ TEST(a_locked_page_keeps_little) {
 /* Catches: HAKMEM_PURGE_THREAD=off, or a refused pthread_create, that is not final; an error
  * returned or errno changed because of it. */
 TEST(never_when_refused) {
-    if (!is_refused()) SKIP("PURGE_THREAD_REFUSED is not set");
+    if (!is_refused()) OMIT("PURGE_THREAD_REFUSED is not set");
     for (int round = 0; round < 4; round++) {
         errno = 4321;
         dirty_and_free(MIB(256), MIB(1));

@@ -253,6 +253,8 @@ def run_all(fuzzer: LibFuzzer | Afl, seconds: float) -> Outcome:
         runs = [pool.submit(fuzzer.run, options, conf, share) for options, conf in enumerate(sets)]
         for conf, run in zip(sets, runs, strict=True):
             outcome = run.result()
+            if outcome.programs == 0 and not outcome.failures:
+                outcome.failures.append(f"with the options {conf}: no program was run")
             print(f"{outcome.programs:9} programs with the options {conf}", flush=True)
             for failure in outcome.failures:
                 print(f"FAIL fuzz: {failure}", flush=True)
@@ -269,7 +271,7 @@ def main(name: str, minutes: str, *options: str) -> int:
     if "--minimise" in options and isinstance(fuzzer, LibFuzzer) and not outcome.failures:
         fuzzer.minimise()
     print(f"{outcome.programs} programs, {len(outcome.failures)} failed")
-    return 1 if outcome.failures or outcome.programs == 0 else 0
+    return 1 if outcome.failures else 0
 
 
 if __name__ == "__main__":

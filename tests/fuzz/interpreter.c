@@ -182,12 +182,67 @@ static void fail_calls(struct operation operation) {
     static const enum fail_kind kinds[] = {FAIL_MMAP,   FAIL_MUNMAP,         FAIL_MPROTECT, FAIL_MADVISE,
                                            FAIL_MREMAP, FAIL_PTHREAD_CREATE, FAIL_ANY};
     enum fail_kind kind = kinds[(operation.number >> 8) % (sizeof kinds / sizeof kinds[0])];
+    /* Of three bits that mean nothing else, with kinds that no kept program has beside them. */
+    if ((operation.number >> 5) % 8 == 3 && kind < FAIL_MADVISE) kind = FAIL_MEMBARRIER;
     model.may_refuse = true;
     fail_arm(kind, 1 + operation.number % 32, operation.variant & 1, errors[operation.variant / 2]);
 }
 
+/* What no rule is about. */
+static void demand(bool condition, const char *what) {
+    if (condition) return;
+    check_say("FAIL interpreter: %s", what);
+    abort();
+}
+
+/* Options with values to choose from, and what they were before the program: "", where it did not set them. */
+enum { OPTION_VALUES = 3, HARD_LIMIT = 0, VALUE_BYTES = 40 };
+static struct {
+    const char *name, *values[OPTION_VALUES];
+    char before[VALUE_BYTES];
+} options[] = {
+    [HARD_LIMIT] = {"hard_limit", {"16MiB", "24MiB", "64MiB"}, ""},
+    {"soft_limit", {"1MiB", "8MiB", "none"}, ""},
+    {"decay", {"10ms", "2s", "never"}, ""},
+    {"thread_cache", {"64KiB", "1MiB", "16MiB"}, ""},
+    {"populate", {"on", "off", "on"}, ""},
+    {"huge_pages", {"always", "never", "auto"}, ""},
+};
+enum { OPTIONS = sizeof options / sizeof options[0] };
+
+/* It is told in the middle of a call, and may do what it likes. */
+static void soft_limit_passed(void *context) {
+    (void)context;
+    hak_free(hak_malloc(100));
+    errno = EIO;
+}
+
+static void set_option(struct operation operation) {
+    char now[VALUE_BYTES];
+    const unsigned option = operation.number % OPTIONS;
+    const char *name = options[option].name, *value = options[option].values[(operation.number >> 8) % OPTION_VALUES];
+    if (options[option].before[0] == '\0')
+        demand(hak_option_get(name, options[option].before, VALUE_BYTES) == 0, "an option has no value");
+    if (option == HARD_LIMIT) model.may_refuse = true;
+    hak_on_soft_limit(soft_limit_passed, NULL);
+    demand(hak_option_set(name, value) == 0, "an option cannot be set");
+    demand(hak_option_get(name, now, sizeof now) == 0 && strcmp(now, value) == 0, "an option was not set");
+}
+
+static void restore_option(unsigned option) {
+    char *before = options[option].before;
+    if (before[0] != '\0') demand(hak_option_set(options[option].name, before) == 0, "an option cannot be set as it was");
+    before[0] = '\0';
+}
+
+static void restore_options(void) {
+    for (unsigned option = 0; option < OPTIONS; option++) restore_option(option);
+    hak_on_soft_limit(NULL, NULL);
+}
+
 static void lift_failures(void) {
     fail_disarm();
+    restore_option(HARD_LIMIT);
     model.may_refuse = false;
 }
 
@@ -202,10 +257,14 @@ static void ask_sizes(struct operation operation) {
     spec_memalignment((void *)(operation.bytes | (uintptr_t)1 << operation.number % 48));
 }
 
-static void print_statistics(void) {
+/* The last variant is what all programs had at first. */
+static void write_statistics(unsigned variant) {
+    static const enum hak_stats_form forms[] = {HAK_STATS_TEXT, HAK_STATS_JSON, HAK_STATS_OPENMETRICS};
     int file = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (file < 0) return;
-    hak_stats_print(file);
+    if (variant == 1) hak_stats_reset_peaks();
+    const int result = variant == VARIANTS - 1 ? hak_stats_print(file) : hak_stats_write(file, forms[variant % 3]);
+    demand(result == 0, "statistics are not written");
     close(file);
 }
 
@@ -244,7 +303,8 @@ static void perform(struct operation operation) {
         break;
     case OP_PASS_TIME: pass_time(operation.number); break;
     case OP_COLLECT: variant < 4 ? spec_collect() : spec_trim(); break;
-    default: print_statistics(); break;
+    case OP_SET: set_option(operation); break;
+    default: write_statistics(variant); break;
     }
 }
 
@@ -276,6 +336,7 @@ void interpret(const uint8_t *bytes, size_t size) {
     lanes_run(step);
     fail_interrupt(0, NULL);
     lift_failures();
+    restore_options();
     spec_check_all(&model);
     for (unsigned lane = 1; lane < LANES; lane++) lanes_end(lane, NULL);
     free_all();

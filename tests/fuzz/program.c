@@ -10,6 +10,7 @@ const char *const operation_names[OPERATION_KINDS] = {
     "malloc",      "calloc",    "realloc", "reallocarray", "aligned_alloc", "memalign",  "posix_memalign", "valloc",
     "free",        "expand",    "malloc_many", "free_many", "sizes",        "check_all", "switch",         "end",
     "fork",        "fail",      "lift",    "interrupt",    "pass_time",     "collect",   "stats",
+    "set",
 };
 
 /* What is done most stands here most often. */
@@ -61,8 +62,10 @@ static size_t size_of(unsigned number) {
 struct operation program_operation(const uint8_t *bytes, size_t i) {
     const uint8_t *at = bytes + 1 + i * OPERATION_BYTES;
     unsigned number = (unsigned)at[2] << 8 | at[3], variant = at[0] / 32;
+    enum operation_kind kind = alphabet[at[0] % 32];
+    if (kind == OP_STATS && variant == 0) kind = OP_SET; /* no program had this when that became one */
     return (struct operation){
-        .kind = alphabet[at[0] % 32],
+        .kind = kind,
         .variant = variant,
         .slot = (at[1] * 2u + at[3] % 2u) % MODEL_SLOTS,
         .bytes = size_of(number),

@@ -36,7 +36,8 @@ enum operation_kind {
     OP_INTERRUPT, /* a signal arrives in the middle of the k-th call from here, and its handler allocates */
     OP_PASS_TIME,
     OP_COLLECT,
-    OP_STATS,
+    OP_STATS,     /* in one of three forms */
+    OP_SET,       /* an option to some value, until it is set again or the program ends; a hard limit until OP_LIFT, too */
     OPERATION_KINDS
 };
 

@@ -82,6 +82,8 @@ static void add(const char *name) {
         if (snprintf(path, sizeof path, "%s/%s", name, entry->d_name) < (int)sizeof path) add_file(path);
     }
     closedir(folder);
+    errno = ENOENT;
+    if (file_count == first) give_up("there is no program in", name);
     qsort(files + first, file_count - first, sizeof files[0], by_name); /* the same order everywhere */
 }
 
@@ -216,6 +218,8 @@ int main(int argc, char **argv) {
     if (here && options_of_random < OPTION_SETS) run_random_here(options_of_random);
     if (here) run_here();
     if (here) return 0;
+    errno = EINVAL;
+    if (file_count == 0 && seconds == 0) give_up("has nothing to run:", "neither files nor --seconds");
     for (size_t i = 0; i < file_count; i++) good &= run_file(&files[i]);
     for (unsigned options = 0; options < OPTION_SETS && seconds > 0; options++) good &= run_random(options);
     if (good) check_say("ok %zu programs", file_count);

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.grid import Grid
 from hakmem_lab.measure import provenance
@@ -227,6 +228,8 @@ def collect(only: str | None) -> list[str]:
     listed = subprocess.run(
         [*PYTEST, "--collect-only", *chosen, str(FOLDER)], cwd=ROOT, capture_output=True, text=True
     )
+    if listed.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise SystemExit(f"hakmem: the tests cannot be collected:\n{listed.stdout}{listed.stderr}")
     return re.findall(r"^tests/programs/\S+::.+$", listed.stdout, re.MULTILINE)
 
 

@@ -5,8 +5,9 @@ import http.client
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
+from random import SystemRandom
 from signal import SIGHUP, SIGQUIT
 
 import pytest
@@ -47,11 +48,13 @@ FAULTS = re.compile(r"^(?:Failed requests|Non-2xx responses|Write errors): +([1-
 
 
 def free_ports(count: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
+    """Of those below what the kernel gives by itself: of these a client of another test could have one before nginx has it."""
+    ports: set[int] = set()
+    while len(ports) < count:
+        port = SystemRandom().randrange(10_000, 32_768)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports.add(port)
+    return list(ports)
 
 
 def fetch(port: int, path: str) -> str:

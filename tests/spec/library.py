@@ -58,6 +58,12 @@ class Mallinfo2(Structure):
     _fields_ = tuple((name, c_size_t) for name in NAMES)
 
 
+def failing_kinds() -> int:
+    """How many kinds of calls can be made to fail: the last is any of those before it."""
+    names = (ctypes.c_char_p * 8).in_dll(CDLL(None), "fail_names")
+    return names[:].index(b"any") + 1
+
+
 class Library:
     """The functions of hakmem.h; each call says what errno was after it."""
 
@@ -69,7 +75,6 @@ class Library:
         self.hakmem.mallinfo2.restype = Mallinfo2
         self.faults = CDLL(None)
         self.faults.fail_arm.argtypes = [c_int, c_ulong, c_bool, c_int]
-        self.kinds: int = (ctypes.c_char_p * 8).in_dll(self.faults, "fail_names")[:].index(b"any") + 1
 
     def call(self, name: str, *arguments: object) -> tuple[int, int]:
         """What the function returned, a NULL as 0, and errno."""

@@ -1,35 +1,17 @@
-/* model_test.c - the judge judged: each rule is broken by an answer that only it forbids, and answers that break none pass.
- * There is no allocator here; blocks lie where the test says. */
-#include "../check.h" /* first: it says _GNU_SOURCE */
-
-#include "model.h"
-
-#include <setjmp.h>
+/* model_test.c - the judge judged: each rule that model.c judges by is broken by an answer that only it forbids, and answers that break
+ * none pass. There is no allocator here; blocks lie where the test says. The rules errno_kept, null, power and trims are calls.c's
+ * (calls_test.c); conserved and child are of whole processes: planted defects show that they can be broken. */
+#include "breaks.h" /* first: it says _GNU_SOURCE */
 
 static struct model model;
 static _Alignas(4096) unsigned char memory[4 * 4096];
 
-static jmp_buf breached;
-static enum spec_rule broken;
-
-static void note_breach(enum spec_rule rule) {
-    broken = rule;
-    longjmp(breached, 1);
-}
-
 /* Each test begins with an empty model. */
 static void begin(void) {
-    spec_on_breach = note_breach;
+    note_breaches();
     memset(&model, 0, sizeof model);
     memset(memory, 0, sizeof memory);
 }
-
-#define CHECK_BREAKS(rule, call)                                                                             \
-    do {                                                                                                     \
-        broken = SPEC_RULE_COUNT;                                                                            \
-        if (setjmp(breached) == 0) call;                                                                     \
-        CHECK_EQ(broken, RULE_##rule);                                                                       \
-    } while (0)
 
 static void is_given(unsigned slot, struct request request, size_t place, size_t usable) {
     model_allocated(&model, slot, request, (struct answer){memory + place, 0, usable});

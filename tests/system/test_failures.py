@@ -61,6 +61,19 @@ ENDINGS = {
 }
 
 
+@pytest.mark.parametrize("kind", sweep.KINDS)
+def test_lack_of_memory_is_judged_by_the_call(kind: str) -> None:
+    program = Program("counter", (), "1\n2\n", re.compile("no memory"))
+    outcome = sweep.Outcome(sweep.Case(program, kind, 1, False), sweep.Ending(1, "1\n", "no memory", {}, 1))
+    assert (outcome.fault is None) == (kind in sweep.NEEDED)
+
+
+def test_who_began_may_not_end_without_a_word() -> None:
+    program = Program("counter", (), "1\n2\n", re.compile("no memory"), begins_silently=True)
+    assert sweep.Ending(1, "", "", {}, 1).fault(program) is None
+    assert "without its words" in (sweep.Ending(1, "1\n", "", {}, 1).fault(program) or "")
+
+
 @pytest.mark.parametrize("words", ENDINGS)
 def test_an_ending_is_judged(words: str) -> None:
     program = Program("counter", (), "1\n2\n", re.compile("no memory"))

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from campaign import LibFuzzer, option_sets
+from campaign import LibFuzzer, Outcome, option_sets, run_all
 from toolbox import COMMAND, ROOT, Build, environment, run, run_well, tool
 
 SPEC = ROOT / "tests/spec"
@@ -93,6 +93,25 @@ def test_what_fails_is_made_short(fuzzer: LibFuzzer) -> None:
     said = fuzzer.explain(3, option_sets()[3], [[b"\3good"], trail])
     assert said.startswith(f"  again: {fuzzer.replay} --trace ")
     assert Path(said.split()[-1]).read_bytes() == b"\3BAAD"
+
+
+class OneSetIdle(LibFuzzer):
+    """Which runs nothing with the last set of options."""
+
+    def run(self, options: int, conf: str, seconds: float) -> Outcome:
+        assert conf == option_sets()[options]
+        return Outcome(programs=round(seconds * 100) if options < len(option_sets()) - 1 else 0)
+
+
+def test_options_with_which_nothing_ran_failed(tmp_path: Path) -> None:
+    outcome = run_all(OneSetIdle(tmp_path), 1)
+    assert outcome.failures == [f"with the options {option_sets()[-1]}: no program was run"]
+
+
+def test_no_corpus_is_no_success(build: Build, tmp_path: Path) -> None:
+    replay = build.directory / "tests/fuzz/replay"
+    for arguments in ([], [tmp_path], [tmp_path / "none"]):
+        assert run(replay, *arguments).returncode == 2
 
 
 def test_what_does_not_fail_again_is_said(fuzzer: LibFuzzer) -> None:

@@ -75,6 +75,10 @@ static bool run(const struct explore_test *test, uint64_t *count) {
     double began = seconds_now();
     if (!run_test(test, options.most, options.shown, &tally) || !outcomes_are_right(test)) return false;
     *count = tally.complete;
+    if (tally.complete == 0) {
+        printf("FAIL %s: none of %llu executions came to its end\n", test->name, (unsigned long long)tally.cut);
+        return false;
+    }
     if (!is_as_like(test, tally.complete)) return false;
     if (tally.repeated != 0) {
         printf("FAIL %s: %llu of %llu executions were seen before\n", test->name, (unsigned long long)tally.repeated,

@@ -2,6 +2,7 @@
  *
  * Planted defects it was seen to catch:
  *   unknown use presses   what_presses
+ *   an objective leans too far, or not at all   what_presses
  */
 #include "ace/pressure.h"
 
@@ -26,6 +27,18 @@ static const struct {
     {{NONE, NONE, NONE, 999, ACE_BALANCED}, ACE_PRESSURE_NONE},
     {{NONE, NONE, NONE, 1000, ACE_BALANCED}, ACE_PRESSURE_STALLS},
     {{0, NONE, 0, 0, ACE_BALANCED}, ACE_PRESSURE_LIMIT},
+    {{1600, NONE, 1399, 0, ACE_SMALL}, ACE_PRESSURE_NONE},
+    {{1600, NONE, 1400, 0, ACE_SMALL}, ACE_PRESSURE_LIMIT},
+    {{NONE, 1600, 1399, 0, ACE_SMALL}, ACE_PRESSURE_NONE},
+    {{NONE, 1600, 1400, 0, ACE_SMALL}, ACE_PRESSURE_HIGH},
+    {{NONE, NONE, NONE, 499, ACE_SMALL}, ACE_PRESSURE_NONE},
+    {{NONE, NONE, NONE, 500, ACE_SMALL}, ACE_PRESSURE_STALLS},
+    {{1600, NONE, 1549, 0, ACE_SPEED}, ACE_PRESSURE_NONE},
+    {{1600, NONE, 1550, 0, ACE_SPEED}, ACE_PRESSURE_LIMIT},
+    {{NONE, 1600, 1549, 0, ACE_SPEED}, ACE_PRESSURE_NONE},
+    {{NONE, 1600, 1550, 0, ACE_SPEED}, ACE_PRESSURE_HIGH},
+    {{NONE, NONE, NONE, 1999, ACE_SPEED}, ACE_PRESSURE_NONE},
+    {{NONE, NONE, NONE, 2000, ACE_SPEED}, ACE_PRESSURE_STALLS},
 };
 
 TEST(what_presses) {

@@ -101,18 +101,19 @@ static void *work(void *argument) {
     struct {
         void *block;
         size_t bytes;
+        uint64_t key; /* no other block's */
     } slots[100] = {{0}};
     while (!atomic_load(&workers_end)) {
         size_t at = rng_below(&rng, 100);
         if (slots[at].block != NULL) {
-            CHECK(block_holds(slots[at].block, slots[at].bytes, slots[at].bytes));
+            CHECK(block_holds(slots[at].block, slots[at].bytes, slots[at].key));
             /* Freed by another one, mostly. */
             hak_free(atomic_exchange(&passed_on[rng_below(&rng, 64)], slots[at].block));
             slots[at].block = NULL;
         } else {
             slots[at].bytes = rng_size(&rng, 200);
             CHECK((slots[at].block = hak_malloc(slots[at].bytes)) != NULL);
-            block_fill(slots[at].block, slots[at].bytes, slots[at].bytes);
+            block_fill(slots[at].block, slots[at].bytes, slots[at].key = rng_next(&rng));
         }
     }
     for (size_t at = 0; at < 100; at++) hak_free(slots[at].block);

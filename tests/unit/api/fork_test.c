@@ -79,7 +79,15 @@ TEST(the_child_owns_all_blocks) {
     free_shared();
 }
 
-TEST(the_first_operation_of_a_process_may_be_in_a_child) { IN_CHILD(use_every_class); }
+HELPER(fork_before_anything) { IN_CHILD(use_every_class); }
+
+static void become_one_that_forks(void) { become_helper("fork_before_anything"); }
+
+/* A fresh one: in this the library has started. */
+TEST(the_first_operation_of_a_process_may_be_in_a_child) {
+    if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");
+    IN_CHILD(become_one_that_forks);
+}
 
 static unsigned depth;
 

@@ -117,5 +117,5 @@ TEST(the_checks_are_alive) {
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 #else
-TEST(the_checks_are_alive) { SKIP("the compiler is told no sizes"); }
+TEST(the_checks_are_alive) { OMIT("the compiler is told no sizes"); }
 #endif

@@ -43,6 +43,6 @@ TEST(statistics_to_a_closed_descriptor_fail) {
 
 #else
 
-TEST(glibc_has_no_such_functions) { SKIP("tested under the hak_ names"); }
+TEST(glibc_has_no_such_functions) { OMIT("tested under the hak_ names"); }
 
 #endif

@@ -20,6 +20,7 @@
 #include "heap/enter.h"
 #include "heap/footprint.h"
 #include "heap/purge.h"
+#include "kernel.h"
 #include "no_purger.h"
 #include "region/outside.h"
 #include "reveal.h"
@@ -110,7 +111,7 @@ static void *take_over_again(void *blocks) {
 }
 
 static void taken_over_again(void) {
-    if (!os_barrier_others()) return;
+    NEED_BARRIER();
     void *blocks[] = {heap_alloc(KIB(256)), heap_alloc(KIB(256))};
     run_thread(take_over_again, blocks);
 }
@@ -173,7 +174,7 @@ TEST(a_thread_that_ends_leaves_its_blocks_to_the_next) { IN_CHILD(ends); }
 /* By whoever gives back what sleepers hold. */
 static void sleeper(void) {
     pthread_t thread;
-    if (!os_barrier_others()) return;
+    NEED_BARRIER();
     struct heap *heap = start_sleeper(&thread);
     heap_free(heap_alloc(100), NULL);
     purger_look(thread_heap(), NULL); /* which tells what it has in use */
@@ -189,7 +190,7 @@ TEST(a_sleeper_gives_all_back) { IN_CHILD(sleeper); }
 
 static void popping(void) {
     pthread_t thread;
-    if (!os_barrier_others()) return;
+    NEED_BARRIER();
     struct heap *heap = start_sleeper(&thread);
     const unsigned class = size_class_of(KIB(256));
     void *newest = front_block(stack_top(heap, class) - 1);
@@ -206,7 +207,7 @@ TEST(a_block_that_is_about_to_be_popped_stays) { IN_CHILD(popping); }
 
 static void revealed(void) {
     pthread_t thread;
-    if (!os_barrier_others()) return;
+    NEED_BARRIER();
     struct heap *heap = start_sleeper(&thread);
     settle(KIB(192), 2);
     reveal_all();
@@ -241,7 +242,7 @@ TEST(without_a_barrier_others_are_left_alone) { IN_CHILD(without_barrier); }
 static void below_a_hard_limit(void) {
     pthread_t thread;
     char limit[32];
-    if (!os_barrier_others()) return;
+    NEED_BARRIER();
     void *hole = hak_malloc(MIB(2));   /* for what else needs a page meanwhile */
     void *grown = hak_malloc(MIB(40)); /* behind it nothing is in use */
     hak_free(hole);
@@ -268,7 +269,7 @@ TEST(no_limit_is_in_the_way) { IN_CHILD(below_a_hard_limit); }
 static void medium_below_a_hard_limit(void) {
     pthread_t thread;
     char limit[32];
-    if (!os_barrier_others()) return;
+    NEED_BARRIER();
     CHECK(hak_malloc(MIB(8)) != NULL); /* no limit may be lower */
     start_sleeper(&thread);
     snprintf(limit, sizeof limit, "%" PRIu64, counts_now().used_pages * PAGE_BYTES);

@@ -15,6 +15,7 @@
 #include "heap/alloc.h"
 #include "heap/registry.h"
 #include "heap/thread.h"
+#include "kernel.h"
 #include "own_heap.h"
 #include "purge_steps.h"
 
@@ -57,7 +58,7 @@ static void *hold_and_sleep(void *unused) {
 static void rob_stacks(void) {
     pthread_t thread;
     never_decay();
-    if (!os_barrier_others()) return;
+    NEED_BARRIER();
     CHECK_EQ(pthread_create(&thread, NULL, hold_and_sleep, NULL), 0);
     while (atomic_load(&sleeper) == NULL) sched_yield();
     struct heap *heap = atomic_load(&sleeper);

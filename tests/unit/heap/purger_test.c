@@ -137,9 +137,11 @@ static void alone_with_patience(void) {
     make_garbage(MIB(64), NULL);
     look(NULL);
     const unsigned long before = fail_counted(FAIL_NANOSLEEP);
+    const uint64_t start = now_ms();
     usleep(1200 * 1000);
+    const uint64_t passed = now_ms() - start; /* longer on a busy machine */
     CHECK(purger_is_running());
-    CHECK_AT(fail_counted(FAIL_NANOSLEEP) - before <= 6, fail_counted(FAIL_NANOSLEEP) - before);
+    CHECK_AT(fail_counted(FAIL_NANOSLEEP) - before <= passed / 400 + 3, fail_counted(FAIL_NANOSLEEP) - before);
 }
 
 TEST(it_sleeps_while_nothing_is_due) { IN_CHILD(alone_with_patience); }
@@ -222,10 +224,13 @@ static void start_observer(void *(*body)(void *)) {
     CHECK_EQ(pthread_create(&thread, NULL, wait_for_everybody, NULL), 0);
 }
 
+/* It may have begun one more sleep: counted, since on a busy machine any of them takes long. This thread sleeps by another call. */
 static void *see_it_end(void *unused) {
     const uint64_t start = now_ms();
-    while (purger_is_running()) os_sleep_ms(5);
-    CHECK_AT(now_ms() - start <= 2000, now_ms() - start); /* a tick is at most 410 */
+    const unsigned long sleeps = fail_counted(FAIL_NANOSLEEP);
+    while (purger_is_running() && now_ms() - start < ENOUGH_MS) usleep(5000);
+    CHECK(!purger_is_running());
+    CHECK_AT(fail_counted(FAIL_NANOSLEEP) - sleeps <= 1, fail_counted(FAIL_NANOSLEEP) - sleeps);
     CHECK_EQ(span_dirty_left(), 0);
     _exit(0);
     return unused;
@@ -365,7 +370,7 @@ static void fork_while_it_runs(void) {
 
 TEST(a_child_starts_its_own) {
 #ifdef CHECK_TSAN
-    SKIP("ThreadSanitizer lets no child of a process with threads start some");
+    OMIT("ThreadSanitizer lets no child of a process with threads start some");
 #endif
     IN_CHILD(fork_while_it_runs);
 }

@@ -10,6 +10,7 @@
 #include "medium.h" /* first: it says _GNU_SOURCE */
 
 #include "clock.h"
+#include "kernel.h"
 #include "no_purger.h"
 
 #include <inttypes.h>
@@ -69,11 +70,10 @@ static void end_other(pthread_t thread) {
     CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
-/* Without that barrier nobody takes from others' stacks. */
-#define BESIDE_ANOTHER(body)                                              \
-    do {                                                                  \
-        if (!os_barrier_others()) SKIP("the kernel has no membarrier");   \
-        IN_CHILD(body);                                                   \
+#define BESIDE_ANOTHER(body) \
+    do {                     \
+        NEED_BARRIER();      \
+        IN_CHILD(body);      \
     } while (0)
 
 static void ask_again(void) {

@@ -7,9 +7,11 @@
  *   what the kernel has not is asked for again   refused_moves, huge_pages_are_asked_for_while_there_are_some
  *   out of memory is taken for want of support   refused_moves, huge_pages_are_asked_for_while_there_are_some
  *   nothing is renewed                           a_renewed_range_is_zero
+ *   what the kernel moves is taken for a failure   a_move_takes_the_contents_along
  */
 #include "blocks.h"
 #include "child.h"
+#include "kernel.h"
 #include "os/os.h"
 #include "stubborn.h"
 
@@ -43,14 +45,15 @@ static void check_from_stayed(void) {
     CHECK(pair.to[-1] == 'o' && pair.to[MOVED_PAGES * page] == 'o');
 }
 
-/* The first move is tried on pages of its own before: that is over then. False where nothing can be moved. */
-static bool moves_work(void) {
+/* The first move is tried on pages of its own before: that is over then. */
+static void check_that_moves_work(void) {
     map_pair();
-    return os_move(pair.from, pair.to, MOVED_PAGES * page) == OS_MOVED;
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), kernel_moves() ? OS_MOVED : OS_NOT_MOVED);
 }
 
 static void move_pages(void) {
-    if (!moves_work()) return; /* a kernel before 5.7, or an emulator */
+    check_that_moves_work();
+    NEED_MOVES();
     map_pair();
     uint64_t calls = counted(&os_counters.calls[OS_CALL_MREMAP]);
     enum os_moved moved = os_move(pair.from, pair.to, MOVED_PAGES * page);
@@ -118,7 +121,8 @@ static void move_and_lose(void) {
 
 TEST(refused_moves) {
     NEED_A_STUBBORN_KERNEL();
-    if (!moves_work()) SKIP("the kernel moves nothing");
+    check_that_moves_work();
+    NEED_MOVES();
     static const int unsupported[] = {EINVAL, ENOSYS, EPERM}, out_of_memory[] = {ENOMEM, EAGAIN, EFAULT};
     for (size_t i = 0; i < 3; i++) {
         mremap_error = unsupported[i];

@@ -7,13 +7,16 @@
  *   a refused call changes errno, is not counted refusals_are_results
  *   os_reserve_at takes what it is given         reserve_at_means_there
  *   no memory passes for no support              populate_keeps_what_is_there
+ *   nothing is brought in, or not all, or only to be read   what_is_populated_is_there
  */
 #include "blocks.h"
 #include "child.h"
+#include "kernel.h"
 #include "os/os.h"
 #include "stubborn.h"
 
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 static size_t page;
 
@@ -164,13 +167,37 @@ TEST(populate_keeps_what_is_there) {
     char *memory = os_map(16 * page, page);
     memory[3 * page] = 'x';
     errno = 4711;
-    os_populate(memory + 2 * page + 100, 8 * page); /* any range: widened to pages 2 to 10 */
+    os_populate(memory + 2 * page + 100, 8 * page);
     CHECK_EQ(errno, 4711);
     CHECK_EQ(memory[3 * page], 'x');
     memory[3 * page] = 0;
     CHECK(block_is_zero(memory, 16 * page));
     NEED_A_STUBBORN_KERNEL();
     run_myself("populate_by_an_old_kernel", output, sizeof output);
+}
+
+static long page_faults(void) {
+    struct rusage usage;
+    CHECK_EQ(getrusage(RUSAGE_THREAD, &usage), 0);
+    return usage.ru_minflt;
+}
+
+/* Any range, widened to pages; what is there to be read alone still costs a fault when it is written. */
+TEST(what_is_populated_is_there) {
+    enum { PAGES = 40, FROM = 2, TO = 35 };
+    unsigned char before[PAGES], after[PAGES];
+    if (!kernel_populates()) SKIP("the kernel populates nothing");
+    page = os_page_bytes();
+    char *memory = os_map(PAGES * page, page);
+    os_avoid_huge(memory, PAGES * page);
+    CHECK_EQ(syscall(SYS_mincore, memory, PAGES * page, before), 0);
+    os_populate(memory + FROM * page + 100, (TO - FROM - 1) * page);
+    CHECK_EQ(syscall(SYS_mincore, memory, PAGES * page, after), 0);
+    for (size_t i = 0; i < PAGES; i++) CHECK_AT((after[i] & 1) == (i >= FROM && i < TO ? 1 : before[i] & 1), i);
+    const long faults = page_faults();
+    for (size_t i = FROM; i < TO; i++) memory[i * page] = 'x';
+    if (!CHECK_SHADOWED) CHECK_AT(page_faults() - faults < (TO - FROM) / 2, page_faults() - faults);
+    os_unmap(memory, PAGES * page);
 }
 
 HELPER(say_seed) { check_say("%llx", (unsigned long long)os_random_seed()); }

@@ -13,6 +13,7 @@
 #include "blocks.h"
 #include "child.h"
 #include "faults/fail_calls.h"
+#include "kernel.h"
 #include "os/os.h"
 
 #include <sched.h>
@@ -142,12 +143,6 @@ TEST(a_refusal_is_a_result) {
 
 /* ---- the barrier ---------------------------------------------------------------------------------------- */
 
-static bool kernel_has_barrier(void) {
-    enum { QUERY = 0, PRIVATE = 1 << 3 };
-    long commands = syscall(SYS_membarrier, QUERY, 0, 0);
-    return commands > 0 && (commands & PRIVATE) != 0;
-}
-
 /* Two threads that each say something and then look what the other said: one of them sees the other, though only one
  * has a barrier between the two that costs. */
 static struct {
@@ -181,7 +176,7 @@ TEST(one_of_two_sees_the_other) {
     CHECK_EQ(os_barrier_others(), kernel_has_barrier());
     CHECK_EQ(errno, 4711);
     CHECK_EQ(counted(&os_counters.calls[OS_CALL_MEMBARRIER]), calls + 1);
-    if (!kernel_has_barrier()) SKIP("the kernel has no membarrier");
+    NEED_BARRIER();
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, cheap_side, NULL), 0);
     for (uint32_t round = 1; round <= check_count(50000); round++) {
@@ -201,7 +196,7 @@ TEST(one_of_two_sees_the_other) {
 static void pass_barrier(void) { CHECK(os_barrier_others()); }
 
 TEST(a_child_has_the_barrier_too) {
-    if (!kernel_has_barrier()) SKIP("the kernel has no membarrier");
+    NEED_BARRIER();
     IN_CHILD(pass_barrier);
 }
 

@@ -57,7 +57,7 @@ static void extend_around_others(void) {
     for (size_t i = 0; i < 3; i++) { /* beyond the first region, and beyond the gap that follows */
         others[i] = (char *)page_address(CHUNK_PAGES) + MIB(64) + i * (GIB(1) + MIB(30));
         char *got = mmap(others[i], 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (got != others[i]) return; /* a window reserved whole has nobody in the way */
+        if (got != others[i]) SKIP("the window is reserved whole"); /* and nobody is in the way */
         memset(got, 'x', 65536);
     }
     CHECK(use_up(100, 5000) >= 5000);
@@ -71,7 +71,7 @@ TEST(something_lies_in_the_way) { IN_CHILD(extend_around_others); }
 static void extend_much_around_others(void) {
     CHECK(start_window(GIB(256)));
     char *other = (char *)page_address(CHUNK_PAGES) + MIB(64);
-    if (mmap(other, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != other) return;
+    if (mmap(other, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != other) SKIP("the window is reserved whole");
     struct page_run run = window_extend(MIB(100) / PAGE_BYTES);
     CHECK(run.pages >= MIB(100) / PAGE_BYTES);
     check_usable(run);
@@ -106,7 +106,7 @@ static void exec_limited(void) {
 
 static void run_limited(const char *helper, const size_t *limits, size_t count) {
     struct rlimit now;
-    if (CHECK_SHADOWED) SKIP("shadow memory is beyond any limit");
+    if (CHECK_SHADOWED) OMIT("shadow memory is beyond any limit");
     CHECK_EQ(getrlimit(RLIMIT_AS, &now), 0);
     if (now.rlim_cur != RLIM_INFINITY) SKIP("there is a limit already");
     limited_helper = helper;
