@@ -191,7 +191,9 @@ def test_a_server_serves_the_same_requests_whatever_time_they_take(build: Path) 
     # Two threads, 200 times a second 100 requests, and one peak.
     assert 40_000 < line["ops"] < 45_000
     assert line["cpu_ns_per_request"] == pytest.approx(line["cpu_seconds"] * 1e9 / line["ops"], rel=0.01)
-    assert line["peak_rss_kib"] > 200 << 10  # a peak of 256 MiB, of which a late thread may already have freed some
+    assert (
+        line["peak_rss_kib"] > 200 << 10
+    )  # a peak of 256 MiB, of which a late thread may already have freed some
 
 
 def test_a_paced_program_is_slowed_by_processor_time(build: Path) -> None:
