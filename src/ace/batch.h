@@ -1,7 +1,7 @@
 /* batch.h - how many blocks one miss moves, and how many blocks of other heaps a stack keeps. Pure functions; any thread.
  *
  * A miss moves half the depth, whatever the objective: to fill or empty a stack by more only brings the next miss, at its other
- * end, sooner. How many blocks half is, and what they cost, is decided with the depth. */
+ * end, sooner. How many blocks that is, and what they cost, is decided with the depth. */
 #ifndef HAK_ACE_BATCH_H
 #define HAK_ACE_BATCH_H
 

@@ -27,7 +27,7 @@ static HAK_NOINLINE void *malloc_medium(size_t bytes) {
     return HAK_LIKELY(medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block)) ? block : malloc_slow(bytes);
 }
 
-/* hak_malloc, but for a failure: that is for the caller to note. */
+/* Like hak_malloc, but it is left to the caller to record a failure. */
 static HAK_NOINLINE void *malloc_or_null(size_t bytes) {
     void *block;
     if (HAK_LIKELY(front_pop(bytes, &block)) || medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block)) return block;
@@ -75,7 +75,7 @@ HAK_EXPORT void *hak_realloc(void *block, size_t bytes) {
     moved = malloc_or_null(bytes);
     if (HAK_UNLIKELY(moved == NULL)) {
         if (bytes > kept) return no_memory(bytes, SMALLEST_BLOCK_BYTES);
-        return block; /* it should shrink, and cannot move: it stays, which is no failure */
+        return block; /* it was to shrink and cannot move: it stays, which is no failure */
     }
     memcpy(moved, block, min_size(kept, bytes));
     hak_free(block);

@@ -165,8 +165,8 @@ static void settings_unlock(void) {
 
 static bool wants_reports(void) { return start_settings.stats != STATS_OFF; }
 
-/* A look at standard error is a system call, which is for those who have asked for messages. Of all others hakmem says something
- * after their start only where it ends the process; libc's malloc does so, too, into whatever is 2. */
+/* A look at standard error is a system call, made only in programs that asked for messages. In all others hakmem prints
+ * something after the start only when it ends the process; like libc's malloc, it then writes to whatever is 2. */
 static bool wants_messages(void) {
     return wants_reports() || start_settings.trace_failures || start_settings.foreign_free == FOREIGN_FREE_COUNT;
 }

@@ -19,7 +19,7 @@
 #include "heap/thread.h"
 
 /* A thread that slept at this many visits in a row has no share of what threads may keep: its stacks are empty. One
- * that wakes every second or so keeps its share: otherwise those of the others would swing. */
+ * that wakes every second or so keeps its share: otherwise the shares of the others would fluctuate. */
 enum { SLEEPER_VISITS = 8 };
 
 /* The most that one step does. */

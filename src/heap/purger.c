@@ -78,8 +78,8 @@ static uint64_t mark_bytes(void) { return is_alone() ? MARK_ALONE_BYTES : MARK_B
 
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
-/* In a process of one thread the purge thread does not stay for a little: slow paths see to that, or it is returned
- * immediately. But while MARK_ALONE_BYTES are dirty it stays, so that it does not come and go with what is in use. */
+/* In a process of one thread the purge thread does not stay for a small amount: slow paths return that, or it is
+ * returned immediately. But while MARK_ALONE_BYTES are dirty it stays, so that it does not come and go with what is in use. */
 static bool is_too_little(void) {
     if (!is_alone() || footprint_returnable() >= MARK_ALONE_BYTES) return false;
     if (span_dirty_left() * PAGE_BYTES >= MARK_ALONE_BYTES) return false;

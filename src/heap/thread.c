@@ -114,7 +114,7 @@ static HAK_ENTRY void end_heap(void *value) {
     errno = saved;
 }
 
-/* This process is a child, and has none itself. Most children share their parent's pages until they call exec; one
+/* This process is the child of a fork and has no children itself. Most children share their parent's pages until they call exec; one
  * that begins threads is there to work, and soon with blocks of its own. relaxed, all: at worst one more page is
  * copied, or one more block not written to. */
 static _Atomic bool is_child;

@@ -16,6 +16,10 @@ long os_read(int fd, void *bytes, size_t count) { return syscall(SYS_read, fd, b
 
 bool os_close(int fd) { return syscall(SYS_close, fd) == 0; }
 
+bool os_fstat(int fd, struct stat *file) { return syscall(SYS_fstat, fd, file) == 0; }
+
+unsigned os_effective_user(void) { return (unsigned)syscall(SYS_geteuid); }
+
 long os_read_file(const char *path, char *text, size_t bytes) {
     int saved = errno, fd = os_open(path, O_RDONLY | O_CLOEXEC, 0);
     size_t length = 0;
@@ -57,7 +61,7 @@ bool os_lines_next(struct os_lines *lines, char *line, size_t bytes) {
 void os_lines_close(struct os_lines *lines) { os_close(lines->fd); }
 
 /* In a folder that all users may write to, anybody can create a link or a FIFO. Only those of this user or root are followed or waited for. */
-static bool is_trusted(const struct stat *file) { return file->st_uid == 0 || file->st_uid == geteuid(); }
+static bool is_trusted(const struct stat *file) { return file->st_uid == 0 || file->st_uid == os_effective_user(); }
 
 /* Replaces the path of a link in AT by that of its target; false with errno. */
 static bool follow_link(char *at, size_t bytes) {
@@ -77,7 +81,7 @@ static bool follow_link(char *at, size_t bytes) {
 struct way {
     char at[1024];
     int links;          /* that led there */
-    bool to_descriptor; /* it is a link of the kernel's to what a descriptor is open for, as /dev/stderr leads to: others write there */
+    bool to_descriptor; /* it is a link of the kernel's to an open file, like the one /dev/stderr leads to: others write to that file, too */
 };
 
 /* False with errno: links of other users are not followed. */
@@ -98,10 +102,10 @@ static bool find_way(const char *path, struct way *way) {
     return true;
 }
 
-/* Of files only what a link led to: another would have come there after it was looked at. Devices are root's alone to make. */
+/* A regular file only if a link led to it: any other appeared after the path was looked at. Only root can create devices. */
 static bool may_be_written(int fd, bool linked) {
     struct stat file;
-    if (fstat(fd, &file) != 0) return false;
+    if (!os_fstat(fd, &file)) return false;
     return S_ISREG(file.st_mode) ? linked : !S_ISFIFO(file.st_mode) || is_trusted(&file);
 }
 

@@ -20,8 +20,8 @@ enum { LINE_BYTES = 1024, KEPT_DESCRIPTOR_MIN = 200, PATIENCE_MS = 1000 };
 
 enum knowledge {
     UNKNOWN,
-    ABSENT, /* there was none: what is 2 later is a file of the program's */
-    KNOWN,  /* what it was: all goes there, or nowhere */
+    ABSENT, /* there was none: what is 2 later is the program's own file */
+    KNOWN,  /* it is known which file it was: all messages go there, or nowhere */
 };
 
 /* What standard error was. Written by one thread at a time, while others may have something to say. */
@@ -35,12 +35,12 @@ static struct {
 /* acquire: pairs with know. */
 static enum knowledge what_is_known(void) { return atomic_load_explicit(&first.knowledge, memory_order_acquire); }
 
-/* release: whoever sees that it is known sees what. */
+/* release: a thread that sees that it is known sees what it was. */
 static void know(enum knowledge now) { atomic_store_explicit(&first.knowledge, now, memory_order_release); }
 
 /* Where a sandbox forbids the look nothing is known. */
 static bool look(struct stat *file) {
-    if (fstat(STDERR_FILENO, file) == 0) return true;
+    if (os_fstat(STDERR_FILENO, file)) return true;
     if (errno == EBADF) know(ABSENT);
     return false;
 }
@@ -63,8 +63,8 @@ void os_message_keep(bool copied) {
     errno = saved;
 }
 
-/* Standard error is opened to be written, or to be appended to; a file that is read and written anywhere has the number 2 because that
- * was free. */
+/* Standard error is opened to be written, or to be appended to; a file that is open for reading and writing without O_APPEND got
+ * the number 2 because that was free. */
 static bool is_programs_own(const struct stat *file) {
     return S_ISREG(file->st_mode) && (fcntl(STDERR_FILENO, F_GETFL) & (O_ACCMODE | O_APPEND)) == O_RDWR;
 }
@@ -81,7 +81,7 @@ void os_message_keep_late(void) {
 
 static bool is_first(int fd) {
     struct stat file;
-    if (fstat(fd, &file) != 0) return errno != EBADF; /* a sandbox may refuse to tell */
+    if (!os_fstat(fd, &file)) return errno != EBADF; /* a sandbox may refuse to tell */
     return file.st_dev == first.device && file.st_ino == first.inode;
 }
 
@@ -99,15 +99,20 @@ int os_message_fd(void) {
     return fd;
 }
 
+/* A reader was waited for in vain, and has taken nothing since: the next message does not wait for it. */
+static _Atomic bool in_vain;
+
 /* Waits until FD takes more: at most until *UNTIL_MS, which is set if it was 0. By number, as below. */
 static bool await_room(int fd, uint64_t *until_ms) {
     struct pollfd room = {.fd = fd, .events = POLLOUT};
     const uint64_t now_ms = os_clock_ms();
+    if (atomic_load_explicit(&in_vain, memory_order_relaxed)) return false; /* a hint */
     if (*until_ms == 0) *until_ms = now_ms + PATIENCE_MS;
     const uint64_t left_ms = *until_ms - min_size(now_ms, *until_ms);
     struct timespec left = {.tv_sec = (time_t)(left_ms / 1000), .tv_nsec = (long)(left_ms % 1000) * 1000000};
     const long ready = left_ms == 0 ? 0 : syscall(SYS_ppoll, &room, 1, &left, NULL, 0);
     if (ready > 0 || (ready < 0 && errno == EINTR)) return true;
+    atomic_store_explicit(&in_vain, true, memory_order_relaxed);
     errno = EAGAIN;
     return false;
 }
@@ -123,6 +128,7 @@ static bool write_all(int fd, const char *text, size_t bytes) {
         text += written;
         bytes -= (size_t)written;
         until_ms = 0;
+        atomic_store_explicit(&in_vain, false, memory_order_relaxed);
     }
     return true;
 }
@@ -145,18 +151,19 @@ static bool is_waiting(const sigset_t *before, int number) { return sigismember(
 /* A program must not die of our messages because their reader is gone or its file is at its size limit. So SIGPIPE and SIGXFSZ are
  * blocked during the write and then consumed, unless one of the program's own was pending. */
 bool os_write(int fd, const char *text, size_t bytes) {
+    const int kept = errno;
     sigset_t ours, before;
     sigemptyset(&ours);
     sigaddset(&ours, SIGPIPE);
     sigaddset(&ours, SIGXFSZ);
-    if (pthread_sigmask(SIG_BLOCK, &ours, &before) != 0) return write_all(fd, text, bytes);
-    const bool pipe_waits = is_waiting(&before, SIGPIPE), limit_waits = is_waiting(&before, SIGXFSZ);
+    const bool blocked = pthread_sigmask(SIG_BLOCK, &ours, &before) == 0;
+    const bool takes_pipe = blocked && !is_waiting(&before, SIGPIPE), takes_limit = blocked && !is_waiting(&before, SIGXFSZ);
     const bool done = write_all(fd, text, bytes);
-    int saved = errno;
-    if (!done && saved == EPIPE && !pipe_waits) take_signal(SIGPIPE);
-    if (!done && saved == EFBIG && !limit_waits) take_signal(SIGXFSZ);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = saved;
+    const int why = errno;
+    if (!done && why == EPIPE && takes_pipe) take_signal(SIGPIPE);
+    if (!done && why == EFBIG && takes_limit) take_signal(SIGXFSZ);
+    if (blocked) pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = done ? kept : why;
     return done;
 }
 

@@ -98,7 +98,7 @@ char **os_environment(void);
 const char *os_variable(const char *name);
 
 /* In a privileged process, takes the variables whose names begin with PREFIX out of the environment, as the loader does with its own: a
- * program that it starts may have no sign left of whose they are. Once, from a constructor. */
+ * program that it starts could not tell that an unprivileged user set them. Once, from a constructor. */
 void os_drop_variables(const char *prefix);
 
 /* ---- clock (clock.c) ---------------------------------------------------------------------------- */
@@ -232,6 +232,12 @@ void os_group_read(const char *root, struct os_group *group);
 int os_open(const char *path, int flags, unsigned mode);
 long os_read(int fd, void *bytes, size_t count);
 bool os_close(int fd);
+
+/* fstat, and geteuid, by number as well: they are called before libc is initialised. fakeroot's functions look for its variables in the
+ * environment when they are first called, would find none then, and would do nothing for as long as the process lives. */
+struct stat;
+bool os_fstat(int fd, struct stat *file);
+unsigned os_effective_user(void);
 
 /* The beginning of a file, at most BYTES - 1 bytes, as a string; returns its length, or -1 when it cannot be read. */
 long os_read_file(const char *path, char *text, size_t bytes);

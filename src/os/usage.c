@@ -6,13 +6,13 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Of a line "NAME:   1234 kB" *VALUE becomes the number, in bytes. */
+/* If LINE is "NAME:   1234 kB", *VALUE becomes that number, in bytes. */
 static void take_bytes(const char *line, const char *name, uint64_t *value) {
     const size_t length = strlen(name);
     if (strncmp(line, name, length) == 0) *value = strtoull(line + length, NULL, 10) * 1024;
 }
 
-/* Line by line: before what is looked for stand the groups that the user is in, which may be thousands. */
+/* Line by line: the user's groups, which may be thousands, come before what is looked for. */
 static void read_status(struct os_usage *usage) {
     struct os_lines lines;
     char line[64];

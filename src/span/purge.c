@@ -1,7 +1,7 @@
 /* purge.c - returning to the kernel what has been free for a while.
  *
  * While the program works, the fewest dirty pages of the last one or two windows of time are what was not needed in
- * them: a share of these is returned at each tick. While it sleeps, a share of all is. What is used again later was
+ * them: a share of these is returned at each tick. While it sleeps, a share of all dirty pages is. What is used again later was
  * returned in vain: ace_half_life_next then lengthens the half-life. */
 #include "ace/decay.h"
 #include "ace/pace.h"

@@ -37,7 +37,7 @@ void span_lose(uint32_t first, uint32_t pages);
 /* Frees the used span at FIRST, except LOST_PAGES pages of it at LOST, which are lost. Takes the span lock. */
 void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages);
 
-/* Dirty pages were taken, and RETURNED pages that had been returned to the kernel: decay goes by both. */
+/* Dirty pages were taken, and RETURNED pages that had been returned to the kernel: decay depends on both. */
 void purge_note_taken(uint32_t returned);
 
 /* ---- huge.c: advice about huge pages. Makes system calls: no lock held. ------------------------------ */

@@ -6,7 +6,7 @@
 
 enum foreign_policy {
     FOREIGN_ABORT, /* a line that says what the pointer looks like, then the end of the process */
-    FOREIGN_COUNT, /* counted, the first with a line, and otherwise ignored; its size is 0 */
+    FOREIGN_COUNT, /* counted, with a line for the first, and otherwise ignored; its size is 0 */
     FOREIGN_LIBC, /* counted, and handed to the next malloc behind hakmem, unless it lies in hakmem's own memory */
 };
 

@@ -31,12 +31,12 @@ static const char *other_owner(Dl_info *owner) {
 }
 
 /* The environment outlives the launcher's file, whose name lies in a folder that all may write to: what is there later may be another
- * user's FIFO or link, or another name of a file of ours. -1 unless it is a file of ours by one name. */
+ * user's FIFO or link, or another name of a file of ours. -1 unless it is a file of ours that has this name alone. */
 static int open_proof(const char *path) {
     const int fd = os_open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, 0);
     struct stat file;
     if (fd < 0) return -1;
-    if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid() && file.st_nlink == 1) return fd;
+    if (os_fstat(fd, &file) && S_ISREG(file.st_mode) && file.st_uid == os_effective_user() && file.st_nlink == 1) return fd;
     os_close(fd);
     return -1;
 }

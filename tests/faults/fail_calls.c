@@ -329,6 +329,8 @@ static int count_numbered(long number, const long arguments[6], const void *call
         return count_call(FAIL_OPEN, caller);
     case SYS_read:
         return count_call(FAIL_READ, caller);
+    case SYS_fstat:
+        return count_call(FAIL_FSTAT, caller);
     default:
         return 0;
     }

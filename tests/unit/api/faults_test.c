@@ -22,6 +22,7 @@
 #include "blocks.h"
 #include "child.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -200,13 +201,13 @@ static int run_child(void (*body)(void)) {
     return status;
 }
 
-/* Every k with --scale=2; else the first ones, and then a share of the others: fewer where each costs a second. */
+/* Every k with --scale=2; else the first ones, and then a share of the others; where each costs a second, the first alone. */
 static unsigned long next_after(unsigned long k) {
 #ifdef CHECK_TSAN
-    return check_now.scale > 1 ? k + 1 : 40 * k;
+    return check_now.scale > 1 ? k + 1 : ULONG_MAX;
 #else
-    if (check_now.scale > 1 || k < (CHECK_SHADOWED ? 3 : 16)) return k + 1;
-    return k + k / (CHECK_SHADOWED ? 2 : 4) + 1;
+    if (check_now.scale > 1 || k < (CHECK_SHADOWED ? 3 : 8)) return k + 1;
+    return k + k / 2 + 1;
 #endif
 }
 
