@@ -11,12 +11,12 @@
 # at all, and with `-u malloc` it is linked even if nothing else needs it.
 
 # One folder per layer (src/README.md), in the order in which their objects are linked.
-set(hak_floors base os region span slab heap ace watch api)
+set(hak_layers base os region span slab heap ace watch api)
 
 set(hak_sources)
-foreach(floor IN LISTS hak_floors)
-    file(GLOB floor_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${floor}/*.c")
-    list(APPEND hak_sources ${floor_sources})
+foreach(layer IN LISTS hak_layers)
+    file(GLOB layer_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/${layer}/*.c")
+    list(APPEND hak_sources ${layer_sources})
 endforeach()
 
 # ---- headers ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-/* spans.h - spans that carry a key, and a look at all books of the span floor. Whoever includes this has no_purger.h,
+/* spans.h - spans that carry a key, and a look at all books of the span layer. Whoever includes this has no_purger.h,
  * too. */
 #ifndef HAK_TESTS_SPANS_H
 #define HAK_TESTS_SPANS_H
@@ -46,7 +46,7 @@ static void check_free_span(uint32_t first, uint32_t touched) {
         CHECK_AT(page_chunk(page)->zone == page_chunk(first)->zone, page);
 }
 
-/* Looks at every page that this floor was ever given, in one piece. Nobody else works on it. */
+/* Looks at every page that this layer was ever given, in one piece. Nobody else works on it. */
 CHECK_UNUSED static void check_books(void) {
     struct span_counts counts = counts_now();
     uint64_t used = 0, used_spans = 0, lost = 0, dirty = 0, huge = 0;

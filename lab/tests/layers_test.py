@@ -1,4 +1,4 @@
-"""The floors of the package: a module includes only modules of its own floor and of those below."""
+"""The layers of the package: a module includes only modules of its own layer and of those below."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import hakmem_lab
 import pytest
 
 PACKAGE = Path(hakmem_lab.__file__).parent
-FLOORS = (
+LAYERS = (
     {"errors", "checkout", "files", "grid", "processes", "statistics"},
     {"measure", "workloads", "allocators"},
     {"sight"},
@@ -23,7 +23,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
 def floor(part: str) -> int:
-    return next(number for number, floor in enumerate(FLOORS) if part in floor)
+    return next(number for number, layer in enumerate(LAYERS) if part in layer)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE)))

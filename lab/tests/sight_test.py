@@ -149,16 +149,17 @@ def test_a_leak_outside_the_window(checkout: Checkout, tmp_path: Path) -> None:
     assert hint_lines(account, watched=False)
 
 
+def account_after(pid: int, number: signal.Signals, seconds: float) -> Account:
+    """The account of a process some time after it was sent a signal."""
+    os.kill(pid, number)
+    time.sleep(seconds)
+    return account_of(pid)
+
+
 def test_one_that_ends_while_it_is_watched(checkout: Checkout, tmp_path: Path) -> None:
     with on_hakmem(checkout, tmp_path, LEAK) as pid:
         first = account_of(pid)
-
-        def read() -> Account:
-            os.kill(pid, signal.SIGKILL)
-            time.sleep(0.1)
-            return account_of(pid)
-
-        readings = readings_take(first, read, 0.4)
+        readings = readings_take(first, lambda: account_after(pid, signal.SIGKILL, 0.1), 0.4)
     assert readings == [first]
     assert "It ended while it was watched: 1 of 5 looks." in note_lines(first, "", 0.4, len(readings))
 
@@ -179,13 +180,7 @@ int main(int count, char **given) {
     )
     with on_hakmem(checkout, tmp_path, source) as pid:
         first = account_of(pid)
-
-        def read() -> Account:
-            os.kill(pid, signal.SIGUSR1)
-            time.sleep(0.3)
-            return account_of(pid)
-
-        assert readings_take(first, read, 0.1) == [first]
+        assert readings_take(first, lambda: account_after(pid, signal.SIGUSR1, 0.3), 0.1) == [first]
 
 
 def test_python(checkout: Checkout) -> None:

@@ -30,7 +30,7 @@ static HAK_NOINLINE void *malloc_medium(size_t bytes) {
 /* Like hak_malloc, but it is left to the caller to record a failure. */
 static HAK_NOINLINE void *malloc_or_null(size_t bytes) {
     void *block;
-    if (HAK_LIKELY(front_pop(bytes, &block)) || medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block)) return block;
+    if (HAK_LIKELY(front_pop(bytes, &block))) return block;
     start_once();
     return heap_alloc(bytes);
 }

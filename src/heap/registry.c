@@ -54,7 +54,7 @@ static struct heap *create_heap(void) {
     struct heap *heap = take_memory(slots + REMOTE_BLOCKS);
     if (heap == NULL) return NULL;
     /* Prefaults all that the first operations of all classes touch, in one call. Of stacks that an option made deep, no more than
-     * the default depths need: most threads use only a part of them. */
+     * POPULATED_SLOTS, which no objective's own first depths exceed: most threads use only a part of deep ones. */
     os_populate(heap, sizeof(struct heap) + min_size(slots, POPULATED_SLOTS) * sizeof(void *));
     buffer_begin(heap, heap->first_stacks + slots);
     stack_reset_all(heap);

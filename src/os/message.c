@@ -104,9 +104,9 @@ static _Atomic bool in_vain;
 
 /* Waits until FD takes more: at most until *UNTIL_MS, which is set if it was 0. By number, as below. */
 static bool await_room(int fd, uint64_t *until_ms) {
+    if (atomic_load_explicit(&in_vain, memory_order_relaxed)) return false; /* a hint */
     struct pollfd room = {.fd = fd, .events = POLLOUT};
     const uint64_t now_ms = os_clock_ms();
-    if (atomic_load_explicit(&in_vain, memory_order_relaxed)) return false; /* a hint */
     if (*until_ms == 0) *until_ms = now_ms + PATIENCE_MS;
     const uint64_t left_ms = *until_ms - min_size(now_ms, *until_ms);
     struct timespec left = {.tv_sec = (time_t)(left_ms / 1000), .tv_nsec = (long)(left_ms % 1000) * 1000000};

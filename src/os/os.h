@@ -1,5 +1,4 @@
-/* os.h - the contract with the kernel. Of the other layers only watch makes system calls of its own, for the proof that hakmem
- * serves a program (watch/served.c), and to read the process's number.
+/* os.h - the contract with the kernel. Of the other layers only watch makes a system call of its own: getpid.
  *
  * Every primitive may be called from any thread, keeps errno when it succeeds, and reports failure by its
  * result; none aborts except os_panic, and none but os_sleep_ms is a cancellation point: malloc is none. They call libc's

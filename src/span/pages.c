@@ -70,24 +70,19 @@ void pages_mark_free(uint32_t first, uint32_t pages) {
     }
 }
 
-void pages_mark_zero(uint32_t first, uint32_t pages) {
+static void mark_zero(uint32_t first, uint32_t pages, bool returned) {
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);
         share.chunk->touched &= ~share.mask;
         share.chunk->refused &= ~share.mask;
+        if (returned) share.chunk->returned |= share.mask;
         at += share.pages;
     }
     lengthen_cleaned(first, first + pages);
 }
 
-void pages_mark_returned(uint32_t first, uint32_t pages) {
-    pages_mark_zero(first, pages);
-    for (uint32_t at = first, end = first + pages; at < end;) {
-        struct share share = share_at(at, end);
-        share.chunk->returned |= share.mask;
-        at += share.pages;
-    }
-}
+void pages_mark_zero(uint32_t first, uint32_t pages) { mark_zero(first, pages, false); }
+void pages_mark_returned(uint32_t first, uint32_t pages) { mark_zero(first, pages, true); }
 
 void pages_mark_refused(uint32_t first, uint32_t pages) {
     for (uint32_t at = first, end = first + pages; at < end;) {

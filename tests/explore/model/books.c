@@ -1,4 +1,4 @@
-/* books.c - looks at all books of the heap and slab floors, when nobody runs. */
+/* books.c - looks at all books of the heap and slab layers, when nobody runs. */
 #include "model.h"
 
 #include "base/bits.h"

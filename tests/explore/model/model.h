@@ -47,7 +47,7 @@ extern _Atomic uint32_t model_threads_started, model_threads_ended;
  * waits in a heap that no thread owns. */
 void model_check_blocks(void *const *in_use, size_t count);
 
-/* Used and free spans cover all pages that the span floor was given; its counters say what they hold. */
+/* Used and free spans cover all pages that the span layer was given; its counters say what they hold. */
 void model_check_spans(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* os.c - the os floor as the explorer needs it: no system call, all memory there from the start, the same in every
+/* os.c - the os layer as the explorer needs it: no system call, all memory there from the start, the same in every
  * execution. What the kernel does to memory counts as a write to it, so whoever uses it at the same time is found. */
 #include "model.h"
 

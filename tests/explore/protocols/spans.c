@@ -1,6 +1,6 @@
 /* spans.c - free pages go back to the kernel while others take and give spans.
  *
- * Invariant: a span has one user at a time, and the kernel is one: what its user wrote stays. All books of the span floor
+ * Invariant: a span has one user at a time, and the kernel is one: what its user wrote stays. All books of the span layer
  * agree afterwards, and no page is lost. */
 #include "../model/model.h"
 

@@ -383,8 +383,12 @@ TEST(destructors_use_the_commons) {
 
 /* Stacks that an option made deep, of threads that use little of them. */
 static void begin_with_deep_stacks(void) {
-    enum { HEAPS = 16 };
+    enum { HEAPS = 16, POPULATED_SLOTS = 4096 };
     uint16_t depths[SIZE_CLASSES];
+    heap_settings.objective = ACE_SPEED;
+    stack_set_depths(NULL, false);
+    CHECK_AT(stack_first_slots() <= POPULATED_SLOTS, stack_first_slots()); /* the depths that are not set are all brought in */
+    heap_settings.objective = ACE_BALANCED;
     for (unsigned class = 0; class < SIZE_CLASSES; class++) depths[class] = 8192;
     stack_set_depths(depths, false);
     CHECK(stack_first_slots() * sizeof(void *) > MIB(1));

@@ -42,7 +42,7 @@ static void check_usable(struct page_run run) {
         ((struct span *)page_span(i))->head = (uint32_t)i;
         window.chunks[i / CHUNK_PAGES].used = UINT32_MAX;
     }
-    /* The neighbours' records can be read. What the one before says is the span floor's matter, where libc has
+    /* The neighbours' records can be read. What the one before says is the span layer's matter, where libc has
      * allocated before main. */
     CHECK(((struct span *)page_span(run.first - 1))->kind <= SPAN_LOST);
     if (run.first + run.pages < window.pages)

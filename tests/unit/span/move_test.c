@@ -1,5 +1,5 @@
 /* move_test.c - spans that move: by their page tables, copied where the kernel refuses, and what is left of the destination where
- * it fails halfway. Tests run in children: what the floor knows stays in the process. */
+ * it fails halfway. Tests run in children: what the layer knows stays in the process. */
 #include "child.h"
 #include "faults/fail_calls.h"
 #include "kernel.h"

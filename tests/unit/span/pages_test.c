@@ -1,5 +1,5 @@
 /* pages_test.c - runs of bits across chunks, against a model of one byte a page. The pages come straight
- * from the window: the span floor never hears of them.
+ * from the window: the span layer never hears of them.
  *
  * Planted defects it was seen to catch:
  *   a run stops at the end of its first chunk    random_runs

@@ -1,7 +1,7 @@
 /* span_test.c - spans taken, given back, lengthened, shortened and moved at random, with time passing. After each
  * round every page of the window is looked at.
  *
- * Tests run in children: what the floor knows stays in the process.
+ * Tests run in children: what the layer knows stays in the process.
  *
  * Planted defects it was seen to catch:
  *   no merging with the span before, or after    random_work_keeps_the_books
