@@ -74,23 +74,22 @@ SELECTING = RoundPlan(12, NAMES, 4, ("hakmem",))
 SELECTING_FAST = replace(SELECTING, selection=SELECTION_MIN)
 
 
-def test_who_is_selected_in_the_first_rounds_takes_part_in_the_others_alone() -> None:
-    asked: list[list[int]] = []
+def test_who_is_far_behind_leaves_first_and_then_all_but_who_is_selected() -> None:
+    left = {1: ["glibc", "slow"], 4: ["glibc"]}
+    asked: list[tuple[int, list[int]]] = []
 
     def select(before: int, rounds: Sequence[Round]) -> list[str]:
-        assert before == 4
-        asked.append(sorted(one.slot for one in rounds))
-        return ["glibc"]
+        asked.append((before, sorted(one.slot for one in rounds)))
+        return left[before]
 
     rounds = rounds_run(FakeTask(), SELECTING, ARMS, "7", lambda _: None, (), select)
     ran = Counter(name for one in rounds for name in one.runs)
-    assert ran == {"hakmem": 12, "glibc": 12, "slow": 4, "bad": 4}
+    assert ran == {"hakmem": 12, "glibc": 12, "slow": 4, "bad": 1}
     assert [one.slot < 4 for one in rounds] == [True] * 4 + [False] * 8
-    assert asked == [[0, 1, 2, 3]] * 8
+    assert asked == [(1, [0])] * 3 + [(4, [0, 1, 2, 3])] * 8
 
 
-def test_who_is_far_behind_leaves_after_the_first_round() -> None:
-    """Where there is time for no more than the fewest rounds that select."""
+def test_two_rounds_select_at_least() -> None:
     left = {1: ["glibc", "slow"], 2: ["slow"]}
     rounds = rounds_run(
         FakeTask(), SELECTING_FAST, ARMS, "7", lambda _: None, (), lambda before, _: left[before]
@@ -115,15 +114,17 @@ def test_who_is_named_stays_to_the_end() -> None:
 
 
 def test_where_nobody_can_be_selected_the_selection_was_all() -> None:
-    rounds = rounds_run(FakeTask(), SELECTING, ARMS, "7", lambda _: None, (), lambda _, __: [])
+    left = {1: ["slow"], 4: []}
+    rounds = rounds_run(FakeTask(), SELECTING, ARMS, "7", lambda _: None, (), lambda before, _: left[before])
     assert sorted(one.slot for one in rounds) == [0, 1, 2, 3]
 
 
 def test_the_selection_is_over_before_what_it_selects_is_compared() -> None:
     """Its disturbed rounds, too, are measured again first."""
-    disturbed = FakeTask(switches=dict.fromkeys(range(1, 17), 10_000))
-    rounds = rounds_run(disturbed, SELECTING, ARMS, "7", lambda _: None, (), lambda _, __: ["slow"])
-    assert [one.slot < 4 for one in rounds] == [True] * 5 + [False] * 8
+    disturbed = FakeTask(switches=dict.fromkeys(range(1, 13), 10_000))
+    plan = replace(SELECTING, selection=5)
+    rounds = rounds_run(disturbed, plan, ARMS, "7", lambda _: None, (), lambda _, __: ["slow"])
+    assert [one.slot < 5 for one in rounds] == [True] * 6 + [False] * 7
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_what_is_done_is_not_pending() -> None:
     done = run_all(FakeTask(), plan)
     assert slots_pending(plan, done) == [[]]
     assert slots_pending(plan, [one for one in done if one.slot != 2]) == [[2]]
-    assert slots_pending(SELECTING, []) == [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9, 10, 11]]
+    assert slots_pending(SELECTING, []) == [[0], [1, 2, 3], [4, 5, 6, 7, 8, 9, 10, 11]]
     assert slots_pending(SELECTING_FAST, []) == [[0], [1], [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]]
 
 
@@ -253,7 +254,7 @@ def test_time_goes_to_the_comparison_first_and_then_to_the_others() -> None:
     demand = Demand(10, 8, 1, 4)
     assert [demand.selection(rounds) for rounds in (4, 10, 18, 19, 24, 40)] == [2, 2, 2, 3, 8, 8]
     assert demand.total(10) == 10 + 4 + 8
-    assert demand.total(19) == 3 * 10 + 16
+    assert demand.total(19) == 10 + 2 * 4 + 16
     assert demand.fitting(22, 60) == 10
     assert demand.fitting(9, 60) == 0
     assert demand.fitting(1e6, 60) == 60

@@ -2,8 +2,8 @@
 
 All processes of a round share one seed, one environment size and the same processors, and run in random order. The
 number of rounds is fixed before the first. If only the best of many peers matters, all take part in the first
-round; those near the fastest there, or alone, take part in the second; and only the best of these takes part in the
-others. A dozen peers that are slower would otherwise take nine tenths of the time. A round that was disturbed from
+round; those near the fastest there, or alone, take part in the other rounds that select; and only the best of these
+takes part in those that compare. A dozen peers that are slower would otherwise take nine tenths of the time. A round that was disturbed from
 outside, by a rule that does not look at times, is kept, marked, and measured again as a whole. An arm that crashes,
 hangs or refuses is a result; the others go on.
 
@@ -70,8 +70,8 @@ class RoundPlan:
     arms: tuple[str, ...]
     """The first is the subject."""
     selection: int = 0
-    """This many rounds at the beginning select one arm; 0: every arm takes part in all rounds. If these are as few
-    as possible, arms that are far behind in the first round leave after it."""
+    """This many rounds at the beginning select one arm; 0: every arm takes part in all rounds. Arms that are far
+    behind in the first round leave after it."""
     always: tuple[str, ...] = ()
     """Arms that take part whichever is selected."""
     near: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class RoundPlan:
 
     @property
     def stages(self) -> list[range]:
-        bounds = sorted({0, *stage_ends(self.selection), self.rounds})
+        bounds = sorted({0, *((1, self.selection) if self.selection else ()), self.rounds})
         return [range(low, high) for low, high in pairwise(bounds)]
 
     def arms_at(self, slot: int, left: Collection[str]) -> list[str]:
@@ -109,11 +109,6 @@ class RoundPlan:
             for place in stage
         ]
         return runs[slot] / sum(runs)
-
-
-def stage_ends(selection: int) -> list[int]:
-    """The places of a selection after which arms leave."""
-    return [1, selection] if selection == SELECTION_MIN else [selection]
 
 
 Select = Callable[[int, Sequence["Round"]], Collection[str]]
@@ -240,16 +235,16 @@ class Demand:
     def selection(self, rounds: int) -> int:
         """Divides this many rounds. What exceeds the minimum goes to the comparison until it has twice as many as
         an interval needs, because one of many comparisons must be clearer than a single one. The rest goes to the
-        selection, until every arm has as many as an interval needs."""
+        selection, until it has as many as an interval needs, and then to the comparison again."""
         if self.selected_seconds is None:
             return 0
         return max(SELECTION_MIN, min(self.interval, rounds - 2 * self.interval))
 
     def total(self, rounds: int) -> float:
-        few = self.seconds if self.selected_seconds is None else self.selected_seconds
+        if self.selected_seconds is None:
+            return rounds * self.seconds
         selection = self.selection(rounds)
-        whole = stage_ends(selection)[0]
-        return whole * self.seconds + (selection - whole) * self.near_seconds + (rounds - selection) * few
+        return self.seconds + (selection - 1) * self.near_seconds + (rounds - selection) * self.selected_seconds
 
     def fitting(self, seconds: float, most: int) -> int:
         """How many rounds, at most MOST, fit into the time."""
