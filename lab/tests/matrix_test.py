@@ -193,7 +193,10 @@ def test_where_the_best_peer_is_selected(
     assert row.rounds.always == (("hakmem", SAME, SETTINGS.slowed) if selects else ())
     assert row.rounds.near == (("mimalloc3",) if selects else ())
     assert row.rounds.named == ()
-    left = {slot: ["jemalloc" if slot >= row.rounds.selection else "mimalloc3"] for slot in range(row.rounds.rounds)}
+    left = {
+        slot: ["jemalloc" if slot >= row.rounds.selection else "mimalloc3"]
+        for slot in range(row.rounds.rounds)
+    }
     runs = [sum(walls[arm] for arm in row.rounds.arms_at(slot, left[slot])) for slot in left]
     assert row.seconds == pytest.approx(sum(runs))
 

@@ -244,7 +244,9 @@ class Demand:
         if self.selected_seconds is None:
             return rounds * self.seconds
         selection = self.selection(rounds)
-        return self.seconds + (selection - 1) * self.near_seconds + (rounds - selection) * self.selected_seconds
+        return (
+            self.seconds + (selection - 1) * self.near_seconds + (rounds - selection) * self.selected_seconds
+        )
 
     def fitting(self, seconds: float, most: int) -> int:
         """How many rounds, at most MOST, fit into the time."""
