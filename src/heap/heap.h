@@ -233,8 +233,8 @@ uint32_t remote_drain(struct heap *heap);
  * that. */
 uint32_t remote_drain_some(struct heap *heap, uint32_t most_slabs);
 
-/* Drains HEAP, whichever thread has it; false when there is nothing to drain. No lock held; call remote_settle
- * afterwards. */
+/* Drains HEAP, whichever thread has it; false when there is nothing to drain. Its owner never waits for more than
+ * DRAIN_SLABS slabs. No lock held; call remote_settle afterwards. */
 bool remote_drain_unlocked(struct heap *heap);
 
 /* Drains dead heaps to which blocks were returned. No lock held. Cheap when there is nothing to do. */

@@ -102,8 +102,12 @@ uint32_t remote_drain(struct heap *heap) {
 
 bool remote_drain_unlocked(struct heap *heap) {
     if (!remote_has_some(heap)) return false;
+    enum { PORTIONS = 4096 }; /* others may go on freeing for ever */
     os_lock_take(&heap->lock);
-    remote_drain(heap);
+    for (int portion = 0; portion < PORTIONS && remote_has_some(heap); portion++) {
+        remote_drain_some(heap, DRAIN_SLABS);
+        os_lock_pass(&heap->lock);
+    }
     os_lock_drop(&heap->lock);
     return true;
 }

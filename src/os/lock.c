@@ -46,3 +46,14 @@ HAK_COLD void os_lock_wake(struct os_lock *lock) {
     syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
     errno = saved;
 }
+
+HAK_COLD void os_lock_pass(struct os_lock *lock) {
+    enum { LOOKS = 1000 }; /* some hundred microseconds, if nothing else runs on this processor */
+    /* relaxed, both: hints. Of one who has just come and does not sleep yet the next call learns. */
+    if (atomic_load_explicit(&lock->state, memory_order_relaxed) != 2) return;
+    int saved = errno;
+    os_lock_drop(lock);
+    for (int i = 0; i < LOOKS && atomic_load_explicit(&lock->state, memory_order_relaxed) == 0; i++) sched_yield();
+    os_lock_take(lock);
+    errno = saved;
+}

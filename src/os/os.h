@@ -174,6 +174,10 @@ HAK_INLINE void os_lock_drop(struct os_lock *lock) {
         os_lock_wake(lock);
 }
 
+/* For a holder of many short steps, between two of them: a thread that sleeps for LOCK has it in between, if it gets a processor
+ * soon. Who drops a lock and takes it again at once is mostly faster than the thread that this wakes. */
+void os_lock_pass(struct os_lock *lock);
+
 /* The child of a fork owns every lock that prepare took; no thread waits in it. */
 HAK_INLINE void os_lock_reset(struct os_lock *lock) {
     atomic_store_explicit(&lock->state, 0, memory_order_relaxed); /* the only thread there is */

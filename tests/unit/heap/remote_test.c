@@ -10,6 +10,7 @@
  *   queued stays set                             a_slab_is_queued_once, others
  *   a child believes the marks of its parent     a_child_finds_what_others_were_about_to_drain
  *   a drain of some forgets the others           some_are_drained
+ *   a visitor drains all at once                 a_visitor_lets_the_owner_in
  */
 #include "heap/alloc.h"
 #include "heap/thread.h"
@@ -148,6 +149,41 @@ TEST(some_are_drained) {
     remote_give(NULL, &blocks[3][2], 2);
     CHECK_EQ(drain(owner), 4);
     CHECK(!remote_has_some(owner));
+}
+
+static struct heap *visited;
+static atomic_bool was_between; /* its owner had the lock while some of its slabs were drained and others not */
+static atomic_bool is_drained;
+
+static void *take_it_all_the_time(void *unused) {
+    while (!atomic_load(&is_drained)) {
+        os_lock_take(&visited->lock);
+        if (atomic_load(&visited->undrained_slabs) != 0) atomic_store(&was_between, true);
+        os_lock_drop(&visited->lock);
+    }
+    return unused;
+}
+
+/* Whoever drains another's heap lets its owner in between: a visit looks at each heap. */
+TEST(a_visitor_lets_the_owner_in) {
+    enum { SLABS = 40 * DRAIN_SLABS, ROUNDS = 200 };
+    visited = make_heap(HEAP_LIVE);
+    for (int round = 0; round < ROUNDS && !atomic_load(&was_between); round++) {
+        void *block;
+        for (int s = 0; s < SLABS; s++) {
+            make_slab(visited, SIZE_CLASSES - 1, &block, 1);
+            remote_give(NULL, &block, 1);
+        }
+        pthread_t owner;
+        atomic_store(&is_drained, false);
+        CHECK_EQ(pthread_create(&owner, NULL, take_it_all_the_time, NULL), 0);
+        CHECK(remote_drain_unlocked(visited));
+        atomic_store(&is_drained, true);
+        CHECK_EQ(pthread_join(owner, NULL), 0);
+        CHECK(!remote_has_some(visited));
+    }
+    CHECK(atomic_load(&was_between));
+    CHECK(!remote_drain_unlocked(visited));
 }
 
 /* A freer that set its bits, and queues the slab when it is already released. */

@@ -5,6 +5,7 @@
  *   drop never wakes                             a_sleeper_is_woken: watchdog
  *   try always succeeds                          a_held_lock_cannot_be_had
  *   the wait changes errno                       a_sleeper_is_woken
+ *   a passed lock is not let go                  a_passed_lock_goes_to_the_sleeper: watchdog
  */
 #include "blocks.h"
 #include "os/os.h"
@@ -79,6 +80,23 @@ TEST(a_sleeper_is_woken) {
         CHECK_EQ(counter, 1);
         CHECK_EQ(state_of(&lock), 0);
     }
+}
+
+/* Until the sleeper has had it: it gets a processor sooner or later, and the holder does not let go by itself. */
+TEST(a_passed_lock_goes_to_the_sleeper) {
+    pthread_t thread;
+    counter = 0;
+    os_lock_take(&lock);
+    os_lock_pass(&lock); /* nobody waits */
+    CHECK_EQ(state_of(&lock), 1);
+    CHECK_EQ(pthread_create(&thread, NULL, sleep_and_count, NULL), 0);
+    errno = 4712;
+    while (counter == 0) os_lock_pass(&lock);
+    CHECK_EQ(errno, 4712);
+    CHECK(!os_lock_try(&lock));
+    os_lock_drop(&lock);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK_EQ(counter, 1);
 }
 
 /* Held across a yield, so that the others run out of spins: every take may sleep, every drop wakes one. */
