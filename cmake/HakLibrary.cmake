@@ -138,7 +138,8 @@ endif()
 add_custom_command(
     OUTPUT "${hak_object}"
     COMMAND ${hak_join} -o "${hak_object}" $<TARGET_OBJECTS:hakmem_objects>
-    COMMAND ${CMAKE_OBJCOPY} --localize-hidden "${hak_object}"
+    # A program that is linked with this has the nothrow forms of its C++ library: api/cxx.c.
+    COMMAND ${CMAKE_OBJCOPY} --localize-hidden --wildcard "--localize-symbol=_Zn*RKSt9nothrow_t" "${hak_object}"
     DEPENDS hakmem_objects $<TARGET_OBJECTS:hakmem_objects>
     COMMAND_EXPAND_LISTS VERBATIM
     COMMENT "Joining hakmem.o")

@@ -2,6 +2,7 @@
  *
  * The structures are glibc's (mallinfo(3)), declared here since other C libraries have none. */
 #include "api/names.h"
+#include "api/no_memory.h"
 #include "api/start.h"
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* PAD, the bytes that glibc would leave at the top of its heap, has no meaning here. */
 HAK_EXPORT int hak_malloc_trim(size_t pad) {
@@ -58,6 +60,13 @@ HAK_EXPORT struct mallinfo2 mallinfo2(void) {
         .fordblks = totals.held_bytes - totals.in_use_bytes,
         .keepcost = totals.dirty_bytes,
     };
+}
+
+/* Calls realloc by that name, as glibc's does: a program may bring malloc, free and realloc of its own and no reallocarray. */
+HAK_EXPORT void *reallocarray(void *block, size_t count, size_t bytes) {
+    size_t total;
+    if (__builtin_mul_overflow(count, bytes, &total)) return no_memory(SIZE_MAX, SMALLEST_BLOCK_BYTES);
+    return realloc(block, total);
 }
 
 /* A value that does not fit an int becomes INT_MAX. */

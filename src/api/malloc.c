@@ -1,7 +1,7 @@
 /* malloc.c - malloc, calloc, realloc, the forms of free, and the size of a block, under their own names and libc's.
  *
  * The fast path of each is in heap/front.h, and that of medium blocks in heap/medium.h. Everything else is a tail call to a slow
- * path, which starts the allocator if it has not been started. */
+ * path, which starts the allocator if it has not been started. reallocarray is in glibc.c. */
 #include "api/names.h"
 #include "api/no_memory.h"
 #include "api/start.h"
@@ -127,5 +127,4 @@ HAK_LIBC_NAME(void, free_sized, (void *block, size_t bytes), hak_free_sized)
 HAK_LIBC_NAME(void, free_aligned_sized, (void *block, size_t alignment, size_t bytes), hak_free_aligned_sized)
 HAK_LIBC_NAME(void *, calloc, (size_t count, size_t bytes), hak_calloc)
 HAK_LIBC_NAME(void *, realloc, (void *block, size_t bytes), hak_realloc)
-HAK_LIBC_NAME(void *, reallocarray, (void *block, size_t count, size_t bytes), hak_reallocarray)
 HAK_LIBC_NAME(size_t, malloc_usable_size, (void *block), hak_usable_size)
