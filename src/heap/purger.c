@@ -22,6 +22,7 @@ enum {
     QUIET_MS = 600,        /* with nothing left: then the thread ends */
     CALM_MS = 300,         /* with the same signal mask at every look: no signal handler */
     ASLEEP_MS = 1000,      /* without a look: the process slept */
+    GONE_HALF_LIVES = 4,   /* after these a sixteenth is left */
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
     HEAR_MS = 1000,        /* between looks at the memory pressure */
     SOFT_MS = 100,         /* between purges above the soft limit */
@@ -202,11 +203,14 @@ static bool is_calm(struct heap *heap, uint64_t now_ms) {
     return mask == heap->first_mask;
 }
 
+/* False in a child that shares this memory (vfork): a thread would be the child's, and end with it without a word. */
+static bool is_owner(const struct heap *heap) { return counter_read(&heap->thread_id) == os_thread_id(); }
+
 /* Starts the purge thread if none runs; false when that failed, or may not be done here because libc may be in the
  * middle of something. HEAP: NULL at a thread's end. */
 static bool try_to_start(struct heap *heap, const void *caller, uint64_t now_ms) {
     if (is_refused(now_ms) || (caller != NULL && os_is_libc(caller))) return false;
-    if (heap != NULL && !is_calm(heap, now_ms)) return false;
+    if (heap != NULL && (!is_calm(heap, now_ms) || !is_owner(heap))) return false;
     if (os_in_loader_callback()) return false;
     if (atomic_exchange_explicit(&purger_running, true, memory_order_seq_cst)) return true;
     if (os_thread_start(run, NAME)) {
@@ -300,20 +304,29 @@ static void settle_heap(struct heap *heap) {
     os_lock_drop(&heap->lock);
 }
 
-/* Milliseconds since the last look that did something; 0: too soon for another. */
+/* Milliseconds since the last look that did something; 0: too soon for another. Another thread may have
+ * looked since NOW_MS. If the clock went back further, nobody knows how long that was: for long. */
 static uint64_t ms_since_look(uint64_t now_ms) {
     /* relaxed: two threads may both look. */
     uint64_t last_ms = atomic_load_explicit(&purger.look_ms, memory_order_relaxed);
-    if (now_ms - last_ms < LOOK_MS) return 0;
+    if (now_ms - last_ms < LOOK_MS || last_ms - now_ms < LOOK_MS) return 0;
     atomic_store_explicit(&purger.look_ms, now_ms, memory_order_relaxed);
     return now_ms - last_ms;
 }
 
-/* A step, unless another thread takes one. If no purge thread can be started, a process that slept makes up for it:
- * what was free all the time is returned immediately. */
+/* Whether nearly all that is free would be gone by now if a purge thread had run. A program whose peaks come sooner keeps
+ * the memory of one for the next; where they come later ACE lengthens the half-life. */
+static bool slept_long(uint64_t asleep_ms) {
+    struct span_counts counts;
+    span_counts_read(&counts);
+    return asleep_ms + CLOCK_MS >= GONE_HALF_LIVES * counts.half_life_ms;
+}
+
+/* A step, unless another thread takes one. If no purge thread can be started, a process that slept makes up for it, all
+ * of it: there may be few looks. */
 static void give_in_passing(uint64_t asleep_ms, uint64_t now_ms) {
     if (is_refused(now_ms) && asleep_ms >= ASLEEP_MS && footprint_returnable() >= mark_bytes()) {
-        purge_steps(PURGE_ALL);
+        purge_steps(slept_long(asleep_ms) ? PURGE_ALL : PURGE_DUE);
     } else if (span_purging_try()) {
         purge_step(PURGE_DUE);
         span_purging_unlock();

@@ -224,6 +224,7 @@ HAK_ENTRY void heap_fork_parent(void) {
 void heap_fork_child(void) {
     /* The purge thread is gone, even where the fork came from inside a slow path. */
     purger_forget();
+    if (thread_heap() != NULL) counter_set(&thread_heap()->thread_id, os_thread_id());
     span_purging_reset();
     note_fork(true);
     if (was_inside()) return;
@@ -236,7 +237,6 @@ void heap_fork_child(void) {
     footprint_settled(footprint_in_use());
     registry_forsake_others(thread_front());
     stack_reclaim_lock_reset();
-    if (thread_heap() != NULL) counter_set(&thread_heap()->thread_id, os_thread_id());
     thread_state.busy = false;
 }
 

@@ -8,6 +8,7 @@
  *   the mark of a single thread is a lower one   a_single_thread_with_little_stays_alone
  *   it stays though everybody has ended          it_does_not_outlive_everybody
  *   it is started by the last that ends          nobody_starts_one_at_last
+ *   it is started in a child that shares the memory   a_vfork_child_starts_none
  */
 #include "ace/decay.h"
 #include "blocks.h"
@@ -373,4 +374,33 @@ TEST(a_child_starts_its_own) {
     OMIT("ThreadSanitizer lets no child of a process with threads start some");
 #endif
     IN_CHILD(fork_while_it_runs);
+}
+
+/* It shares the memory, and a thread would end with it. */
+static HAK_NOINLINE pid_t free_in_vfork(void) {
+    pid_t child = vfork();
+    if (child == 0) {
+        make_garbage(MIB(64), NULL);
+        look(NULL);
+        _exit(0);
+    }
+    return child;
+}
+
+static void vfork_before_it_runs(void) {
+    configure(HALF_LIFE_MS, true);
+    CHECK_EQ(child_status_now(free_in_vfork()), 0);
+    CHECK(footprint_returnable() >= MIB(32));
+    CHECK(!purger_is_running());
+    CHECK_EQ(purger_starts(), 0);
+    look(NULL);
+    CHECK_EQ(purger_starts(), 1); /* the parent's own */
+    CHECK(ends_soon());
+}
+
+TEST(a_vfork_child_starts_none) {
+#ifdef CHECK_TSAN
+    OMIT("ThreadSanitizer takes vfork for fork");
+#endif
+    IN_CHILD(vfork_before_it_runs);
 }

@@ -1,0 +1,86 @@
+/* purger_clock_test.c - what a process returns that slept and may start no purge thread, with the time in the test's hands. In
+ * children: what was configured stays in the process.
+ *
+ * Planted defects it was seen to catch:
+ *   a sleep returns everything, whatever the half-life   a_short_sleep_returns_nothing, a_peak_serves_the_next
+ *   another thread's later look is a long sleep          a_later_look_is_no_sleep
+ */
+#include "../../clock.h" /* first: it says _GNU_SOURCE */
+
+#include "blocks.h"
+#include "child.h"
+#include "heap/alloc.h"
+#include "heap/footprint.h"
+#include "heap/purger.h"
+
+enum { ASLEEP_MS = 1000, PEAK_BYTES = MIB(64) };
+
+static void configure(uint64_t half_life_ms) {
+    span_configure(&(struct span_settings){.decay_half_life_ms = half_life_ms, .huge_from_pages = UINT64_MAX});
+    purger_configure(half_life_ms, false);
+    purger_start();
+    heap_free(heap_alloc(100), NULL);
+    footprint_settled(footprint_in_use());
+}
+
+/* As many slow paths as a look takes, of blocks that no thread keeps and that hardly use memory. */
+static void look(void) {
+    for (int i = 0; i < TICKS_PER_LOOK; i++) {
+        void *block = heap_alloc_aligned(1, 2 * PAGE_BYTES);
+        CHECK(block != NULL);
+        heap_free(block, NULL);
+    }
+}
+
+static void look_after(uint64_t ms) {
+    clock_pass(ms);
+    look();
+}
+
+static void peak(void) {
+    char *block = heap_alloc(PEAK_BYTES);
+    CHECK(block != NULL);
+    for (size_t at = 0; at < PEAK_BYTES; at += 4096) block[at] = 'x';
+    heap_free(block, NULL);
+    CHECK(footprint_returnable() >= PEAK_BYTES / 2); /* worth making up for */
+}
+
+static uint64_t returned(void) { return atomic_load(&os_counters.purged_bytes); }
+
+static void sleep_short_and_long(void) {
+    enum { HALF_LIFE_MS = 1000 * 1000 };
+    configure(HALF_LIFE_MS);
+    peak();
+    look();
+    for (int i = 0; i < 5; i++) look_after(2 * ASLEEP_MS);
+    CHECK_EQ(returned(), 0);
+    look_after(4 * HALF_LIFE_MS);
+    CHECK(returned() >= PEAK_BYTES * 9 / 10);
+    CHECK(footprint_returnable() < PEAK_BYTES / 2);
+}
+
+TEST(a_short_sleep_returns_nothing) { IN_CHILD(sleep_short_and_long); }
+
+/* By the default half-life, with more sleep than work between the peaks. */
+static void sleep_between_peaks(void) {
+    configure(500);
+    for (int i = 0; i < 10; i++) {
+        peak();
+        look();
+        look_after(ASLEEP_MS + 200);
+    }
+    CHECK_AT(returned() < PEAK_BYTES / 8, returned());
+}
+
+TEST(a_peak_serves_the_next) { IN_CHILD(sleep_between_peaks); }
+
+/* The clock stands for that of a thread that read it before another one looked. */
+static void look_late(void) {
+    configure(500);
+    look_after(ASLEEP_MS);
+    peak();
+    look_after(-(uint64_t)20);
+    CHECK_EQ(returned(), 0);
+}
+
+TEST(a_later_look_is_no_sleep) { IN_CHILD(look_late); }
