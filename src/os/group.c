@@ -121,14 +121,16 @@ static uint64_t number_after(const char *text, const char *name) {
     return 0;
 }
 
-/* The part of a group's use that is the cache of files: the kernel takes that before it kills. It does not include tmpfs. */
+/* The part of a group's use that the kernel takes before it kills: the cache of files, without tmpfs, and of their names and inodes. Of
+ * the latter version 1 says nothing. */
 static uint64_t read_files(const char *root, const struct place *place) {
     const bool unified = place->unified;
     char path[PATH_BYTES], text[TEXT_BYTES / 2];
     int length = snprintf(path, sizeof path, "%s%s/memory.stat", place->mount, place->path);
     if (length < 0 || (size_t)length >= sizeof path || !read_at(root, path, text, sizeof text)) return 0;
     return number_after(text, unified ? "inactive_file " : "total_inactive_file ") +
-           number_after(text, unified ? "active_file " : "total_active_file ");
+           number_after(text, unified ? "active_file " : "total_active_file ") +
+           number_after(text, "slab_reclaimable ");
 }
 
 /* Of the group and those above it, the one that is nearest to its limit counts: its limits, and what is used of them. */

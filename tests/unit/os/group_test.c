@@ -4,6 +4,7 @@
  *   the limit of a group above is not seen             version_2
  *   the path outside a container is looked up inside   version_2_in_a_namespace
  *   files that can be dropped count as used            version_2
+ *   names of files that can be dropped count           version_2
  *   a group full of files passes for the nearest       files_make_no_limit_near
  */
 #include "os/os.h"
@@ -75,13 +76,13 @@ TEST(version_2) {
     put("/sys/fs/cgroup/a/b/memory.max", "max\n");
     put("/sys/fs/cgroup/a/b/memory.high", "1000000\n");
     put("/sys/fs/cgroup/a/b/memory.current", "900000\n");
-    put("/sys/fs/cgroup/a/b/memory.stat", "anon 5\ninactive_file 400000\nactive_file 100000\n");
+    put("/sys/fs/cgroup/a/b/memory.stat", "anon 5\ninactive_file 400000\nactive_file 100000\nslab_reclaimable 50000\n");
     put("/sys/fs/cgroup/a/b/memory.pressure", "some avg10=12.34 avg60=1.00 avg300=0.00 total=5\nfull avg10=99.00\n");
     put("/sys/fs/cgroup/a/b/cpu.max", "150000 100000\n");
     struct os_group group = group_now();
     CHECK_EQ(group.memory_limit_bytes, OS_UNLIMITED);
     CHECK_EQ(group.memory_high_bytes, 1000000);
-    CHECK_EQ(group.memory_used_bytes, 400000); /* without files */
+    CHECK_EQ(group.memory_used_bytes, 350000); /* without files and their names */
     CHECK_EQ(group.stalled, 1234);
     CHECK_EQ(group.cpu_quota, 150);
     /* The nearest limit counts, of all above. */
