@@ -67,7 +67,7 @@ enum os_moved {
 enum os_moved os_renew(void *address, size_t bytes);
 
 /* Moves the memory behind a committed range to another range of the same length, by its page tables alone. The contents of
- * the second are lost. */
+ * the second are lost, whatever the result. Locked memory is not moved. */
 enum os_moved os_move(void *from, void *to, size_t bytes);
 
 /* Gives mappings a name in /proc/PID/maps, where the kernel can (Linux 5.17, if configured). It does not merge mappings of different
