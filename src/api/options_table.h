@@ -100,7 +100,7 @@
          "on: a thread of hakmem's own, while there is something to return",                                \
          "Whether a thread may be started that returns free memory while the program sleeps.")              \
     BOOL(pressure, ANYTIME, true,                                                                           \
-         "on: some files read once a second, by that thread",                                               \
+         "on: some files read once a second, by that thread; up to three stay open",                        \
          "Whether that thread returns all free memory while memory is short: near a limit of the control group, or when " \
          "the kernel reports that programs wait for memory. No effect while the thread does not run, as with " \
          "`purge_thread:off` or `decay:never`.")                                                            \

@@ -25,6 +25,7 @@ enum {
     GONE_HALF_LIVES = 4,   /* after these a sixteenth is left */
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
     HEAR_MS = 1000,        /* between looks at the memory pressure */
+    AROUND_MS = 30 * 1000, /* between looks for limits */
     SOFT_MS = 100,         /* between purges above the soft limit */
     LOOKS_AT_MEDIUM = 16,  /* one in this many looks of a thread includes a stack of medium blocks */
     TICKS_PER_LOOK_AT_KEPT = 256 * TICKS_PER_LOOK, /* slow paths of a thread between looks at how much was touched of what it keeps */
@@ -132,19 +133,38 @@ static void tell_pressure(enum ace_pressure_reason pressed_by, const struct ace_
     before = pressed_by;
 }
 
+/* What the purge thread last heard, which alone uses it. */
+static struct {
+    struct os_group group;
+    uint64_t heard_ms;
+    uint64_t around_ms; /* when it, or one before it, looked for limits; 0: never */
+    bool looked;        /* this one did */
+} heard;
+
+/* For limits many files are opened and closed again. A program of one thread may count on the numbers that they get, so beside one that is
+ * done once in this thread's life; and threads come and go, so it is not done in each life. */
+static void hear(uint64_t now_ms) {
+    const bool due = heard.around_ms == 0 || now_ms - heard.around_ms >= AROUND_MS;
+    heard.heard_ms = now_ms;
+    if (!due || (heard.looked && is_alone())) {
+        os_group_read_again(&heard.group);
+        return;
+    }
+    heard.around_ms = now_ms;
+    heard.looked = true;
+    os_group_read("", &heard.group);
+}
+
 /* The pace by memory pressure, which the purge thread alone looks up, now and then. */
 static enum purge_pace pace(void) {
-    static uint64_t heard_ms;
     uint64_t now_ms = os_clock_ms();
-    if (!atomic_load_explicit(&purger.hears, memory_order_relaxed) || now_ms - heard_ms < HEAR_MS) return PURGE_DUE;
-    heard_ms = now_ms;
-    struct os_group group;
-    os_group_read("", &group);
+    if (!atomic_load_explicit(&purger.hears, memory_order_relaxed) || now_ms - heard.heard_ms < HEAR_MS) return PURGE_DUE;
+    hear(now_ms);
     const struct ace_pressure_input input = {
-        .limit_bytes = group.memory_limit_bytes,
-        .high_bytes = group.memory_high_bytes,
-        .used_bytes = group.memory_used_bytes,
-        .stalled = group.stalled,
+        .limit_bytes = heard.group.memory_limit_bytes,
+        .high_bytes = heard.group.memory_high_bytes,
+        .used_bytes = heard.group.memory_used_bytes,
+        .stalled = heard.group.stalled,
         .objective = heap_settings.objective,
     };
     enum ace_pressure_reason reason = ace_pressure(input);
@@ -177,6 +197,7 @@ static void give_up(void) {
 /* True when it ends as the last thread: it must not keep a process alive whose other threads have ended. */
 static bool run(void) {
     thread_forgo_heap();
+    heard.looked = false;
     uint64_t quiet_ms = 0, ms = tick_ms();
     while (os_sleep_ms(ms)) {
         if (work(ms, &quiet_ms) && end()) return is_last();

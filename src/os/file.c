@@ -14,6 +14,8 @@ int os_open(const char *path, int flags, unsigned mode) { return (int)syscall(SY
 
 long os_read(int fd, void *bytes, size_t count) { return syscall(SYS_read, fd, bytes, count); }
 
+long os_read_start(int fd, void *bytes, size_t count) { return syscall(SYS_pread64, fd, bytes, count, (off_t)0); }
+
 bool os_close(int fd) { return syscall(SYS_close, fd) == 0; }
 
 bool os_fstat(int fd, struct stat *file) { return syscall(SYS_fstat, fd, file) == 0; }

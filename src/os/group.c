@@ -1,26 +1,87 @@
-/* group.c - the control group that the process is in: how much memory and processor time it may use, and whether memory is
- * short. Reads files, of cgroup versions 1 and 2; none at start. */
+/* group.c - the control group that the process is in: how much memory it may use, and whether memory is short. Reads files, of
+ * cgroup versions 1 and 2; none at start. */
 #include "os/os.h"
 
 #include "base/bits.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { TEXT_BYTES = 16384, PATH_BYTES = 512 };
+enum { TEXT_BYTES = 16384, STAT_BYTES = TEXT_BYTES / 2, STALLS_BYTES = 256, PATH_BYTES = 512, NAME_BYTES = 2 * PATH_BYTES, KEPT_DESCRIPTOR_MIN = 200 };
 
-/* Where a controller's files lie. */
+static const char controller[] = "memory";
+
+/* Where the controller's files lie. */
 struct place {
     char mount[PATH_BYTES / 2]; /* under the root that files are read from */
     char path[PATH_BYTES / 2];  /* of the group, below it; "" or "/a/b" */
     bool unified;               /* version 2 */
 };
 
+/* A file that stays open from one full look to the next, under a high number: who opens files beside a program that knows of one
+ * thread only takes numbers that it counts on, or closes what it has opened under one of them meanwhile. */
+struct kept {
+    int fd; /* 0 or -1: none */
+    dev_t device;
+    ino_t inode;
+};
+
+/* Of one thread at a time. A forked child has them, too. */
+static struct {
+    struct kept used, stat, stalls;
+    bool unified; /* the group that the first two are of */
+} kept;
+
+/* The program may have closed it, and may have a file of its own under that number. */
+static bool is_ours(const struct kept *file) {
+    struct stat now;
+    return file->fd > 0 && os_fstat(file->fd, &now) && now.st_dev == file->device && now.st_ino == file->inode;
+}
+
+static void drop(struct kept *file) {
+    if (is_ours(file)) os_close(file->fd);
+    file->fd = 0;
+}
+
+/* FD is open only for as long as this takes. */
+static void keep(struct kept *file, int fd) {
+    struct stat now;
+    drop(file);
+    if (os_fstat(fd, &now)) *file = (struct kept){fcntl(fd, F_DUPFD_CLOEXEC, KEPT_DESCRIPTOR_MIN), now.st_dev, now.st_ino};
+}
+
+/* Does not move the position of the program's file, should it have got this number just now. */
+static bool read_kept(const struct kept *file, char *text, size_t bytes) {
+    const long length = is_ours(file) ? os_read_start(file->fd, text, bytes - 1) : 0;
+    text[length > 0 ? length : 0] = '\0';
+    return length > 0;
+}
+
+/* Reads a file, which stays open as *FILE; false, and it does not, when it cannot be read. */
+static bool read_and_keep(struct kept *file, const char *name, char *text, size_t bytes) {
+    const int fd = os_open(name, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return false;
+    const long length = os_read_start(fd, text, bytes - 1);
+    text[length > 0 ? length : 0] = '\0';
+    if (length > 0) keep(file, fd);
+    os_close(fd);
+    return length > 0;
+}
+
 static bool read_at(const char *root, const char *path, char *text, size_t bytes) {
-    char name[PATH_BYTES + PATH_BYTES];
+    char name[NAME_BYTES];
     int length = snprintf(name, sizeof name, "%s%s", root, path);
     return length > 0 && (size_t)length < sizeof name && os_read_file(name, text, bytes) > 0;
+}
+
+/* The name of a group's file; false when it is too long. */
+static bool name_in(char name[NAME_BYTES], const char *root, const struct place *place, const char *file) {
+    int length = snprintf(name, NAME_BYTES, "%s%s%s/%s", root, place->mount, place->path, file);
+    return length > 0 && length < NAME_BYTES;
 }
 
 /* Ends TEXT at the first of STOPS and returns what follows it. */
@@ -41,7 +102,7 @@ static bool has_word(const char *list, const char *word) {
 }
 
 /* Lines of /proc/self/cgroup are number:controllers:path; of version 2 the number is 0 and there are no controllers. */
-static bool find_path(char *text, const char *controller, struct place *place) {
+static bool find_path(char *text, struct place *place) {
     bool found = false;
     for (char *line = text; *line != '\0';) {
         char *next = cut(line, "\n"), *controllers = cut(line, ":"), *path = cut(controllers, ":");
@@ -59,7 +120,7 @@ static bool find_path(char *text, const char *controller, struct place *place) {
 
 /* Words of a line of mountinfo: 3 is the folder of the file system that is mounted, 4 the mount point; after a lone hyphen come type,
  * source and options. A group's path begins with that folder, which is removed from it. */
-static bool read_mount(char *line, const char *controller, struct place *place) {
+static bool read_mount(char *line, struct place *place) {
     char *words[4], *rest = line;
     for (int word = 0; word < 3; word++) rest = cut(rest, " ");
     words[0] = rest;
@@ -79,13 +140,13 @@ static bool read_mount(char *line, const char *controller, struct place *place) 
     return true;
 }
 
-static bool find_place(const char *root, const char *controller, struct place *place) {
+static bool find_place(const char *root, struct place *place) {
     char text[TEXT_BYTES];
-    if (!read_at(root, "/proc/self/cgroup", text, sizeof text) || !find_path(text, controller, place)) return false;
+    if (!read_at(root, "/proc/self/cgroup", text, sizeof text) || !find_path(text, place)) return false;
     if (!read_at(root, "/proc/self/mountinfo", text, sizeof text)) return false;
     for (char *line = text; *line != '\0';) {
         char *next = cut(line, "\n");
-        if (read_mount(line, controller, place)) return true;
+        if (read_mount(line, place)) return true;
         line = next;
     }
     /* Not found among the mounts that fit in TEXT: the usual place. */
@@ -93,12 +154,13 @@ static bool find_place(const char *root, const char *controller, struct place *p
     return true;
 }
 
-/* The number in file NAME of a group; OS_UNLIMITED for "max", or where there is none. */
-static uint64_t read_number(const char *root, const struct place *place, const char *name) {
-    char path[PATH_BYTES], text[64];
-    int length = snprintf(path, sizeof path, "%s%s/%s", place->mount, place->path, name);
-    if (length < 0 || (size_t)length >= sizeof path || !read_at(root, path, text, sizeof text)) return OS_UNLIMITED;
-    return text[0] >= '0' && text[0] <= '9' ? strtoull(text, NULL, 10) : OS_UNLIMITED;
+/* OS_UNLIMITED for "max". */
+static uint64_t parse_number(const char *text) { return text[0] >= '0' && text[0] <= '9' ? strtoull(text, NULL, 10) : OS_UNLIMITED; }
+
+/* The number in a file of a group; OS_UNLIMITED where there is none. */
+static uint64_t read_number(const char *root, const struct place *place, const char *file) {
+    char name[NAME_BYTES], text[64];
+    return name_in(name, root, place, file) && os_read_file(name, text, sizeof text) > 0 ? parse_number(text) : OS_UNLIMITED;
 }
 
 /* Version 1 says "no limit" by a number near 2^63. */
@@ -121,35 +183,52 @@ static uint64_t number_after(const char *text, const char *name) {
     return 0;
 }
 
-/* The part of a group's use that is the cache of files: the kernel takes that before it kills. It does not include tmpfs. */
-static uint64_t read_files(const char *root, const struct place *place) {
-    const bool unified = place->unified;
-    char path[PATH_BYTES], text[TEXT_BYTES / 2];
-    int length = snprintf(path, sizeof path, "%s%s/memory.stat", place->mount, place->path);
-    if (length < 0 || (size_t)length >= sizeof path || !read_at(root, path, text, sizeof text)) return 0;
+/* The part of a group's use that the kernel takes before it kills: the cache of files, without tmpfs, and of their names and inodes. Of
+ * the latter version 1 says nothing. */
+static uint64_t parse_files(const char *text, bool unified) {
     return number_after(text, unified ? "inactive_file " : "total_inactive_file ") +
-           number_after(text, unified ? "active_file " : "total_active_file ");
+           number_after(text, unified ? "active_file " : "total_active_file ") +
+           number_after(text, "slab_reclaimable ");
+}
+
+static uint64_t read_files(const char *root, const struct place *place) {
+    char name[NAME_BYTES], text[STAT_BYTES];
+    if (!name_in(name, root, place, "memory.stat") || os_read_file(name, text, sizeof text) <= 0) return 0;
+    return parse_files(text, place->unified);
+}
+
+static const char *use_file(const struct place *place) { return place->unified ? "memory.current" : "memory.usage_in_bytes"; }
+
+static void keep_use(const char *root, const struct place *place) {
+    char name[NAME_BYTES], text[STAT_BYTES];
+    kept.unified = place->unified;
+    if (name_in(name, root, place, use_file(place))) read_and_keep(&kept.used, name, text, sizeof text);
+    if (name_in(name, root, place, "memory.stat")) read_and_keep(&kept.stat, name, text, sizeof text);
 }
 
 /* Of the group and those above it, the one that is nearest to its limit counts: its limits, and what is used of them. */
 static void read_memory(const char *root, struct place place, struct os_group *group) {
     uint64_t least_left = OS_UNLIMITED;
+    struct place nearest_place = place;
     do {
         const bool unified = place.unified;
         uint64_t limit = as_limit(read_number(root, &place, unified ? "memory.max" : "memory.limit_in_bytes"));
         uint64_t high = unified ? as_limit(read_number(root, &place, "memory.high")) : OS_UNLIMITED;
-        uint64_t used = read_number(root, &place, unified ? "memory.current" : "memory.usage_in_bytes");
         const uint64_t nearest = min_size(limit, high);
-        if (nearest == OS_UNLIMITED || used == OS_UNLIMITED) continue;
+        if (nearest == OS_UNLIMITED) continue;
+        uint64_t used = read_number(root, &place, use_file(&place));
+        if (used == OS_UNLIMITED) continue;
         /* Before groups are compared: one that is full of files has room. */
         used -= min_size(used, read_files(root, &place));
         const uint64_t left = nearest - min_size(used, nearest);
         if (left >= least_left) continue;
         least_left = left;
+        nearest_place = place;
         group->memory_limit_bytes = limit;
         group->memory_high_bytes = high;
         group->memory_used_bytes = used;
     } while (ascend(&place));
+    if (least_left != OS_UNLIMITED) keep_use(root, &nearest_place);
 }
 
 /* "some avg10=1.23 ..." in hundredths. */
@@ -167,40 +246,35 @@ static uint64_t parse_stalls(const char *text) {
 }
 
 static uint64_t read_stalls(const char *root, const struct place *place) {
-    char path[PATH_BYTES], text[256];
-    int length = snprintf(path, sizeof path, "%s%s/memory.pressure", place->mount, place->path);
-    if (place->unified && length > 0 && (size_t)length < sizeof path && read_at(root, path, text, sizeof text))
+    static const struct place machine = {.mount = "/proc/pressure"};
+    char name[NAME_BYTES], text[STALLS_BYTES];
+    if (place->unified && name_in(name, root, place, "memory.pressure") && read_and_keep(&kept.stalls, name, text, sizeof text))
         return parse_stalls(text);
-    return read_at(root, "/proc/pressure/memory", text, sizeof text) ? parse_stalls(text) : OS_UNLIMITED;
-}
-
-/* In hundredths of a processor: "50000 100000" is 50. */
-static uint64_t read_quota(const char *root, const struct place *place) {
-    char path[PATH_BYTES], text[64], *rest;
-    if (!place->unified) {
-        uint64_t quota = read_number(root, place, "cpu.cfs_quota_us"), period = read_number(root, place, "cpu.cfs_period_us");
-        return quota == OS_UNLIMITED || period == OS_UNLIMITED || period == 0 ? OS_UNLIMITED : quota * 100 / period;
-    }
-    int length = snprintf(path, sizeof path, "%s%s/cpu.max", place->mount, place->path);
-    if (length < 0 || (size_t)length >= sizeof path || !read_at(root, path, text, sizeof text)) return OS_UNLIMITED;
-    if (text[0] < '0' || text[0] > '9') return OS_UNLIMITED;
-    uint64_t quota = strtoull(text, &rest, 10), period = strtoull(rest, NULL, 10);
-    return period == 0 ? OS_UNLIMITED : quota * 100 / period;
+    if (!name_in(name, root, &machine, "memory") || !read_and_keep(&kept.stalls, name, text, sizeof text)) return OS_UNLIMITED;
+    return parse_stalls(text);
 }
 
 void os_group_read(const char *root, struct os_group *group) {
+    const int saved = errno;
+    static const struct place nowhere = {.unified = false};
     struct place place;
-    *group = (struct os_group){OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED};
-    if (find_place(root, "memory", &place)) {
-        read_memory(root, place, group);
-        group->stalled = read_stalls(root, &place);
-    } else {
-        struct place nowhere = {.unified = false};
-        group->stalled = read_stalls(root, &nowhere);
-    }
-    if (!find_place(root, "cpu", &place)) return;
-    do {
-        uint64_t quota = read_quota(root, &place);
-        if (quota < group->cpu_quota) group->cpu_quota = quota;
-    } while (ascend(&place));
+    *group = (struct os_group){OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED};
+    drop(&kept.used);
+    drop(&kept.stat);
+    drop(&kept.stalls);
+    const bool found = find_place(root, &place);
+    if (found) read_memory(root, place, group);
+    group->stalled = read_stalls(root, found ? &place : &nowhere);
+    errno = saved;
+}
+
+void os_group_read_again(struct os_group *group) {
+    const int saved = errno;
+    char text[STAT_BYTES];
+    group->memory_used_bytes = OS_UNLIMITED;
+    const uint64_t used = read_kept(&kept.used, text, sizeof text) ? parse_number(text) : OS_UNLIMITED;
+    if (used != OS_UNLIMITED && read_kept(&kept.stat, text, sizeof text))
+        group->memory_used_bytes = used - min_size(used, parse_files(text, kept.unified));
+    group->stalled = read_kept(&kept.stalls, text, sizeof text) ? parse_stalls(text) : OS_UNLIMITED;
+    errno = saved;
 }

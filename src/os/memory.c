@@ -261,11 +261,18 @@ static bool move_is_known_to_work(void) {
     return known == MOVE_WORKS;
 }
 
+/* The place that a move leaves is not locked any more. Where all memory is locked (mlockall), the pool would get some that is not. The
+ * destination tells: a locked page is not dropped, and what it holds is lost anyway. */
+static bool is_locked(void *to) {
+    int saved = errno;
+    return !os_counted(OS_CALL_MADVISE_FREE, madvise(to, os_page_bytes(), MADV_DONTNEED) == 0, saved);
+}
+
 /* If the kernel lacks support, it refuses before it touches anything. If it lacks memory, it may have unmapped the destination
  * first. The destination is then mapped anew, unless something lies there: the old mapping, or one of another thread. Which of
  * the two cannot be told, so the destination is given up, and nothing is moved from then on. */
 enum os_moved os_move(void *from, void *to, size_t bytes) {
-    if (!move_is_known_to_work()) return OS_NOT_MOVED;
+    if (!move_is_known_to_work() || is_locked(to)) return OS_NOT_MOVED;
     int saved = errno;
     void *got = mremap(from, bytes, bytes, MOVE_FLAGS, to);
     bool done = got == to, out_of_memory = errno == ENOMEM || errno == EAGAIN || errno == EFAULT;

@@ -67,7 +67,7 @@ enum os_moved {
 enum os_moved os_renew(void *address, size_t bytes);
 
 /* Moves the memory behind a committed range to another range of the same length, by its page tables alone. The contents of
- * the second are lost. */
+ * the second are lost, whatever the result. Locked memory is not moved. */
 enum os_moved os_move(void *from, void *to, size_t bytes);
 
 /* Gives mappings a name in /proc/PID/maps, where the kernel can (Linux 5.17, if configured). It does not merge mappings of different
@@ -221,12 +221,15 @@ struct os_group {
     uint64_t memory_high_bytes;  /* beyond it the kernel slows the process down */
     uint64_t memory_used_bytes;  /* by that group, without its cache of files */
     uint64_t stalled;            /* share of the last 10 s in which some task waited for memory, in hundredths of a per cent */
-    uint64_t cpu_quota;          /* hundredths of a processor */
 };
 
 /* Reads it from the files of /proc and /sys under ROOT: "", or a tree that a test made. Takes some 100 microseconds and 24 KiB
- * of stack: for threads of hakmem's own. */
+ * of stack: for threads of hakmem's own, one at a time. At most three files stay open, under numbers from 200 on. */
 void os_group_read(const char *root, struct os_group *group);
+
+/* What changes all the time, through the files that stayed open: what is used, where there is a limit, and stalls. Opens and closes nothing.
+ * OS_UNLIMITED where the program has closed one. */
+void os_group_read_again(struct os_group *group);
 
 /* ---- files and signals (file.c) ------------------------------------------------------------------- */
 
@@ -234,6 +237,7 @@ void os_group_read(const char *root, struct os_group *group);
  * handler that interrupted it, would leave locks behind. */
 int os_open(const char *path, int flags, unsigned mode);
 long os_read(int fd, void *bytes, size_t count);
+long os_read_start(int fd, void *bytes, size_t count); /* from the beginning, without moving the file's position */
 bool os_close(int fd);
 
 /* fstat, and geteuid, by number as well: they are called before libc is initialised. fakeroot's functions look for its variables in the

@@ -165,5 +165,6 @@ uint32_t os_processors(void) { return UINT32_MAX; }
 void os_name(void *address, size_t bytes, const char *name) { (void)address, (void)bytes, (void)name; }
 void os_group_read(const char *root, struct os_group *group) {
     (void)root;
-    *group = (struct os_group){OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED};
+    *group = (struct os_group){OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED};
 }
+void os_group_read_again(struct os_group *group) { os_group_read("", group); }

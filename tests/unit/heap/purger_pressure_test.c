@@ -4,6 +4,8 @@
  * Planted defects it was seen to catch:
  *   pressure hastens nothing                     all_that_is_free_goes_back_under_pressure
  *   the option does not reach the thread, or is ignored by it   all_that_is_free_goes_back_under_pressure
+ *   beside one thread files are opened again and again   all_that_is_free_goes_back_under_pressure
+ *   what is read in between is forgotten         all_that_is_free_goes_back_under_pressure
  */
 #include "../../clock.h" /* first: it says _GNU_SOURCE */
 
@@ -16,10 +18,12 @@
 
 #include <fcntl.h>
 #include <hakmem/hakmem.h>
+#include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <sys/stat.h>
 
-enum { BETWEEN_LOOKS_MS = 1000, FEW_TRIES = 100, ENOUGH_TRIES = 2000 };
+enum { BETWEEN_LOOKS_MS = 1000, BETWEEN_FULL_LOOKS_MS = 30 * BETWEEN_LOOKS_MS, FEW_TRIES = 100, ENOUGH_TRIES = 2000 };
 
 static char root[] = "/tmp/hakmem-pressure-XXXXXX";
 static int old_root;
@@ -40,6 +44,7 @@ static void put_group(const char *limit, const char *high, const char *used, con
     snprintf(text, sizeof text, "some avg10=%s avg60=0.00 avg300=0.00 total=5\n", stalled);
     put(GROUP "memory.pressure", text);
     put(GROUP "memory.current", used);
+    put(GROUP "memory.stat", "anon 5\n");
 }
 
 static bool enter_root(void) {
@@ -93,6 +98,23 @@ static bool goes_back(int most_tries) {
     return footprint_returnable() < MIB(1);
 }
 
+/* A thread that has used memory. */
+static void *live(void *release) {
+    hak_free(hak_malloc(1));
+    sem_post(&((sem_t *)release)[0]);
+    while (sem_wait(&((sem_t *)release)[1]) != 0) continue;
+    return NULL;
+}
+
+/* Limits that appear are then looked for now and then. */
+static void be_two(void) {
+    static sem_t sems[2]; /* it lives; it may end */
+    pthread_t thread;
+    CHECK(sem_init(&sems[0], 0, 0) == 0 && sem_init(&sems[1], 0, 0) == 0);
+    CHECK_EQ(pthread_create(&thread, NULL, live, sems), 0);
+    while (sem_wait(&sems[0]) != 0) continue;
+}
+
 static void set(const char *option, const char *value) { CHECK_EQ(hak_option_set(option, value), 0); }
 
 static void live_under_pressure(void) {
@@ -112,10 +134,15 @@ static void live_under_pressure(void) {
     make_garbage();
     CHECK(!goes_back(FEW_TRIES)); /* by itself it takes its time */
     put_group("1000000000", "max", "990000000", "0.00");
+    make_garbage();
+    CHECK(!goes_back(FEW_TRIES) && purger_is_running()); /* alone it has looked once */
+    be_two();
+    clock_pass(BETWEEN_FULL_LOOKS_MS);
     await(ACE_REASON_NEAR_LIMIT);
     CHECK(goes_back(ENOUGH_TRIES));
     put_group("1000000000", "max", "10000", "0.00");
     await(ACE_REASON_RELIEVED);
+    clock_pass(BETWEEN_FULL_LOOKS_MS);
     put_group("max", "500000001", "500000000", "0.00");
     await(ACE_REASON_NEAR_HIGH);
     put_group("max", "max", "500000000", "55.55");

@@ -4,13 +4,19 @@
  *   the limit of a group above is not seen             version_2
  *   the path outside a container is looked up inside   version_2_in_a_namespace
  *   files that can be dropped count as used            version_2
+ *   names of files that can be dropped count           version_2
  *   a group full of files passes for the nearest       files_make_no_limit_near
+ *   the program's own file is read, or closed          files_of_the_programs_own_under_kept_numbers
+ *   a position is moved                                files_of_the_programs_own_under_kept_numbers
+ *   descriptors are taken and not given back           what_changes_is_read_from_files_that_stay_open
  */
 #include "os/os.h"
 
-#include "check.h"
+#include "blocks.h"
+#include "child.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static char root[] = "/tmp/hakmem-group-XXXXXX";
@@ -29,7 +35,10 @@ static void put(const char *path, const char *text) {
     close(file);
 }
 
+enum { KEPT_MIN = 200, DESCRIPTORS = 400, MOST_KEPT = 3 };
+
 static void begin(void) {
+    for (int fd = KEPT_MIN; fd < DESCRIPTORS; fd++) close(fd); /* inherited */
     strcpy(root, "/tmp/hakmem-group-XXXXXX");
     CHECK(mkdtemp(root) != NULL);
 }
@@ -48,7 +57,7 @@ static struct os_group group_now(void) {
 
 static void check_unlimited(struct os_group group) {
     CHECK(group.memory_limit_bytes == OS_UNLIMITED && group.memory_high_bytes == OS_UNLIMITED);
-    CHECK(group.memory_used_bytes == OS_UNLIMITED && group.stalled == OS_UNLIMITED && group.cpu_quota == OS_UNLIMITED);
+    CHECK(group.memory_used_bytes == OS_UNLIMITED && group.stalled == OS_UNLIMITED);
 }
 
 TEST(where_nothing_is_said_nothing_is_known) {
@@ -75,25 +84,21 @@ TEST(version_2) {
     put("/sys/fs/cgroup/a/b/memory.max", "max\n");
     put("/sys/fs/cgroup/a/b/memory.high", "1000000\n");
     put("/sys/fs/cgroup/a/b/memory.current", "900000\n");
-    put("/sys/fs/cgroup/a/b/memory.stat", "anon 5\ninactive_file 400000\nactive_file 100000\n");
+    put("/sys/fs/cgroup/a/b/memory.stat", "anon 5\ninactive_file 400000\nactive_file 100000\nslab_reclaimable 50000\n");
     put("/sys/fs/cgroup/a/b/memory.pressure", "some avg10=12.34 avg60=1.00 avg300=0.00 total=5\nfull avg10=99.00\n");
-    put("/sys/fs/cgroup/a/b/cpu.max", "150000 100000\n");
     struct os_group group = group_now();
     CHECK_EQ(group.memory_limit_bytes, OS_UNLIMITED);
     CHECK_EQ(group.memory_high_bytes, 1000000);
-    CHECK_EQ(group.memory_used_bytes, 400000); /* without files */
+    CHECK_EQ(group.memory_used_bytes, 350000); /* without files and their names */
     CHECK_EQ(group.stalled, 1234);
-    CHECK_EQ(group.cpu_quota, 150);
     /* The nearest limit counts, of all above. */
     put("/sys/fs/cgroup/a/memory.max", "950000\n");
     put("/sys/fs/cgroup/a/memory.high", "max\n");
     put("/sys/fs/cgroup/a/memory.current", "940000\n");
-    put("/sys/fs/cgroup/a/cpu.max", "50000 100000\n");
     group = group_now();
     CHECK_EQ(group.memory_limit_bytes, 950000);
     CHECK_EQ(group.memory_high_bytes, OS_UNLIMITED);
     CHECK_EQ(group.memory_used_bytes, 940000);
-    CHECK_EQ(group.cpu_quota, 50);
     end();
 }
 
@@ -130,25 +135,23 @@ TEST(version_2_in_a_namespace) {
 TEST(version_1) {
     begin();
     put("/proc/self/mountinfo",
-        "31 30 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-        "32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n");
-    put("/proc/self/cgroup", "5:memory:/m\n4:cpu,cpuacct:/c\n1:name=systemd:/x\n0::/x\n");
+        "32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+        "31 30 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+    put("/proc/self/cgroup", "4:cpu,cpuacct:/c\n5:memory:/m\n1:name=systemd:/x\n0::/x\n");
     put("/sys/fs/cgroup/memory/m/memory.limit_in_bytes", "2000000\n");
     put("/sys/fs/cgroup/memory/m/memory.usage_in_bytes", "1500000\n");
     put("/sys/fs/cgroup/memory/m/memory.stat", "inactive_file 7\ntotal_inactive_file 60000\nactive_file 7\ntotal_active_file 40000\n");
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "15000000\n");
-    put("/sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_quota_us", "-1\n");
-    put("/sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_period_us", "100000\n");
     put("/proc/pressure/memory", "some avg10=0.07 avg60=0.00\n");
     struct os_group group = group_now();
     CHECK_EQ(group.memory_limit_bytes, 2000000);
     CHECK_EQ(group.memory_used_bytes, 1400000);
     CHECK_EQ(group.memory_high_bytes, OS_UNLIMITED);
     CHECK_EQ(group.stalled, 7);
-    CHECK_EQ(group.cpu_quota, OS_UNLIMITED);
-    put("/sys/fs/cgroup/cpu,cpuacct/c/cpu.cfs_quota_us", "20000\n");
-    CHECK_EQ(group_now().cpu_quota, 20);
+    put("/sys/fs/cgroup/memory/m/memory.usage_in_bytes", "1600000\n");
+    os_group_read_again(&group);
+    CHECK_EQ(group.memory_used_bytes, 1500000);
     end();
 }
 
@@ -156,20 +159,17 @@ TEST(version_1) {
 TEST(lists_of_controllers) {
     begin();
     put("/proc/self/mountinfo",
-        "32 30 0:28 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n"
-        "33 30 0:28 /elsewhere /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpuacct,cpu\n");
-    put("/proc/self/cgroup", "6:cpuset:/s\n4:cpuacct,cpu:/c\n");
-    put("/sys/fs/cgroup/cpuset/s/cpu.cfs_quota_us", "10000\n");
-    put("/sys/fs/cgroup/cpuset/s/cpu.cfs_period_us", "100000\n");
-    put("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "30000\n");
-    put("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
+        "32 30 0:28 / /sys/fs/cgroup/memoryless rw - cgroup cgroup rw,memoryless\n"
+        "33 30 0:28 /elsewhere /sys/fs/cgroup/memory rw - cgroup cgroup rw,cpuacct,memory\n");
+    put("/proc/self/cgroup", "6:memoryless:/s\n4:cpuacct,memory:/c\n");
+    put("/sys/fs/cgroup/memoryless/s/memory.limit_in_bytes", "1000\n");
+    put("/sys/fs/cgroup/memoryless/s/memory.usage_in_bytes", "10\n");
+    put("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "3000\n");
+    put("/sys/fs/cgroup/memory/c/memory.usage_in_bytes", "10\n");
     put("/proc/pressure/memory", "some avg10=3 avg60=0.00\n");
     struct os_group group = group_now();
-    CHECK_EQ(group.cpu_quota, 30);
+    CHECK_EQ(group.memory_limit_bytes, 3000);
     CHECK_EQ(group.stalled, 300);
-    CHECK_EQ(group.memory_limit_bytes, OS_UNLIMITED);
-    put("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "0\n");
-    CHECK_EQ(group_now().cpu_quota, OS_UNLIMITED);
     put("/proc/pressure/memory", "some avg10=3.5\n");
     CHECK_EQ(group_now().stalled, 350);
     end();
@@ -197,19 +197,157 @@ TEST(nonsense_in_every_file) {
     put_mounts();
     put("/proc/self/cgroup", "0::/a\n");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        static const char *const files[] = {"memory.max", "memory.high", "memory.current", "memory.stat", "memory.pressure", "cpu.max"};
+        static const char *const files[] = {"memory.max", "memory.high", "memory.current", "memory.stat", "memory.pressure"};
         for (size_t j = 0; j < sizeof files / sizeof files[0]; j++) {
             char path[100];
             snprintf(path, sizeof path, "/sys/fs/cgroup/a/%s", files[j]);
             put(path, texts[i]);
         }
-        group_now();
+        struct os_group group = group_now();
+        os_group_read_again(&group);
     }
     end();
 }
 
+/* The descriptors that are open from FIRST on, in KEPT; returns how many. */
+static int open_from(int first, int kept[DESCRIPTORS]) {
+    int count = 0;
+    for (int fd = first; fd < DESCRIPTORS; fd++) {
+        const int flags = fcntl(fd, F_GETFD);
+        if (fd >= KEPT_MIN) CHECK_AT(flags < 0 || flags == FD_CLOEXEC, fd);
+        if (flags >= 0) kept[count++] = fd;
+    }
+    return count;
+}
+
+static void put_limited_group(const char *used) {
+    put_mounts();
+    put("/proc/self/cgroup", "0::/a\n");
+    put("/sys/fs/cgroup/a/memory.max", "1000\n");
+    put("/sys/fs/cgroup/a/memory.current", used);
+    put("/sys/fs/cgroup/a/memory.stat", "inactive_file 100\n");
+    put("/sys/fs/cgroup/a/memory.pressure", "some avg10=1.00 avg60=1.00\n");
+}
+
+TEST(what_changes_is_read_from_files_that_stay_open) {
+    int before[DESCRIPTORS], fds[DESCRIPTORS];
+    begin();
+    const int low = open_from(0, before);
+    put_limited_group("900\n");
+    struct os_group group = group_now();
+    CHECK_EQ(group.memory_used_bytes, 800);
+    CHECK_EQ(open_from(KEPT_MIN, fds), MOST_KEPT);
+    CHECK_EQ(open_from(0, fds), low + MOST_KEPT);
+    put("/sys/fs/cgroup/a/memory.current", "700\n");
+    put("/sys/fs/cgroup/a/memory.stat", "inactive_file 200\n");
+    put("/sys/fs/cgroup/a/memory.pressure", "some avg10=2.00 avg60=1.00\n");
+    end(); /* nothing is found by its name any more */
+    for (int i = 0; i < 2; i++) {
+        errno = EDOM;
+        os_group_read_again(&group);
+        CHECK_EQ(errno, EDOM);
+        CHECK_EQ(group.memory_limit_bytes, 1000);
+        CHECK_EQ(group.memory_used_bytes, 500);
+        CHECK_EQ(group.stalled, 200);
+    }
+    check_unlimited(group_now());
+    CHECK_EQ(open_from(0, fds), low);
+}
+
+/* Without a limit what is used does not matter; nor does it take descriptors. */
+TEST(a_limit_is_found_by_the_next_full_look) {
+    int fds[DESCRIPTORS];
+    begin();
+    put_limited_group("900\n");
+    put("/sys/fs/cgroup/a/memory.max", "max\n");
+    struct os_group group = group_now();
+    CHECK_EQ(open_from(KEPT_MIN, fds), 1);
+    put("/sys/fs/cgroup/a/memory.max", "1000\n");
+    os_group_read_again(&group);
+    CHECK(group.memory_limit_bytes == OS_UNLIMITED && group.memory_used_bytes == OS_UNLIMITED);
+    CHECK_EQ(group.stalled, 100);
+    group = group_now();
+    CHECK(group.memory_limit_bytes == 1000 && group.memory_used_bytes == 800);
+    CHECK_EQ(open_from(KEPT_MIN, fds), MOST_KEPT);
+    end();
+}
+
+/* As in a program that closes all that is open and opens files of its own. */
+TEST(files_of_the_programs_own_under_kept_numbers) {
+    int fds[DESCRIPTORS], again[DESCRIPTORS];
+    begin();
+    put_limited_group("900\n");
+    struct os_group group = group_now();
+    CHECK_EQ(open_from(KEPT_MIN, fds), MOST_KEPT);
+    put("/own", "some avg10=99.00\n");
+    char name[100];
+    snprintf(name, sizeof name, "%s/own", root);
+    for (int i = 0; i < MOST_KEPT; i++) {
+        const int own = open(name, O_RDONLY | O_CLOEXEC);
+        CHECK(own >= 0 && dup3(own, fds[i], O_CLOEXEC) == fds[i]);
+        close(own);
+    }
+    os_group_read_again(&group);
+    CHECK(group.memory_used_bytes == OS_UNLIMITED && group.stalled == OS_UNLIMITED);
+    group = group_now();
+    CHECK_EQ(group.memory_used_bytes, 800);
+    os_group_read_again(&group);
+    CHECK(group.memory_used_bytes == 800 && group.stalled == 100);
+    CHECK_EQ(open_from(KEPT_MIN, again), 2 * MOST_KEPT);
+    for (int i = 0; i < MOST_KEPT; i++) {
+        CHECK_EQ(lseek(fds[i], 0, SEEK_CUR), 0);
+        CHECK_EQ(close(fds[i]), 0);
+    }
+    end();
+}
+
+/* Closed, and nothing in their place: what is used with files in it would be more than counts. */
+TEST(without_what_stayed_open_nothing_is_known) {
+    int fds[DESCRIPTORS];
+    for (int closed = 0; closed < MOST_KEPT; closed++) {
+        begin();
+        put_limited_group("900\n");
+        struct os_group group = group_now();
+        CHECK_EQ(open_from(KEPT_MIN, fds), MOST_KEPT);
+        close(fds[closed]);
+        os_group_read_again(&group);
+        const bool use_known = group.memory_used_bytes == 800, stalls_known = group.stalled == 100;
+        CHECK_AT(use_known || group.memory_used_bytes == OS_UNLIMITED, closed);
+        CHECK_AT(stalls_known || group.stalled == OS_UNLIMITED, closed);
+        CHECK_AT(use_known != stalls_known, closed);
+        end();
+    }
+}
+
+/* The limit of descriptors is below the numbers that are wanted: each full look is all there is. */
+static void look_without_high_numbers(void) {
+    int fds[DESCRIPTORS];
+    begin();
+    put_limited_group("900\n");
+    CHECK_EQ(setrlimit(RLIMIT_NOFILE, &(struct rlimit){KEPT_MIN, KEPT_MIN}), 0);
+    const int low = open_from(0, fds);
+    struct os_group group = group_now();
+    CHECK(group.memory_used_bytes == 800 && group.stalled == 100);
+    CHECK_EQ(open_from(0, fds), low);
+    os_group_read_again(&group);
+    CHECK(group.memory_used_bytes == OS_UNLIMITED && group.stalled == OS_UNLIMITED);
+    end();
+}
+
+TEST(where_no_number_is_high) { IN_CHILD(look_without_high_numbers); }
+
+/* Files of the kernel's, too, say what is so now, when they are read from the beginning again. */
 TEST(the_real_one) {
     struct os_group group;
     os_group_read("", &group);
     CHECK(group.memory_limit_bytes > 0);
+    const bool limited = group.memory_used_bytes != OS_UNLIMITED, stalls_known = group.stalled != OS_UNLIMITED;
+    static char used[MIB(64)];
+    const uint64_t before_bytes = group.memory_used_bytes;
+    block_fill(used, sizeof used, 1);
+    CHECK(block_holds(used, sizeof used, 1));
+    os_group_read_again(&group);
+    CHECK_EQ(group.memory_used_bytes != OS_UNLIMITED, limited);
+    CHECK_EQ(group.stalled != OS_UNLIMITED, stalls_known);
+    if (limited) CHECK(group.memory_used_bytes != before_bytes);
 }

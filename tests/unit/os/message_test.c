@@ -5,6 +5,7 @@
  *   EINTR is taken for an end                    what_is_interrupted_arrives_whole
  *   a full pipe is taken for a broken one        what_is_read_slowly_arrives_whole
  *   nobody's reading is waited for for ever      who_reads_nothing_is_given_up
+ *   one that reads nothing is taken for all      another_reader_is_waited_for
  *   a long line loses its line end               long_lines_are_cut
  *   the kept descriptor is trusted               another_file_under_the_kept_number
  *   a pipe is kept open                          a_pipe_is_not_kept
@@ -142,6 +143,21 @@ static void write_to_a_reader_who_sleeps(void) {
 }
 
 TEST(who_reads_nothing_is_given_up) { IN_CHILD(write_to_a_reader_who_sleeps); }
+
+/* Into a pipe that is full already, after another's reader was waited for in vain. */
+static void write_beside_a_reader_who_sleeps(int fd) {
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    CHECK_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    CHECK(!os_write(ends[1], very_long_text, sizeof very_long_text));
+    CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    size_t length = 0;
+    for (ssize_t more; (more = write(fd, very_long_text + length, sizeof very_long_text - length)) > 0;) length += (size_t)more;
+    CHECK(os_write(fd, very_long_text + length, sizeof very_long_text - length));
+    _exit(0);
+}
+
+TEST(another_reader_is_waited_for) { must_arrive_whole(write_beside_a_reader_who_sleeps, 3000); }
 
 static char long_text[3000];
 
