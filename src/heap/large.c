@@ -8,6 +8,7 @@
 #include "heap/footprint.h"
 #include "heap/heap.h"
 #include "heap/thread.h"
+#include "os/os.h"
 #include "region/outside.h"
 #include "slab/slab.h"
 
@@ -111,11 +112,15 @@ size_t large_usable_bytes(size_t page) { return large_at(page)->pages * PAGE_BYT
  * place, and each mapping stays in few pieces. */
 enum { MOVE_LEAST_PAGES = 8, RESERVE_FACTOR = 7, RESERVE_MOST_PAGES = 4096 };
 
+/* Whether a limit counts reserves: hakmem's own, or that of the process, which it may set at any time. What is never
+ * grown into would be missing for all other blocks. */
+static bool reserve_counts(void) { return span_is_limited() || os_address_limit() != SIZE_MAX; }
+
 /* Moves the block: without a reserve if there is no room for one, or if a limit would count it. */
 static uint32_t move(uint32_t page, size_t pages) {
     size_t held = large_at(page)->pages;
     size_t reserve = min_size(large_at(page)->moved ? RESERVE_FACTOR * pages : pages, RESERVE_MOST_PAGES);
-    if (span_is_limited()) reserve = 0;
+    if (reserve_counts()) reserve = 0;
     page_word_set(page, WORD_NONE); /* soon someone else's */
     uint32_t to = span_move(page, held, pages + reserve);
     if (to == 0) to = span_move(page, held, pages);

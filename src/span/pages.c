@@ -25,8 +25,9 @@ HAK_INLINE uint32_t count_in(uint32_t bits, struct share share) {
 
 HAK_INLINE uint32_t dirty_in(const struct chunk *chunk) { return chunk->touched & ~chunk->refused; }
 
-/* No page of FIRST .. END - 1 is dirty: what was returned to the kernel last, with what was returned before beside
- * it. A long span is returned in many pieces; for each the others would be searched and counted again. */
+/* No page of FIRST .. END - 1 is dirty: what was returned to the kernel last, or refused by it, with what was before
+ * beside it and what was found clean on the way there. A long span is returned in many pieces; for each the others, and
+ * the clean pages between them, would be searched and counted again. */
 static struct {
     uint32_t first, end;
 } cleaned;
@@ -34,10 +35,18 @@ static struct {
 /* AT, or the end of the cleaned stretch if it lies in that. */
 HAK_INLINE uint32_t past_cleaned(uint32_t at) { return at >= cleaned.first && at < cleaned.end ? cleaned.end : at; }
 
+/* Touched by FIRST .. END - 1, or overlapped: both are one stretch then. */
+static bool adjoins_cleaned(uint32_t first, uint32_t end) { return first <= cleaned.end && end >= cleaned.first; }
+
 static void lengthen_cleaned(uint32_t first, uint32_t end) {
-    if (first != cleaned.end && end != cleaned.first) cleaned.first = cleaned.end = first;
     cleaned.first = min_u32(cleaned.first, first);
     cleaned.end = max_u32(cleaned.end, end);
+}
+
+/* Purging goes on behind what was cleaned now, wherever the stretch before lies. */
+static void note_cleaned(uint32_t first, uint32_t end) {
+    if (!adjoins_cleaned(first, end)) cleaned.first = cleaned.end = first;
+    lengthen_cleaned(first, end);
 }
 
 /* What lies above stays: purging goes on there. */
@@ -78,7 +87,7 @@ static void mark_zero(uint32_t first, uint32_t pages, bool returned) {
         if (returned) share.chunk->returned |= share.mask;
         at += share.pages;
     }
-    lengthen_cleaned(first, first + pages);
+    note_cleaned(first, first + pages);
 }
 
 void pages_mark_zero(uint32_t first, uint32_t pages) { mark_zero(first, pages, false); }
@@ -90,6 +99,7 @@ void pages_mark_refused(uint32_t first, uint32_t pages) {
         share.chunk->refused |= share.chunk->touched & share.mask;
         at += share.pages;
     }
+    note_cleaned(first, first + pages);
 }
 
 bool pages_any_moved(uint32_t first, uint32_t pages) {
@@ -191,6 +201,7 @@ uint32_t pages_next_dirty(uint32_t *first, uint32_t end, uint32_t most) {
         }
         at += share.pages;
     }
+    if (adjoins_cleaned(*first, start)) lengthen_cleaned(*first, start);
     *first = start;
     return at - start;
 }

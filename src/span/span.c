@@ -240,18 +240,23 @@ static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned
     return added;
 }
 
-/* Free dirty memory counts against a hard limit, too: it is returned to the kernel before more is taken. No lock
- * held. */
+/* Free dirty memory counts against a hard limit, too: it is returned to the kernel before PAGES pages that are not
+ * dirty are taken. Not much more than these at a time: where a limit was set below what is held already, the takes
+ * share the work. No lock held. */
 static void make_room(size_t pages) {
+    enum { MORE_PAGES = 512 };
+    if (HAK_LIKELY(counter_read(&hard_pages) == 0)) return;
     span_lock();
     uint64_t hard = spans.settings.hard_pages;
     uint64_t held = in_use_pages() + counter_read(&spans.counts.dirty_pages) + pages;
+    bool allowed = is_allowed(pages);
     span_unlock();
-    if (HAK_LIKELY(hard == 0 || held <= hard) || !span_purging_try()) return;
-    for (uint64_t left = held - hard; left != 0;) {
-        const struct span_purged purged = span_purge(left);
+    if (hard == 0 || held <= hard || !allowed || !span_purging_try()) return;
+    for (uint64_t left = held - hard, most = pages + MORE_PAGES; left != 0 && most != 0;) {
+        const struct span_purged purged = span_purge(min_size(left, most));
         if (purged.tried_pages == 0) break;
         left -= min_size(left, purged.given_pages);
+        most -= min_size(most, purged.tried_pages);
     }
     span_purging_unlock();
 }
@@ -267,20 +272,27 @@ static _Atomic(span_spare *) spare_growth;
 /* relaxed, here and below: a function is there from the start. */
 void span_on_growth(span_spare *spare) { atomic_store_explicit(&spare_growth, spare, memory_order_relaxed); }
 
+/* Once per take. No lock held. */
+static void prepare_growth(size_t pages) {
+    span_spare *spare = atomic_load_explicit(&spare_growth, memory_order_relaxed);
+    if (spare != NULL) spare(pages);
+    make_room(pages);
+}
+
 uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
     if (pages > window.pages || align_pages > window.pages) return 0;
-    span_spare *spare = atomic_load_explicit(&spare_growth, memory_order_relaxed);
+    bool prepared = false;
     for (unsigned round = 0;; round++) {
         span_lock();
         const uint64_t brought = brought_pages();
         enum span_zone zone = huge_zone_for(dense, (uint32_t)pages);
         const struct place place = find_place(pages, align_pages, zone);
-        const bool asks = spare != NULL && would_grow(place, pages);
-        uint32_t first = asks ? 0 : take_at(place, pages);
+        const bool unprepared = !prepared && would_grow(place, pages);
+        uint32_t first = unprepared ? 0 : take_at(place, pages);
         span_unlock();
-        if (HAK_UNLIKELY(asks)) {
-            spare(pages);
-            spare = NULL;
+        if (HAK_UNLIKELY(unprepared)) {
+            prepare_growth(pages);
+            prepared = true;
             continue;
         }
         if (first != 0) {
@@ -288,7 +300,6 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
             return first;
         }
         if (!span_is_allowed(pages)) return 0;
-        make_room(pages);
         /* Fresh memory begins with a chunk. Another thread may take it: then the next round adds more. */
         if (add_fresh(pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES, zone, brought, round)) continue;
         await_purging();

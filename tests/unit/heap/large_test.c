@@ -9,6 +9,7 @@
  *   delayed frees are forgotten                  frees_that_had_to_wait, collecting_frees_what_waits
  *   one page too few                             sizes_and_alignments
  *   a limit counts what a block may grow into    a_limit_counts_no_reserve
+ *   ulimit -v counts it                          a_limit_counts_no_reserve
  *   no limit counts what lies outside            limits_reach_outside_the_window
  */
 #include "blocks.h"
@@ -24,6 +25,7 @@
 #include "watch/failures.h"
 #include "watch/stats.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 static uint64_t used_pages(void) {
@@ -273,12 +275,23 @@ static uint64_t used_after_a_move(uint64_t hard_pages, uint64_t soft_pages) {
     return neighbour != block ? used : 0;
 }
 
+static void limit_addresses(rlim_t bytes) {
+    struct rlimit limit;
+    CHECK_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+    if (limit.rlim_cur != RLIM_INFINITY && bytes != RLIM_INFINITY) SKIP("there is a limit already");
+    limit.rlim_cur = bytes;
+    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
 static void reserve_beside_limits(void) {
     const uint64_t without = MIB(4 + 2) / PAGE_BYTES, most = window.pages;
     NEED_MOVES(); /* what is copied gets none */
     CHECK(used_after_a_move(0, 0) > without);
     CHECK_EQ(used_after_a_move(most, 0), without);
     CHECK_EQ(used_after_a_move(0, most), without);
+    limit_addresses(SIZE_MAX / 8); /* enough for shadow memory, too */
+    CHECK_EQ(used_after_a_move(0, 0), without);
+    limit_addresses(RLIM_INFINITY);
     CHECK(used_after_a_move(0, 0) > without);
 }
 

@@ -10,6 +10,9 @@
  *   too early, or ends with its chunk            dirty_runs_are_found_whole
  *   what was given back is looked at again       what_went_is_not_looked_at_again
  *   what is used again passes for given back     random_runs
+ *   clean pages between are looked at again      clean_pages_between_are_looked_at_once
+ *   what was refused is looked at again          what_was_refused_is_not_looked_at_again
+ *   a gap between clean stretches is clean, too  random_runs
  */
 #include "blocks.h"
 #include "span/pages.h"
@@ -122,13 +125,15 @@ TEST(dirty_runs_are_found_whole) {
         choose(&rng, &first, &pages);
         if (i % 2) {
             pages_mark_used(base + first, pages);
-            set(dirty, first, pages, true);
+        } else if (i % 8 == 0) {
+            pages_mark_refused(base + first, pages);
         } else {
             pages_mark_returned(base + first, pages);
-            set(dirty, first, pages, false);
         }
+        set(dirty, first, pages, i % 2);
         choose(&rng, &first, &pages);
         end = first + pages;
+        CHECK_AT(pages_count_dirty(base + first, pages) == count(dirty, first, pages), i);
         uint32_t found = base + first, expected = first;
         uint32_t most = i % 3 ? 1 + (uint32_t)rng_below(&rng, 2 * CHUNK_PAGES) : UINT32_MAX;
         uint32_t length = naive_dirty_run(&expected, end, most);
@@ -157,4 +162,31 @@ TEST(what_went_is_not_looked_at_again) {
     first = base + CHUNK_PAGES + 1;
     CHECK_EQ(pages_next_dirty(&first, base + PAGES, 7), 7);
     CHECK_EQ(first, base + 4 * CHUNK_PAGES);
+}
+
+/* Behind what went lies what was clean before: the next search passes it once, for all that follow. */
+TEST(clean_pages_between_are_looked_at_once) {
+    enum { HALF = CHUNK_PAGES / 2 };
+    start();
+    pages_mark_used(base, PAGES);
+    for (uint32_t at = 0; at < PAGES; at += CHUNK_PAGES) pages_mark_returned(base + at + HALF, HALF);
+    for (uint32_t chunk = 0; chunk < PAGES / CHUNK_PAGES; chunk++) {
+        uint32_t first = base;
+        CHECK_EQ(pages_next_dirty(&first, base + PAGES, UINT32_MAX), HALF);
+        CHECK_EQ(first, base + chunk * CHUNK_PAGES);
+        CHECK_EQ(pages_count_dirty(base, first - base), 0);
+        pages_mark_returned(first, HALF);
+        put_bait_into(chunk);
+    }
+}
+
+TEST(what_was_refused_is_not_looked_at_again) {
+    start();
+    pages_mark_used(base, PAGES);
+    pages_mark_returned(base + 1, 1); /* a part of the first goes */
+    for (uint32_t chunk = 0; chunk < 4; chunk++) {
+        pages_mark_refused(base + chunk * CHUNK_PAGES, CHUNK_PAGES);
+        window.chunks[base / CHUNK_PAGES + chunk].refused = 0; /* bait */
+    }
+    CHECK_EQ(pages_count_dirty(base, PAGES), 2 * CHUNK_PAGES);
 }

@@ -12,6 +12,8 @@
  *   an aligned hole is not found                 aligned_holes_are_used_again
  *   more comes than an alignment needs           alignment_brings_no_more_than_it_needs
  *   every thread in need brings memory           threads_in_need_wait_for_who_brings_memory
+ *   one take makes all the room that is missing,
+ *   or room is made only for fresh memory        one_take_returns_little_more_than_it_takes
  */
 #include "child.h"
 #include "clock.h"
@@ -204,6 +206,31 @@ static void grow_or_not(void) {
 }
 
 TEST(what_is_kept_is_asked_for_before_growth) { IN_CHILD(grow_or_not); }
+
+/* A limit far below what is held already. All memory is in use, then every second page of it is free. */
+static void take_below_a_limit(void) {
+    enum { PAGES = 100, MORE_PAGES = 512, MOST = 32768 };
+    static uint32_t spans[MOST];
+    uint32_t count = 0;
+    configure(ACE_NEVER, UINT64_MAX);
+    for (struct span_counts now = {0}; count < 4000 || now.fresh_pages != now.used_pages + now.lost_pages; now = counts_now()) {
+        CHECK(count < MOST && (spans[count] = span_take(1, 1, false)) != 0);
+        count++;
+    }
+    for (uint32_t i = 0; i < count; i += 2) span_give(spans[i]);
+    const struct span_counts before = counts_now();
+    const uint64_t calls = calls_of(OS_CALL_MADVISE_FREE);
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = before.used_pages + 4 * PAGES});
+    for (uint64_t takes = 1; takes <= 2; takes++) { /* the second takes what came for the first */
+        CHECK(span_take(PAGES, 1, false) != 0);
+        CHECK_EQ(before.dirty_pages - counts_now().dirty_pages, takes * (PAGES + MORE_PAGES));
+        CHECK(calls_of(OS_CALL_MADVISE_FREE) - calls <= takes * (PAGES + MORE_PAGES));
+    }
+    check_books();
+}
+
+TEST(one_take_returns_little_more_than_it_takes) { IN_CHILD(take_below_a_limit); }
 
 /* ---- lengthening ------------------------------------------------------------------------------------ */
 
