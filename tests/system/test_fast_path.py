@@ -19,7 +19,6 @@ LIMITS = {
     "_Znwm": MOST_MALLOC,
     "free": MOST_FREE,
     "_ZdlPv": MOST_FREE,
-    "_ZdlPv": MOST_FREE,
 }
 # clang 14 clears the upper half of a register that is clear: one instruction, no cycle.
 SLACK = {"clang": 1}
