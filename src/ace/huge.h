@@ -1,5 +1,6 @@
-/* huge.h - when huge pages are requested. One byte may fault in 2 MiB, which is a small share only if much memory is in use. Pure
- * functions; any thread. */
+/* huge.h - when huge pages are requested. One byte may fault in 2 MiB, which is a small share only if much memory is in use. Nobody knows
+ * how much of a new block will be touched, so one that is much larger than all else gets none; but a block that grows was filled so
+ * far. Pure functions; any thread. */
 #ifndef HAK_ACE_HUGE_H
 #define HAK_ACE_HUGE_H
 
@@ -10,12 +11,14 @@
 struct ace_huge_input {
     uint64_t used_pages; /* in use */
     uint64_t pages;      /* about to be taken */
-    uint64_t from_pages; /* pages in use from which on huge pages are requested: ace_huge_from_bytes, or an option */
+    uint64_t from_pages; /* pages in use from which on huge pages are requested: ace_huge_from_bytes, or an option; 0: always */
     bool dense;          /* those about to be taken will be filled */
+    bool grown;          /* they are for a block in use that grows, with a reserve */
 };
 
 static inline bool ace_huge_admits(struct ace_huge_input input) {
-    return input.dense && input.used_pages + input.pages >= input.from_pages;
+    const bool enough = input.used_pages + input.pages >= input.from_pages;
+    return input.dense && enough && (input.grown || input.from_pages == 0 || input.pages <= 2 * input.used_pages);
 }
 
 uint64_t ace_huge_from_bytes(enum ace_objective objective);

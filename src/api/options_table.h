@@ -46,10 +46,11 @@
     X(OBJECTIVE_BALANCED, "balanced", "both")                                                               \
     X(OBJECTIVE_SPEED, "speed", "few page faults and slow paths: keeps twice or more, and longer")
 
-#define OPTION_HUGE_PAGES(X)                                                                                \
-    X(HUGE_PAGES_AUTO, "auto",                                                                              \
-      "once 32 MiB are in use and three eighths of that were touched, for memory that will be filled")      \
-    X(HUGE_PAGES_NEVER, "never", "never requested")                                                         \
+#define OPTION_HUGE_PAGES(X)                                                                                    \
+    X(HUGE_PAGES_AUTO, "auto",                                                                                  \
+      "once 32 MiB are in use and three eighths of that were touched, for memory that will be filled; not for " \
+      "a new block of more than twice what is in use")                                                          \
+    X(HUGE_PAGES_NEVER, "never", "never requested")                                                             \
     X(HUGE_PAGES_ALWAYS, "always", "requested from the first byte")
 
 #define OPTION_FOREIGN_FREE(X)                                                                              \

@@ -21,12 +21,13 @@ enum {
 
 static _Atomic uint32_t lone_chunks; /* chunks of the huge zone that have no huge pages; written under the span lock */
 
-enum span_zone huge_zone_for(bool dense, uint32_t pages) {
+enum span_zone huge_zone_for(uint32_t pages, bool dense, bool grown) {
     return ace_huge_admits((struct ace_huge_input){
                .used_pages = counter_read(&spans.counts.used_pages),
                .pages = pages,
                .from_pages = spans.settings.huge_from_pages,
                .dense = dense,
+               .grown = grown,
            })
                ? ZONE_HUGE
                : ZONE_PLAIN;
@@ -66,28 +67,28 @@ static void tell_untouched(size_t used_bytes, size_t touched_bytes) {
 }
 
 /* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Checked
- * when fresh memory comes; a negative answer stands until a quarter more is in use. */
+ * when fresh memory comes; an answer stands until a quarter more is in use. */
 static bool is_touched(void) {
     static _Atomic bool touched;         /* relaxed, both: two threads may both look */
     static _Atomic uint64_t again_pages;
-    if (atomic_load_explicit(&touched, memory_order_relaxed)) return true;
     span_lock();
     const struct span_settings settings = spans.settings;
     span_unlock();
     if (settings.huge_from_pages == 0) return true;
     const uint64_t used_pages = counter_read(&spans.counts.used_pages);
-    if (used_pages < atomic_load_explicit(&again_pages, memory_order_relaxed)) return false;
+    if (used_pages < atomic_load_explicit(&again_pages, memory_order_relaxed))
+        return atomic_load_explicit(&touched, memory_order_relaxed);
     size_t used_bytes, touched_bytes;
     look_at_some(&used_bytes, &touched_bytes);
     if (used_bytes == 0) return true; /* the first memory there is */
-    if (touched_bytes >= ace_huge_touched_least(used_bytes, settings.objective)) {
-        atomic_store_explicit(&touched, true, memory_order_relaxed);
-        return true;
-    }
+    const bool enough = touched_bytes >= ace_huge_touched_least(used_bytes, settings.objective);
+    atomic_store_explicit(&touched, enough, memory_order_relaxed);
     atomic_store_explicit(&again_pages, used_pages + used_pages / 4, memory_order_relaxed);
-    tell_untouched(used_bytes, touched_bytes);
-    return false;
+    if (!enough) tell_untouched(used_bytes, touched_bytes);
+    return enough;
 }
+
+enum span_zone huge_if_touched(enum span_zone zone) { return zone == ZONE_HUGE && is_touched() ? ZONE_HUGE : ZONE_PLAIN; }
 
 /* PAGES more pages come with huge pages. Span lock held. */
 static void tell_huge(size_t pages) {
@@ -103,7 +104,6 @@ static void tell_huge(size_t pages) {
 
 void huge_settle(struct page_run run, enum span_zone zone) {
     void *start = page_address(run.first);
-    if (zone == ZONE_HUGE && !is_touched()) zone = ZONE_PLAIN;
     if (zone == ZONE_HUGE)
         os_prefer_huge(start, run.pages * PAGE_BYTES);
     else

@@ -279,13 +279,13 @@ static void prepare_growth(size_t pages) {
     make_room(pages);
 }
 
-uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
+static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
     if (pages > window.pages || align_pages > window.pages) return 0;
     bool prepared = false;
     for (unsigned round = 0;; round++) {
         span_lock();
         const uint64_t brought = brought_pages();
-        enum span_zone zone = huge_zone_for(dense, (uint32_t)pages);
+        enum span_zone zone = huge_zone_for((uint32_t)pages, dense, grown);
         const struct place place = find_place(pages, align_pages, zone);
         const bool unprepared = !prepared && would_grow(place, pages);
         uint32_t first = unprepared ? 0 : take_at(place, pages);
@@ -300,6 +300,7 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
             return first;
         }
         if (!span_is_allowed(pages)) return 0;
+        if (!grown) zone = huge_if_touched(zone); /* what grows has a reserve that nobody touched yet */
         /* Fresh memory begins with a chunk. Another thread may take it: then the next round adds more. */
         if (add_fresh(pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES, zone, brought, round)) continue;
         await_purging();
@@ -310,6 +311,10 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense) {
         return first;
     }
 }
+
+uint32_t span_take(size_t pages, size_t align_pages, bool dense) { return take(pages, align_pages, dense, false); }
+
+uint32_t span_take_grown(size_t pages, size_t align_pages) { return take(pages, align_pages, true, true); }
 
 /* Lock held. */
 static void count_given(uint32_t pages) {
@@ -384,7 +389,7 @@ bool span_extend(uint32_t first, size_t pages) {
         if (missing == 0) return true;
         if (missing == SIZE_MAX) break; /* a used span is in the way, or a limit */
         span_lock();
-        enum span_zone zone = huge_zone_for(true, (uint32_t)missing);
+        enum span_zone zone = huge_zone_for((uint32_t)missing, true, true);
         span_unlock();
         if (!add_fresh(missing, zone, brought, round)) break;
     }

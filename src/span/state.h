@@ -28,6 +28,9 @@ HAK_INLINE void span_tell(const struct ace_decision *decision) {
 /* Cuts PAGES pages at FIRST out of the free span at HEAD, which holds them, as a used span. */
 void span_carve(uint32_t head, uint32_t first, uint32_t pages);
 
+/* As span_take, for a block in use that grows and moves there. */
+uint32_t span_take_grown(size_t pages, size_t align_pages);
+
 /* Frees pages that are used, merged with the free spans around them. */
 void span_free(uint32_t first, uint32_t pages);
 
@@ -42,8 +45,11 @@ void purge_note_taken(uint32_t returned);
 
 /* ---- huge.c: advice about huge pages. Makes system calls: no lock held. ------------------------------ */
 
-/* The zone that memory for a request of PAGES pages comes from. Span lock held. */
-enum span_zone huge_zone_for(bool dense, uint32_t pages);
+/* The zone that memory for a request of PAGES pages comes from. GROWN: a block that is in use grows into them. Span lock held. */
+enum span_zone huge_zone_for(uint32_t pages, bool dense, bool grown);
+
+/* ZONE, but the plain one if the program touches little of what it takes. */
+enum span_zone huge_if_touched(enum span_zone zone);
 
 /* RUN is fresh: sets its zone, and advises the kernel accordingly. */
 void huge_settle(struct page_run run, enum span_zone zone);

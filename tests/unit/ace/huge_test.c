@@ -2,6 +2,7 @@
  *
  * Planted defects it was seen to catch:
  *   what will not be filled is admitted   admission
+ *   so is a block of any size             admission
  */
 #include "ace/huge.h"
 #include "blocks.h"
@@ -11,10 +12,28 @@ TEST(admission) {
         struct ace_huge_input input;
         bool admitted;
     } table[] = {
-        {{0, 511, 512, true}, false},     {{0, 512, 512, true}, true},   {{500, 12, 512, true}, true},
-        {{500, 11, 512, true}, false},    {{500, 12, 512, false}, false}, {{1 << 20, 1, 512, false}, false},
-        {{0, 1, 0, true}, true},          {{0, 1, 0, false}, false},
-        {{1 << 30, 1 << 20, UINT64_MAX, true}, false},
+        {{500, 11, 512, true, false}, false},
+        {{500, 12, 512, true, false}, true},
+        {{500, 12, 512, false, false}, false},
+        {{1 << 20, 1, 512, false, false}, false},
+        {{1 << 30, 1 << 20, UINT64_MAX, true, false}, false},
+        /* much larger than what is in use */
+        {{0, 512, 512, true, false}, false},
+        {{170, 341, 512, true, false}, false},
+        {{171, 342, 512, true, false}, true},
+        {{171, 343, 512, true, false}, false},
+        {{1000, 2000, 512, true, false}, true},
+        {{1000, 2001, 512, true, false}, false},
+        /* but a block that grows */
+        {{0, 511, 512, true, true}, false},
+        {{0, 512, 512, true, true}, true},
+        {{1000, 8000, 512, true, true}, true},
+        {{1000, 8000, 512, false, true}, false},
+        {{1 << 30, 1 << 20, UINT64_MAX, true, true}, false},
+        /* from the first byte */
+        {{0, 1, 0, true, false}, true},
+        {{0, 1 << 20, 0, true, false}, true},
+        {{0, 1, 0, false, false}, false},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         CHECK_AT(ace_huge_admits(table[i].input) == table[i].admitted, i);

@@ -12,6 +12,8 @@
  *   no stretches, or for ever                    many_are_treated_in_stretches
  *   untouched memory counts like touched         untouched_memory_gets_none
  *   every fresh memory is looked at              untouched_memory_gets_none
+ *   who touched memory once is never asked again   who_touched_memory_is_asked_again
+ *   a block of any size gets them                what_is_much_larger_than_all_else_gets_none
  *   a refusal counts as untouched                without_an_answer_all_is_touched
  *   what lies before a gap is not looked at      what_lies_before_a_gap_counts
  *   a stretch lies over a gap                    a_stretch_ends_at_a_gap
@@ -85,6 +87,13 @@ static struct mine take_fresh(enum span_zone zone, size_t pages, uint64_t key) {
     }
 }
 
+/* PAGES pages, all of them touched. */
+static struct mine take_touched(size_t pages) {
+    const struct mine mine = take_keyed(pages, false, 1);
+    memset(page_address(mine.first), 1, pages * PAGE_BYTES);
+    return mine;
+}
+
 /* ---- zones ----------------------------------------------------------------------------------------------------- */
 
 static void zones_by_settings(void) {
@@ -93,9 +102,10 @@ static void zones_by_settings(void) {
         uint64_t from;
         bool dense;
         enum span_zone zone;
-    } cases[] = {{UINT64_MAX, true, ZONE_PLAIN}, {0, false, ZONE_PLAIN}, {0, true, ZONE_HUGE}, {1, true, ZONE_HUGE}};
+    } cases[] = {{1, true, ZONE_HUGE}, {UINT64_MAX, true, ZONE_PLAIN}, {0, false, ZONE_PLAIN}, {0, true, ZONE_HUGE}};
     touch_memory();
     purge_all();
+    take_touched(2 * counts_now().fresh_pages); /* so that the first one is not much larger */
     for (size_t i = 0; i < 4; i++) {
         configure(ACE_NEVER, cases[i].from);
         struct span_counts before = counts_now();
@@ -118,13 +128,30 @@ TEST(dense_spans_are_of_huge_pages_from_a_size_on) { IN_CHILD(zones_by_settings)
 static void count_what_is_used(void) {
     touch_memory();
     purge_all();
+    take_touched(counts_now().fresh_pages);
     struct span_counts counts = counts_now();
-    configure(ACE_NEVER, counts.used_pages + 2 * counts.fresh_pages);
+    configure(ACE_NEVER, counts.used_pages + counts.fresh_pages + 2);
     struct mine few = take_keyed(counts.fresh_pages + 1, true, 1);
     CHECK_EQ(page_chunk(few.first)->zone, ZONE_PLAIN);
-    struct mine many = take_keyed(2 * counts.fresh_pages, true, 2);
+    struct mine many = take_keyed(counts_now().fresh_pages + 1, true, 2);
     CHECK_EQ(page_chunk(many.first)->zone, ZONE_HUGE);
 }
+
+/* Nobody knows how much of it will be touched. Of a block that grows all was touched so far. */
+static void take_one_much_larger(void) {
+    touch_memory();
+    purge_all();
+    const struct mine touched = take_touched(counts_now().fresh_pages);
+    configure(ACE_NEVER, 1);
+    const struct mine larger = take_keyed(2 * counts_now().used_pages + 1, true, 2);
+    CHECK_EQ(page_chunk(larger.first)->zone, ZONE_PLAIN);
+    span_give(larger.first);
+    const uint32_t grown = span_move(touched.first, touched.pages, counts_now().fresh_pages + 1);
+    CHECK_EQ(page_chunk(grown)->zone, ZONE_HUGE);
+    check_books();
+}
+
+TEST(what_is_much_larger_than_all_else_gets_none) { IN_CHILD(take_one_much_larger); }
 
 /* What is in use and was not touched would come in by huge pages; so it is looked at, and again when a quarter more is in use. */
 static void ask_for_untouched(void) {
@@ -150,6 +177,19 @@ static void ask_for_untouched(void) {
 }
 
 TEST(untouched_memory_gets_none) { IN_CHILD(ask_for_untouched); }
+
+static void ask_again(void) {
+    touch_memory();
+    purge_all();
+    configure(ACE_NEVER, 1);
+    const uint64_t looks = calls_of(OS_CALL_MINCORE);
+    CHECK(span_take(2 * counts_now().fresh_pages, 1, false) != 0);
+    const struct mine mine = take_keyed(counts_now().fresh_pages + 1, true, 1);
+    CHECK(calls_of(OS_CALL_MINCORE) > looks);
+    CHECK_EQ(page_chunk(mine.first)->zone, ZONE_PLAIN);
+}
+
+TEST(who_touched_memory_is_asked_again) { IN_CHILD(ask_again); }
 
 /* Who cannot say is taken to say that all is touched. */
 static void ask_without_answer(void) {
@@ -184,7 +224,7 @@ static struct mine take_behind_a_gap(uint32_t pages, bool dense) {
 
 static void ask_behind_a_gap(void) {
     purge_all();
-    take_keyed(counts_now().fresh_pages + 8 * CHUNK_PAGES, false, 1);
+    take_keyed(counts_now().fresh_pages + 192 * CHUNK_PAGES, false, 1);
     const struct mine behind = take_behind_a_gap(128 * CHUNK_PAGES, false);
     span_give(behind.first);
     configure(ACE_NEVER, 1);
