@@ -106,7 +106,7 @@
          "the kernel reports that programs wait for memory. No effect while the thread does not run, as with " \
          "`purge_thread:off` or `decay:never`.")                                                            \
     NUMBER(soft_limit, ANYTIME, BYTES, HAK_MIB(1), HAK_GIB(1 << 20), "none", OPTION_NEVER, OPTION_NEVER,    \
-           "above it: all free memory is returned, at most ten times a second",                             \
+           "above it: one thread returns all free memory, at most ten times a second and in a thirtieth of the time",                             \
            "Memory in use above which the program is told (hak_on_soft_limit) and free memory returns to the kernel " \
            "immediately.")                                                                                  \
     NUMBER(hard_limit, ANYTIME, BYTES, HAK_MIB(8), HAK_GIB(1 << 20), "none", OPTION_NEVER, OPTION_NEVER,    \

@@ -26,7 +26,9 @@ enum {
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
     HEAR_MS = 1000,        /* between looks at the memory pressure */
     AROUND_MS = 30 * 1000, /* between looks for limits */
-    SOFT_MS = 100,         /* between purges above the soft limit */
+    SOFT_MS = 100,         /* between purges above the soft limit, at least */
+    SOFT_REST = 32,        /* and this many times as long as the last one took, */
+    SOFT_TOOK_MS = 1000,   /* at most that: the clock may have jumped */
     LOOKS_AT_MEDIUM = 16,  /* one in this many looks of a thread includes a stack of medium blocks */
     TICKS_PER_LOOK_AT_KEPT = 256 * TICKS_PER_LOOK, /* slow paths of a thread between looks at how much was touched of what it keeps */
 };
@@ -250,7 +252,7 @@ static struct {
     counter version; /* odd while the next two are changed */
     _Atomic(heap_callback *) callback;
     _Atomic(void *) context;
-    _Atomic uint64_t purged_ms;
+    _Atomic uint64_t purged_ms, took_ms; /* relaxed, both: two threads may both purge */
     _Atomic bool told; /* since more than the limit is in use */
 } soft;
 
@@ -281,6 +283,12 @@ static bool tell(void) {
     return true;
 }
 
+/* A purge looks at all memory, and one thread waits for it: in large processes rarely. */
+static bool may_purge(uint64_t now_ms) {
+    const uint64_t took_ms = atomic_load_explicit(&soft.took_ms, memory_order_relaxed);
+    return now_ms - atomic_load_explicit(&soft.purged_ms, memory_order_relaxed) >= max_size(SOFT_MS, SOFT_REST * took_ms);
+}
+
 /* Above the soft limit, returns all that is free to the kernel and tells the program once, until less is in use
  * again. Outside the slow paths: the callback may allocate and free. */
 static void keep_to_soft_limit(void) {
@@ -290,10 +298,11 @@ static void keep_to_soft_limit(void) {
             heap_tell(&(struct ace_decision){.reason = ACE_REASON_BELOW, .from = 1, .to = 0});
         return;
     }
-    uint64_t now_ms = os_clock_ms(), purged_ms = atomic_load_explicit(&soft.purged_ms, memory_order_relaxed);
-    if (now_ms - purged_ms >= SOFT_MS && slow_enter()) {
-        atomic_store_explicit(&soft.purged_ms, now_ms, memory_order_relaxed); /* two threads may both do it */
+    const uint64_t now_ms = os_clock_ms();
+    if (may_purge(now_ms) && slow_enter()) {
+        atomic_store_explicit(&soft.purged_ms, now_ms, memory_order_relaxed);
         purge_steps(PURGE_ALL);
+        atomic_store_explicit(&soft.took_ms, min_size(os_clock_ms() - now_ms, SOFT_TOOK_MS), memory_order_relaxed);
         slow_leave();
         if (!span_is_over_soft()) return; /* the excess was what threads had kept */
     }

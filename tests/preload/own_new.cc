@@ -24,7 +24,8 @@ static const uint64_t PLAIN = 0x706c61696e706c61, ALIGNED = 0x616c69676e656421, 
 
 static int plain_blocks, aligned_blocks;
 
-static void *take(size_t bytes, uint64_t kind, int &blocks) {
+/* Not inline: the compiler would see that what is deleted is not the start of a block of malloc, and say so. */
+__attribute__((noinline)) static void *take(size_t bytes, uint64_t kind, int &blocks) {
     char *memory = static_cast<char *>(aligned_alloc(HEADER, (HEADER + bytes + HEADER - 1) / HEADER * HEADER));
     if (memory == nullptr) throw std::bad_alloc();
     memcpy(memory, &kind, sizeof kind);

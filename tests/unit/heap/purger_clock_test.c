@@ -1,9 +1,10 @@
-/* purger_clock_test.c - what a process returns that slept and may start no purge thread, with the time in the test's hands. In
- * children: what was configured stays in the process.
+/* purger_clock_test.c - what a process returns that slept and may start no purge thread, and how often above a soft limit, with the
+ * time in the test's hands. In children: what was configured stays in the process.
  *
  * Planted defects it was seen to catch:
  *   a sleep returns everything, whatever the half-life   a_short_sleep_returns_nothing, a_peak_serves_the_next
  *   another thread's later look is a long sleep          a_later_look_is_no_sleep
+ *   above the soft limit a long purge is followed by another    a_long_purge_above_the_soft_limit_is_followed_by_rest
  */
 #include "../../clock.h" /* first: it says _GNU_SOURCE */
 
@@ -12,6 +13,8 @@
 #include "heap/alloc.h"
 #include "heap/footprint.h"
 #include "heap/purger.h"
+
+#include <sys/mman.h>
 
 enum { ASLEEP_MS = 1000, PEAK_BYTES = MIB(64) };
 
@@ -84,3 +87,46 @@ static void look_late(void) {
 }
 
 TEST(a_later_look_is_no_sleep) { IN_CHILD(look_late); }
+
+/* ---- above the soft limit ------------------------------------------------------------------------------ */
+
+static _Atomic uint64_t advice_ms; /* how long the kernel takes for a piece of it */
+
+int madvise(void *address, size_t bytes, int advice) {
+    clock_pass(atomic_load(&advice_ms));
+    return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+static void limit_to(uint64_t soft_pages) {
+    span_configure(&(struct span_settings){.decay_half_life_ms = 1000 * 1000, .huge_from_pages = UINT64_MAX, .soft_pages = soft_pages});
+}
+
+/* Whether a look above the limit returns what was freed before it. */
+static bool look_returns(void) {
+    limit_to(0);
+    peak();
+    limit_to(16);
+    const uint64_t before = returned();
+    look();
+    return returned() - before >= PEAK_BYTES / 2;
+}
+
+static void stay_above_soft_limit(void) {
+    enum { LONG_MS = 40 };
+    configure(1000 * 1000);
+    CHECK(heap_alloc(PEAK_BYTES) != NULL);
+    CHECK(look_returns());
+    CHECK(!look_returns()); /* too soon */
+    clock_pass(100);
+    atomic_store(&advice_ms, LONG_MS);
+    CHECK(look_returns());
+    atomic_store(&advice_ms, 0);
+    clock_pass(10 * LONG_MS);
+    CHECK(!look_returns());
+    clock_pass(32 * 1000); /* as if it had taken a second */
+    CHECK(look_returns());
+    clock_pass(100);
+    CHECK(look_returns()); /* the last was a short one */
+}
+
+TEST(a_long_purge_above_the_soft_limit_is_followed_by_rest) { IN_CHILD(stay_above_soft_limit); }
