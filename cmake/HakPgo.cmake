@@ -49,5 +49,7 @@ target_compile_options(hakmem_objects PRIVATE
     -fprofile-correction        # counters of several threads do not always add up
     -fprofile-partial-training  # what the training never reached is optimised as without it
     -Wno-missing-profile)
+# What these call by name may be the program's own; link-time optimisation would bind it to ours.
+set_property(SOURCE "${PROJECT_SOURCE_DIR}/src/api/cxx.c" "${PROJECT_SOURCE_DIR}/src/api/glibc.c" APPEND PROPERTY COMPILE_OPTIONS -fno-lto)
 target_link_options(hakmem_objects INTERFACE -flto=auto)
 target_link_options(hakmem PRIVATE -flto=auto)

@@ -158,10 +158,12 @@ static HAK_NOINLINE void *try_new(size_t bytes, size_t alignment) {
         if (HAK_LIKELY(is_own_form())) {                                                           \
             void *block = try_new(bytes, alignment);                                               \
             if (HAK_LIKELY(block != NULL)) return block;                                           \
-            if (current_new_handler() == NULL) return no_memory(bytes, alignment);                 \
+            no_memory(bytes, alignment);                                                           \
+            if (current_new_handler() == NULL) return NULL;                                        \
         }                                                                                          \
         void *(*catching) parameters = (void *(*) parameters)library_function(#name, &found);      \
-        return catching != NULL ? catching arguments : by by_arguments;                            \
+        if (catching != NULL) return catching arguments;                                           \
+        return is_own_form() ? NULL : by by_arguments; /* a handler that throws would end the process */ \
     }
 
 NEW_NOTHROW(_ZnwmRKSt9nothrow_t, (size_t bytes, const void *nothrow), (bytes, nothrow), SMALLEST_BLOCK_BYTES, is_own, _Znwm, (bytes))

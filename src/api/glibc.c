@@ -1,4 +1,4 @@
-/* glibc.c - what glibc's malloc offers beside blocks, as far as it has a meaning here: statistics, trimming, settings.
+/* glibc.c - what glibc's malloc offers beside blocks, as far as it has a meaning here: statistics, trimming, settings; and reallocarray.
  *
  * The structures are glibc's (mallinfo(3)), declared here since other C libraries have none. */
 #include "api/names.h"
@@ -62,7 +62,8 @@ HAK_EXPORT struct mallinfo2 mallinfo2(void) {
     };
 }
 
-/* Calls realloc by that name, as glibc's does: a program may bring malloc, free and realloc of its own and no reallocarray. */
+/* Calls realloc by that name, as glibc's does: a program may bring malloc, free and realloc of its own and no reallocarray. In malloc.c,
+ * beside our realloc, the compiler would bind the call to that. */
 HAK_EXPORT void *reallocarray(void *block, size_t count, size_t bytes) {
     size_t total;
     if (__builtin_mul_overflow(count, bytes, &total)) return no_memory(SIZE_MAX, SMALLEST_BLOCK_BYTES);

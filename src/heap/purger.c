@@ -144,7 +144,7 @@ static struct {
 } heard;
 
 /* For limits many files are opened and closed again. A program of one thread may count on the numbers that they get, so beside one that is
- * done once in this thread's life; and threads come and go, so it is not done in each life. */
+ * done at most once in this thread's life; and of lives that follow each other within AROUND_MS one does it for all. */
 static void hear(uint64_t now_ms) {
     const bool due = heard.around_ms == 0 || now_ms - heard.around_ms >= AROUND_MS;
     heard.heard_ms = now_ms;

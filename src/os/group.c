@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { TEXT_BYTES = 16384, STAT_BYTES = TEXT_BYTES / 2, STALLS_BYTES = 256, PATH_BYTES = 512, NAME_BYTES = 2 * PATH_BYTES, KEPT_DESCRIPTOR_MIN = 200 };
+enum { TEXT_BYTES = 16384, STAT_BYTES = TEXT_BYTES / 2, STALLS_BYTES = 256, PATH_BYTES = 512, NAME_BYTES = 2 * PATH_BYTES };
 
 static const char controller[] = "memory";
 
@@ -50,8 +50,7 @@ static void drop(struct kept *file) {
 /* FD is open only for as long as this takes. */
 static void keep(struct kept *file, int fd) {
     struct stat now;
-    drop(file);
-    if (os_fstat(fd, &now)) *file = (struct kept){fcntl(fd, F_DUPFD_CLOEXEC, KEPT_DESCRIPTOR_MIN), now.st_dev, now.st_ino};
+    if (os_fstat(fd, &now)) *file = (struct kept){fcntl(fd, F_DUPFD_CLOEXEC, OS_KEPT_DESCRIPTOR_MIN), now.st_dev, now.st_ino};
 }
 
 /* Does not move the position of the program's file, should it have got this number just now. */

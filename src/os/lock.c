@@ -48,12 +48,14 @@ HAK_COLD void os_lock_wake(struct os_lock *lock) {
 }
 
 HAK_COLD void os_lock_pass(struct os_lock *lock) {
-    enum { LOOKS = 1000 }; /* some hundred microseconds, if nothing else runs on this processor */
+    enum { LOOKS = 1000 }; /* some hundred microseconds; where other threads want this processor, until the clock moves on */
     /* relaxed, both: hints. Of one who has just come and does not sleep yet the next call learns. */
     if (atomic_load_explicit(&lock->state, memory_order_relaxed) != 2) return;
     int saved = errno;
+    const uint64_t begun_ms = os_clock_ms();
     os_lock_drop(lock);
-    for (int i = 0; i < LOOKS && atomic_load_explicit(&lock->state, memory_order_relaxed) == 0; i++) sched_yield();
+    for (int i = 0; i < LOOKS && os_clock_ms() == begun_ms && atomic_load_explicit(&lock->state, memory_order_relaxed) == 0; i++)
+        sched_yield();
     os_lock_take(lock);
     errno = saved;
 }

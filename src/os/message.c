@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 1024, KEPT_DESCRIPTOR_MIN = 200, PATIENCE_MS = 1000 };
+enum { LINE_BYTES = 1024, PATIENCE_MS = 1000 };
 
 enum knowledge {
     UNKNOWN,
@@ -59,7 +59,7 @@ void os_message_keep(bool copied) {
     int saved = errno;
     struct stat file;
     if (look(&file))
-        keep(&file, copied && !is_waited_for(&file) ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, KEPT_DESCRIPTOR_MIN) : -1);
+        keep(&file, copied && !is_waited_for(&file) ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, OS_KEPT_DESCRIPTOR_MIN) : -1);
     errno = saved;
 }
 

@@ -67,7 +67,7 @@ enum os_moved {
 enum os_moved os_renew(void *address, size_t bytes);
 
 /* Moves the memory behind a committed range to another range of the same length, by its page tables alone. The contents of
- * the second are lost, whatever the result. Locked memory is not moved. */
+ * the second are lost, whatever the result. OS_NOT_MOVED also where TO is locked. */
 enum os_moved os_move(void *from, void *to, size_t bytes);
 
 /* Gives mappings a name in /proc/PID/maps, where the kernel can (Linux 5.17, if configured). It does not merge mappings of different
@@ -199,6 +199,8 @@ _Noreturn void os_panic(const char *format, ...) HAK_PRINTF(1, 2);
 /* Writes LINE to standard error and ends the process with status 1, by system calls alone: for places where no other function of
  * libc may be called. */
 _Noreturn void os_leave(const char *line);
+
+enum { OS_KEPT_DESCRIPTOR_MIN = 200 }; /* descriptors that stay open have numbers from here on: programs count on low ones */
 
 /* At the start: from now on only what is standard error now gets messages, whatever is descriptor 2 later. If there is none, no message
  * is written, since the next file that the program opens may be 2. COPIED: a duplicate of it is kept open, since many programs close theirs

@@ -60,7 +60,12 @@ bool os_thread_start(bool (*body)(void), const char *name) {
     return os_counted(OS_CALL_THREAD, done, saved);
 }
 
-uint32_t os_thread_id(void) { return (uint32_t)syscall(SYS_gettid); }
+uint32_t os_thread_id(void) {
+    const int saved = errno; /* a sandbox may refuse */
+    const uint32_t id = (uint32_t)syscall(SYS_gettid);
+    errno = saved;
+    return id;
+}
 
 uint32_t os_cpu(void) {
     const int saved = errno;

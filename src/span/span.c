@@ -383,6 +383,7 @@ bool span_extend(uint32_t first, size_t pages) {
     struct span *span = span_at(first);
     uint32_t before = span->pages;
     if (pages > window.pages) return false;
+    if (pages > before) make_room(pages - before);
     for (unsigned round = 0;; round++) {
         uint64_t brought;
         size_t missing = extend_into_free(first, pages, &brought);

@@ -39,6 +39,18 @@ int main() {
 }
 """
 
+HANDLER_THAT_THROWS = """
+#include <cstdint>
+#include <new>
+static volatile std::size_t impossible = PTRDIFF_MAX;
+static void give_up() { throw std::bad_alloc(); }
+int main() {
+    if (new (std::nothrow) char[impossible] != nullptr) return 1;
+    std::set_new_handler(give_up);
+    return new (std::nothrow) char[impossible] != nullptr;
+}
+"""
+
 OF_ITS_OWN = """
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -63,6 +75,21 @@ def test_a_program_that_is_linked_with_another_malloc(build: Build, tmp_path: Pa
     link = ["-Wl,--no-as-needed", str(other), f"-Wl,-rpath,{tmp_path}"]
     program = compile_c(tmp_path / "program", NEW_AND_DELETE, "-std=c++17", *link, compiler=compiler)
     result = run(program, env=environment(LD_PRELOAD=str(build.library)))
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("flags", [(), ("-static-libstdc++",)], ids=["shared", "static"])
+def test_new_that_does_not_throw_throws_nothing(build: Build, tmp_path: Path, flags: tuple[str, ...]) -> None:
+    """Also where the C++ library that catches for it is a part of the program, and hakmem's form was linked first."""
+    program = compile_c(
+        tmp_path / "program",
+        HANDLER_THAT_THROWS,
+        str(build.library),
+        *flags,
+        "-Wno-alloc-size-larger-than",
+        compiler="g++",
+    )
+    result = run(program, env=environment(LD_LIBRARY_PATH=str(build.directory)))
     assert (result.returncode, result.stderr) == (0, "")
 
 

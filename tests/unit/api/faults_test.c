@@ -129,6 +129,9 @@ static void grow(void) {
     size_t times = 1;
     do grow_before(&slots[0][times], &rng);
     while (++times <= 8 && fail_counted(FAIL_MREMAP) == 0);
+    /* Enough for huge pages: whether the program touches what it has is looked at first. */
+    release(&slots[0][1]);
+    acquire(&slots[0][1], &rng, MIB(24));
 }
 
 /* Has blocks in its stacks, and does nothing: whoever gives memory back takes them, after a barrier. */

@@ -14,6 +14,7 @@
  *   every thread in need brings memory           threads_in_need_wait_for_who_brings_memory
  *   one take makes all the room that is missing,
  *   or room is made only for fresh memory        one_take_returns_little_more_than_it_takes
+ *   what grows in place makes no room            a_span_that_grows_makes_room_below_a_limit
  */
 #include "child.h"
 #include "clock.h"
@@ -269,6 +270,24 @@ static void extend_at_the_end(void) {
 }
 
 TEST(the_last_span_grows_into_fresh_memory) { IN_CHILD(extend_at_the_end); }
+
+/* What is free and dirty elsewhere counts against a hard limit. */
+static void extend_below_a_limit(void) {
+    enum { PAGES = 100 };
+    configure(ACE_NEVER, UINT64_MAX);
+    const uint32_t free_later = span_take(4 * PAGES, 1, false);
+    struct mine mine = take_keyed(span_end_page(), false, 7);
+    CHECK(span_extend(mine.first, mine.pages = (uint32_t)span_end_page() - mine.first)); /* to the very end */
+    span_give(free_later);
+    const struct span_counts before = counts_now();
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = before.used_pages + 2 * PAGES});
+    CHECK(span_extend(mine.first, mine.pages + PAGES));
+    CHECK(before.dirty_pages - counts_now().dirty_pages >= 3 * PAGES);
+    check_books();
+}
+
+TEST(a_span_that_grows_makes_room_below_a_limit) { IN_CHILD(extend_below_a_limit); }
 
 static void extend_without_memory(void) {
     configure(ACE_NEVER, UINT64_MAX);
