@@ -14,7 +14,11 @@
 #include <string>
 #include <vector>
 
-/* The forms with a size are missing on purpose. */
+/* clang declares these only with -fsized-deallocation. That they are not defined here is the point. */
+void operator delete(void *, std::size_t) noexcept;
+void operator delete[](void *, std::size_t) noexcept;
+void operator delete(void *, std::size_t, std::align_val_t) noexcept;
+void operator delete[](void *, std::size_t, std::align_val_t) noexcept;
 #pragma GCC diagnostic ignored "-Wpragmas"
 #pragma GCC diagnostic ignored "-Wunknown-warning-option"
 #pragma GCC diagnostic ignored "-Wsized-deallocation"
