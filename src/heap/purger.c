@@ -62,7 +62,6 @@ void purger_hear(bool hears) { atomic_store_explicit(&purger.hears, hears, memor
 static bool is_off(void) { return atomic_load_explicit(&purger.off, memory_order_relaxed); }
 
 void purger_start(void) {
-    /* An immediate first look would add a system call to the start of every process. */
     const uint64_t now_ms = os_clock_ms();
     atomic_store_explicit(&purger.look_ms, now_ms, memory_order_relaxed);
     counter_set(&purger_start_ms, now_ms);
@@ -339,7 +338,8 @@ static void settle_heap(struct heap *heap) {
 static uint64_t ms_since_look(uint64_t now_ms) {
     /* relaxed: two threads may both look. */
     uint64_t last_ms = atomic_load_explicit(&purger.look_ms, memory_order_relaxed);
-    if (now_ms - last_ms < LOOK_MS || last_ms - now_ms < LOOK_MS) return 0;
+    if (last_ms == 0) purger_start();
+    if (last_ms == 0 || now_ms - last_ms < LOOK_MS || last_ms - now_ms < LOOK_MS) return 0;
     atomic_store_explicit(&purger.look_ms, now_ms, memory_order_relaxed);
     return now_ms - last_ms;
 }

@@ -13,7 +13,7 @@
  * started. */
 void purger_configure(uint64_t half_life_ms, bool allowed);
 
-/* Once, at start. */
+/* At the first look. Not before: libraries that wrap the clock have not been initialised when this one is. */
 void purger_start(void);
 
 /* Whether the purge thread immediately returns all free memory while memory is short on the machine or in the
@@ -23,7 +23,7 @@ void purger_hear(bool hears);
 /* How often it did, by enum ace_pressure_reason. */
 extern HAK_HIDDEN counter purger_pressed[];
 
-/* When purger_start was called: milliseconds of the monotonic clock. */
+/* When purger_start was called, in milliseconds of the monotonic clock; 0: not yet. */
 extern HAK_HIDDEN counter purger_start_ms;
 
 /* In the child of a fork, where the purge thread does not exist. */

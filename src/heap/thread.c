@@ -166,7 +166,6 @@ bool heap_start(const struct heap_options *options) {
     heap_settings.fixed = options->fixed;
     heap_settings.processors = os_processors();
     stack_set_depths(options->bin_depth, options->fixed);
-    purger_start();
     foreign_handler = options->foreign;
     commons.home = &commons;
     /* Every new slab comes after a look at the commons: the page fault of the first look is taken here. */
@@ -224,7 +223,7 @@ HAK_ENTRY void heap_fork_parent(void) {
 void heap_fork_child(void) {
     /* The purge thread is gone, even where the fork came from inside a slow path. */
     purger_forget();
-    if (thread_heap() != NULL) counter_set(&thread_heap()->thread_id, os_thread_id());
+    if (thread_heap() != NULL) counter_set(&thread_heap()->thread_id, os_first_thread_id());
     span_purging_reset();
     note_fork(true);
     if (was_inside()) return;

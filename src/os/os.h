@@ -119,6 +119,10 @@ bool os_thread_start(bool (*body)(void), const char *name);
 /* The kernel's number of this thread. */
 uint32_t os_thread_id(void);
 
+/* That of the first thread of this process, which in the child of a fork is the only one. Not by libc's syscall: a library that wraps
+ * that may have a lock of its own taken in a fork handler. */
+uint32_t os_first_thread_id(void);
+
 /* The processor that this thread runs on, or did a moment ago: a hint. Any number; where the kernel does not say, always the
  * same. */
 uint32_t os_cpu(void);

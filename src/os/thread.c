@@ -67,6 +67,8 @@ uint32_t os_thread_id(void) {
     return id;
 }
 
+uint32_t os_first_thread_id(void) { return (uint32_t)getpid(); }
+
 uint32_t os_cpu(void) {
     const int saved = errno;
     const int cpu = sched_getcpu();

@@ -22,9 +22,11 @@ uint64_t decisions_made(void) { return counter_read(&last_number); }
 
 bool decision_read(uint64_t number, struct decision *decision) { return ring_read(&ring, number, decision); }
 
-/* If the kernel refuses its clock, the time is 0. */
+/* If the kernel refuses its clock, the time is 0; so it is before the first look. */
 static uint64_t since_start_ms(void) {
-    uint64_t now_ms = os_clock_ms(), start_ms = counter_read(&purger_start_ms);
+    const uint64_t start_ms = counter_read(&purger_start_ms);
+    if (start_ms == 0) return 0;
+    const uint64_t now_ms = os_clock_ms();
     return now_ms > start_ms ? now_ms - start_ms : 0;
 }
 

@@ -1,5 +1,6 @@
-"""Beside another malloc in the same process: what is derived from another function is called by its name, as in libc and the C++
-library, so that no block reaches a malloc that did not allocate it."""
+"""Beside other libraries in the same process. Beside another malloc, what is derived from another function is called by its name, as in
+libc and the C++ library, so that no block reaches a malloc that did not allocate it. Libraries that wrap what hakmem calls are not called
+where they cannot answer."""
 
 from pathlib import Path
 
@@ -68,6 +69,46 @@ int main(void) {
 """
 
 
+WRAPS_THE_CLOCK = """
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static int is_ready;
+__attribute__((constructor)) static void start(void) { is_ready = 1; }
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    if (!is_ready) abort();
+    return (int)syscall(SYS_clock_gettime, clock, now);
+}
+"""
+
+WRAPS_SYSTEM_CALLS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static int is_locked;
+static void lock(void) { is_locked = 1; }
+static void unlock(void) { is_locked = 0; }
+long syscall(long number, ...) {
+    if (is_locked) abort();
+    long (*next)(long, ...) = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+    __builtin_return(__builtin_apply((void (*)(void))next, __builtin_apply_args(), 64));
+}
+int main(void) {
+    int status;
+    free(malloc(100));
+    pthread_atfork(lock, unlock, unlock);
+    const pid_t child = fork();
+    if (child == 0) _exit(malloc(100) == NULL);
+    return waitpid(child, &status, 0) != child || status != 0;
+}
+"""
+
+
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_a_program_that_is_linked_with_another_malloc(build: Build, tmp_path: Path, compiler: str) -> None:
     """The preload comes first for every form of new, not only for those that throw."""
@@ -95,5 +136,20 @@ def test_new_that_does_not_throw_throws_nothing(build: Build, tmp_path: Path, fl
 
 def test_a_program_with_some_functions_of_its_own(build: Build, tmp_path: Path) -> None:
     program = compile_c(tmp_path / "own", OF_ITS_OWN, "-rdynamic", "-fno-builtin")
+    result = run(program, env=environment(LD_PRELOAD=str(build.library)))
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_library_that_wraps_the_clock(build: Build, tmp_path: Path) -> None:
+    """It is initialised after hakmem, and before that has no clock, as libfaketime."""
+    clock = compile_c(tmp_path / "libclock.so", WRAPS_THE_CLOCK, "-shared", "-fPIC")
+    for order in (f"{build.library} {clock}", f"{clock} {build.library}"):
+        result = run("bash", "-c", "/bin/true; echo done", env=environment(LD_PRELOAD=order))
+        assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+
+
+def test_a_library_that_wraps_system_calls(build: Build, tmp_path: Path) -> None:
+    """Its lock is taken from its fork handler before a fork to the one after it, as of libuid_wrapper."""
+    program = compile_c(tmp_path / "wraps", WRAPS_SYSTEM_CALLS, "-rdynamic", "-fno-builtin")
     result = run(program, env=environment(LD_PRELOAD=str(build.library)))
     assert (result.returncode, result.stderr) == (0, "")
