@@ -160,6 +160,7 @@ void os_process_name(char *name, size_t bytes) {
 }
 
 uint32_t os_thread_id(void) { return explore_self() + 1; }
+uint32_t os_first_thread_id(void) { return os_thread_id(); }
 uint32_t os_cpu(void) { return explore_self() % 2; }
 uint32_t os_processors(void) { return UINT32_MAX; }
 void os_name(void *address, size_t bytes, const char *name) { (void)address, (void)bytes, (void)name; }
