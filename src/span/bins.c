@@ -5,8 +5,7 @@
 
 enum {
     EXACT_BINS = 32,
-    LOG_STEPS = 3,
-    STEPS = 1 << LOG_STEPS,              /* bins to a doubling above */
+    STEPS = 4,                           /* bins to a doubling above */
     BINS = EXACT_BINS + STEPS * (32 - 5), /* lengths are below 2^32 pages */
     BIN_WORDS = (BINS + 63) / 64,
     LOOKED_AT = 8, /* spans of one bin: enough to find a good one, few enough for bounded work */
@@ -28,7 +27,7 @@ static struct set *set_of(uint32_t first) { return &sets[page_chunk(first)->zone
 static unsigned bin_of(uint32_t pages) {
     if (pages <= EXACT_BINS) return pages - 1;
     unsigned log = highest_bit(pages);
-    return EXACT_BINS + (log - 5) * STEPS + ((pages >> (log - LOG_STEPS)) & (STEPS - 1));
+    return EXACT_BINS + (log - 5) * STEPS + ((pages >> (log - 2)) & (STEPS - 1));
 }
 
 static void label_free(uint32_t first, uint32_t pages, uint32_t dirty) {

@@ -58,12 +58,12 @@ static void start(struct rng *rng) {
     }
 }
 
-/* Where a bin begins: every length to 32, then eight to a doubling. */
+/* Where a bin begins: every length to 32, then four to a doubling. */
 static uint32_t bin_start(uint32_t pages) {
     if (pages <= 32) return pages;
     uint32_t power = 32;
     while (power * 2 <= pages) power *= 2;
-    return power + (pages - power) / (power / 8) * (power / 8);
+    return power + (pages - power) / (power / 4) * (power / 4);
 }
 
 static bool is_better(const struct model *a, const struct model *b) {
