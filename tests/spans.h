@@ -118,4 +118,10 @@ CHECK_UNUSED static struct mine take_keyed(size_t pages, bool dense, uint64_t ke
     return mine;
 }
 
+CHECK_UNUSED static void purge_all(void) {
+    span_purging_lock();
+    span_purge(UINT64_MAX);
+    span_purging_unlock();
+}
+
 #endif

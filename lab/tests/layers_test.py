@@ -22,12 +22,12 @@ IMPORT = re.compile(r"^ *from hakmem_lab\.(\w+)", re.MULTILINE)
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-def floor(part: str) -> int:
+def layer_of(part: str) -> int:
     return next(number for number, layer in enumerate(LAYERS) if part in layer)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE)))
 def test_what_a_module_imports_is_not_above_it(module: Path) -> None:
     part = module.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    above = [one for one in IMPORT.findall(module.read_text()) if floor(one) > floor(part)]
+    above = [one for one in IMPORT.findall(module.read_text()) if layer_of(one) > layer_of(part)]
     assert above == []

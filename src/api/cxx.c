@@ -59,11 +59,15 @@ static _Noreturn HAK_COLD void fail(size_t bytes) {
     os_panic("operator new(%zu): no memory, and no C++ library to throw std::bad_alloc", bytes);
 }
 
-/* ALIGNMENT is a power of two. */
-static HAK_NOINLINE void *new_slow(size_t bytes, size_t alignment) {
+/* ALIGNMENT is a power of two, here and below. */
+static HAK_NOINLINE void *try_new(size_t bytes, size_t alignment) {
     start_once();
+    return heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
+}
+
+static HAK_NOINLINE void *new_slow(size_t bytes, size_t alignment) {
     for (;;) {
-        void *block = heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
+        void *block = try_new(bytes, alignment);
         if (HAK_LIKELY(block != NULL)) return block;
         no_memory(bytes, alignment);
         new_handler *handler = current_new_handler();
@@ -146,11 +150,6 @@ static bool is_own(void) { return _Znwm == own_new; }
 static bool is_own_array(void) { return _Znam == own_new_array && is_own(); }
 static bool is_own_aligned(void) { return _ZnwmSt11align_val_t == own_new_aligned; }
 static bool is_own_array_aligned(void) { return _ZnamSt11align_val_t == own_new_array_aligned && is_own_aligned(); }
-
-static HAK_NOINLINE void *try_new(size_t bytes, size_t alignment) {
-    start_once();
-    return heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
-}
 
 #define NEW_NOTHROW(name, parameters, arguments, alignment, is_own_form, by, by_arguments)         \
     OPERATOR void *name parameters {                                                               \

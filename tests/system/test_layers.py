@@ -37,7 +37,7 @@ def source_files() -> list[Path]:
     return sorted(path for path in SOURCES.rglob("*") if path.suffix in {".c", ".h"})
 
 
-def test_every_folder_is_a_floor() -> None:
+def test_every_folder_is_a_layer() -> None:
     folders = {path.name for path in SOURCES.iterdir() if path.is_dir()}
     assert folders <= set(layers_from_rule())
 

@@ -3,9 +3,9 @@
 All processes of a round share one seed, one environment size and the same processors, and run in random order. The
 number of rounds is fixed before the first. If only the best of many peers matters, all take part in the first
 round; those near the fastest there, or alone, take part in the other rounds that select; and only the best of these
-takes part in those that compare. A dozen peers that are slower would otherwise take nine tenths of the time. A round that was disturbed from
-outside, by a rule that does not look at times, is kept, marked, and measured again as a whole. An arm that crashes,
-hangs or refuses is a result; the others go on.
+takes part in those that compare. A dozen peers that are slower would otherwise take nine tenths of the time. A round
+that was disturbed from outside, by a rule that does not look at times, is kept, marked, and measured again as a whole.
+An arm that crashes, hangs or refuses is a result; the others go on.
 
 All draws of a round follow from the run's seed and the round's place, so that an interrupted run continues as it
 would have without the interruption.

@@ -143,8 +143,8 @@ def preload_obstacle(program: Path) -> str:
 
 
 def is_privileged(program: Path) -> bool:
-    """It may have rights that its caller has not. Not every file system has attributes."""
-    with suppress(OSError):
+    """It may have rights that its caller has not."""
+    with suppress(OSError):  # it cannot be looked at, or its file system has no attributes
         if program.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
             return True
         return "security.capability" in os.listxattr(program)

@@ -17,12 +17,6 @@ static void decay_at(enum span_pace pace, uint64_t most_pages) {
 
 static void decay(uint64_t most_pages) { decay_at(SPAN_PACE_WORK, most_pages); }
 
-static void purge_all(void) {
-    span_purging_lock();
-    span_purge(UINT64_MAX);
-    span_purging_unlock();
-}
-
 static void pass(uint64_t ms) {
     clock_pass(ms);
     for (int i = 0; i < LOOKS; i++) decay(UINT64_MAX);

@@ -1,6 +1,6 @@
-/* huge_test.c - where huge pages are asked for and where not: zones, what lies across their border, chunks that are broken and
- * mended, one by one and in stretches. What was asked for is read from /proc/self/smaps. In children: what was broken stays
- * in the process.
+/* huge_test.c - what becomes of memory with and without huge pages: zones, what lies across their border, chunks that are broken and
+ * mended, one by one and in stretches. What was asked for is read from /proc/self/smaps. Which memory gets them is
+ * huge_admission_test.c. In children: what was broken stays in the process.
  *
  * Planted defects it was seen to catch:
  *   zones are merged                             zones_are_never_merged, others
@@ -10,29 +10,14 @@
  *   a chunk is broken again                      a_part_breaks_and_the_whole_mends
  *   the start of a run is not broken, or a whole chunk at its end is   a_run_breaks_what_lies_at_its_ends
  *   no stretches, or for ever                    many_are_treated_in_stretches
- *   untouched memory counts like touched         untouched_memory_gets_none
- *   every fresh memory is looked at              untouched_memory_gets_none
- *   who touched memory once is never asked again   who_touched_memory_is_asked_again
- *   a block of any size gets them                what_is_much_larger_than_all_else_gets_none
- *   a refusal counts as untouched                without_an_answer_all_is_touched
- *   what lies before a gap is not looked at      what_lies_before_a_gap_counts
  *   a stretch lies over a gap                    a_stretch_ends_at_a_gap
  */
 #include "child.h"
 #include "faults/fail_calls.h"
+#include "huge.h"
 #include "kernel.h"
-#include "spans.h"
-
-#include <sys/mman.h>
 
 enum { STRETCH_CHUNKS = 32, LONE_CHUNKS = 64 };
-
-static void purge_all(void) {
-    span_give(take_keyed(1, false, 1).first); /* so that there is some memory */
-    span_purging_lock();
-    span_purge(UINT64_MAX);
-    span_purging_unlock();
-}
 
 /* ---- what the kernel was asked for --------------------------------------------------------------------------- */
 
@@ -87,13 +72,6 @@ static struct mine take_fresh(enum span_zone zone, size_t pages, uint64_t key) {
     }
 }
 
-/* PAGES pages, all of them touched. */
-static struct mine take_touched(size_t pages) {
-    const struct mine mine = take_keyed(pages, false, 1);
-    memset(page_address(mine.first), 1, pages * PAGE_BYTES);
-    return mine;
-}
-
 /* ---- zones ----------------------------------------------------------------------------------------------------- */
 
 static void zones_by_settings(void) {
@@ -104,7 +82,7 @@ static void zones_by_settings(void) {
         enum span_zone zone;
     } cases[] = {{1, true, ZONE_HUGE}, {UINT64_MAX, true, ZONE_PLAIN}, {0, false, ZONE_PLAIN}, {0, true, ZONE_HUGE}};
     touch_memory();
-    purge_all();
+    leave_nothing_dirty();
     take_touched(2 * counts_now().fresh_pages); /* so that the first one is not much larger */
     for (size_t i = 0; i < 4; i++) {
         configure(ACE_NEVER, cases[i].from);
@@ -118,127 +96,16 @@ static void zones_by_settings(void) {
         if (shown) check_advice(mine.first, cases[i].zone == ZONE_HUGE ? "hg" : "nh");
         check_books();
         span_give(mine.first);
-        purge_all();
+        leave_nothing_dirty();
         check_books();
     }
 }
 
 TEST(dense_spans_are_of_huge_pages_from_a_size_on) { IN_CHILD(zones_by_settings); }
 
-static void count_what_is_used(void) {
-    touch_memory();
-    purge_all();
-    take_touched(counts_now().fresh_pages);
-    struct span_counts counts = counts_now();
-    configure(ACE_NEVER, counts.used_pages + counts.fresh_pages + 2);
-    struct mine few = take_keyed(counts.fresh_pages + 1, true, 1);
-    CHECK_EQ(page_chunk(few.first)->zone, ZONE_PLAIN);
-    struct mine many = take_keyed(counts_now().fresh_pages + 1, true, 2);
-    CHECK_EQ(page_chunk(many.first)->zone, ZONE_HUGE);
-}
-
-/* Nobody knows how much of it will be touched. Of a block that grows all was touched so far. */
-static void take_one_much_larger(void) {
-    touch_memory();
-    purge_all();
-    const struct mine touched = take_touched(counts_now().fresh_pages);
-    configure(ACE_NEVER, 1);
-    const struct mine larger = take_keyed(2 * counts_now().used_pages + 1, true, 2);
-    CHECK_EQ(page_chunk(larger.first)->zone, ZONE_PLAIN);
-    span_give(larger.first);
-    const uint32_t grown = span_move(touched.first, touched.pages, counts_now().fresh_pages + 1);
-    CHECK_EQ(page_chunk(grown)->zone, ZONE_HUGE);
-    check_books();
-}
-
-TEST(what_is_much_larger_than_all_else_gets_none) { IN_CHILD(take_one_much_larger); }
-
-/* What is in use and was not touched would come in by huge pages; so it is looked at, and again when a quarter more is in use. */
-static void ask_for_untouched(void) {
-    if (os_page_bytes() > 4096) OMIT("too few words for such pages");
-    purge_all();
-    configure(ACE_NEVER, 1);
-    struct mine first = take_keyed(counts_now().fresh_pages + 8 * CHUNK_PAGES, false, 1); /* a word in each page */
-    struct span_counts before = counts_now();
-    uint64_t looks = calls_of(OS_CALL_MINCORE);
-    struct mine second = take_keyed(before.fresh_pages + 1, true, 2);
-    CHECK(calls_of(OS_CALL_MINCORE) > looks);
-    CHECK_EQ(page_chunk(second.first)->zone, ZONE_PLAIN);
-    CHECK_EQ(counts_now().huge_pages, before.huge_pages);
-    looks = calls_of(OS_CALL_MINCORE);
-    struct mine third = take_keyed(1 + CHUNK_PAGES, true, 3);
-    CHECK_EQ(page_chunk(third.first)->zone, ZONE_PLAIN);
-    CHECK_EQ(calls_of(OS_CALL_MINCORE), looks); /* too soon */
-    memset(page_address(first.first), 1, first.pages * PAGE_BYTES);
-    memset(page_address(second.first), 1, second.pages * PAGE_BYTES);
-    struct mine fourth = take_keyed(counts_now().fresh_pages + 1, true, 4);
-    CHECK(calls_of(OS_CALL_MINCORE) > looks);
-    CHECK_EQ(page_chunk(fourth.first)->zone, ZONE_HUGE);
-}
-
-TEST(untouched_memory_gets_none) { IN_CHILD(ask_for_untouched); }
-
-static void ask_again(void) {
-    touch_memory();
-    purge_all();
-    configure(ACE_NEVER, 1);
-    const uint64_t looks = calls_of(OS_CALL_MINCORE);
-    CHECK(span_take(2 * counts_now().fresh_pages, 1, false) != 0);
-    const struct mine mine = take_keyed(counts_now().fresh_pages + 1, true, 1);
-    CHECK(calls_of(OS_CALL_MINCORE) > looks);
-    CHECK_EQ(page_chunk(mine.first)->zone, ZONE_PLAIN);
-}
-
-TEST(who_touched_memory_is_asked_again) { IN_CHILD(ask_again); }
-
-/* Who cannot say is taken to say that all is touched. */
-static void ask_without_answer(void) {
-    purge_all();
-    take_keyed(counts_now().fresh_pages + 8 * CHUNK_PAGES, false, 1);
-    configure(ACE_NEVER, 1);
-    fail_arm(FAIL_MINCORE, 1, true, 0);
-    struct mine mine = take_keyed(counts_now().fresh_pages + 1, true, 2);
-    fail_disarm();
-    CHECK_EQ(page_chunk(mine.first)->zone, ZONE_HUGE);
-}
-
-TEST(without_an_answer_all_is_touched) { IN_CHILD(ask_without_answer); }
-
-TEST(what_is_used_decides) { IN_CHILD(count_what_is_used); }
-
-/* Leaves a gap behind what is reserved: PAGES pages that have no room before it. */
-static struct mine take_behind_a_gap(uint32_t pages, bool dense) {
-    const uint32_t end = (uint32_t)span_end_page();
-    for (uint32_t page = end; page < end + pages; page += CHUNK_PAGES) {
-        void *other = mmap(page_address(page), PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (other != page_address(page)) {
-            munmap(other, PAGE_BYTES);
-            continue;
-        }
-        const struct mine behind = take_keyed(pages, dense, 7);
-        CHECK(behind.first >= page + GIB(1) / PAGE_BYTES);
-        return behind;
-    }
-    SKIP("the window is reserved whole"); /* and nobody is in the way */
-}
-
-static void ask_behind_a_gap(void) {
-    purge_all();
-    take_keyed(counts_now().fresh_pages + 192 * CHUNK_PAGES, false, 1);
-    const struct mine behind = take_behind_a_gap(128 * CHUNK_PAGES, false);
-    span_give(behind.first);
-    configure(ACE_NEVER, 1);
-    const uint64_t looks = calls_of(OS_CALL_MINCORE);
-    const struct mine mine = take_keyed(counts_now().fresh_pages + 1, true, 2);
-    CHECK(calls_of(OS_CALL_MINCORE) > looks);
-    if (os_page_bytes() == 4096) CHECK_EQ(page_chunk(mine.first)->zone, ZONE_PLAIN);
-}
-
-TEST(what_lies_before_a_gap_counts) { IN_CHILD(ask_behind_a_gap); }
-
 /* Free spans side by side, of both zones; and one that was lengthened across the border between them. */
 static void across_the_border(void) {
-    purge_all();
+    leave_nothing_dirty();
     struct mine plain = take_fresh(ZONE_PLAIN, span_end_page(), 1);
     CHECK(span_extend(plain.first, plain.pages = (uint32_t)span_end_page() - plain.first));
     configure(ACE_NEVER, 0);
@@ -286,7 +153,7 @@ static void across_the_border(void) {
         }
         span_trim(across.first, across.pages = border - across.first);
     }
-    purge_all();
+    leave_nothing_dirty();
     check_books();
     CHECK_EQ(counts_now().dirty_pages, 0);
 }
@@ -308,7 +175,7 @@ static const struct chunk *chunk_of(const struct mine *mine, uint32_t number) {
 /* A part of a huge page that goes back breaks it, once; whoever takes the chunk as a whole mends it. */
 static void break_and_mend(void) {
     bool shown = shows_advice();
-    purge_all();
+    leave_nothing_dirty();
     struct mine mine = take_fresh(ZONE_HUGE, 16 * CHUNK_PAGES, 1);
     mine.first += CHUNK_PAGES - mine.first % CHUNK_PAGES; /* the next whole chunks */
     uint64_t calls = calls_of(OS_CALL_MADVISE_HUGE);
@@ -346,7 +213,7 @@ static void break_at_the_ends(void) {
         unsigned broken; /* chunks, as bits */
     } cuts[] = {{0, 32, 0}, {0, 96, 0}, {32, 96, 0}, {1, 32, 1}, {0, 31, 1}, {40, 90, 6}, {5, 100, 9}, {33, 34, 2}};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-        purge_all();
+        leave_nothing_dirty();
         struct mine mine = take_fresh(ZONE_HUGE, 6 * CHUNK_PAGES, 1);
         uint32_t chunk = mine.first + CHUNK_PAGES - mine.first % CHUNK_PAGES, from = chunk + cuts[i].from;
         uint32_t end = mine.first + mine.pages;
@@ -356,7 +223,7 @@ static void break_at_the_ends(void) {
         struct mine rest = take_keyed(end - chunk - cuts[i].to, true, 3);
         CHECK_EQ(rest.first, chunk + cuts[i].to);
         span_give(hole.first);
-        purge_all();
+        leave_nothing_dirty();
         for (uint32_t k = 0; k < 4; k++)
             CHECK_AT(page_chunk(chunk + k * CHUNK_PAGES)->broken == (cuts[i].broken >> k & 1), i * 10 + k);
         check_books();
@@ -368,7 +235,7 @@ TEST(a_run_breaks_what_lies_at_its_ends) { IN_CHILD(break_at_the_ends); }
 /* Beyond some number whole stretches are treated at once: few mappings, few calls. */
 static void break_many(void) {
     enum { CHUNKS = 400 };
-    purge_all();
+    leave_nothing_dirty();
     struct mine mine = take_fresh(ZONE_HUGE, (CHUNKS + 1) * CHUNK_PAGES, 1);
     uint32_t first = mine.first + CHUNK_PAGES - mine.first % CHUNK_PAGES;
     uint64_t calls = calls_of(OS_CALL_MADVISE_HUGE);
@@ -400,7 +267,7 @@ TEST(many_are_treated_in_stretches) { IN_CHILD(break_many); }
 
 static void break_many_behind_a_gap(void) {
     enum { CHUNKS = 2 * LONE_CHUNKS };
-    purge_all();
+    leave_nothing_dirty();
     configure(ACE_NEVER, 0);
     const struct mine mine = take_behind_a_gap(CHUNKS * CHUNK_PAGES, true);
     const uint32_t before = mine.first % (STRETCH_CHUNKS * CHUNK_PAGES); /* as many pages of the gap are of the same stretch */
@@ -421,7 +288,7 @@ static enum span_zone moved_zone;
 static void heal_advice(void) {
     NEED_MOVES();
     if (!shows_advice()) SKIP("the kernel does not show what it was asked for");
-    purge_all();
+    leave_nothing_dirty();
     struct mine mine = take_fresh(moved_zone, 200, 1);
     uint64_t moves = counts_now().moves;
     CHECK((mine.first = span_move(mine.first, 200, 300)) != 0);
@@ -429,7 +296,7 @@ static void heal_advice(void) {
     uint32_t at = mine.first;
     enum span_zone zone = (enum span_zone)page_chunk(at)->zone;
     span_give(at);
-    purge_all();
+    leave_nothing_dirty();
     bool broken = page_chunk(at + 100)->no_huge;
     check_advice(at + 100, zone == ZONE_HUGE && !broken ? "hg" : "nh");
 }
