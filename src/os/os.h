@@ -148,6 +148,12 @@ void os_stay_loaded(void);
  * not start a thread: that waits for a second lock, and dlopen takes the two in reverse order. Takes some microseconds. */
 bool os_in_loader_callback(void);
 
+/* For fork: keeps other threads out of libc's list of open streams, which its fork would lock only after all locks of
+ * this library. Nothing where libc does not let it be locked. Reset: in the child. */
+void os_stdio_lock(void);
+void os_stdio_unlock(void);
+void os_stdio_reset(void);
+
 /* After it every other running thread of the process has passed a full barrier, too: the expensive half of an asymmetric
  * barrier, whose cheap half is a compiler barrier. False where the kernel has no such call. */
 bool os_barrier_others(void);

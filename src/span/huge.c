@@ -177,12 +177,26 @@ static struct page_run mark_whole(uint32_t *first, uint32_t end) {
     return run;
 }
 
+static bool is_refused(size_t page) {
+    span_lock();
+    const bool refused = page_chunk(page)->no_huge;
+    span_unlock();
+    return refused;
+}
+
+/* RUN was marked whole. What another thread broke meanwhile, and advised before this one did, is advised again. */
+static void prefer_huge(struct page_run run) {
+    os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
+    for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES)
+        if (HAK_UNLIKELY(is_refused(page))) os_avoid_huge(page_address(page), CHUNK_PAGES * PAGE_BYTES);
+}
+
 void huge_mend(uint32_t first, uint32_t pages) {
     /* relaxed: a thread that breaks a chunk of this span meanwhile does so for its neighbours, and it stays broken. */
     if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0)) return;
     for (uint32_t end = first + pages; first < end;) {
         struct page_run run = mark_whole(&first, end);
-        if (run.pages != 0) os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
+        if (run.pages != 0) prefer_huge(run);
     }
 }
 

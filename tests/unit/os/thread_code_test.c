@@ -4,7 +4,7 @@
  * Planted defects it was seen to catch:
  *   the loader is forgotten                      whose_code_it_is
  *   every object, or the program, is libc        whose_code_it_is
- *   no callback is one                           inside_a_callback_of_the_loader
+ *   no callback is one, or none that signs its return address   inside_a_callback_of_the_loader
  *   a stack is read past its end                 a_short_stack_of_any_kind
  */
 #include "check.h"
@@ -42,6 +42,9 @@ static __attribute__((noinline)) bool look_from_afar(size_t bytes) {
     return seen && frame[0] == 0;
 }
 
+#if defined(__aarch64__) && defined(__GNUC__)
+__attribute__((target("branch-protection=pac-ret")))
+#endif
 static int call_back(struct dl_phdr_info *object, size_t size, void *seen) {
     (void)object;
     (void)size;

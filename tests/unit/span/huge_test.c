@@ -8,6 +8,7 @@
  *   plain memory is not advised                  dense_spans_are_of_huge_pages_from_a_size_on
  *   what is taken as a whole is not mended       a_part_breaks_and_the_whole_mends
  *   a chunk is broken again                      a_part_breaks_and_the_whole_mends
+ *   the advice of who mends is the last          what_breaks_while_it_is_mended_stays_broken
  *   the start of a run is not broken, or a whole chunk at its end is   a_run_breaks_what_lies_at_its_ends
  *   no stretches, or for ever                    many_are_treated_in_stretches
  *   a stretch lies over a gap                    a_stretch_ends_at_a_gap
@@ -207,6 +208,29 @@ static void break_and_mend(void) {
 }
 
 TEST(a_part_breaks_and_the_whole_mends) { IN_CHILD(break_and_mend); }
+
+static uint32_t broken_meanwhile;
+
+static void break_meanwhile(void) { purge_part(broken_meanwhile); }
+
+/* The kernel is told of a whole chunk, and before that another thread breaks it and says so. */
+static void mend_too_late(void) {
+    leave_nothing_dirty();
+    struct mine mine = take_fresh(ZONE_HUGE, 8 * CHUNK_PAGES, 1);
+    const uint32_t chunk = mine.first + CHUNK_PAGES - mine.first % CHUNK_PAGES;
+    purge_part(chunk);
+    span_give(mine.first);
+    broken_meanwhile = chunk + 1;
+    fail_interrupt(1, break_meanwhile);
+    CHECK_EQ(span_take(8 * CHUNK_PAGES, 1, true), mine.first);
+    fail_interrupt(0, NULL);
+    CHECK(page_chunk(chunk)->broken && page_chunk(chunk)->no_huge);
+    if (shows_advice()) check_advice(chunk, "nh");
+    CHECK(!page_chunk(chunk + CHUNK_PAGES)->no_huge);
+    if (shows_advice()) check_advice(chunk + CHUNK_PAGES, "hg");
+}
+
+TEST(what_breaks_while_it_is_mended_stays_broken) { IN_CHILD(mend_too_late); }
 
 /* A free run that is given back breaks at most what lies at its two ends. */
 static void break_at_the_ends(void) {
