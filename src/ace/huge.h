@@ -21,9 +21,6 @@ static inline bool ace_huge_admits(struct ace_huge_input input) {
     return input.dense && enough && (input.grown || input.from_pages == 0 || input.pages <= 2 * input.used_pages);
 }
 
-/* Whether free blocks in a slab are worth breaking a huge page, in a process that sleeps. */
-static inline bool ace_huge_yields(uint64_t free_bytes, uint64_t bytes) { return free_bytes > bytes / 16; }
-
 /* Whether so much of what is in use is resident that huge pages cost little memory. */
 static inline bool ace_huge_mends(uint64_t resident_bytes, uint64_t bytes) { return bytes - resident_bytes <= bytes / 16; }
 

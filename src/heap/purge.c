@@ -7,7 +7,6 @@
  * soon, and free spans decay as fast as was configured. */
 #include "heap/purge.h"
 
-#include "ace/huge.h"
 #include "ace/pace.h"
 #include "base/bits.h"
 #include "heap/alloc.h"
@@ -100,22 +99,13 @@ static void visit_heaps(bool all) {
 
 /* ---- holes ------------------------------------------------------------------------------------------- */
 
-/* Whether holes in the slab at FIRST are worth their system calls, and perhaps a huge page. Owner's lock. */
-static bool is_worth_it(uint32_t first) {
-    const struct slab *slab = slab_at(first);
-    const struct slab_class *shape = &slab_classes[slab->span.class];
-    const uint64_t free_bytes = (uint64_t)slab->free * shape->block_bytes;
-    return state.all || ace_huge_yields(free_bytes, shape->pages * PAGE_BYTES) || !span_may_be_huge(first);
-}
-
 /* Returns every hole of a slab to the kernel; the result is how many. While the kernel works on one its blocks are
  * taken, so the slab stays. */
 static unsigned give_holes(uint32_t first) {
     unsigned holes = 0;
     struct slab_hole hole;
     struct heap *owner = bin_lock_owner(first);
-    const bool worth_it = owner != NULL && is_worth_it(first);
-    for (uint32_t from = 0; worth_it && slab_hole_take(first, &from, &hole);) {
+    for (uint32_t from = 0; owner != NULL && slab_hole_take(first, &from, &hole);) {
         const unsigned class = slab_at(first)->span.class;
         counter_add(&owner->bins[class].taken_blocks, hole.held);
         bin_settle(owner, first);

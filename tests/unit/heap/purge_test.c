@@ -9,7 +9,6 @@
  *   everything is only what is due               everything_at_once
  *   a step in passing has no bound               a_step_does_only_so_much
  *   whoever gives all back works for those who free meanwhile   what_others_free_meanwhile_is_not_waited_for
- *   any hole breaks a huge page, or none does    few_free_blocks_are_not_worth_a_huge_page
  *   a search mends nothing                       what_is_in_use_again_is_mended
  */
 #include "child.h"
@@ -243,52 +242,6 @@ static void put_back(struct heap *heap, void **blocks, uint32_t count) {
 static void rest(void) {
     for (int i = 0; i < 20; i++) step_after(LONG_MS);
 }
-
-static int by_address(const void *a, const void *b) {
-    const uintptr_t left = (uintptr_t) * (void *const *)a, right = (uintptr_t) * (void *const *)b;
-    return (left > right) - (left < right);
-}
-
-/* At the start of the slab lies a hole of a sixteenth of it. */
-static struct heap *leave_a_sixteenth(uint32_t *first, uint32_t *count, void ***blocks) {
-    struct heap *heap = make_heap(HEAP_LIVE);
-    decay_with_huge_pages();
-    *blocks = take_huge_slab(heap, first, count);
-    qsort(*blocks, *count, sizeof(void *), by_address);
-    put_back(heap, *blocks, (uint32_t)(slab_classes[size_class_of(BYTES)].pages * PAGE_BYTES / 16 / BYTES));
-    return heap;
-}
-
-static void keep_a_huge_page(void) {
-    if (os_page_bytes() > PAGE_BYTES / 16) SKIP("no hole is that small");
-    uint32_t first, count;
-    void **blocks;
-    struct heap *heap = leave_a_sixteenth(&first, &count, &blocks);
-    const uint64_t before = part_bytes();
-    rest();
-    CHECK(!step_after(LONG_MS)); /* nor does it stay on the list */
-    CHECK_EQ(part_bytes(), before);
-    CHECK(span_may_be_huge(first));
-    put_back(heap, blocks + count / 2, 1);
-    rest();
-    CHECK(part_bytes() > before);
-    CHECK(!span_may_be_huge(first));
-}
-
-TEST(few_free_blocks_are_not_worth_a_huge_page) { IN_CHILD(keep_a_huge_page); }
-
-static void keep_no_huge_page(void) {
-    if (os_page_bytes() > PAGE_BYTES / 16) SKIP("no hole is that small");
-    uint32_t first, count;
-    void **blocks;
-    leave_a_sixteenth(&first, &count, &blocks);
-    const uint64_t before = part_bytes();
-    step(PURGE_ALL);
-    CHECK(part_bytes() > before);
-    CHECK(!span_may_be_huge(first));
-}
-
-TEST(with_everything_they_are) { IN_CHILD(keep_no_huge_page); }
 
 static void mend_after_a_rest(void) {
     struct heap *heap = make_heap(HEAP_LIVE);

@@ -98,14 +98,14 @@ static void take_from_a_spill(void) {
 }
 TEST(what_a_handler_takes_from_a_spill) { IN_CHILD(take_from_a_spill); }
 
-static void push(void) { CHECK(stack_push(heap, class, blocks[--in_use])); }
+static void push_one(void) { CHECK(stack_push(heap, class, blocks[--in_use])); }
 
 /* Where the slot is written that the block goes into: its page is not that of the heap. */
 static void interrupt_push(void (*handler)(void)) {
     begin(SOME);
     CHECK((uintptr_t)stack_top(heap, class) / os_page_bytes() > (uintptr_t)(heap + 1) / os_page_bytes());
     interrupt_at_write(stack_top(heap, class), handler);
-    in_slow_path(push);
+    in_slow_path(push_one);
     check_blocks();
 }
 static void take_from_a_push(void) { interrupt_push(take_some); }

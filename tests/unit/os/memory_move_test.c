@@ -138,20 +138,6 @@ static void move_and_lose(void) {
     CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED); /* never after */
 }
 
-TEST(refused_moves) {
-    NEED_A_STUBBORN_KERNEL();
-    check_that_moves_work();
-    NEED_MOVES();
-    static const int unsupported[] = {EINVAL, ENOSYS, EPERM}, out_of_memory[] = {ENOMEM, EAGAIN, EFAULT};
-    for (size_t i = 0; i < 3; i++) {
-        mremap_error = unsupported[i];
-        IN_CHILD(move_unsupported);
-        mremap_error = out_of_memory[i];
-        IN_CHILD(move_without_memory);
-        IN_CHILD(move_and_lose);
-    }
-}
-
 /* What the first move finds out by pages of its own: where there was no memory, nothing. */
 static void probe_without_memory(void) {
     map_pair();
@@ -179,6 +165,20 @@ TEST(a_first_move_without_memory) {
     mremap_error = ENOMEM;
     IN_CHILD(probe_without_memory);
     IN_CHILD(probe_beside_another);
+}
+
+TEST(refused_moves) {
+    NEED_A_STUBBORN_KERNEL();
+    check_that_moves_work();
+    NEED_MOVES();
+    static const int unsupported[] = {EINVAL, ENOSYS, EPERM}, out_of_memory[] = {ENOMEM, EAGAIN, EFAULT};
+    for (size_t i = 0; i < 3; i++) {
+        mremap_error = unsupported[i];
+        IN_CHILD(move_unsupported);
+        mremap_error = out_of_memory[i];
+        IN_CHILD(move_without_memory);
+        IN_CHILD(move_and_lose);
+    }
 }
 
 static void ask_for_huge(void) {

@@ -320,6 +320,7 @@ static void mend_what_is_full(void) {
     CHECK(mend(chunk));
     check_broken(chunk, false);
     CHECK(!mend(chunk));
+    memset(page_address(chunk), 1, CHUNK_PAGES * PAGE_BYTES);
     purge_part(chunk);
     span_trim(mine.first, chunk + CHUNK_PAGES - 1 - mine.first);
     CHECK(!mend(chunk)); /* its last page is free */
