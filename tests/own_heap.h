@@ -24,14 +24,16 @@ CHECK_UNUSED static struct heap *make_heap(enum heap_state state) {
     return heap;
 }
 
-/* A new slab of the heap's. */
-CHECK_UNUSED static uint32_t add_slab(struct heap *heap, unsigned class) {
-    uint32_t first = slab_create(class, false);
+/* A new slab of the heap's. DENSE: with huge pages, if there are any. */
+CHECK_UNUSED static uint32_t add_slab_of(struct heap *heap, unsigned class, bool dense) {
+    uint32_t first = slab_create(class, dense);
     CHECK(first != 0);
     slab_set_owner(first, heap, heap_word(heap, class));
     bin_place(heap, first);
     return first;
 }
+
+CHECK_UNUSED static uint32_t add_slab(struct heap *heap, unsigned class) { return add_slab_of(heap, class, false); }
 
 CHECK_UNUSED static uint32_t drain(struct heap *heap) {
     os_lock_take(&heap->lock);

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-enum answer { ASK_THE_KERNEL, REFUSE, PRETEND, REFUSE_LATE };
+enum answer { ASK_THE_KERNEL, REFUSE, PRETEND, REFUSE_LATE, REFUSE_AND_FILL };
 CHECK_UNUSED static enum answer mmap_answer, munmap_answer, mprotect_answer, madvise_answer, mremap_answer;
 CHECK_UNUSED static int mprotect_error = EACCES, madvise_error = EINVAL, mremap_error = EINVAL;
 
@@ -59,14 +59,19 @@ int madvise(void *address, size_t bytes, int advice) {
     return (int)syscall(SYS_madvise, address, bytes, advice);
 }
 
-/* Late: as a kernel does that unmaps the destination before it finds that there is no memory. */
+CHECK_UNUSED static void *filled_by_another;
+
+/* Late: as a kernel does that unmaps the destination before it finds that there is no memory. Filled: and another thread's
+ * memory is there when it says so. */
 void *mremap(void *from, size_t bytes, size_t new_bytes, int flags, ...) {
     va_list rest;
     va_start(rest, flags);
     void *to = flags & MREMAP_FIXED ? va_arg(rest, void *) : NULL;
     va_end(rest);
     if (mremap_answer == ASK_THE_KERNEL) return (void *)syscall(SYS_mremap, from, bytes, new_bytes, flags, to);
-    if (mremap_answer == REFUSE_LATE) syscall(SYS_munmap, to, bytes);
+    if (mremap_answer == REFUSE_LATE || mremap_answer == REFUSE_AND_FILL) syscall(SYS_munmap, to, bytes);
+    if (mremap_answer == REFUSE_AND_FILL)
+        filled_by_another = mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     errno = mremap_error;
     return MAP_FAILED;
 }

@@ -21,6 +21,9 @@ static inline bool ace_huge_admits(struct ace_huge_input input) {
     return input.dense && enough && (input.grown || input.from_pages == 0 || input.pages <= 2 * input.used_pages);
 }
 
+/* Whether so much of what is in use is resident that huge pages cost little memory. */
+static inline bool ace_huge_mends(uint64_t resident_bytes, uint64_t bytes) { return bytes - resident_bytes <= bytes / 16; }
+
 uint64_t ace_huge_from_bytes(enum ace_objective objective);
 
 /* How many of USED_BYTES must have been touched: otherwise huge pages would fault in memory that is not used. */

@@ -2,8 +2,9 @@
  *
  * Free spans decay at every step. Every VISIT_MS the heaps are visited: inboxes are drained, and the blocks in the
  * stacks and the buffer of a heap whose owner did nothing since the last visit are freed; a parked heap is retired
- * then. After that, slabs that did not change for some half-lives are searched for holes. If no thread worked for a
- * while, no peak is expected to come back soon, and free spans decay as fast as was configured. */
+ * then. After that, slabs that did not change for some half-lives are searched for holes; now and then that search asks
+ * for huge pages again, too, where all is in use again. If no thread worked for a while, no peak is expected to come back
+ * soon, and free spans decay as fast as was configured. */
 #include "heap/purge.h"
 
 #include "ace/pace.h"
@@ -25,6 +26,8 @@ enum { SLEEPER_VISITS = 8 };
 /* The most that one step does. */
 enum { STEP_SPAN_PAGES = 512, STEP_LOOKED_AT_PAGES = 4096, STEP_HOLES = 64 };
 
+enum { SEARCHES_PER_MENDING = 8 }; /* which asks the kernel how much is resident */
+
 static struct {
     uint64_t visit_ms;
     uint64_t work_ms;        /* when work was last seen */
@@ -34,6 +37,8 @@ static struct {
     bool searching;          /* a search for holes has begun, and goes on at next_page */
     bool all;                /* it takes slabs of any age */
     bool left;               /* it found something that is not due, or holes: there may be more next time */
+    bool mending;            /* it asks for huge pages again */
+    uint32_t searches;
     size_t next_page;
     uint64_t to_purge;       /* pages: those dirty when everything was asked for, less what was purged since */
     uint64_t in_use_bytes;   /* when it began */
@@ -151,12 +156,19 @@ static uint8_t ripe_age(void) {
     });
 }
 
+/* Searches the slab at PAGE, if there is one and it is time, and mends the chunk that begins there. The result is how
+ * many times the kernel was asked for something. */
+static unsigned search_at(uint32_t page, uint8_t ripe) {
+    const bool mended = state.mending && page % CHUNK_PAGES == 0 && span_mend(page);
+    return mended + (is_ripe(page, ripe) ? give_holes(page) : 0);
+}
+
 /* Looks at some of the slabs. True when none is left. */
 static bool search_slabs(void) {
     const uint8_t ripe = state.all ? SLAB_CHANGED : ripe_age();
     const size_t end = span_end_page(), stop = min_size(end, state.next_page + STEP_LOOKED_AT_PAGES);
-    for (unsigned holes = 0; state.next_page < stop && holes < STEP_HOLES; state.next_page++)
-        if (is_ripe((uint32_t)state.next_page, ripe)) holes += give_holes((uint32_t)state.next_page);
+    for (unsigned asked = 0; state.next_page < stop && asked < STEP_HOLES; state.next_page++)
+        asked += search_at((uint32_t)state.next_page, ripe);
     return state.next_page >= end;
 }
 
@@ -185,6 +197,7 @@ static void begin_search(bool all, uint64_t now_ms) {
     state.searching = true;
     state.all = all;
     state.left = false;
+    state.mending = !all && state.searches++ % SEARCHES_PER_MENDING == 0;
     state.next_page = CHUNK_PAGES;
     state.visit_ms = now_ms;
     state.in_use_bytes = footprint_in_use();

@@ -62,9 +62,14 @@ HAK_INLINE bool stack_push_below(struct heap *heap, unsigned class, void *block,
     return true;
 }
 
-/* Pushes BLOCK if there is room. */
+/* Pushes BLOCK if there is room. Closed meanwhile: what a signal handler does before or after it is not undone. */
 HAK_INLINE bool stack_push(struct heap *heap, unsigned class, void *block) {
-    return stack_push_below(heap, class, block, heap->bins[class].stack + heap->bins[class].depth);
+    stack_close(heap, class);
+    const bool has_room = stack_has_room(heap, class);
+    void **top = stack_top(heap, class);
+    if (has_room) front_block_set(top++, block);
+    stack_set(heap, class, heap->bins[class].bottom, top);
+    return has_room;
 }
 
 /* Pops a block of a stack that is closed and holds some; opens it. */

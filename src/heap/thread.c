@@ -195,6 +195,7 @@ HAK_ENTRY void heap_fork_prepare(void) {
         return;
     }
     thread_state.busy = true;
+    os_stdio_lock(); /* first: see stdio.c */
     span_purging_lock();
     stack_reclaim_lock();
     registry_lock_all();
@@ -215,6 +216,7 @@ HAK_ENTRY void heap_fork_parent(void) {
     registry_unlock_all();
     stack_reclaim_unlock();
     span_purging_unlock();
+    os_stdio_unlock();
     thread_state.busy = false;
 }
 
@@ -236,6 +238,7 @@ void heap_fork_child(void) {
     footprint_settled(footprint_in_use());
     registry_forsake_others(thread_front());
     stack_reclaim_lock_reset();
+    os_stdio_reset();
     thread_state.busy = false;
 }
 

@@ -242,6 +242,24 @@ static bool was_moved(volatile unsigned char *from, volatile unsigned char *to, 
            madvise((void *)(uintptr_t)to, 2 * page, MADV_DONTNEED) == 0 && to[page] == 0;
 }
 
+/* If the kernel lacks support, it refuses before it touches anything. If it lacks memory, it may have unmapped the destination
+ * first. The destination is then mapped anew, unless something lies there: the old mapping, or one of another thread. Which of
+ * the two cannot be told, so the destination is lost. */
+static enum os_moved move_to(void *from, void *to, size_t bytes) {
+    int saved = errno;
+    void *got = mremap(from, bytes, bytes, MOVE_FLAGS, to);
+    bool done = got == to, out_of_memory = errno == ENOMEM || errno == EAGAIN || errno == EFAULT;
+    if (os_counted(OS_CALL_MREMAP, done, saved)) return OS_MOVED;
+    if (!out_of_memory) return OS_NOT_MOVED;
+    got = mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (os_counted(OS_CALL_MMAP, got == to, saved)) {
+        os_name(to, bytes, OS_NAME_BLOCKS); /* otherwise it would never merge with its neighbours */
+        return OS_MOVE_RENEWED;
+    }
+    if (got != MAP_FAILED) os_unmap(got, bytes);
+    return OS_MOVE_LOST;
+}
+
 /* Old kernels refuse; emulators report success and do something else. Found out once, on pages of our own. */
 static bool move_is_known_to_work(void) {
     int known = atomic_load_explicit(&move_works, memory_order_relaxed); /* the probe may run twice */
@@ -251,9 +269,10 @@ static bool move_is_known_to_work(void) {
     unsigned char *from = os_map(2 * page, page), *to = from == NULL ? NULL : os_map(2 * page, page);
     if (to != NULL) {
         from[page] = 1;
-        bool done = mremap(from, 2 * page, 2 * page, MOVE_FLAGS, to) == to;
-        known = os_counted(OS_CALL_MREMAP, done, saved) && was_moved(from, to, page) ? MOVE_WORKS : MOVE_FAILS;
-        os_unmap(to, 2 * page);
+        const enum os_moved moved = move_to(from, to, 2 * page);
+        const bool works = moved == OS_MOVED && was_moved(from, to, page);
+        if (moved != OS_MOVE_RENEWED) known = works ? MOVE_WORKS : MOVE_FAILS;
+        if (moved != OS_MOVE_LOST) os_unmap(to, 2 * page);
     }
     if (from != NULL) os_unmap(from, 2 * page);
     errno = saved;
@@ -268,25 +287,12 @@ static bool is_locked(void *to) {
     return !os_counted(OS_CALL_MADVISE_FREE, madvise(to, os_page_bytes(), MADV_DONTNEED) == 0, saved);
 }
 
-/* If the kernel lacks support, it refuses before it touches anything. If it lacks memory, it may have unmapped the destination
- * first. The destination is then mapped anew, unless something lies there: the old mapping, or one of another thread. Which of
- * the two cannot be told, so the destination is given up, and nothing is moved from then on. */
+/* After a destination was lost nothing is moved any more. */
 enum os_moved os_move(void *from, void *to, size_t bytes) {
     if (!move_is_known_to_work() || is_locked(to)) return OS_NOT_MOVED;
-    int saved = errno;
-    void *got = mremap(from, bytes, bytes, MOVE_FLAGS, to);
-    bool done = got == to, out_of_memory = errno == ENOMEM || errno == EAGAIN || errno == EFAULT;
-    if (os_counted(OS_CALL_MREMAP, done, saved)) return OS_MOVED;
-    if (out_of_memory) {
-        got = mmap(to, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-        if (os_counted(OS_CALL_MMAP, got == to, saved)) {
-            os_name(to, bytes, OS_NAME_BLOCKS); /* otherwise it would never merge with its neighbours */
-            return OS_MOVE_RENEWED;
-        }
-        if (got != MAP_FAILED) os_unmap(got, bytes);
-    }
-    atomic_store_explicit(&move_works, MOVE_FAILS, memory_order_relaxed);
-    return out_of_memory ? OS_MOVE_LOST : OS_NOT_MOVED;
+    const enum os_moved moved = move_to(from, to, bytes);
+    if (moved == OS_NOT_MOVED || moved == OS_MOVE_LOST) atomic_store_explicit(&move_works, MOVE_FAILS, memory_order_relaxed);
+    return moved;
 }
 
 void *os_map(size_t bytes, size_t alignment) {

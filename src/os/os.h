@@ -140,6 +140,9 @@ void os_find_libc(void);
  * that holds libc itself. */
 bool os_is_libc(const void *address);
 
+/* The same for the dynamic loader alone; false before. */
+bool os_is_loader(const void *address);
+
 /* Keeps the library that holds this code loaded for good, also where it was linked into one that may be closed; once,
  * from a constructor. */
 void os_stay_loaded(void);
@@ -147,6 +150,12 @@ void os_stay_loaded(void);
 /* Whether this thread is, as far as can be seen, inside a callback of dl_iterate_phdr. It then holds a lock of the loader and must
  * not start a thread: that waits for a second lock, and dlopen takes the two in reverse order. Takes some microseconds. */
 bool os_in_loader_callback(void);
+
+/* For fork: keeps other threads out of libc's list of open streams, which its fork would lock only after all locks of
+ * this library. Nothing where libc does not let it be locked. Reset: in the child. */
+void os_stdio_lock(void);
+void os_stdio_unlock(void);
+void os_stdio_reset(void);
 
 /* After it every other running thread of the process has passed a full barrier, too: the expensive half of an asymmetric
  * barrier, whose cheap half is a compiler barrier. False where the kernel has no such call. */

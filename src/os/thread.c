@@ -152,6 +152,8 @@ bool os_is_libc(const void *address) {
     return libc_code.end == 0 || holds(libc_code, at) || holds(threads_code, at) || holds(loader_code, at);
 }
 
+bool os_is_loader(const void *address) { return holds(loader_code, (uintptr_t)address); }
+
 /* ---- whether the loader's lock is held ------------------------------------------------------------------ */
 
 /* The kernel reads the set before it finds that it knows no such way to change the mask. Every sandbox allows this call. */
@@ -173,6 +175,16 @@ static uintptr_t word_at(uintptr_t address) {
     return word;
 }
 
+/* Whether WORD is the return address WANTED. A function may have signed it before it stored it, in the upper bits. */
+static bool is_return_to(uintptr_t word, const void *wanted) {
+    const uintptr_t difference = word ^ (uintptr_t)wanted;
+#if defined(__aarch64__)
+    return difference << 16 == 0;
+#else
+    return difference == 0;
+#endif
+}
+
 /* The return address of a callback lies somewhere further up on its stack. That may be any stack, of any length, so every
  * page is tested first; an emulator that calls all addresses readable is not believed. */
 static bool is_on_stack(const void *wanted) {
@@ -182,7 +194,7 @@ static bool is_on_stack(const void *wanted) {
     for (uintptr_t end = at + FAR; at < end; at += sizeof wanted) {
         if (at >= known && !is_readable(at)) return false;
         known = round_down(at, LEAST_PAGE_BYTES) + LEAST_PAGE_BYTES;
-        if (word_at(at) == (uintptr_t)wanted) return true;
+        if (is_return_to(word_at(at), wanted)) return true;
     }
     return false;
 }

@@ -7,8 +7,8 @@
  *
  * Returning a part of a huge page to the kernel breaks the page. khugepaged would put it together again and fault in
  * all that was returned, so no huge pages are asked for in this chunk any more, until all of it that is in use is one
- * span's. Each such chunk may be a mapping of its own: beyond LONE_CHUNKS whole stretches of chunks are treated
- * together. */
+ * span's, or all of it is in use again and resident. Each such chunk may be a mapping of its own: beyond LONE_CHUNKS
+ * whole stretches of chunks are treated together. */
 #include "ace/huge.h"
 #include "base/bits.h"
 #include "span/pages.h"
@@ -177,13 +177,60 @@ static struct page_run mark_whole(uint32_t *first, uint32_t end) {
     return run;
 }
 
+static bool is_refused(size_t page) {
+    span_lock();
+    const bool refused = page_chunk(page)->no_huge;
+    span_unlock();
+    return refused;
+}
+
+/* RUN was marked whole. What another thread broke meanwhile, and advised before this one did, is advised again. */
+static void prefer_huge(struct page_run run) {
+    os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
+    for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES)
+        if (HAK_UNLIKELY(is_refused(page))) os_avoid_huge(page_address(page), CHUNK_PAGES * PAGE_BYTES);
+}
+
 void huge_mend(uint32_t first, uint32_t pages) {
     /* relaxed: a thread that breaks a chunk of this span meanwhile does so for its neighbours, and it stays broken. */
     if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0)) return;
     for (uint32_t end = first + pages; first < end;) {
         struct page_run run = mark_whole(&first, end);
-        if (run.pages != 0) os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
+        if (run.pages != 0) prefer_huge(run);
     }
+}
+
+/* Whether huge pages are asked for in the chunk of PAGE. Span lock held. */
+static bool is_asked(uint32_t page) {
+    const struct chunk *chunk = page < counter_read(&spans.end_page) ? page_chunk(page) : NULL;
+    return chunk != NULL && chunk->given && chunk->zone == ZONE_HUGE && !chunk->no_huge;
+}
+
+/* Whether all of the chunk at PAGE is in use, and huge pages may be asked for there again. Where there are many such
+ * chunks, from one to the next: then few mappings are added. Span lock held. */
+static bool may_mend(uint32_t page) {
+    const struct chunk *chunk = page_chunk(page);
+    if (!chunk->no_huge || chunk->used != UINT32_MAX) return false;
+    const bool starts = lone_chunks <= LONE_CHUNKS || page % (STRETCH_CHUNKS * CHUNK_PAGES) == 0;
+    return starts || is_asked(page - CHUNK_PAGES) || is_asked(page + CHUNK_PAGES);
+}
+
+static bool may_mend_now(uint32_t page) {
+    span_lock();
+    const bool may = may_mend(page);
+    span_unlock();
+    return may;
+}
+
+bool span_mend(uint32_t page) {
+    /* relaxed: a chunk that another thread breaks meanwhile can wait. */
+    if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0) || !may_mend_now(page)) return false;
+    void *start = page_address(page);
+    const size_t bytes = CHUNK_PAGES * PAGE_BYTES;
+    if (!ace_huge_mends(os_resident_bytes(start, bytes), bytes)) return true;
+    uint32_t first = page;
+    if (mark_whole(&first, page + CHUNK_PAGES).pages != 0) os_prefer_huge(start, bytes);
+    return true;
 }
 
 void huge_advise_again(uint32_t first, uint32_t pages) {

@@ -13,10 +13,11 @@ import sweep
 from programs import Program, programs
 from toolbox import Build, tool
 
-FIRST = 2
-OTHERS = 6
 SURE = ("mmap", "mprotect", "any")
 """What no program can do without; python3's script makes all those that get and return memory, at any speed."""
+FIRST = 1
+FIRST_SURE = 2
+OTHERS = 6
 NAMES = ("stress", "sqlite3", "python3", "git", "perl")
 
 
@@ -27,7 +28,8 @@ def failing(build: Build) -> sweep.Build:
 
 def chosen(program: Program, calls: dict[str, int]) -> list[sweep.Case]:
     cases = list(sweep.cases(program, calls))
-    first = [case for case in cases if case.at <= FIRST and (calls.get(case.kind) or case.kind == sweep.ANY)]
+    made = [case for case in cases if calls.get(case.kind) or case.kind == sweep.ANY]
+    first = [case for case in made if case.at <= (FIRST_SURE if case.kind in SURE else FIRST)]
     others = [case for case in cases if case not in first]
     day = os.environ.get("FAILURES_DAY", str(date.today()))
     print(f"FAILURES_DAY={day}")

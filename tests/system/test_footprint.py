@@ -269,7 +269,7 @@ def test_collect(case: Case, result: Result) -> None:
 
 
 def test_mappings_stay_few(build: Build) -> None:
-    case = Case("mappings", ("mappings", "20", "1024"))
+    case = Case("mappings", ("mappings", "10", "1024"))
     verify(case, start(build, case))
 
 

@@ -11,7 +11,7 @@ from toolbox import COMMAND, ROOT, Build, environment, run, run_well, tool
 
 SPEC = ROOT / "tests/spec"
 MACHINE_SECONDS = 10
-FUZZ_MINUTES = 0.2
+FUZZ_MINUTES = 0.1
 C_JUDGES = ("spec/model.c", "spec/calls.c", "fuzz/interpreter.c")
 RULE = re.compile(r"RULE\((\w+),")
 

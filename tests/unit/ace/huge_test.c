@@ -3,6 +3,7 @@
  * Planted defects it was seen to catch:
  *   what will not be filled is admitted   admission
  *   so is a block of any size             admission
+ *   what lacks much is mended             what_is_mended
  */
 #include "ace/huge.h"
 #include "blocks.h"
@@ -47,4 +48,8 @@ TEST(what_is_touched) {
     CHECK_EQ(ace_huge_touched_least(100, ACE_SMALL), 75);
     CHECK_EQ(ace_huge_touched_least(100, ACE_SPEED), 25);
     CHECK_EQ(ace_huge_touched_least(0, ACE_SMALL), 0);
+}
+
+TEST(what_is_mended) {
+    CHECK(!ace_huge_mends(0, 160) && !ace_huge_mends(149, 160) && ace_huge_mends(150, 160) && ace_huge_mends(160, 160));
 }

@@ -9,6 +9,7 @@
  *   everything is only what is due               everything_at_once
  *   a step in passing has no bound               a_step_does_only_so_much
  *   whoever gives all back works for those who free meanwhile   what_others_free_meanwhile_is_not_waited_for
+ *   a search mends nothing                       what_is_in_use_again_is_mended
  */
 #include "child.h"
 #include "clock.h"
@@ -208,6 +209,63 @@ static void purge_short(void) {
 }
 
 TEST(a_step_does_only_so_much) { IN_CHILD(purge_short); }
+
+/* ---- huge pages ------------------------------------------------------------------------------------------ */
+
+enum { LONG_MS = 60 * 1000 }; /* the process sleeps */
+
+static void decay_with_huge_pages(void) {
+    span_configure(&(struct span_settings){.decay_half_life_ms = VISIT_MS / 4, .huge_from_pages = 0});
+}
+
+/* A slab with a huge page behind it, all of it in use: its blocks. */
+static void **take_huge_slab(struct heap *heap, uint32_t *first, uint32_t *count) {
+    static void *all[MOST_BLOCKS];
+    const unsigned class = size_class_of(BYTES);
+    do *first = add_slab_of(heap, class, true);
+    while (!span_may_be_huge(*first));
+    *count = slab_classes[class].blocks;
+    os_lock_take(&heap->lock);
+    CHECK_EQ(slab_take(*first, all + *count, *count), *count);
+    bin_settle(heap, *first);
+    os_lock_drop(&heap->lock);
+    for (uint32_t i = 0; i < *count; i++) memset(all[i], 1, BYTES);
+    return all;
+}
+
+static void put_back(struct heap *heap, void **blocks, uint32_t count) {
+    os_lock_take(&heap->lock);
+    bin_put(heap, blocks, count);
+    os_lock_drop(&heap->lock);
+}
+
+static void rest(void) {
+    for (int i = 0; i < 20; i++) step_after(LONG_MS);
+}
+
+static void mend_after_a_rest(void) {
+    struct heap *heap = make_heap(HEAP_LIVE);
+    decay_with_huge_pages();
+    uint32_t first, count;
+    void **blocks = take_huge_slab(heap, &first, &count);
+    put_back(heap, blocks, count / 2);
+    rest();
+    CHECK(!span_may_be_huge(first));
+    os_lock_take(&heap->lock);
+    CHECK_EQ(slab_take(first, blocks + count / 2, count / 2), count / 2);
+    bin_settle(heap, first);
+    os_lock_drop(&heap->lock);
+    for (uint32_t i = 0; i < count; i++) memset(blocks[i], 1, BYTES);
+    while (page_chunk(first)->used != UINT32_MAX) {
+        const uint32_t span = span_take(1, 1, true);
+        CHECK(span != 0);
+        memset(page_address(span), 1, PAGE_BYTES);
+    }
+    for (int i = 0; i < 8; i++) step_after(VISIT_MS);
+    CHECK(span_may_be_huge(first));
+}
+
+TEST(what_is_in_use_again_is_mended) { IN_CHILD(mend_after_a_rest); }
 
 /* ---- while the kernel works on a hole ----------------------------------------------------------------------- */
 

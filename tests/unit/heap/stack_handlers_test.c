@@ -6,6 +6,7 @@
  *   one that gets deeper is                      what_a_handler_takes_from_a_stack_that_gets_deeper, ..._frees_...
  *   one that is refilled is                      what_a_handler_frees_during_a_refill
  *   a refill forgets what came before it         what_a_handler_frees_before_a_refill
+ *   a push is open to handlers                   what_a_handler_takes_from_a_push, what_a_handler_frees_during_a_push
  */
 #include "at_write.h"
 #include "child.h"
@@ -96,6 +97,21 @@ static void take_from_a_spill(void) {
     check_blocks();
 }
 TEST(what_a_handler_takes_from_a_spill) { IN_CHILD(take_from_a_spill); }
+
+static void push_one(void) { CHECK(stack_push(heap, class, blocks[--in_use])); }
+
+/* Where the slot is written that the block goes into: its page is not that of the heap. */
+static void interrupt_push(void (*handler)(void)) {
+    begin(SOME);
+    CHECK((uintptr_t)stack_top(heap, class) / os_page_bytes() > (uintptr_t)(heap + 1) / os_page_bytes());
+    interrupt_at_write(stack_top(heap, class), handler);
+    in_slow_path(push_one);
+    check_blocks();
+}
+static void take_from_a_push(void) { interrupt_push(take_some); }
+static void free_during_a_push(void) { interrupt_push(give_some); }
+TEST(what_a_handler_takes_from_a_push) { IN_CHILD(take_from_a_push); }
+TEST(what_a_handler_frees_during_a_push) { IN_CHILD(free_during_a_push); }
 
 static void empty(void) { stack_empty(heap, class); }
 

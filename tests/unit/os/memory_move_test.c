@@ -5,6 +5,7 @@
  *   the old place is unmapped                    a_move_takes_the_contents_along
  *   a destination that is gone is not mapped anew, a lost one used, another's mapping replaced   refused_moves
  *   locked memory is moved                       locked_memory_stays
+ *   the first move unmaps what may be another's, or decides without memory   a_first_move_without_memory
  *   what the kernel has not is asked for again   refused_moves, huge_pages_are_asked_for_while_there_are_some
  *   out of memory is taken for want of support   refused_moves, huge_pages_are_asked_for_while_there_are_some
  *   nothing is renewed                           a_renewed_range_is_zero
@@ -135,6 +136,35 @@ static void move_and_lose(void) {
     CHECK(can_write(pair.to));
     mremap_answer = ASK_THE_KERNEL;
     CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED); /* never after */
+}
+
+/* What the first move finds out by pages of its own: where there was no memory, nothing. */
+static void probe_without_memory(void) {
+    map_pair();
+    mremap_answer = REFUSE_LATE;
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
+    check_from_stayed();
+    mremap_answer = ASK_THE_KERNEL;
+    block_fill(pair.to, MOVED_PAGES * page, 2);
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), kernel_moves() ? OS_MOVED : OS_NOT_MOVED);
+}
+
+/* Another thread's memory lies where the kernel has unmapped the destination. */
+static void probe_beside_another(void) {
+    map_pair();
+    mremap_answer = REFUSE_AND_FILL;
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
+    check_from_stayed();
+    CHECK(filled_by_another != NULL && can_write(filled_by_another));
+    mremap_answer = ASK_THE_KERNEL;
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
+}
+
+TEST(a_first_move_without_memory) {
+    NEED_A_STUBBORN_KERNEL();
+    mremap_error = ENOMEM;
+    IN_CHILD(probe_without_memory);
+    IN_CHILD(probe_beside_another);
 }
 
 TEST(refused_moves) {

@@ -4,7 +4,7 @@
  * Planted defects it was seen to catch:
  *   the loader is forgotten                      whose_code_it_is
  *   every object, or the program, is libc        whose_code_it_is
- *   no callback is one                           inside_a_callback_of_the_loader
+ *   no callback is one, or none that signs its return address   inside_a_callback_of_the_loader
  *   a stack is read past its end                 a_short_stack_of_any_kind
  */
 #include "check.h"
@@ -26,7 +26,8 @@ TEST(whose_code_it_is) {
     static const char *const of_libc[] = {"qsort", "getaddrinfo", "setlocale", "strtod", "getopt"};
     for (size_t i = 0; i < 5; i++)
         CHECK_AT(code_of(of_libc[i]) != NULL && os_is_libc(code_of(of_libc[i])), i);
-    CHECK(os_is_libc((const void *)(getauxval(AT_BASE) + 4096))); /* the loader */
+    CHECK(os_is_libc((const void *)(getauxval(AT_BASE) + 4096)) && os_is_loader((const void *)(getauxval(AT_BASE) + 4096)));
+    CHECK(!os_is_loader(code_of("qsort")) && !os_is_loader((const void *)(uintptr_t)&code_of) && !os_is_loader(NULL));
     CHECK(!os_is_libc((const void *)(uintptr_t)&os_is_libc));
     CHECK(!os_is_libc((const void *)(uintptr_t)&code_of));
     CHECK(!os_is_libc(__builtin_return_address(0)));
@@ -42,6 +43,9 @@ static __attribute__((noinline)) bool look_from_afar(size_t bytes) {
     return seen && frame[0] == 0;
 }
 
+#if defined(__aarch64__) && defined(__GNUC__)
+__attribute__((target("branch-protection=pac-ret")))
+#endif
 static int call_back(struct dl_phdr_info *object, size_t size, void *seen) {
     (void)object;
     (void)size;

@@ -8,9 +8,12 @@
  *   plain memory is not advised                  dense_spans_are_of_huge_pages_from_a_size_on
  *   what is taken as a whole is not mended       a_part_breaks_and_the_whole_mends
  *   a chunk is broken again                      a_part_breaks_and_the_whole_mends
+ *   the advice of who mends is the last          what_breaks_while_it_is_mended_stays_broken
  *   the start of a run is not broken, or a whole chunk at its end is   a_run_breaks_what_lies_at_its_ends
  *   no stretches, or for ever                    many_are_treated_in_stretches
  *   a stretch lies over a gap                    a_stretch_ends_at_a_gap
+ *   what is free in part is mended, or what is not resident   what_is_full_again_mends
+ *   every one is mended, however many there are  many_are_mended_from_one_to_the_next
  */
 #include "child.h"
 #include "faults/fail_calls.h"
@@ -206,6 +209,29 @@ static void break_and_mend(void) {
 
 TEST(a_part_breaks_and_the_whole_mends) { IN_CHILD(break_and_mend); }
 
+static uint32_t broken_meanwhile;
+
+static void break_meanwhile(void) { purge_part(broken_meanwhile); }
+
+/* The kernel is told of a whole chunk, and before that another thread breaks it and says so. */
+static void mend_too_late(void) {
+    leave_nothing_dirty();
+    struct mine mine = take_fresh(ZONE_HUGE, 8 * CHUNK_PAGES, 1);
+    const uint32_t chunk = mine.first + CHUNK_PAGES - mine.first % CHUNK_PAGES;
+    purge_part(chunk);
+    span_give(mine.first);
+    broken_meanwhile = chunk + 1;
+    fail_interrupt(1, break_meanwhile);
+    CHECK_EQ(span_take(8 * CHUNK_PAGES, 1, true), mine.first);
+    fail_interrupt(0, NULL);
+    CHECK(page_chunk(chunk)->broken && page_chunk(chunk)->no_huge);
+    if (shows_advice()) check_advice(chunk, "nh");
+    CHECK(!page_chunk(chunk + CHUNK_PAGES)->no_huge);
+    if (shows_advice()) check_advice(chunk + CHUNK_PAGES, "hg");
+}
+
+TEST(what_breaks_while_it_is_mended_stays_broken) { IN_CHILD(mend_too_late); }
+
 /* A free run that is given back breaks at most what lies at its two ends. */
 static void break_at_the_ends(void) {
     static const struct {
@@ -264,6 +290,71 @@ static void break_many(void) {
 }
 
 TEST(many_are_treated_in_stretches) { IN_CHILD(break_many); }
+
+static bool mend(uint32_t chunk) {
+    span_purging_lock();
+    const bool asked = span_mend(chunk);
+    span_purging_unlock();
+    return asked;
+}
+
+static void check_broken(uint32_t chunk, bool broken) {
+    CHECK_EQ(page_chunk(chunk)->broken, broken);
+    CHECK_EQ(page_chunk(chunk)->no_huge, broken);
+    if (shows_advice()) check_advice(chunk, broken ? "nh" : "hg");
+}
+
+/* Whatever spans it is: once all is in use, and nearly all resident. */
+static void mend_what_is_full(void) {
+    leave_nothing_dirty();
+    struct mine mine = take_fresh(ZONE_HUGE, 6 * CHUNK_PAGES, 1);
+    const uint32_t end = mine.first + mine.pages, chunk = mine.first + 2 * CHUNK_PAGES - mine.first % CHUNK_PAGES;
+    memset(page_address(chunk), 1, CHUNK_PAGES * PAGE_BYTES);
+    CHECK(!mend(chunk)); /* nothing is broken */
+    span_purging_lock();
+    CHECK(span_purge_part(page_address(chunk + 3), 3 * PAGE_BYTES)); /* more than a sixteenth */
+    span_purging_unlock();
+    CHECK(mend(chunk)); /* in vain */
+    check_broken(chunk, true);
+    memset(page_address(chunk + 3), 1, PAGE_BYTES);
+    CHECK(mend(chunk));
+    check_broken(chunk, false);
+    CHECK(!mend(chunk));
+    memset(page_address(chunk), 1, CHUNK_PAGES * PAGE_BYTES);
+    purge_part(chunk);
+    span_trim(mine.first, chunk + CHUNK_PAGES - 1 - mine.first);
+    CHECK(!mend(chunk)); /* its last page is free */
+    check_broken(chunk, true);
+    const struct mine other = take_keyed(end - chunk - CHUNK_PAGES + 1, true, 2);
+    CHECK_EQ(other.first, chunk + CHUNK_PAGES - 1);
+    CHECK(mend(chunk));
+    check_broken(chunk, false);
+    check_books();
+}
+
+TEST(what_is_full_again_mends) { IN_CHILD(mend_what_is_full); }
+
+/* From the start of a stretch on, in both directions. */
+static void mend_many(void) {
+    enum { CHUNKS = LONE_CHUNKS + 4 * STRETCH_CHUNKS, STRETCH_PAGES = STRETCH_CHUNKS * CHUNK_PAGES };
+    leave_nothing_dirty();
+    const struct mine mine = take_fresh(ZONE_HUGE, CHUNKS * CHUNK_PAGES, 1);
+    for (uint32_t at = mine.first; at < mine.first + mine.pages; at += CHUNK_PAGES) purge_part(at);
+    const uint32_t start = (mine.first + mine.pages) / STRETCH_PAGES * STRETCH_PAGES - STRETCH_PAGES;
+    CHECK(start > mine.first + LONE_CHUNKS * CHUNK_PAGES);
+    memset(page_address(start - 2 * CHUNK_PAGES), 1, 5 * CHUNK_PAGES * PAGE_BYTES);
+    static const int steps[] = {1, -1, 0, 2, 1, 2, -2, -1, -2};
+    static const bool mends[] = {false, false, true, false, true, true, false, true, true};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        const uint32_t chunk = (uint32_t)((int64_t)start + steps[i] * (int64_t)CHUNK_PAGES);
+        CHECK_AT(mend(chunk) == mends[i], i);
+        check_broken(chunk, !mends[i]);
+    }
+    check_broken(start + 3 * CHUNK_PAGES, true);
+    check_books();
+}
+
+TEST(many_are_mended_from_one_to_the_next) { IN_CHILD(mend_many); }
 
 static void break_many_behind_a_gap(void) {
     enum { CHUNKS = 2 * LONE_CHUNKS };
