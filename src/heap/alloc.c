@@ -203,8 +203,7 @@ static HAK_COLD void *alloc_revealed(size_t bytes, size_t alignment, bool wanted
     return block;
 }
 
-/* CALLER: the code that called malloc. A library that is being opened has its memory from there. */
-static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zero, const void *caller) {
+static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zero) {
     os_refusal_forget();
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
@@ -212,14 +211,14 @@ static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zer
     void *block = alloc_once(bytes, alignment, zero);
     if (HAK_UNLIKELY(block == NULL) && may_be_revealed(bytes, alignment)) block = alloc_revealed(bytes, alignment, wanted_zero, zero);
     slow_leave();
-    purger_tick(os_is_loader(caller) ? caller : NULL, false);
+    purger_tick(NULL, false);
     return block;
 }
 
 /* The slow path of every allocation. */
-static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero, const void *caller) {
+static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
     void *block;
-    if (!medium_pop(bytes, alignment, &block)) return alloc_slowly(bytes, alignment, zero, caller);
+    if (!medium_pop(bytes, alignment, &block)) return alloc_slowly(bytes, alignment, zero);
     *zero = false;
     return block;
 }
@@ -227,12 +226,12 @@ static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero, 
 /* Not inlined, so that the fast path of its callers need not save registers for it. */
 static HAK_NOINLINE void *alloc_of_any_contents(size_t bytes, size_t alignment) {
     bool zero = false;
-    return alloc_any(bytes, alignment, &zero, __builtin_return_address(0));
+    return alloc_any(bytes, alignment, &zero);
 }
 
 static HAK_NOINLINE void *alloc_slowly_of_any_contents(size_t bytes) {
     bool zero = false;
-    return alloc_slowly(bytes, SMALLEST_BLOCK_BYTES, &zero, __builtin_return_address(0));
+    return alloc_slowly(bytes, SMALLEST_BLOCK_BYTES, &zero);
 }
 
 HAK_NOINLINE void *heap_alloc(size_t bytes) {
@@ -256,7 +255,7 @@ void *heap_alloc_zero(size_t bytes) {
     if (front_pop(bytes, &block))
         zero = false;
     else
-        block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero, __builtin_return_address(0));
+        block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero);
     if (block == NULL || zero) return block;
     /* Clearing a very large block costs more than having its pages replaced. */
     if (bytes >= RENEW_BYTES && renew(block, bytes)) return block;

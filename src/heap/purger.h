@@ -50,9 +50,8 @@ void purger_look(struct heap *heap, const void *caller);
 /* Freeing a block of this size is worth a look by itself: perhaps nothing follows. */
 #define PURGER_HEAVY_BYTES HAK_MIB(1)
 
-/* After each slow path, outside it. HEAVY: look now. CALLER: the code that called free, or the loader if that called
- * malloc; NULL if it cannot be libc. These free what a dead thread left behind, and allocate for a library that is being
- * opened, while they hold the lock that starting a thread needs. */
+/* After each slow path, outside it. HEAVY: look now. CALLER: the code that called free, NULL if that cannot be libc:
+ * libc frees what a dead thread left behind while it holds the lock that starting a thread needs. */
 HAK_INLINE void purger_tick(const void *caller, bool heavy) {
     struct heap *heap = thread_heap();
     if (HAK_UNLIKELY(heap == NULL && heavy && (caller == NULL || !os_is_libc(caller)))) {

@@ -140,9 +140,6 @@ void os_find_libc(void);
  * that holds libc itself. */
 bool os_is_libc(const void *address);
 
-/* The same for the dynamic loader alone; false before. */
-bool os_is_loader(const void *address);
-
 /* Keeps the library that holds this code loaded for good, also where it was linked into one that may be closed; once,
  * from a constructor. */
 void os_stay_loaded(void);
