@@ -156,19 +156,17 @@ static uint8_t ripe_age(void) {
     });
 }
 
-/* Searches the slab at PAGE, if there is one and it is time, and mends the chunk that begins there. The result is how
- * many times the kernel was asked for something. */
-static unsigned search_at(uint32_t page, uint8_t ripe) {
-    const bool mended = state.mending && page % CHUNK_PAGES == 0 && span_mend(page);
-    return mended + (is_ripe(page, ripe) ? give_holes(page) : 0);
+static void mend_chunks(size_t from, size_t end) {
+    for (size_t page = round_up(from, CHUNK_PAGES); page < end; page += CHUNK_PAGES) span_mend((uint32_t)page);
 }
 
 /* Looks at some of the slabs. True when none is left. */
 static bool search_slabs(void) {
     const uint8_t ripe = state.all ? SLAB_CHANGED : ripe_age();
-    const size_t end = span_end_page(), stop = min_size(end, state.next_page + STEP_LOOKED_AT_PAGES);
-    for (unsigned asked = 0; state.next_page < stop && asked < STEP_HOLES; state.next_page++)
-        asked += search_at((uint32_t)state.next_page, ripe);
+    const size_t from = state.next_page, end = span_end_page(), stop = min_size(end, from + STEP_LOOKED_AT_PAGES);
+    for (unsigned holes = 0; state.next_page < stop && holes < STEP_HOLES; state.next_page++)
+        if (is_ripe((uint32_t)state.next_page, ripe)) holes += give_holes((uint32_t)state.next_page);
+    if (state.mending) mend_chunks(from, state.next_page);
     return state.next_page >= end;
 }
 

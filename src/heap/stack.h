@@ -64,6 +64,7 @@ HAK_INLINE bool stack_push_below(struct heap *heap, unsigned class, void *block,
 
 /* Pushes BLOCK if there is room. Closed meanwhile: what a signal handler does before or after it is not undone. */
 HAK_INLINE bool stack_push(struct heap *heap, unsigned class, void *block) {
+    if (!stack_has_room(heap, class)) return false;
     stack_close(heap, class);
     const bool has_room = stack_has_room(heap, class);
     void **top = stack_top(heap, class);

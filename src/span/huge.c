@@ -222,15 +222,14 @@ static bool may_mend_now(uint32_t page) {
     return may;
 }
 
-bool span_mend(uint32_t page) {
+void span_mend(uint32_t page) {
     /* relaxed: a chunk that another thread breaks meanwhile can wait. */
-    if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0) || !may_mend_now(page)) return false;
+    if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0) || !may_mend_now(page)) return;
     void *start = page_address(page);
     const size_t bytes = CHUNK_PAGES * PAGE_BYTES;
-    if (!ace_huge_mends(os_resident_bytes(start, bytes), bytes)) return true;
+    if (!ace_huge_mends(os_resident_bytes(start, bytes), bytes)) return;
     uint32_t first = page;
     if (mark_whole(&first, page + CHUNK_PAGES).pages != 0) os_prefer_huge(start, bytes);
-    return true;
 }
 
 void huge_advise_again(uint32_t first, uint32_t pages) {

@@ -135,8 +135,8 @@ struct span_purged span_purge(uint64_t most_pages);
 bool span_purge_part(void *address, size_t bytes);
 
 /* Asks for huge pages again in the chunk that begins with PAGE, which was given to this layer, if all of it is in use
- * and nearly all resident. True when the kernel was asked about it. */
-bool span_mend(uint32_t page);
+ * and nearly all resident. */
+void span_mend(uint32_t page);
 
 /* Whether a huge page may back PAGE. Any locks. */
 bool span_may_be_huge(uint32_t page);

@@ -102,6 +102,9 @@ uint64_t os_clock_ms(void) { return 1000 * 1000; } /* stands still */
 uint64_t os_signal_mask(void) { return 0; }
 bool os_is_libc(const void *address) { return address == NULL; }
 bool os_in_loader_callback(void) { return false; }
+void os_stdio_lock(void) {}
+void os_stdio_unlock(void) {}
+void os_stdio_reset(void) {}
 
 static bool (*start_body)(void);
 _Atomic uint32_t model_threads_started, model_threads_ended;
