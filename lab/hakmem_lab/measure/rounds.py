@@ -88,6 +88,11 @@ class RoundPlan:
         """The places before an arm is selected."""
         return range(self.selection or self.rounds)
 
+    def places_anyway(self, arm: str) -> range:
+        """The places before an arm is selected in which this one takes part however it looks there."""
+        certain = {*self.always, *self.near, *self.named}
+        return self.selecting if not self.selection or arm in certain else self.stages[0]
+
     @property
     def stages(self) -> list[range]:
         bounds = sorted({0, *((1, self.selection) if self.selection else ()), self.rounds})

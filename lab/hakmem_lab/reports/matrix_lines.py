@@ -85,7 +85,8 @@ def reading_lines(matrix: Matrix) -> list[str]:
         f" Student's interval; the p-values are corrected for {len(matrix.cells)} workloads by Holm's method. *Won* and"
         " *lost* are clear of the margin, a *tie* lies within it, *open* is not decided. Besides it only peers that a goal"
         " names are in all rounds; they are judged by those that do not select, where these give an interval. Geometric means"
-        " are of the rounds that select.",
+        " are of the rounds that select: of the first alone for a peer that was in the others only because it was near the"
+        " fastest there.",
         f"Budget: {settings.budget_seconds / 60:.3g} min in all, shared before the first round; the shortest run took"
         f" {shortest:.2f} s (at least {settings.run_seconds_min:g} s are asked where the slowest allocator then takes no"
         " more than 5 s). A round is measured again when hakmem's run or a quarter of all were disturbed (steal time,"
