@@ -305,6 +305,21 @@ def test_a_negative_control_that_nobody_ran_is_none() -> None:
     assert any("could not be run, under every peer" in line for line in warning_lines(matrix))
 
 
+def test_a_negative_control_in_which_hakmem_fails_makes_the_run_void() -> None:
+    still = row_make("still", control=True)
+    samples = [*samples_make(ROW, glibc=2.0), *crashing(samples_make(still), "hakmem")]
+    matrix = judge(plan_make(ROW, still), samples)
+    assert matrix.cells[0].outcome is Outcome.VOID
+    assert [(one.name, one.passed) for one in matrix.controls if one.row.control] == [("hakmem", False)]
+    assert any("could not be run, under hakmem" in line for line in warning_lines(matrix))
+
+
+def test_a_negative_control_that_is_still_to_be_measured_makes_nothing_void() -> None:
+    still = row_make("still", control=True)
+    matrix = judge(plan_make(ROW, still), samples_make(ROW, glibc=2.0, mimalloc3=2.0))
+    assert matrix.cells[0].outcome is Outcome.WON
+
+
 def test_a_best_peer_that_crashes_after_it_was_selected_is_why_there_is_none() -> None:
     samples = samples_make(ROW, glibc=2.0, mimalloc3=1.1, jemalloc=2.0)
     late = [one for one in samples if one.slot >= ROW.rounds.rounds - 2]
