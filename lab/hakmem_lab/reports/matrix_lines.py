@@ -9,7 +9,7 @@ from hakmem_lab.allocators.pins import pinned_note
 from hakmem_lab.reports.report import ratio_text
 from hakmem_lab.studies.judging import TOO_FEW_ROUNDS, Matrix, Outcome
 from hakmem_lab.studies.suites import ALL, GroupMean
-from hakmem_lab.studies.tails import JUDGED
+from hakmem_lab.studies.tails import BEHIND_CHANCE, JUDGED
 from hakmem_lab.workloads.cells import Measure
 
 
@@ -98,7 +98,8 @@ def reading_lines(matrix: Matrix) -> list[str]:
         "Latency, memory over time and system calls come from separate runs with instruments, one for each allocator, of"
         " a tenth of the work (all of it where memory is the figure)."
         f" p99.9 is judged by {len(JUDGED)} more runs of hakmem and of the peer that had the shortest there, with nothing but the clock:"
-        " *behind* are those where every one of hakmem's is longer than each of the peer's by more than the margin.",
+        " *behind* are those where every one of hakmem's is longer than each of the peer's by more than the margin. Between equals"
+        f" that happens once in {1 / BEHIND_CHANCE:g} times, so the goal is missed only if more are than chance explains.",
     ]
     notes = {peer: pinned_note(peer) for peer in plan.peers}
     notes["glibc"] = glibc_note(plan.source.libc.removeprefix("glibc "))
