@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.cli import app
 from hakmem_lab.commands.bench import budget_seconds
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.store import SampleStore, provenance_columns
@@ -227,6 +228,15 @@ def crashing(tmp_path: Path) -> Path:
     source.write_text("__attribute__((constructor)) static void crash(void) { __builtin_trap(); }")
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
     return library
+
+
+@pytest.mark.parametrize(
+    "command", ["bench --only fixed_size --allocators", "scaling --axes threads --threads 1 --peers"]
+)
+def test_an_option_that_hakmem_does_not_understand_is_refused(served: Path, command: str) -> None:
+    line = [*command.split(), "hakmem:decay=nevr", "--budget", "2s", "--build", str(served)]
+    with pytest.raises(LabError, match=r"^hakmem:decay=nevr: HAKMEM_CONF: decay:nevr is not understood"):
+        app(line, standalone_mode=False)
 
 
 def test_a_run_that_is_interrupted_and_resumed(build: Path, crashing: Path, tmp_path: Path) -> None:

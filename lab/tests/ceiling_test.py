@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem_lab.allocators.peers import PeerStore
+from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.files import finite
@@ -171,7 +171,8 @@ def test_the_page_has_the_answer_the_shares_and_what_is_not_served() -> None:
 
 def test_who_cannot_tell_what_it_did_is_not_called_wrong() -> None:
     null = replace(RUN, checksum=None)
-    runs = work_compare({"hakmem": RUN, "ceiling": RUN, "wrong": replace(RUN, checksum="bb"), "null": null})
+    told = {"hakmem": RUN, "ceiling": RUN, "wrong": replace(RUN, checksum="bb"), "null": null}
+    runs = work_compare(told, {name: Arm(Peer(name, "0", None, f"id of {name}")) for name in told})
     assert isinstance(runs["wrong"], Failure)
     assert runs["null"] is null and runs["hakmem"] is RUN
 

@@ -207,17 +207,38 @@ def test_page_faults() -> None:
     assert state_of(many, everywhere, "without huge") is State.MISSED
 
 
-def test_tails() -> None:
-    row = row_make("cell", PEERS)
-    samples = samples_make(row, **level())
-    for own, state in (
-        ([36.0] * 4, State.MET),
-        ([90.0] * 4, State.MISSED),
-        ([50.0] * 3 + [40.0], State.OPEN),
-    ):
-        seen = [observed_make(row, arm) for arm in ("hakmem", *PEERS)]
-        clocked = tails_make(row, {"hakmem": own} | {peer: [40.0] * 4 for peer in PEERS})
-        assert state_of(judge(plan_make(row, peers=PEERS), [*samples, *seen, *clocked]), "latency") is state
+SHORTER, DOUBTFUL, BEHIND = [36.0] * 4, [50.0] * 3 + [40.0], [90.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("behind", "longer", "of", "state"),
+    [
+        (0, 0, 53, State.MET),
+        (0, 1, 53, State.OPEN),
+        (1, 0, 53, State.OPEN),
+        (3, 9, 53, State.OPEN),
+        (13, 7, 53, State.MISSED),
+        (1, 0, 1, State.OPEN),
+        (2, 0, 2, State.MISSED),
+    ],
+)
+def test_tails_are_missed_where_chance_does_not_explain_them(
+    behind: int, longer: int, of: int, state: State
+) -> None:
+    """Between equals one of 70 workloads is behind, so of 53 often one, and hardly ever five."""
+    own = [*[BEHIND] * behind, *[DOUBTFUL] * longer, *[SHORTER] * (of - behind - longer)]
+    rows = [row_make(f"cell {number}", PEERS) for number in range(of)]
+    seen = [observed_make(row, arm) for row in rows for arm in ("hakmem", *PEERS)]
+    theirs = dict.fromkeys(PEERS, [40.0] * 4)
+    clocked = [
+        one
+        for row, tails in zip(rows, own, strict=True)
+        for one in tails_make(row, {"hakmem": tails} | theirs)
+    ]
+    answer = answer_of(judge(plan_make(*rows, peers=PEERS), [*seen, *clocked]), "latency")
+    assert answer is not None
+    assert answer.state is state
+    assert ("perhaps" in answer.why) == (behind > 0 and state is State.OPEN)
 
 
 def test_what_was_missed_comes_first() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from hakmem_lab.errors import LabError
@@ -12,7 +13,7 @@ from hakmem_lab.measure.store import Sample
 from hakmem_lab.reports.matrix_lines import warning_lines
 from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.candidates import Candidate
-from hakmem_lab.studies.comparing import peers_left
+from hakmem_lab.studies.comparing import ArmSamples, compare, peers_left
 from hakmem_lab.studies.goals import MANY_SLOTS
 from hakmem_lab.studies.judging import NOT_SELECTED, TOO_FEW_ROUNDS, Matrix, Outcome, judge
 from hakmem_lab.studies.matrix import (
@@ -92,6 +93,31 @@ def test_means_are_of_the_rounds_before_anybody_was_selected() -> None:
     result = matrix.result("one", "mimalloc3")
     assert result is not None and result.estimate is not None
     assert result.estimate.ratio == pytest.approx(1.5, rel=0.01)
+
+
+def test_who_looked_near_by_luck_does_not_move_a_mean() -> None:
+    """Two peers are near the fastest in half of all first rounds. In a mean with the others their luck would fade, and
+    the bad luck of those that left would stay."""
+    row = row_make("cell", rounds=4)
+    row = replace(row, rounds=replace(row.rounds, selection=4))
+    logs = []
+    for number in range(1000):
+        one = replace(row, name=f"cell {number}")
+        samples = staged(one, samples_make(one, noise=0.17, glibc=1.0, mimalloc3=1.42, jemalloc=1.42))
+        arms = ArmSamples(one, samples)
+        results = [compare(SETTINGS, one, arms, "hakmem", peer) for peer in ("mimalloc3", "jemalloc")]
+        logs += [fmean(result.unselected) for result in results]
+    assert math.exp(fmean(logs)) == pytest.approx(1.42, rel=0.02)
+
+
+def test_who_was_near_before_has_all_rounds_that_select_in_its_mean() -> None:
+    samples = staged(FEW, samples_make(FEW, glibc=2.0, mimalloc3=1.1, jemalloc=1.3))
+    results = judge(plan_make(FEW), samples).results
+    assert {one.against: len(one.unselected) for one in results} == {
+        "glibc": 2,
+        "mimalloc3": 1,
+        "jemalloc": 2,
+    }
 
 
 def of_task(samples: list[Sample], row: Row) -> list[Sample]:
@@ -277,6 +303,21 @@ def test_a_negative_control_that_nobody_ran_is_none() -> None:
     matrix = judge(plan_make(ROW, still), [*samples_make(ROW, glibc=2.0), *samples])
     assert matrix.cells[0].outcome is Outcome.VOID
     assert any("could not be run, under every peer" in line for line in warning_lines(matrix))
+
+
+def test_a_negative_control_in_which_hakmem_fails_makes_the_run_void() -> None:
+    still = row_make("still", control=True)
+    samples = [*samples_make(ROW, glibc=2.0), *crashing(samples_make(still), "hakmem")]
+    matrix = judge(plan_make(ROW, still), samples)
+    assert matrix.cells[0].outcome is Outcome.VOID
+    assert [(one.name, one.passed) for one in matrix.controls if one.row.control] == [("hakmem", False)]
+    assert any("could not be run, under hakmem" in line for line in warning_lines(matrix))
+
+
+def test_a_negative_control_that_is_still_to_be_measured_makes_nothing_void() -> None:
+    still = row_make("still", control=True)
+    matrix = judge(plan_make(ROW, still), samples_make(ROW, glibc=2.0, mimalloc3=2.0))
+    assert matrix.cells[0].outcome is Outcome.WON
 
 
 def test_a_best_peer_that_crashes_after_it_was_selected_is_why_there_is_none() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hakmem_lab.statistics.rates import rate_estimate
+from hakmem_lab.statistics.rates import chance_of_so_many, rate_estimate
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -35,3 +35,11 @@ def test_a_rate_outside_is_refuted_by_its_own_tail(trials: int, share: float, da
 def test_nothing_tried_is_nothing_known() -> None:
     rate = rate_estimate(0, 0)
     assert (rate.low, rate.high, rate.text) == (0.0, 1.0, "none tried")
+
+
+@pytest.mark.parametrize(
+    ("hits", "trials", "chance", "expected"),
+    [(0, 5, 0.1, 1.0), (1, 53, 1 / 70, 1 - (69 / 70) ** 53), (2, 2, 0.25, 0.0625), (9, 10, 0.5, 11 / 1024)],
+)
+def test_the_chance_of_at_least_so_many(hits: int, trials: int, chance: float, expected: float) -> None:
+    assert chance_of_so_many(hits, trials, chance) == pytest.approx(expected)

@@ -28,7 +28,7 @@ from lab_pairs import RUN
 
 NAMES = ("hakmem", "glibc", "slow", "bad")
 MORE_NAMES = (*NAMES, "other")
-ARMS = {name: Arm(Peer(name, "0", None, "id")) for name in MORE_NAMES}
+ARMS = {name: Arm(Peer(name, "0", None, f"id of {name}")) for name in MORE_NAMES}
 
 
 @dataclass
@@ -159,7 +159,19 @@ def test_other_work_than_most_is_a_failure() -> None:
 @pytest.mark.parametrize("order", [("hakmem", "glibc"), ("glibc", "hakmem")])
 def test_of_two_that_do_different_work_neither_is_the_usual(order: tuple[str, ...]) -> None:
     runs = {name: replace(RUN, checksum=name) for name in order}
-    assert set(work_compare(dict(runs)).values()) == {Failure("failed: did different work")}
+    assert set(work_compare(dict(runs), ARMS).values()) == {Failure("failed: did different work")}
+
+
+def test_copies_of_one_library_have_one_vote() -> None:
+    """Else a peer that was right would be outvoted by hakmem and its two controls."""
+    own = ARMS["hakmem"]
+    again = Arm(replace(own.peer, name="hakmem-again"))
+    slowed = replace(again, slowdown_percent=6.0)
+    arms = {arm.name: arm for arm in (own, again, slowed, ARMS["glibc"])}
+    runs = {name: replace(RUN, checksum="y" if name == "glibc" else "x") for name in arms}
+    assert set(work_compare(dict(runs), arms).values()) == {Failure("failed: did different work")}
+    right = work_compare(dict(runs) | {"slow": replace(RUN, checksum="y")}, arms | {"slow": ARMS["slow"]})
+    assert {name for name, run in right.items() if isinstance(run, Measured)} == {"glibc", "slow"}
 
 
 def test_where_only_the_controls_are_left_there_are_no_more_rounds() -> None:

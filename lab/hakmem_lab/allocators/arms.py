@@ -92,11 +92,17 @@ def options_peer(hakmem: Peer, options: str) -> Peer:
     return replace(hakmem, name=f"{hakmem.name}:{options}", environment=environment)
 
 
-def arm_stage(stage: Stage, peer: Peer, folder: str, name: str | None = None) -> Peer:
+def peer_stage(stage: Stage, peer: Peer, folder: str, name: str | None = None) -> Peer:
     """From a copy in a FOLDER whose name the dynamic linker accepts (no colon, no space); under another NAME if one
-    is given. It was seen to serve a program."""
+    is given. Options that hakmem does not understand are an error."""
     staged = replace(stage.peer(peer, folder), name=name or peer.name)
     _options_check(stage, staged)
+    return staged
+
+
+def arm_stage(stage: Stage, peer: Peer, folder: str, name: str | None = None) -> Peer:
+    """As peer_stage; it was also seen to serve a program."""
+    staged = peer_stage(stage, peer, folder, name)
     program, arguments = TRIAL
     workload_run(stage.program(program), arguments, Arm(staged), Conditions(0, 0, cpus_allowed()))
     return staged

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from hakmem_lab.allocators.arms import VARIABLE, arm_stage, arms_parse
+from hakmem_lab.allocators.arms import arms_parse, peer_stage
 from hakmem_lab.allocators.peers import Peer, glibc_version
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.asking import INCONCLUSIVE
@@ -159,13 +159,7 @@ def _peers(study: Study, names: Sequence[str]) -> tuple[list[Peer], list[str]]:
         found, without = study.store.obtain_default()
         peers = [own, *(peer for peer in found if peer.name != LIBC)]
         missing = [f"not measured: {one.name}: {one.why.removeprefix(f'{one.name}: ')}" for one in without]
-    return [_staged(study, peer, f"arm-{number}") for number, peer in enumerate(peers)], missing
-
-
-def _staged(study: Study, peer: Peer, folder: str) -> Peer:
-    if VARIABLE in dict(peer.environment):  # options that hakmem does not understand are an error
-        return arm_stage(study.stage, peer, folder)
-    return replace(study.stage.peer(peer, folder), name=peer.name)
+    return [peer_stage(study.stage, peer, f"arm-{number}") for number, peer in enumerate(peers)], missing
 
 
 def _libc() -> Peer:

@@ -88,6 +88,11 @@ class RoundPlan:
         """The places before an arm is selected."""
         return range(self.selection or self.rounds)
 
+    def places_anyway(self, arm: str) -> range:
+        """The places before an arm is selected in which this one takes part however it looks there."""
+        certain = {*self.always, *self.near, *self.named}
+        return self.selecting if not self.selection or arm in certain else self.stages[0]
+
     @property
     def stages(self) -> list[range]:
         bounds = sorted({0, *((1, self.selection) if self.selection else ()), self.rounds})
@@ -141,7 +146,7 @@ def round_run(
     conditions = conditions_draw(task, rng)
     order = rng.sample(list(names), len(names))
     runs = {name: run_once(task, arms[name], conditions) for name in order}
-    runs = work_compare(runs)
+    runs = work_compare(runs, arms)
     marks = {
         name: mark
         for name, run in runs.items()
@@ -151,11 +156,16 @@ def round_run(
     return Round(slot, attempt, conditions, runs, marks, again)
 
 
-def work_compare(runs: dict[str, Run]) -> dict[str, Run]:
-    """A run that did other work than most is a failure, not a figure. Without a majority it is unknown which run
-    was right. None: the checksum cannot tell, as for runs by the clock."""
-    told = [run.checksum for run in runs.values() if isinstance(run, Measured) and run.checksum is not None]
-    sums = Counter(told)
+def work_compare(runs: dict[str, Run], arms: Mapping[str, Arm]) -> dict[str, Run]:
+    """A run that did other work than most is a failure, not a figure. Each library has one vote, however many arms are
+    copies of it, because all of them do the same wrong work. Without a majority it is unknown which run was right.
+    None: the checksum cannot tell, as for runs by the clock."""
+    told = {
+        (arms[name].peer.identity, run.checksum)
+        for name, run in runs.items()
+        if isinstance(run, Measured) and run.checksum is not None
+    }
+    sums = Counter(checksum for _, checksum in told)
     if len(sums) < 2:
         return runs
     (first, most), (_, next_most) = sums.most_common(2)

@@ -9,7 +9,7 @@ from hakmem_lab.allocators.pins import pinned_note
 from hakmem_lab.reports.report import ratio_text
 from hakmem_lab.studies.judging import TOO_FEW_ROUNDS, Matrix, Outcome
 from hakmem_lab.studies.suites import ALL, GroupMean
-from hakmem_lab.studies.tails import JUDGED
+from hakmem_lab.studies.tails import BEHIND_CHANCE, JUDGED
 from hakmem_lab.workloads.cells import Measure
 
 
@@ -85,7 +85,8 @@ def reading_lines(matrix: Matrix) -> list[str]:
         f" Student's interval; the p-values are corrected for {len(matrix.cells)} workloads by Holm's method. *Won* and"
         " *lost* are clear of the margin, a *tie* lies within it, *open* is not decided. Besides it only peers that a goal"
         " names are in all rounds; they are judged by those that do not select, where these give an interval. Geometric means"
-        " are of the rounds that select.",
+        " are of the rounds that select: of the first alone for a peer that was in the others only because it was near the"
+        " fastest there.",
         f"Budget: {settings.budget_seconds / 60:.3g} min in all, shared before the first round; the shortest run took"
         f" {shortest:.2f} s (at least {settings.run_seconds_min:g} s are asked where the slowest allocator then takes no"
         " more than 5 s). A round is measured again when hakmem's run or a quarter of all were disturbed (steal time,"
@@ -97,7 +98,8 @@ def reading_lines(matrix: Matrix) -> list[str]:
         "Latency, memory over time and system calls come from separate runs with instruments, one for each allocator, of"
         " a tenth of the work (all of it where memory is the figure)."
         f" p99.9 is judged by {len(JUDGED)} more runs of hakmem and of the peer that had the shortest there, with nothing but the clock:"
-        " *behind* are those where every one of hakmem's is longer than each of the peer's by more than the margin.",
+        " *behind* are those where every one of hakmem's is longer than each of the peer's by more than the margin. Between equals"
+        f" that happens once in {1 / BEHIND_CHANCE:g} times, so the goal is missed only if more are than chance explains.",
     ]
     notes = {peer: pinned_note(peer) for peer in plan.peers}
     notes["glibc"] = glibc_note(plan.source.libc.removeprefix("glibc "))

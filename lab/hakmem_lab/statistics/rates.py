@@ -1,4 +1,4 @@
-"""How often something happened, with the exact interval of Clopper and Pearson."""
+"""How often something happened: the exact interval of Clopper and Pearson, and whether chance explains it."""
 
 from __future__ import annotations
 
@@ -26,3 +26,8 @@ def rate_estimate(hits: int, trials: int, confidence: float = 0.99) -> Rate:
         return Rate(0, 0, 0.0, 1.0)
     interval = binomtest(hits, trials).proportion_ci(confidence, method="exact")
     return Rate(hits, trials, float(interval.low), float(interval.high))
+
+
+def chance_of_so_many(hits: int, trials: int, chance: float) -> float:
+    """The chance of at least so many HITS if each trial is one with CHANCE."""
+    return float(binomtest(hits, trials, chance, alternative="greater").pvalue)

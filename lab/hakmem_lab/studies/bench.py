@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem_lab.allocators import elf
-from hakmem_lab.allocators.arms import arms_parse
+from hakmem_lab.allocators.arms import arms_parse, peer_stage
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.allocators.service import service_prove
 from hakmem_lab.checkout import Checkout, path_here
@@ -84,9 +84,7 @@ def field_gather(store: PeerStore, stage: Stage, names: Sequence[str], settings:
     missing = {one.name: one.why for one in absent}
     hakmem, again = stage.peer(own), stage.peer(own, SAME)
     staged = [
-        replace(stage.peer(peer, f"peer-{number}"), name=peer.name)
-        for number, peer in enumerate(found)
-        if peer.name != SUBJECT
+        peer_stage(stage, peer, f"peer-{number}") for number, peer in enumerate(found) if peer.name != SUBJECT
     ]
     for peer in (hakmem, *staged):
         complaint = service_complaint(stage, peer)

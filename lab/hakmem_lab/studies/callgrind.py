@@ -201,13 +201,14 @@ def workload_profile(
 
 def allocator_instructions(
     stage: Stage, program: str, arguments: Sequence[str], arm: Arm, cpus: tuple[int, ...]
-) -> int:
+) -> tuple[int, int]:
     """Instructions of one run outside the program's own binary and the dynamic loader: the cost of malloc and free
-    with all they call, without the caller's loop and its PLT."""
-    profile, _ = workload_profile(stage, program, arguments, arm, cpus)
+    with all they call, without the caller's loop and its PLT. Also the run's operations."""
+    profile, line = workload_profile(stage, program, arguments, arm, cpus)
     own = stage.program(program)
     counts = profile.by_object().items()
-    return sum(count for name, count in counts if not is_file(name, own) and not is_linker(name))
+    instructions = sum(count for name, count in counts if not is_file(name, own) and not is_linker(name))
+    return instructions, int(line["ops"])
 
 
 def is_linker(name: str) -> bool:

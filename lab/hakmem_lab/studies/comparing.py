@@ -41,8 +41,8 @@ class Result:
     log_ratios: Mapping[int, float]
     """By place in the plan: all log ratios of speed that count."""
     unselected: tuple[float, ...]
-    """Log ratios of the places before an arm was selected. A mean over peers is made of these, because an arm that
-    took part in later rounds had looked fast."""
+    """Log ratios of the places before an arm was selected in which this one took part however it looked. A mean over
+    workloads is made of these: in the others it took part because it had looked fast."""
     cpu: Estimate | None
     memory: Memory | None
     subject_faults: float
@@ -112,7 +112,7 @@ def compare(
 ) -> Result:
     """SELECTED: the other was chosen because of how it looked in the first rounds."""
     pairs, disturbed = _pairs_judged(settings, row, arms, subject, other, selected)
-    before, _ = arms.pairs(subject, other, SELECTION_MIN, row.rounds.selecting)
+    before, _ = arms.pairs(subject, other, SELECTION_MIN, row.rounds.places_anyway(other))
     failure = next(
         (f"{arm} {arms.failures[arm]}" for arm in (subject, other) if arm in arms.failures),
         "" if pairs else "not measured",

@@ -11,10 +11,12 @@ import numpy as np
 
 from hakmem_lab.measure.service import LIBC
 from hakmem_lab.statistics.estimate import Estimate, Verdict
+from hakmem_lab.statistics.rates import chance_of_so_many
 from hakmem_lab.studies.comparing import Result
 from hakmem_lab.studies.judging import CellResult, Matrix, Outcome
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES
 from hakmem_lab.studies.suites import GroupMean
+from hakmem_lab.studies.tails import BEHIND_CHANCE
 
 ASKS_FOR_HUGE_PAGES = frozenset({"mimalloc3", "mimalloc2"})
 """Peers that by default ask for huge pages from the first block: they take few faults, but much memory."""
@@ -302,12 +304,17 @@ def _faults_of_large(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
 
 
 def _tails(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+    """Missed if so many are behind that chance does not explain it: of fifty workloads in which it is as long as the
+    peer's, one is behind as often as not."""
     if not matrix.tails:
         return None
     behind = sorted((one for one in matrix.tails if one.behind), key=lambda one: -one.ratio)
     longer = sum(one.ratio > 1 for one in matrix.tails) - len(behind)
-    state = State.MISSED if behind else State.OPEN if longer else State.MET
-    counts = f"behind in {len(behind)} of {len(matrix.tails)}, longer without being clear in {longer}"
+    chance = chance_of_so_many(len(behind), len(matrix.tails), BEHIND_CHANCE)
+    missed = chance <= 1 - matrix.plan.settings.confidence
+    state = State.MISSED if missed else State.OPEN if behind or longer else State.MET
+    doubt = " (by chance, perhaps)" if behind and not missed else ""
+    counts = f"behind in {len(behind)} of {len(matrix.tails)}{doubt}, longer without being clear in {longer}"
     named = _named([f"{one.row}, {one.ratio:.2f} of {one.peer}" for one in behind])
     return Answer(state, f"{counts}; {named}" if named else counts)
 

@@ -61,7 +61,8 @@ def instructions_measure(stage: Stage, peer: Peer, size: int) -> Instructions:
 
     def count(blocks: int, cycles: int) -> int:
         arguments = [str(blocks), str(size), str(cycles), "1"]
-        return allocator_instructions(stage, "lifo_burst", arguments, Arm(peer), cpus)
+        instructions, _ = allocator_instructions(stage, "lifo_burst", arguments, Arm(peer), cpus)
+        return instructions
 
     pair = pair_cost(count)
     return Instructions(peer.name, size, pair, passage_cost(count, BURST_BLOCKS[size]) - pair)

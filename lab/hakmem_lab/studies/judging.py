@@ -144,11 +144,7 @@ def _row_judge(
     settings = plan.settings
     results = [compare(settings, row, arms, plan.subject, peer, peer == selected) for peer in plan.peers]
     if row.control:
-        if all(peer in arms.failures for peer in plan.peers):
-            return results, [
-                Control(row, "every peer", None, False, "nobody ran it: the run's verdicts are void")
-            ]
-        return results, _stillness(settings, row, results)
+        return results, _stillness(settings, row, results) or _not_run(plan, row, arms.failures)
     if not any(one.estimate for one in results):
         return results, []  # nothing was measured that could be controlled
     same = compare(settings, row, arms, plan.subject, SAME)
@@ -194,6 +190,18 @@ def _stillness(settings: Settings, row: Row, results: Sequence[Result]) -> list[
         )
         for one, p_value in zip(measured, adjusted, strict=True)
     ]
+
+
+def _not_run(plan: MatrixPlan, row: Row, failures: Mapping[str, str]) -> list[Control]:
+    """Without hakmem, or without every peer, nothing shows that the laboratory is still. A control that was not measured
+    yet is none."""
+    if plan.subject in failures:
+        whom = plan.subject
+    elif all(peer in failures for peer in plan.peers):
+        whom = "every peer"
+    else:
+        return []
+    return [Control(row, whom, None, False, "could not be run: the run's verdicts are void")]
 
 
 def _void(result: Result) -> Result:

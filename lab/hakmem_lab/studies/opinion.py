@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 
+from hakmem_lab.errors import LabError
 from hakmem_lab.measure.observe import can_observe
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.prepare import arm_prepared
@@ -51,7 +52,8 @@ class Opinion:
 
 def opinion_possible(task: CellTask) -> bool:
     """Not for workloads that run by the clock or allocate nothing, nor for a tool that starts other processes."""
-    counted = task.cell.count_min == 1 and not task.cell.control and can_observe(task.cell)
+    cell = task.cell
+    counted = cell.count_min == 1 and not cell.by_clock and not cell.control and can_observe(cell)
     return counted and shutil.which("valgrind") is not None
 
 
@@ -60,12 +62,16 @@ def opinion_ask(task: CellTask, base: Arm, other: Arm) -> Opinion:
     cpus = cpus_allowed()[: task.threads]
 
     def per_operation(asked: Arm) -> float:
+        """A count may be a cycle of many operations: the program tells how many there were."""
         arm = arm_prepared(task.stage, task.cell, asked)
 
-        def counted(times: int) -> int:
+        def counted(times: int) -> tuple[int, int]:
             arguments = task.cell.command(times * count, SEED)
             return allocator_instructions(task.stage, task.cell.program, arguments, arm, cpus)
 
-        return (counted(2) - counted(1)) / count
+        (short, few), (long, many) = counted(1), counted(2)
+        if many <= few:
+            raise LabError(f"twice the work was no more work: {few} and {many} operations")
+        return (long - short) / (many - few)
 
     return Opinion(per_operation(base), per_operation(other))

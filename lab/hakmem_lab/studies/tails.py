@@ -3,6 +3,7 @@ others."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,8 +12,9 @@ from hakmem_lab.measure.store import Sample
 from hakmem_lab.studies.matrix import SUBJECT, Row
 
 JUDGED = range(4)
-"""Rounds of hakmem and that peer. That all four of one are above all four of the other happens by chance once in 70
-times."""
+"""Rounds of hakmem and that peer."""
+BEHIND_CHANCE = 1 / math.comb(2 * len(JUDGED), len(JUDGED))
+"""That all of one are above all of the other happens by chance once in 70 times."""
 
 
 @dataclass(frozen=True)

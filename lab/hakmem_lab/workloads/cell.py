@@ -59,6 +59,8 @@ class Cell:
     measure: Measure = Measure.TIME
     count_min: int = 1
     """A program that runs by the clock needs at least this count, whatever the calibration finds."""
+    by_clock: bool = False
+    """It works until its time is over: the amount differs from run to run."""
     ends_slowly: bool = False
     """It goes on for long outside its clock, returns much memory or sleeps; that is not the cost of a start."""
     memory: bool = False

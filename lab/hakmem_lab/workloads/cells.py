@@ -135,7 +135,8 @@ def _larson(threads: int, suite: Suite, most: int = 128) -> Cell:
     """Its count is seconds. Its threads come and go, which makes the scheduler switch."""
     name = f"larson, {threads} {'thread' if threads == 1 else 'threads'}, 8-{most} B"
     command = f"larson {COUNT_PLACE} 8 {most} 1024 100 {SEED_PLACE} {threads}"
-    return replace(_cell(Group.THREADS, suite, name, command, 1, threads), switches_are_noise=False)
+    cell = _cell(Group.THREADS, suite, name, command, 1, threads)
+    return replace(cell, switches_are_noise=False, by_clock=True)
 
 
 _LARSON_MEDIUM = replace(
@@ -148,6 +149,7 @@ _LARSON_MEDIUM = replace(
         threads=2,
     ),
     switches_are_noise=False,
+    by_clock=True,
 )
 
 
