@@ -92,6 +92,17 @@ def test_the_report_in_all_its_forms(kept: Kept, tmp_path: Path, capsys: pytest.
     ]
 
 
+def test_a_page_that_cannot_be_written_takes_no_table_away(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (kept.folder / "report.html").mkdir()
+    with pytest.raises(LabError, match=r"^cannot write \S+report\.html: Is a directory$"):
+        matrix_show(kept, None, None, complete=True)
+    told = capsys.readouterr().out
+    assert "lost row" in told and "1 lost" in told and "page: " not in told
+    assert not (kept.folder / "results.csv").exists()
+
+
 def test_results_have_a_row_for_each_comparison(kept: Kept) -> None:
     rows = list(csv.DictReader(results_csv(kept.judged()).splitlines()))
     assert len(rows) == 3 * len(PEERS)

@@ -148,14 +148,17 @@ def ceiling_show(run: Kept, report: Path | None, json_file: Path | None) -> None
     from hakmem_lab.reports.ceiling import answer_lines, ceiling_write, grids_of, page_make
 
     judged = ceiling_judge(run.judged())
-    page = page_make(judged, "raw/")
-    text_write(run.folder / PAGE_FILE, page.html())
-    ceiling_write(judged, run.folder / "ceiling.json")
-    if report is not None:
-        page.write_with(run.store, report)
-    if json_file is not None:
-        ceiling_write(judged, json_file)
-    lines = [f"page: {path_here(run.folder / PAGE_FILE)}", *reversed(answer_lines(judged))]
-    grids_show(grids_of(judged), lines)
+    lines = answer_lines(judged)
+    try:
+        page = page_make(judged, "raw/")
+        text_write(run.folder / PAGE_FILE, page.html())
+        ceiling_write(judged, run.folder / "ceiling.json")
+        if report is not None:
+            page.write_with(run.store, report)
+        if json_file is not None:
+            ceiling_write(judged, json_file)
+        lines.append(f"page: {path_here(run.folder / PAGE_FILE)}")
+    finally:  # also when the disk is full: the answer is there
+        grids_show(grids_of(judged), lines[::-1])
     if all(share.state is State.VOID for share in judged.shares):
         raise typer.Exit(3)

@@ -161,15 +161,18 @@ def scaling_show(run: Kept, report: Path | None, json_file: Path | None) -> None
 
     matrix = run.judged()
     judged = scaling_judge(matrix, run.store.load(), kept_points(matrix))
-    page = page_make(judged, "raw/")
-    text_write(run.folder / PAGE_FILE, page.html())
-    scaling_write(judged, run.folder / "scaling.json")
-    if report is not None:
-        page.write_with(run.store, report)
-    if json_file is not None:
-        scaling_write(judged, json_file)
-    lines = [*answer_lines(judged), f"page: {path_here(run.folder / PAGE_FILE)}"]
-    grids_show(grids_of(judged), lines)
+    lines = answer_lines(judged)
+    try:
+        page = page_make(judged, "raw/")
+        text_write(run.folder / PAGE_FILE, page.html())
+        scaling_write(judged, run.folder / "scaling.json")
+        if report is not None:
+            page.write_with(run.store, report)
+        if json_file is not None:
+            scaling_write(judged, json_file)
+        lines.append(f"page: {path_here(run.folder / PAGE_FILE)}")
+    finally:  # also when the disk is full: the answer is there
+        grids_show(grids_of(judged), lines)
     subject = matrix.plan.subject
     if not any(line.whole for line in judged.lines if line.allocator == subject):
         raise typer.Exit(3)
