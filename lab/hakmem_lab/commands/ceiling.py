@@ -18,6 +18,7 @@ from hakmem_lab.commands.common import (
     OnlyOption,
     ReportOption,
     SeedOption,
+    again_check,
     grids_show,
     words_split,
 )
@@ -45,6 +46,7 @@ PAGE_FILE = "report.html"
 
 
 def ceiling(
+    ctx: typer.Context,
     suite: Annotated[
         Suite | None,
         typer.Option(help="Every workload of a suite. Default: those with small and mid blocks."),
@@ -79,6 +81,7 @@ def ceiling(
     """
     checkout = Checkout.find(build)
     if kept is not None:
+        again_check(ctx)
         ceiling_show(Kept(kept, MatrixPlan.load(kept)), report, json_file)
         return
     cells = cells_choose(suite, words_named(only, workload_names()))

@@ -17,6 +17,7 @@ from hakmem_lab.commands.common import (
     PeersOption,
     ReportOption,
     SeedOption,
+    again_check,
     grids_show,
     words_split,
 )
@@ -45,6 +46,7 @@ SECONDS_EACH = 45.0
 
 
 def scaling(
+    ctx: typer.Context,
     axes: Annotated[str, typer.Option(help="Only these axes, comma-separated: threads, heap, size.")] = "",
     threads: Annotated[str, typer.Option(help="Numbers of threads, such as 1,2,4.")] = "",
     heaps: Annotated[str, typer.Option(help="Amounts of live memory, such as 1M,64M,8G.")] = "",
@@ -74,6 +76,7 @@ def scaling(
     """
     checkout = Checkout.find(build)
     if kept is not None:
+        again_check(ctx)
         scaling_show(Kept(kept, MatrixPlan.load(kept)), report, json_file)
         return
     values = {
