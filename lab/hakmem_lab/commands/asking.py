@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -19,8 +20,10 @@ from hakmem_lab.files import json_write
 from hakmem_lab.grid import Grid
 from hakmem_lab.measure import launch, provenance
 from hakmem_lab.measure.command import CommandTask
+from hakmem_lab.measure.observe import can_observe
 from hakmem_lab.measure.pairs import Pair, cpus_allowed
-from hakmem_lab.measure.task import CellTask
+from hakmem_lab.measure.runner import Arm
+from hakmem_lab.measure.task import CellTask, Task
 from hakmem_lab.reports.ab import outcome_content, outcome_grid, vector, vector_grid
 from hakmem_lab.studies.ab import Design, Outcome, questions_ask
 from hakmem_lab.studies.arrange import Arranged, Calibrate, arrange, calibrator
@@ -110,22 +113,47 @@ def ask(
     )
     study.progress.remove_task(shown)
     left = design.budget_seconds - (time.monotonic() - started)
-    opinions = opinions_ask(arranged) if instructions or left > OPINION_SECONDS * len(others) else ()
+    wanted = instructions or left > OPINION_SECONDS * len(others)
+    opinions = opinions_ask(arranged, instructions) if wanted else ()
     return Asked(arranged, outcome, tuple(pairs), opinions, source)
 
 
-def opinions_ask(arranged: Arranged) -> tuple[Opinion, ...]:
-    """Runs after the clock, which decides: its answer stands even if counting fails."""
+def opinions_ask(arranged: Arranged, requested: bool) -> tuple[Opinion, ...]:
+    """Runs after the clock, which decides: its answer stands even if counting fails. If it was REQUESTED and cannot
+    be, a line says why."""
     task = arranged.calibrated.task
-    if not isinstance(task, CellTask) or not opinion_possible(task):
+    obstacle = opinion_obstacle(task, [arranged.base, *arranged.others])
+    if obstacle:
+        if requested:
+            uncounted_tell(task, obstacle)
         return ()
-    if any(arm.peer.programs is not None for arm in (arranged.base, *arranged.others)):
-        return ()  # what is the allocator, and what its program, cannot be told by object
+    assert isinstance(task, CellTask)
     try:
         return tuple(opinion_ask(task, arranged.base, arm) for arm in arranged.others)
     except LabError as error:  # as of a program that replaces itself: valgrind cannot follow it
-        print(f"hakmem: {task.name}: its instructions are not counted: {error}", file=sys.stderr)
+        uncounted_tell(task, str(error))
         return ()
+
+
+def opinion_obstacle(task: Task, arms: Sequence[Arm]) -> str:
+    """Why instructions cannot be counted; empty if they can."""
+    if not isinstance(task, CellTask):
+        return "only those of a workload of bench/ are"
+    if any(arm.peer.programs is not None for arm in arms):
+        return "what is the allocator, and what its program, cannot be told where one file has both"
+    if opinion_possible(task):
+        return ""
+    if shutil.which("valgrind") is None:
+        return "valgrind is not installed"
+    if task.cell.control:
+        return "it allocates nothing"
+    if not can_observe(task.cell):
+        return "it starts other processes"
+    return "its runs go by the clock, or cannot be short"
+
+
+def uncounted_tell(task: Task, why: str) -> None:
+    print(f"hakmem: {task.name}: its instructions are not counted: {why}", file=sys.stderr)
 
 
 def circumstance_lines(asked: Asked) -> list[str]:
