@@ -20,7 +20,7 @@ from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import app
 from hakmem_lab.commands import asking
 from hakmem_lab.commands.asking import opinion_obstacle
-from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.errors import LabError, ProcessFailedError, RunInterruptedError
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.samples import sample_writer
 from hakmem_lab.measure.stage import Stage, copy_to_disk
@@ -196,6 +196,40 @@ def test_what_stands_in_the_way_of_counting(monkeypatch: pytest.MonkeyPatch, tmp
     assert "cannot be told where one file has both" in opinion_obstacle(tiny, [HAKMEM, part])
     monkeypatch.setattr("shutil.which", lambda _: None)
     assert opinion_obstacle(tiny, [HAKMEM]) == "valgrind is not installed"
+
+
+def counting_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> Opinion:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asking, "opinion_possible", lambda _: True)
+    monkeypatch.setattr(asking, "opinion_ask", interrupt)
+    monkeypatch.setattr(asking, "OPINION_SECONDS", -1e9)  # even if no budget is left
+
+
+def test_an_interrupt_while_instructions_are_counted_takes_no_verdict_away(
+    served: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counting_interrupted(monkeypatch)
+    inside(served, "ab", "glibc", "hakmem", "--budget", "1s", "--bench", "no allocation")
+    told = capsys.readouterr()
+    assert LAST_LINE.fullmatch(told.out.splitlines()[-1])
+    assert told.err == "hakmem: no allocation (control): its instructions are not counted: interrupted\n"
+
+
+def test_an_interrupt_while_instructions_are_counted_ends_a_series(
+    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counting_interrupted(monkeypatch)
+    own = tmp_path / "own.toml"
+    own.write_text(
+        "about = 'Mine'\narms = ['hakmem', 'glibc']\nbenches = ['no allocation', 'lua']\nbudget = '1s'\n"
+    )
+    with pytest.raises(RunInterruptedError):
+        inside(served, "canned", str(own))
+    told = capsys.readouterr().out
+    assert LAST_LINE.fullmatch(told.splitlines()[-1])
+    assert told.count("verdict: ") == 1
 
 
 def test_samples_that_cannot_be_written_end_the_run_in_one_line() -> None:

@@ -53,6 +53,8 @@ class Asked:
     outcome: Outcome
     pairs: tuple[Pair, ...]
     opinions: tuple[Opinion, ...]
+    interrupted: bool
+    """While instructions were counted: those are left out."""
     source: provenance.Provenance
 
     def pairs_of(self, name: str) -> list[Pair]:
@@ -114,25 +116,32 @@ def ask(
     study.progress.remove_task(shown)
     left = design.budget_seconds - (time.monotonic() - started)
     wanted = instructions or left > OPINION_SECONDS * len(others)
-    opinions = opinions_ask(arranged, instructions) if wanted else ()
-    return Asked(arranged, outcome, tuple(pairs), opinions, source)
+    opinions, interrupted = opinions_ask(study, arranged, instructions) if wanted else ((), False)
+    return Asked(arranged, outcome, tuple(pairs), opinions, interrupted, source)
 
 
-def opinions_ask(arranged: Arranged, requested: bool) -> tuple[Opinion, ...]:
-    """Runs after the clock, which decides: its answer stands even if counting fails. If it was REQUESTED and cannot
-    be, a line says why."""
+def opinions_ask(study: Study, arranged: Arranged, requested: bool) -> tuple[tuple[Opinion, ...], bool]:
+    """Runs after the clock, which decides: its answer stands even if counting fails, or is interrupted; that is the
+    second value. If it was REQUESTED and cannot be, a line says why."""
     task = arranged.calibrated.task
     obstacle = opinion_obstacle(task, [arranged.base, *arranged.others])
     if obstacle:
         if requested:
             uncounted_tell(task, obstacle)
-        return ()
+        return (), False
     assert isinstance(task, CellTask)
+    shown = study.progress.add_task("counting instructions; Ctrl-C leaves them out", total=None)
+    interrupted = False
     try:
-        return tuple(opinion_ask(task, arranged.base, arm) for arm in arranged.others)
+        return tuple(opinion_ask(task, arranged.base, arm) for arm in arranged.others), False
     except LabError as error:  # as of a program that replaces itself: valgrind cannot follow it
         uncounted_tell(task, str(error))
-        return ()
+    except KeyboardInterrupt:
+        interrupted = True
+        uncounted_tell(task, "interrupted")
+    finally:
+        study.progress.remove_task(shown)
+    return (), interrupted
 
 
 def opinion_obstacle(task: Task, arms: Sequence[Arm]) -> str:
