@@ -38,11 +38,16 @@ class Checkout:
 
     def results_new(self, kind: str) -> Path:
         """A new folder for the run that begins now, also if two begin in the same second."""
-        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        folder, number = self.results(kind) / moment, 1
+        place = self.results(kind)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:  # a file, or a link that leads nowhere
+            raise LabError(f"{path_here(Path(error.filename))} is no folder, and results go there") from None
+        moment, number = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ"), 1
+        folder = place / moment
         while True:
             try:
-                folder.mkdir(parents=True)
+                folder.mkdir()
             except FileExistsError:
                 number += 1
                 folder = folder.with_name(f"{moment}-{number}")

@@ -12,17 +12,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import app
 from hakmem_lab.commands import asking
-from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.commands.asking import opinion_obstacle
+from hakmem_lab.errors import LabError, ProcessFailedError, RunInterruptedError
+from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.samples import sample_writer
-from hakmem_lab.measure.stage import copy_to_disk
+from hakmem_lab.measure.stage import Stage, copy_to_disk
+from hakmem_lab.measure.task import CellTask
 from hakmem_lab.studies.opinion import Opinion
-from lab_pairs import pair_make
+from hakmem_lab.workloads.cells import CELLS, PROCESS_START, SERVER_PEAKS
+from lab_pairs import HAKMEM, pair_make
 
 LAB = Path(__file__).resolve().parents[1]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(LAB), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -165,6 +170,66 @@ def test_instructions_that_cannot_be_counted_take_no_verdict_away(
     assert f"hakmem: no allocation (control): {why}\n" in told.err
     kept = json.loads(samples_of(told.out).with_name("outcome.json").read_text())
     assert kept["opinions"] == []
+
+
+def test_instructions_that_were_asked_for_in_vain_are_said(
+    served: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside(served, "ab", "glibc", "hakmem", "--budget", "1s", "--instructions", "--", "true")
+    told = capsys.readouterr()
+    assert LAST_LINE.fullmatch(told.out.splitlines()[-1])
+    why = "its instructions are not counted: only those of a workload of bench/ are"
+    assert f"hakmem: true: {why}\n" in told.err
+
+
+def test_what_stands_in_the_way_of_counting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Checkout(tmp_path, tmp_path))
+    part = Arm(replace(HAKMEM.peer, programs=tmp_path))
+    cells = {cell.name.partition(",")[0]: CellTask(stage, cell, 1) for cell in CELLS}
+    tiny, still = cells["tiny and hot"], cells["no allocation (control)"]
+    starts, peaks = (CellTask(stage, cell, 1) for cell in (PROCESS_START, SERVER_PEAKS))
+    monkeypatch.setattr("shutil.which", lambda name: name)
+    assert opinion_obstacle(tiny, [HAKMEM]) == ""
+    assert opinion_obstacle(still, [HAKMEM]) == "it allocates nothing"
+    assert opinion_obstacle(starts, [HAKMEM]) == "it starts other processes"
+    assert opinion_obstacle(peaks, [HAKMEM]) == "its runs go by the clock, or cannot be short"
+    assert "cannot be told where one file has both" in opinion_obstacle(tiny, [HAKMEM, part])
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert opinion_obstacle(tiny, [HAKMEM]) == "valgrind is not installed"
+
+
+def counting_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> Opinion:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asking, "opinion_possible", lambda _: True)
+    monkeypatch.setattr(asking, "opinion_ask", interrupt)
+    monkeypatch.setattr(asking, "OPINION_SECONDS", -1e9)  # even if no budget is left
+
+
+def test_an_interrupt_while_instructions_are_counted_takes_no_verdict_away(
+    served: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counting_interrupted(monkeypatch)
+    inside(served, "ab", "glibc", "hakmem", "--budget", "1s", "--bench", "no allocation")
+    told = capsys.readouterr()
+    assert LAST_LINE.fullmatch(told.out.splitlines()[-1])
+    assert told.err == "hakmem: no allocation (control): its instructions are not counted: interrupted\n"
+
+
+def test_an_interrupt_while_instructions_are_counted_ends_a_series(
+    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counting_interrupted(monkeypatch)
+    own = tmp_path / "own.toml"
+    own.write_text(
+        "about = 'Mine'\narms = ['hakmem', 'glibc']\nbenches = ['no allocation', 'lua']\nbudget = '1s'\n"
+    )
+    with pytest.raises(RunInterruptedError):
+        inside(served, "canned", str(own))
+    told = capsys.readouterr().out
+    assert LAST_LINE.fullmatch(told.splitlines()[-1])
+    assert told.count("verdict: ") == 1
 
 
 def test_samples_that_cannot_be_written_end_the_run_in_one_line() -> None:

@@ -29,6 +29,7 @@ from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.judging import judge
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES
 from hakmem_lab.workloads.cells import CELLS
+from lab_command import lab
 from lab_matrix import PEERS, SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make, tails_make
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -91,6 +92,17 @@ def test_the_report_in_all_its_forms(kept: Kept, tmp_path: Path, capsys: pytest.
     assert content["failures"] == [
         {"workload": "crash row", "allocator": "glibc", "what": "crashed: signal 11"}
     ]
+
+
+def test_a_page_that_cannot_be_written_takes_no_table_away(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (kept.folder / "report.html").mkdir()
+    with pytest.raises(LabError, match=r"^cannot write \S+report\.html: Is a directory$"):
+        matrix_show(kept, None, None, complete=True)
+    told = capsys.readouterr().out
+    assert "lost row" in told and "1 lost" in told and "page: " not in told
+    assert not (kept.folder / "results.csv").exists()
 
 
 def test_results_have_a_row_for_each_comparison(kept: Kept) -> None:
@@ -208,6 +220,39 @@ def test_a_study_of_rounds_alone_says_where_they_are_and_promises_no_more(kept: 
     where = f"what was measured is in {kept.folder}"
     with pytest.raises(RunInterruptedError, match=f"^interrupted; {where}$"):
         rounds_measure(kept, Field(Peer("hakmem", "0", None, "id"), (), {}, ()), candidates, "ceiling", "row")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--budget", "3h"], "its budget was '60.0', asked for is '10800.0'"),
+        (["--seed", "5"], "its seed was '7', asked for is '5'"),
+    ],
+)
+def test_a_run_is_not_resumed_with_another_budget_or_seed(
+    option: list[str], said: str, tmp_path: Path
+) -> None:
+    plan_make(row_make("cell")).save(tmp_path / "bench" / "run")
+    done = lab("bench", "--resume", "--confidence", "99", *option, LAB_RESULTS_DIR=str(tmp_path))
+    assert (done.returncode, done.stderr) == (2, f"hakmem: cannot resume run: {said}\n")
+
+
+@pytest.mark.parametrize(
+    "option", [["--margin", "3%"], ["--suite", "quick"], ["--allocators", "glibc"], ["--resume"]]
+)
+def test_what_is_for_a_new_run_is_refused_where_a_kept_one_is_judged(kept: Kept, option: list[str]) -> None:
+    done = lab("bench", "--from", str(kept.folder), *option)
+    assert done.returncode == 2
+    why = "is for a new run, and --from judges a kept one by its own plan"
+    assert done.stderr == f"hakmem: {option[0]} {why}\n"
+
+
+def test_a_kept_run_is_judged_again(kept: Kept, tmp_path: Path) -> None:
+    report, results = tmp_path / "matrix.md", tmp_path / "matrix.json"
+    done = lab("bench", "--from", str(kept.folder), "--report", str(report), "--json", str(results))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "lost row" in done.stdout
+    assert report.is_file() and results.is_file()
 
 
 # ---- live ---------------------------------------------------------------------------------------------

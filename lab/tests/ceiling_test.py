@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout
+from hakmem_lab.commands.ceiling import ceiling_show
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.files import finite
 from hakmem_lab.measure.prepare import PLAN_VARIABLE, arm_prepared, plan_of
@@ -30,6 +31,7 @@ from hakmem_lab.reports.ceiling import (
     refused_grid,
     shares_grid,
 )
+from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.ceiling import (
     CEILING,
     NULL,
@@ -167,6 +169,19 @@ def test_the_page_has_the_answer_the_shares_and_what_is_not_served() -> None:
     for part in ("Is it the structure or the checks", "one", "asks for 99 bytes", "<svg", "null allocator"):
         assert part in page
     assert refused_grid(ceiling).rows == (("growth", "asks for 99 bytes"),)
+
+
+def test_a_page_that_cannot_be_written_takes_no_answer_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = row_make("cell", peers=ARMS)
+    run = Kept(tmp_path / "run", plan_of_rows(row))
+    run.store.append(samples_of(row, 0.8, 0.5))
+    (run.folder / "report.html").mkdir()
+    with pytest.raises(LabError, match=r"^cannot write \S+report\.html: Is a directory$"):
+        ceiling_show(run, None, None)
+    told = capsys.readouterr().out
+    assert "Is it the structure or the checks" in told and "page: " not in told
 
 
 def test_who_cannot_tell_what_it_did_is_not_called_wrong() -> None:

@@ -16,6 +16,14 @@ def test_runs_that_begin_in_one_second_have_folders_of_their_own(tmp_path: Path)
     assert all(folder.parent == checkout.results("ab") and folder.is_dir() for folder in folders)
 
 
+@pytest.mark.parametrize("kept", ["bench_results", "bench_results/ab"])
+def test_a_link_that_leads_nowhere_is_no_place_for_results(tmp_path: Path, kept: str) -> None:
+    (tmp_path / kept).parent.mkdir(exist_ok=True)
+    (tmp_path / kept).symlink_to("nowhere")
+    with pytest.raises(LabError, match=f"{kept} is no folder, and results go there$"):
+        Checkout(tmp_path, tmp_path / "build").results_new("ab")
+
+
 def test_a_study_that_never_began_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = Checkout(tmp_path, tmp_path / "build").results_new("ab")
     RowWriter(folder / "samples.csv", ("one",)).close()

@@ -31,6 +31,8 @@ LAB = Path(__file__).resolve().parents[1]
         (["ab", "glibc", "./nolib.so"], "hakmem: ./nolib.so: there is no such library"),
         (["report", "--from", "/nowhere"], "hakmem: /nowhere holds no run: "),
         (["bench", "--from", "no/where"], "hakmem: no/where holds no run: "),
+        (["scaling", "--from", "no/where", "--sizes", "8"], "hakmem: --sizes is for a new run, and --from "),
+        (["ceiling", "--from", "no/where", "--seed", "5"], "hakmem: --seed is for a new run, and --from "),
     ],
 )
 def test_an_error_is_one_line(arguments: list[str], message: str) -> None:

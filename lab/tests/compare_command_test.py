@@ -107,6 +107,12 @@ def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:
             "hakmem: there is no allocator 'jemaloc', did you mean jemalloc?",
         ),
         (["--program", "rediss"], "hakmem: there is no program 'rediss', did you mean 'redis'?"),
+        (["--program", "rediss", "--repeat", "3"], "hakmem: --repeat: for a command, not for --program"),
+        (["--program", "rediss", "--stdin", "."], "hakmem: --stdin: for a command, not for --program"),
+        (
+            ["--program", "rediss", "--repeat", "2", "--allow-status", "1"],
+            "hakmem: --repeat and --allow-status: for a command, not for --program",
+        ),
         (["--allocators", "hakmem", "sh", "-c", "exit 4"], "hakmem: sh under as it is exited with 4"),
         ([], "hakmem: give either a command"),
         (["--budget", "soon", "--", "true"], "hakmem: --budget is a time such as"),

@@ -81,6 +81,13 @@ class FakeTask:
         return self.run(arm, conditions), replace(SERVED, complaint=complaint)
 
 
+class Busy(FakeTask):
+    """Every run is disturbed."""
+
+    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        return replace(super().run(arm, conditions), major_faults=1)
+
+
 @dataclass
 class Done:
     outcome: Outcome
@@ -252,14 +259,31 @@ def test_a_budget_that_ends_before_the_rounds_do_is_kept() -> None:
 
 
 def test_disturbed_rounds_are_measured_again_within_a_limit() -> None:
-    class Disturbed(FakeTask):
-        def run(self, arm: Arm, conditions: Conditions) -> Measured:
-            return replace(super().run(arm, conditions), major_faults=1)
-
-    done = study(Disturbed({"glibc": 1.0, "same": 1.0}, noise=0.2), budget=100)
+    done = study(Busy({"glibc": 1.0, "same": 1.0}, noise=0.2), budget=100)
     rounds = {sample.round for sample in done.samples if sample.phase == "judged"}
     assert len(rounds) == done.plan.rounds + done.plan.rounds // 2
     assert done.outcome.rounds == done.plan.rounds
+
+
+def test_disturbed_rounds_count_where_the_others_are_too_few() -> None:
+    task = Busy({"glibc": 1.0, "fast": 0.7})
+    done = study(task, budget=40, is_late=lambda runs: runs >= 2 + 4 * 12)
+    assert (done.plan.rounds, done.outcome.rounds) == (10, 12)
+    assert done.verdict("fast") is Verdict.AHEAD
+    said = "7 of 10 planned rounds and 5 disturbed ones, without which they would be too few (the budget"
+    assert said in plan_line(done.plan, done.course, done.outcome)
+
+
+def test_rounds_of_a_plan_that_was_too_small_count_with_the_disturbed_ones() -> None:
+    done = study(Busy({"glibc": 1.0, "fast": 0.7}), budget=25)
+    assert (done.plan.rounds, done.outcome.rounds) == (6, 9)
+    assert done.verdict("fast") is Verdict.AHEAD
+
+
+def test_the_budget_ends_disturbed_rounds_too() -> None:
+    done = study(Busy({"glibc": 1.0, "fast": 0.7}), budget=120, is_late=lambda _: True)
+    assert {sample.round for sample in done.samples if sample.phase == "judged"} == {0}
+    assert done.course.late
 
 
 # ---- what goes wrong ---------------------------------------------------------------------------------------
@@ -286,14 +310,10 @@ def test_when_all_have_crashed_there_is_no_answer() -> None:
 def test_when_the_last_one_crashes_in_a_disturbed_first_round_there_is_no_answer() -> None:
     """No round is left whose figures could be shown."""
 
-    class Disturbed(FakeTask):
-        def run(self, arm: Arm, conditions: Conditions) -> Measured:
-            return replace(super().run(arm, conditions), major_faults=1)
-
     def fails(name: str, run: int) -> str:
         return "crashed: signal 11" if name == "bad" and run > 2 else ""
 
-    done = study(Disturbed({"glibc": 0.5, "bad": 0.4}, fails=fails))
+    done = study(Busy({"glibc": 0.5, "bad": 0.4}, fails=fails))
     assert done.outcome.rounds == 0
     assert sentence(done.outcome, done.plan).startswith("No answer: no other allocator than glibc ran")
     assert plan_line(done.plan, done.course, done.outcome)

@@ -189,6 +189,18 @@ def test_a_session_that_asked_something_else_is_not(tmp_path: Path) -> None:
         live_earlier(tmp_path, "s")
 
 
+def test_a_last_row_that_a_full_disk_cut_off_is_left_out(tmp_path: Path) -> None:
+    rows = [lived(SAME_TRUTH, "equivalent"), lived(SLOWED_TRUTH, "worse")]
+    live_write(tmp_path / "1", rows)
+    path = tmp_path / "1" / "live.csv"
+    whole = path.read_text()
+    for cut in ("slowed,wor", "slowed,worse,0.9,0.8,1.0,1"):
+        path.write_text(whole + cut)
+        assert live_earlier(tmp_path, "s") == rows
+    path.write_text(",".join(COLUMNS)[:20])
+    assert live_earlier(tmp_path, "s") == []
+
+
 def test_live_rates_count_each_truth_by_itself() -> None:
     void = "the run is void: something"
     rows = [lived(SAME_TRUTH, "better"), lived(SAME_TRUTH, "inconclusive", void)]

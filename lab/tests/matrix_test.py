@@ -432,6 +432,11 @@ def test_the_newest_incomplete_run_is_resumed(tmp_path: Path) -> None:
     assert interrupted_find(tmp_path, SETTINGS).name == "20260102T000000Z"
     with pytest.raises(LabError, match="its suite was 'quick', asked for is 'full'"):
         interrupted_find(tmp_path, replace(SETTINGS, suite="full"))
+    for named, changed in (("budget_seconds", {"budget_seconds": 9.0}), ("seed", {"seed": 8})):
+        other = replace(SETTINGS, **changed)  # type: ignore[arg-type]  # any setting by its name
+        assert interrupted_find(tmp_path, other).name == "20260102T000000Z"
+        with pytest.raises(LabError, match=f"its {named.removesuffix('_seconds')} was "):
+            interrupted_find(tmp_path, other, [named])
     (tmp_path / "20260102T000000Z" / RESULTS_FILE).write_text("")
     assert interrupted_find(tmp_path, SETTINGS).name == "20260101T000000Z"
     with measuring(tmp_path / "20260101T000000Z"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab.checkout import Checkout
+from hakmem_lab.cli import app
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.store import SampleStore, provenance_columns
 from hakmem_lab.reports.overview import bottleneck_lines, change_lines, page_make
@@ -205,3 +206,15 @@ def test_everything_is_on_one_page(checkout: Checkout) -> None:
         assert part in page, part
     assert "Nobody looked yet" not in page
     assert str(checkout.root) not in page
+
+
+def test_a_page_that_cannot_be_kept_is_shown_all_the_same(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_make(checkout.root, "01", level(2.0))
+    (checkout.root / "bench_results/report").touch()
+    monkeypatch.setattr(Checkout, "find", lambda: checkout)
+    with pytest.raises(LabError, match=r"bench_results/report is no folder"):
+        app(["report"], standalone_mode=False)
+    told = capsys.readouterr().out
+    assert "Overall: Against the best of 3 peers" in told and "page: " not in told

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -148,6 +149,26 @@ def test_a_server_that_hangs_is_not_waited_for(stage: Stage) -> None:
     with pytest.raises(ProcessFailedError, match=r"sh did not end within 0\.2 s") as caught:
         prepared(stage, SERVER.replace("sleep 0.1", "sleep 60")).limited(0.2).run(GLIBC, CONDITIONS)
     assert caught.value.outcome == "failed under its load"
+
+
+def test_a_check_that_fails_is_the_allocators_result(stage: Stage) -> None:
+    text = BATCH.replace('check = ["cat", "out"]', 'check = ["false"]')
+    with pytest.raises(ProcessFailedError, match=r"^mine, its check: false exited with 1$") as caught:
+        prepared(stage, text).run(GLIBC, CONDITIONS)
+    assert caught.value.outcome == "failed: its check"
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own question would wait, too."""
+    monkeypatch.setattr("hakmem_lab.workloads.programs.task.READY_SECONDS", 0.3)
+    text = SERVER.replace('ready = ["test", "-e", "ready"]', 'ready = ["sleep", "60"]')
+    started = time.monotonic()
+    with pytest.raises(ProcessFailedError) as caught:
+        prepared(stage, text).run(GLIBC, CONDITIONS)
+    assert caught.value.outcome == "hung: not ready after 0.3 s"
+    assert time.monotonic() - started < 30
 
 
 def test_a_load_that_fails_is_named(stage: Stage) -> None:

@@ -10,11 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem_lab.commands.scaling import axes_choose, command_text, sizes_read, threads_read
+from hakmem_lab.commands.scaling import axes_choose, command_text, scaling_show, sizes_read, threads_read
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.store import Sample
 from hakmem_lab.reports.scaling import answer_lines, axis_grid, page_make, scaling_picture, slopes_grid
+from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.judging import judge
+from hakmem_lab.studies.matrix import MatrixPlan
 from hakmem_lab.studies.scaling import (
     AXES,
     GIB,
@@ -41,7 +43,9 @@ OPS = 1_000_000
 HEAPS = (1 * MIB, 10 * MIB, 100 * MIB, 1000 * MIB)
 
 
-def scaling_make(whole: list[float], kept: list[float], noise: float = 0.003, rounds: int = 12) -> Scaling:
+def run_make(
+    whole: list[float], kept: list[float], noise: float = 0.003, rounds: int = 12
+) -> tuple[MatrixPlan, list[Sample]]:
     """Along the heap's axis: nanoseconds of each point, of hakmem and of glibc, which is twice as slow."""
     points = [Point(HEAP, value) for value in HEAPS[: len(whole)]]
     rng = random.Random(1)
@@ -58,7 +62,12 @@ def scaling_make(whole: list[float], kept: list[float], noise: float = 0.003, ro
                     times = 2.0 if arm == "glibc" else 1.0
                     seconds = 1e-9 * OPS * cost * times * math.exp(rng.gauss(0, noise))
                     samples.append(of_memory(sample_make(row, slot, arm, seconds), point, times))
-    matrix = judge(plan_make(*rows, peers=("glibc",)), samples)
+    return plan_make(*rows, peers=("glibc",)), samples
+
+
+def scaling_make(whole: list[float], kept: list[float], noise: float = 0.003, rounds: int = 12) -> Scaling:
+    plan, samples = run_make(whole, kept, noise, rounds)
+    matrix = judge(plan, samples)
     return scaling_judge(matrix, samples, kept_points(matrix))
 
 
@@ -173,6 +182,19 @@ def test_the_page_says_it_all() -> None:
     picture = scaling_picture(scaling)
     assert picture is not None and "<svg" in picture.svg
     assert "blocks kept" in page_make(scaling, "raw/").html()
+
+
+def test_a_page_that_cannot_be_written_takes_no_answer_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, samples = run_make([20.0, 20.0, 20.0], [5.0, 5.0, 5.0])
+    run = Kept(tmp_path / "run", plan)
+    run.store.append(samples)
+    (run.folder / "report.html").mkdir()
+    with pytest.raises(LabError, match=r"^cannot write \S+report\.html: Is a directory$"):
+        scaling_show(run, None, None)
+    told = capsys.readouterr().out
+    assert "heap from 1 MiB to 100 MiB" in told and "page: " not in told
 
 
 # ---- the command line ------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hakmem_lab.checkout import RESULTS_VARIABLE
 from hakmem_lab.cli import app
 from hakmem_lab.commands.where import old_arm
 from hakmem_lab.errors import LabError
@@ -353,3 +354,21 @@ def test_a_result_of_another_workload_is_refused_before_anything_is_measured(
     arguments = ["--build", str(build), "--diff", str(old), "--bench", "64 of 64"]
     with pytest.raises(LabError, match="the old result is of 'random mix, 256 slots', not of "):
         app(["where", *arguments], standalone_mode=False)
+
+
+def test_what_cannot_be_kept_is_shown_all_the_same(
+    build: Path,
+    library: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("hakmem_lab.commands.where.where_measure", lambda *_: WHERE)
+    monkeypatch.setenv(RESULTS_VARIABLE, str(tmp_path))
+    (tmp_path / "where").touch()
+    arguments = ["--build", str(build), "--arm", str(library), "--bench", WHERE.task]
+    with pytest.raises(LabError, match=r"where is no folder"):
+        app(["where", *arguments], standalone_mode=False)
+    told = capsys.readouterr().out
+    assert "slab_take < malloc" in told and "result: " not in told
+    assert told.splitlines()[-1].startswith("confirm: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -19,8 +20,10 @@ from hakmem_lab.files import json_write
 from hakmem_lab.grid import Grid
 from hakmem_lab.measure import launch, provenance
 from hakmem_lab.measure.command import CommandTask
+from hakmem_lab.measure.observe import can_observe
 from hakmem_lab.measure.pairs import Pair, cpus_allowed
-from hakmem_lab.measure.task import CellTask
+from hakmem_lab.measure.runner import Arm
+from hakmem_lab.measure.task import CellTask, Task
 from hakmem_lab.reports.ab import outcome_content, outcome_grid, vector, vector_grid
 from hakmem_lab.studies.ab import Design, Outcome, questions_ask
 from hakmem_lab.studies.arrange import Arranged, Calibrate, arrange, calibrator
@@ -50,6 +53,8 @@ class Asked:
     outcome: Outcome
     pairs: tuple[Pair, ...]
     opinions: tuple[Opinion, ...]
+    interrupted: bool
+    """While instructions were counted: those are left out."""
     source: provenance.Provenance
 
     def pairs_of(self, name: str) -> list[Pair]:
@@ -110,22 +115,54 @@ def ask(
     )
     study.progress.remove_task(shown)
     left = design.budget_seconds - (time.monotonic() - started)
-    opinions = opinions_ask(arranged) if instructions or left > OPINION_SECONDS * len(others) else ()
-    return Asked(arranged, outcome, tuple(pairs), opinions, source)
+    wanted = instructions or left > OPINION_SECONDS * len(others)
+    opinions, interrupted = opinions_ask(study, arranged, instructions) if wanted else ((), False)
+    return Asked(arranged, outcome, tuple(pairs), opinions, interrupted, source)
 
 
-def opinions_ask(arranged: Arranged) -> tuple[Opinion, ...]:
-    """Runs after the clock, which decides: its answer stands even if counting fails."""
+def opinions_ask(study: Study, arranged: Arranged, requested: bool) -> tuple[tuple[Opinion, ...], bool]:
+    """Runs after the clock, which decides: its answer stands even if counting fails, or is interrupted; that is the
+    second value. If it was REQUESTED and cannot be, a line says why."""
     task = arranged.calibrated.task
-    if not isinstance(task, CellTask) or not opinion_possible(task):
-        return ()
-    if any(arm.peer.programs is not None for arm in (arranged.base, *arranged.others)):
-        return ()  # what is the allocator, and what its program, cannot be told by object
+    obstacle = opinion_obstacle(task, [arranged.base, *arranged.others])
+    if obstacle:
+        if requested:
+            uncounted_tell(task, obstacle)
+        return (), False
+    assert isinstance(task, CellTask)
+    shown = study.progress.add_task("counting instructions; Ctrl-C leaves them out", total=None)
+    interrupted = False
     try:
-        return tuple(opinion_ask(task, arranged.base, arm) for arm in arranged.others)
+        return tuple(opinion_ask(task, arranged.base, arm) for arm in arranged.others), False
     except LabError as error:  # as of a program that replaces itself: valgrind cannot follow it
-        print(f"hakmem: {task.name}: its instructions are not counted: {error}", file=sys.stderr)
-        return ()
+        uncounted_tell(task, str(error))
+    except KeyboardInterrupt:
+        interrupted = True
+        uncounted_tell(task, "interrupted")
+    finally:
+        study.progress.remove_task(shown)
+    return (), interrupted
+
+
+def opinion_obstacle(task: Task, arms: Sequence[Arm]) -> str:
+    """Why instructions cannot be counted; empty if they can."""
+    if not isinstance(task, CellTask):
+        return "only those of a workload of bench/ are"
+    if any(arm.peer.programs is not None for arm in arms):
+        return "what is the allocator, and what its program, cannot be told where one file has both"
+    if opinion_possible(task):
+        return ""
+    if shutil.which("valgrind") is None:
+        return "valgrind is not installed"
+    if task.cell.control:
+        return "it allocates nothing"
+    if not can_observe(task.cell):
+        return "it starts other processes"
+    return "its runs go by the clock, or cannot be short"
+
+
+def uncounted_tell(task: Task, why: str) -> None:
+    print(f"hakmem: {task.name}: its instructions are not counted: {why}", file=sys.stderr)
 
 
 def circumstance_lines(asked: Asked) -> list[str]:

@@ -23,7 +23,7 @@ from hakmem_lab.commands.asking import (
 )
 from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
 from hakmem_lab.commands.planted import planted
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.files import json_write, text_write
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.runner import Arm
@@ -146,6 +146,8 @@ def _time_ask(checkout: Checkout, before: Baseline, name: str, budget: str, marg
         kept = outcome_keep(study, asked, {}, None)
     lines = [*circumstance_lines(asked), *reason_lines(asked.outcome), f"{name}: {kept}"]
     grids_show([outcome_grid(asked.outcome, asked.arranged.base.name)], lines)
+    if asked.interrupted:  # and the workloads after this one are not asked
+        raise RunInterruptedError("interrupted")
     return asked.outcome.answers[0].word
 
 

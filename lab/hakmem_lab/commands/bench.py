@@ -19,6 +19,7 @@ from hakmem_lab.commands.common import (
     OnlyOption,
     ReportOption,
     SeedOption,
+    again_check,
     words_split,
 )
 from hakmem_lab.commands.units import seconds_parse, share_parse
@@ -47,6 +48,7 @@ CONFIDENCE = {"quick": 95.0, "full": 99.0}
 
 
 def bench(
+    ctx: typer.Context,
     suite: Annotated[
         Suite, typer.Option(help="quick: at most 30 minutes; full: every workload and allocator.")
     ] = Suite.QUICK,
@@ -96,6 +98,7 @@ def bench(
 
     checkout = Checkout.find(build)
     if kept is not None:
+        again_check(ctx)
         run = Kept(kept, MatrixPlan.load(kept))
         matrix_show(run, report, json_file, complete=(kept / RESULTS_FILE).exists())
         return
@@ -111,7 +114,9 @@ def bench(
     chosen = workloads_choose(suite, words_named(only, workload_names()))
     seconds, limit = budget_seconds(settings, budget, chosen.count)
     settings = replace(settings, budget_seconds=seconds, limit_seconds=limit)
-    begun = run_resumable(checkout, settings) if resume else None
+    given = {"budget_seconds": budget != "", "seed": seed is not None}
+    named = [name for name, is_given in given.items() if is_given]
+    begun = run_resumable(checkout, settings, named) if resume else None
     if begun is not None:
         settings = begun.plan.settings
     try:

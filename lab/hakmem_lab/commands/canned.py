@@ -25,6 +25,7 @@ from hakmem_lab.commands.asking import (
 )
 from hakmem_lab.commands.common import BuildOption, ReportOption, SeedOption, grids_show
 from hakmem_lab.commands.units import share_parse
+from hakmem_lab.errors import RunInterruptedError
 from hakmem_lab.files import text_read, text_write
 from hakmem_lab.grid import Grid
 from hakmem_lab.measure.pairs import pairs_to_analyse
@@ -111,6 +112,8 @@ def canned_ask(
         lines.append(outcome_keep(study, asked, {"canned": chosen.name}, None))
     finally:  # also when the disk is full: the answer is there
         answer_show(asked, lines, last)
+    if asked.interrupted:  # and the workloads after this one are not asked
+        raise RunInterruptedError("interrupted")
     return told
 
 

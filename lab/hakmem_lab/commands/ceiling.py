@@ -18,6 +18,7 @@ from hakmem_lab.commands.common import (
     OnlyOption,
     ReportOption,
     SeedOption,
+    again_check,
     grids_show,
     words_split,
 )
@@ -45,6 +46,7 @@ PAGE_FILE = "report.html"
 
 
 def ceiling(
+    ctx: typer.Context,
     suite: Annotated[
         Suite | None,
         typer.Option(help="Every workload of a suite. Default: those with small and mid blocks."),
@@ -79,6 +81,7 @@ def ceiling(
     """
     checkout = Checkout.find(build)
     if kept is not None:
+        again_check(ctx)
         ceiling_show(Kept(kept, MatrixPlan.load(kept)), report, json_file)
         return
     cells = cells_choose(suite, words_named(only, workload_names()))
@@ -148,14 +151,17 @@ def ceiling_show(run: Kept, report: Path | None, json_file: Path | None) -> None
     from hakmem_lab.reports.ceiling import answer_lines, ceiling_write, grids_of, page_make
 
     judged = ceiling_judge(run.judged())
-    page = page_make(judged, "raw/")
-    text_write(run.folder / PAGE_FILE, page.html())
-    ceiling_write(judged, run.folder / "ceiling.json")
-    if report is not None:
-        page.write_with(run.store, report)
-    if json_file is not None:
-        ceiling_write(judged, json_file)
-    lines = [f"page: {path_here(run.folder / PAGE_FILE)}", *reversed(answer_lines(judged))]
-    grids_show(grids_of(judged), lines)
+    lines = answer_lines(judged)
+    try:
+        page = page_make(judged, "raw/")
+        text_write(run.folder / PAGE_FILE, page.html())
+        ceiling_write(judged, run.folder / "ceiling.json")
+        if report is not None:
+            page.write_with(run.store, report)
+        if json_file is not None:
+            ceiling_write(judged, json_file)
+        lines.append(f"page: {path_here(run.folder / PAGE_FILE)}")
+    finally:  # also when the disk is full: the answer is there
+        grids_show(grids_of(judged), lines[::-1])
     if all(share.state is State.VOID for share in judged.shares):
         raise typer.Exit(3)

@@ -33,6 +33,9 @@ PID_DIGITS_MAX = 10
 BESIDE = (".html", ".csv", ".parquet")
 """Files that may be written beside a report, under its name."""
 
+BESIDE_FROM = ("kept", "report", "json_file")
+"""Parameters that a run which is judged again may have."""
+
 
 def report_check(path: Path | None) -> Path | None:
     """Like target_check; also, the path must not be the name of a file that is written beside the report."""
@@ -74,6 +77,14 @@ TargetArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="PID | -- CMD...", help="A running process, or a program to start on hakmem."),
 ]
+
+
+def again_check(ctx: typer.Context) -> None:
+    """A kept run is judged by its own plan: beside --from an option of a new run would do nothing, and is an error."""
+    for option in ctx.command.params:
+        source = ctx.get_parameter_source(option.name or "")
+        if option.name not in BESIDE_FROM and source is not None and source.name == "COMMANDLINE":
+            raise LabError(f"{option.opts[0]} is for a new run, and --from judges a kept one by its own plan")
 
 
 def words_split(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +91,10 @@ def compare(
     """
     if bool(command) == bool(program):
         raise LabError("give either a command, as in: hakmem compare -- python3 script.py, or --program NAME")
+    if program:
+        _command_only(
+            {"--repeat": repeat > 1, "--stdin": stdin is not None, "--allow-status": allow_status > 0}
+        )
     seconds, share = seconds_parse(budget), share_parse(margin)
     seed = secrets.randbits(32) if seed is None else seed
     words = ["./hakmem", "compare", "--budget", budget, "--margin", margin, "--seed", str(seed)]
@@ -146,6 +150,15 @@ def compare(
     _show(study, source, task, course, plan, outcome, missing, json_file)
     if not (outcome.is_decided or outcome.best) or outcome.is_void:
         raise typer.Exit(INCONCLUSIVE)
+
+
+def _command_only(given: Mapping[str, bool]) -> None:
+    """An error if one of these is, since the program's file says all of that."""
+    names = [name for name, is_given in given.items() if is_given]
+    if names:
+        raise LabError(
+            f"{' and '.join(names)}: for a command, not for --program, whose file says how it runs"
+        )
 
 
 def _peers(study: Study, names: Sequence[str]) -> tuple[list[Peer], list[str]]:

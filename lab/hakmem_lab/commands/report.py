@@ -41,8 +41,12 @@ def report(
     checkout = Checkout.find()
     overview = overview_gather(checkout, run, since)
     page = page_make(overview, f"bench_results/bench/{overview.run.plan.run}/raw")
-    kept = checkout.results_new(KIND) / PAGE_FILE
-    text_write(kept, page.html())
-    if report is not None:
-        page.write_with(overview.run.store, report)
-    grids_show(page.grids[:SHOWN], [*page.lines, f"page: {path_here(kept)}"])
+    lines = list(page.lines)
+    try:
+        kept = checkout.results_new(KIND) / PAGE_FILE
+        text_write(kept, page.html())
+        if report is not None:
+            page.write_with(overview.run.store, report)
+        lines.append(f"page: {path_here(kept)}")
+    finally:  # also when the disk is full: what was found is there
+        grids_show(page.grids[:SHOWN], lines)

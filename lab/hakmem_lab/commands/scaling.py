@@ -17,6 +17,7 @@ from hakmem_lab.commands.common import (
     PeersOption,
     ReportOption,
     SeedOption,
+    again_check,
     grids_show,
     words_split,
 )
@@ -45,6 +46,7 @@ SECONDS_EACH = 45.0
 
 
 def scaling(
+    ctx: typer.Context,
     axes: Annotated[str, typer.Option(help="Only these axes, comma-separated: threads, heap, size.")] = "",
     threads: Annotated[str, typer.Option(help="Numbers of threads, such as 1,2,4.")] = "",
     heaps: Annotated[str, typer.Option(help="Amounts of live memory, such as 1M,64M,8G.")] = "",
@@ -74,6 +76,7 @@ def scaling(
     """
     checkout = Checkout.find(build)
     if kept is not None:
+        again_check(ctx)
         scaling_show(Kept(kept, MatrixPlan.load(kept)), report, json_file)
         return
     values = {
@@ -161,15 +164,18 @@ def scaling_show(run: Kept, report: Path | None, json_file: Path | None) -> None
 
     matrix = run.judged()
     judged = scaling_judge(matrix, run.store.load(), kept_points(matrix))
-    page = page_make(judged, "raw/")
-    text_write(run.folder / PAGE_FILE, page.html())
-    scaling_write(judged, run.folder / "scaling.json")
-    if report is not None:
-        page.write_with(run.store, report)
-    if json_file is not None:
-        scaling_write(judged, json_file)
-    lines = [*answer_lines(judged), f"page: {path_here(run.folder / PAGE_FILE)}"]
-    grids_show(grids_of(judged), lines)
+    lines = answer_lines(judged)
+    try:
+        page = page_make(judged, "raw/")
+        text_write(run.folder / PAGE_FILE, page.html())
+        scaling_write(judged, run.folder / "scaling.json")
+        if report is not None:
+            page.write_with(run.store, report)
+        if json_file is not None:
+            scaling_write(judged, json_file)
+        lines.append(f"page: {path_here(run.folder / PAGE_FILE)}")
+    finally:  # also when the disk is full: the answer is there
+        grids_show(grids_of(judged), lines)
     subject = matrix.plan.subject
     if not any(line.whole for line in judged.lines if line.allocator == subject):
         raise typer.Exit(3)

@@ -101,23 +101,22 @@ def where(
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted: nothing was kept") from None
     compared = where_diff(before, found) if before else None
-    kept = result_keep(checkout, found, compared, json_file)
     rest = ["--", *command] if command else ["--bench", found.task]
     if compared is None:
-        last, grids, lines = change_command(rest), grids_of(found), where_lines(found)
+        old, last, grids, lines = "", change_command(rest), grids_of(found), where_lines(found)
+    else:
+        old = old_arm(compared.before, diff)
+        last = confirm_command(compared, old or "OLD", arm, rest)
+        grids = [diff_grid(compared), kernel_diff_grid(compared), *grids_of(found)[1:]]
+        lines = diff_lines(compared)
+    shown = list(lines)
+    try:
+        shown.append(f"result: {path_here(result_keep(checkout, found, compared, json_file))}")
         if report is not None:
             report_write(report, f"{TITLE} {found.task}", source, [*lines, confirm_note(last)], grids)
-        show(grids, [*lines, f"result: {path_here(kept)}"], last)
-        return
-    assert before is not None
-    old = old_arm(before, diff)
-    last = confirm_command(compared, old or "OLD", arm, rest)
-    grids = [diff_grid(compared), kernel_diff_grid(compared), *grids_of(found)[1:]]
-    lines = diff_lines(compared)
-    if report is not None:
-        report_write(report, f"{TITLE} {found.task}", source, [*lines, confirm_note(last)], grids)
-    show(grids, [*lines, f"result: {path_here(kept)}"], last)
-    if confirm:
+    finally:  # also when the disk is full: what was found is there
+        show(grids, shown, last)
+    if compared is not None and confirm:
         if not old:
             raise LabError(
                 "the old result is of no commit, or of uncommitted changes: give --diff the library that it was measured with"

@@ -203,9 +203,12 @@ def plan_line(plan: Plan, course: Course, outcome: Outcome) -> str:
     screened = f"{plan.screening} rounds to choose {plan.finalists}, then " if plan.screening else ""
     early = " (ended early: all was decided)" if outcome.rounds < plan.rounds else ""
     early = " (the budget ended: runs took longer than at first)" if course.late else early
+    judged = f"{outcome.rounds - course.taken_back} of {plan.rounds} planned rounds"
+    if course.taken_back:
+        judged += f" and {course.taken_back} disturbed ones, without which they would be too few"
     return (
-        f"{len(course.observed)} allocators were seen to serve it; {screened}{outcome.rounds} of {plan.rounds} planned"
-        f" rounds{early}. Margins {100 * outcome.margin:g} % of time and {100 * MEMORY_MARGIN:g} % of memory and faults."
+        f"{len(course.observed)} allocators were seen to serve it; {screened}{judged}{early}."
+        f" Margins {100 * outcome.margin:g} % of time and {100 * MEMORY_MARGIN:g} % of memory and faults."
     )
 
 

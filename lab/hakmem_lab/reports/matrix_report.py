@@ -87,21 +87,30 @@ class Content:
 def matrix_show(run: Kept, report: Path | None, json_file: Path | None, complete: bool) -> Matrix:
     """Prints, and writes the requested files. The run's own folder always gets its page, and its table of results
     once it is complete."""
-    matrix = run.judged()
-    content = Content.of(matrix)
-    page = page_make(content, pictures_make(matrix), "raw/")
+    content = Content.of(run.judged())
+    lines = list(content.lines)
+    try:
+        matrix_write(run, content, report, json_file, complete)
+        lines.append(f"page: {path_here(run.folder / HTML_FILE)}")
+    finally:  # also when the disk is full: the matrix is there
+        console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+        grids_print(console, content.short)
+        for line in lines:
+            console.print(line, markup=False, highlight=False)
+    return content.matrix
+
+
+def matrix_write(
+    run: Kept, content: Content, report: Path | None, json_file: Path | None, complete: bool
+) -> None:
+    page = page_make(content, pictures_make(content.matrix), "raw/")
     text_write(run.folder / HTML_FILE, page.html())
     if report is not None:
         page.write_with(run.store, report)
     if json_file is not None:
         json_write(json_file, json_content(content))
     if complete:
-        text_write(run.folder / RESULTS_FILE, results_csv(matrix))
-    console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
-    grids_print(console, content.short)
-    for line in [*content.lines, f"page: {path_here(run.folder / HTML_FILE)}"]:
-        console.print(line, markup=False, highlight=False)
-    return matrix
+        text_write(run.folder / RESULTS_FILE, results_csv(content.matrix))
 
 
 def page_make(content: Content, pictures: Sequence[Picture], samples: str) -> Page:

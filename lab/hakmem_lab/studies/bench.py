@@ -169,8 +169,9 @@ def bench_plan(
     return kept
 
 
-def run_resumable(checkout: Checkout, settings: Settings) -> Kept:
-    folder = interrupted_find(checkout.results(KIND), settings)
+def run_resumable(checkout: Checkout, settings: Settings, named: Sequence[str]) -> Kept:
+    """NAMED are the settings that were given though they need not be."""
+    folder = interrupted_find(checkout.results(KIND), settings, named)
     return Kept(folder, MatrixPlan.load(folder))
 
 

@@ -113,6 +113,10 @@ class Course:
     finalists: list[Arm] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     """The rounds that count: disturbed ones were measured again, as far as the plan allows."""
+    set_aside: list[Round] = field(default_factory=list)
+    """The disturbed rounds that were measured again."""
+    taken_back: int = 0
+    """How many of these count after all, since the others were too few."""
     looks: list[PlannedLook] = field(default_factory=list)
     """The looks that were taken."""
     late: bool = False
@@ -233,16 +237,13 @@ class Comparing:
             one = self._round(JUDGED, number, [*self.arms.controls, *course.finalists], course)
             number += 1
             course.finalists = [arm for arm in course.finalists if arm.name not in course.failures]
-            if one.disturbed and extra:
-                extra -= 1
-                continue
-            course.rounds.append(one)
+            again = one.disturbed and len(course.set_aside) < extra
+            (course.set_aside if again else course.rounds).append(one)
             course.late = is_late() and len(course.rounds) < plan.rounds
-            if course.late:
-                spent = sum(look.share for look in course.looks)
-                course.looks.append(PlannedLook(len(course.rounds), 1 - spent))
+            if course.late or len(course.rounds) == plan.rounds:
+                _look_last(course, pairs_min(alpha))
                 return
-            if len(course.rounds) in looks:
+            if len(course.rounds) in looks and not again:
                 course.looks.append(looks[len(course.rounds)])
                 if decided():
                     return
@@ -278,6 +279,16 @@ class Comparing:
     @staticmethod
     def _other_work(one: Measured, two: Measured) -> bool:
         return one.checksum != two.checksum
+
+
+def _look_last(course: Course, least: int) -> None:
+    """With fewer rounds than the LEAST that bound an interval there was no look yet, and those that were set aside
+    count, too: they were by what disturbed them, not by who was faster."""
+    if len(course.rounds) < least:
+        course.taken_back = len(course.set_aside)
+        course.rounds = [*course.set_aside, *course.rounds]
+    spent = sum(look.share for look in course.looks)
+    course.looks.append(PlannedLook(len(course.rounds), 1 - spent))
 
 
 def figure(run: Measured, task: Task) -> float:

@@ -13,6 +13,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import text_read
 from hakmem_lab.measure.pairs import Comparison, Pair
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.samples import RowWriter
@@ -51,8 +52,9 @@ def live_setting(study: Study, bench: str, design: Design) -> str:
 
 
 def live_read(path: Path) -> list[Lived]:
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    """Without a last row that a full disk cut off."""
+    whole, newline, _ = text_read(path).rpartition("\n")
+    rows = list(csv.DictReader((whole + newline).splitlines()))
     try:
         return [
             Lived(

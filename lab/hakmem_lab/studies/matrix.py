@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -164,18 +164,20 @@ def is_measured(folder: Path) -> bool:
         return True
 
 
-def interrupted_find(results: Path, settings: Settings) -> Path:
-    """The newest run that is incomplete and not being measured; it must have been started with the same options."""
+def interrupted_find(results: Path, settings: Settings, named: Sequence[str] = ()) -> Path:
+    """The newest run that is incomplete and not being measured; it must have been started with the same options. NAMED
+    are the settings that need not be given again, and were."""
     runs = sorted((path.parent for path in results.glob(f"*/{PLAN_FILE}")), reverse=True)
     incomplete = [run for run in runs if not (run / RESULTS_FILE).exists() and not is_measured(run)]
     if not incomplete:
         kept = f"all {len(runs)} runs are complete, or are being measured" if runs else "no run was kept"
         raise LabError(f"there is nothing to resume: {kept}")
     plan = MatrixPlan.load(incomplete[0])
-    for name in ("suite", "only", "margin", "confidence"):
+    for name in ("suite", "only", "margin", "confidence", *named):
         then, now = getattr(plan.settings, name), getattr(settings, name)
         if then != now:
-            raise LabError(f"cannot resume {plan.run}: its {name} was '{then}', asked for is '{now}'")
+            what = name.removesuffix("_seconds")
+            raise LabError(f"cannot resume {plan.run}: its {what} was '{then}', asked for is '{now}'")
     return incomplete[0]
 
 

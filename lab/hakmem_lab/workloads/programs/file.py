@@ -17,7 +17,7 @@
 
     [server]                            # ... or one that serves
     command = ["redis-server", "..."]   # it alone is on the allocator
-    ready = ["redis-cli", "ping"]       # repeated until it succeeds
+    ready = ["redis-cli", "ping"]       # repeated until it succeeds, 20 s at most
     stop = "TERM"                       # the signal that ends it
     idle_seconds = 1                    # rests this long after the load, before its memory is read
     [load]

@@ -55,18 +55,25 @@ class Place:
         places = {INPUTS_PLACE: str(self.inputs), FOLDER_PLACE: str(self.folder), SEED_PLACE: str(self.seed)}
         return tuple(_fill(word, places) for word in command)
 
-    def run(self, command: Command, limit: float = RUN_SECONDS_MAX) -> Finished:
-        """On the system's own allocator."""
+    def run(self, command: Command, limit: float) -> Finished:
+        """On the system's own allocator; subprocess.TimeoutExpired after LIMIT seconds."""
         line = self.filled(command)
         try:
             return program_run(line, limit, cwd=self.folder, env=self.environment, user=self.user)
         except OSError as error:
             raise LabError(f"{line[0]} cannot be started: {error.strerror}") from error
+
+    def succeeds(self, command: Command, limit: float) -> bool:
+        try:
+            return self.run(command, limit).status == 0
         except subprocess.TimeoutExpired:
-            raise LabError(f"{line[0]} did not end within {limit:g} s") from None
+            return False
 
     def run_well(self, what: str, command: Command, limit: float = RUN_SECONDS_MAX) -> bytes:
-        done = self.run(command, limit)
+        try:
+            done = self.run(command, limit)
+        except subprocess.TimeoutExpired:
+            raise LabError(f"{what}: {command[0]} did not end within {limit:g} s") from None
         if done.status != 0:
             lines = (done.errors or done.output).strip().splitlines()
             said = f": {lines[-1]}" if lines else ""
@@ -149,7 +156,10 @@ class ProgramTask:
 
     def _run_to_end(self, place: Place, running: Running) -> Measured:
         ended = running.wait(self.run_seconds_max)
-        checksum = self._checksum(place, ended.output_hash)
+        try:
+            checksum = self._checksum(place, ended.output_hash)
+        except LabError as error:
+            raise ProcessFailedError(str(error), "failed: its check") from error
         return replace(self._measured(ended), checksum=checksum)
 
     def _serve(
@@ -178,10 +188,10 @@ class ProgramTask:
 
     def _wait_until_ready(self, place: Place, running: Running, server: Server) -> None:
         deadline = time.monotonic() + READY_SECONDS
-        while place.run(server.ready).status != 0:
+        while not place.succeeds(server.ready, deadline - time.monotonic()):
             if running.process.poll() is not None:
                 self._end_early(running)
-            if time.monotonic() > deadline:
+            if time.monotonic() >= deadline:
                 said = running.last_line()
                 text = f"{self.name} was not ready within {READY_SECONDS:g} s: {said}"
                 raise ProcessFailedError(text, f"hung: not ready after {READY_SECONDS:g} s")
