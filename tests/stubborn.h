@@ -11,6 +11,7 @@
 enum answer { ASK_THE_KERNEL, REFUSE, PRETEND, REFUSE_LATE, REFUSE_AND_FILL };
 CHECK_UNUSED static enum answer mmap_answer, munmap_answer, mprotect_answer, madvise_answer, mremap_answer;
 CHECK_UNUSED static int mprotect_error = EACCES, madvise_error = EINVAL, mremap_error = EINVAL;
+CHECK_UNUSED static void *filled_by_another;
 
 /* ThreadSanitizer calls some of these before it can run instrumented code: there they stay libc's, and what
  * needs a kernel that says no is skipped. */
@@ -58,8 +59,6 @@ int madvise(void *address, size_t bytes, int advice) {
     }
     return (int)syscall(SYS_madvise, address, bytes, advice);
 }
-
-CHECK_UNUSED static void *filled_by_another;
 
 /* Late: as a kernel does that unmaps the destination before it finds that there is no memory. Filled: and another thread's
  * memory is there when it says so. */
