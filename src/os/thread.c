@@ -186,7 +186,7 @@ static bool is_return_to(uintptr_t word, const void *wanted) {
 /* The return address of a callback lies somewhere further up on its stack. That may be any stack, of any length, so every
  * page is tested first; an emulator that calls all addresses readable is not believed. */
 static bool is_on_stack(const void *wanted) {
-    enum { FAR = 64 * 1024, UNMAPPED = 8, LEAST_PAGE_BYTES = 4096 };
+    enum { FAR = 1024 * 1024, UNMAPPED = 8, LEAST_PAGE_BYTES = 4096 };
     uintptr_t at = round_up((uintptr_t)__builtin_frame_address(0), sizeof wanted), known = 0;
     if (is_readable(UNMAPPED)) return false;
     for (uintptr_t end = at + FAR; at < end; at += sizeof wanted) {
