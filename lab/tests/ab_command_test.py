@@ -19,7 +19,7 @@ import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import app
 from hakmem_lab.commands import asking
-from hakmem_lab.commands.asking import opinion_obstacle
+from hakmem_lab.commands.asking import counting_obstacle
 from hakmem_lab.errors import LabError, ProcessFailedError, RunInterruptedError
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.samples import sample_writer
@@ -161,7 +161,7 @@ def test_instructions_that_cannot_be_counted_take_no_verdict_away(
     def fail(*_: object) -> Opinion:
         raise ProcessFailedError("valgrind exited with 1: it cannot follow", "failed: status 1")
 
-    monkeypatch.setattr(asking, "opinion_possible", lambda _: True)
+    monkeypatch.setattr(asking, "opinion_obstacle", lambda _: "")
     monkeypatch.setattr(asking, "opinion_ask", fail)
     inside(served, "ab", "glibc", "hakmem", "--budget", "1s", "--bench", "no allocation", "--instructions")
     told = capsys.readouterr()
@@ -189,20 +189,20 @@ def test_what_stands_in_the_way_of_counting(monkeypatch: pytest.MonkeyPatch, tmp
     tiny, still = cells["tiny and hot"], cells["no allocation (control)"]
     starts, peaks = (CellTask(stage, cell, 1) for cell in (PROCESS_START, SERVER_PEAKS))
     monkeypatch.setattr("shutil.which", lambda name: name)
-    assert opinion_obstacle(tiny, [HAKMEM]) == ""
-    assert opinion_obstacle(still, [HAKMEM]) == "it allocates nothing"
-    assert opinion_obstacle(starts, [HAKMEM]) == "it starts other processes"
-    assert opinion_obstacle(peaks, [HAKMEM]) == "its runs go by the clock, or cannot be short"
-    assert "cannot be told where one file has both" in opinion_obstacle(tiny, [HAKMEM, part])
+    assert counting_obstacle(tiny, [HAKMEM]) == ""
+    assert counting_obstacle(still, [HAKMEM]) == "it allocates nothing"
+    assert counting_obstacle(starts, [HAKMEM]) == "it starts other processes"
+    assert counting_obstacle(peaks, [HAKMEM]) == "its runs go by the clock, or cannot be short"
+    assert "cannot be told where one file has both" in counting_obstacle(tiny, [HAKMEM, part])
     monkeypatch.setattr("shutil.which", lambda _: None)
-    assert opinion_obstacle(tiny, [HAKMEM]) == "valgrind is not installed"
+    assert counting_obstacle(tiny, [HAKMEM]) == "valgrind is not installed"
 
 
 def counting_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> Opinion:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(asking, "opinion_possible", lambda _: True)
+    monkeypatch.setattr(asking, "opinion_obstacle", lambda _: "")
     monkeypatch.setattr(asking, "opinion_ask", interrupt)
     monkeypatch.setattr(asking, "OPINION_SECONDS", -1e9)  # even if no budget is left
 

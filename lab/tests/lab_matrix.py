@@ -137,3 +137,14 @@ def tails_make(row: Row, tails: Mapping[str, Sequence[float]]) -> list[Sample]:
         for arm, all_tails in tails.items()
         for slot, tail in enumerate(all_tails)
     ]
+
+
+def of_task(samples: list[Sample], row: Row) -> list[Sample]:
+    return [one for one in samples if one.task == row.name]
+
+
+FEW = replace(
+    row_make("cell"),
+    rounds=replace(row_make("cell").rounds, rounds=10, selection=2, near=("jemalloc",), named=("glibc",)),
+)
+"""With the fewest rounds that select: glibc is far behind, mimalloc 3 the best, jemalloc near it, and a goal is about glibc."""

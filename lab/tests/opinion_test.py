@@ -14,7 +14,7 @@ from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies import callgrind
 from hakmem_lab.studies.ab import Answer
 from hakmem_lab.studies.callgrind import Place, Profile
-from hakmem_lab.studies.opinion import Opinion, opinion_ask, opinion_possible
+from hakmem_lab.studies.opinion import Opinion, opinion_ask, opinion_obstacle
 from hakmem_lab.workloads.cells import CELLS, PROCESS_START, SERVER_PEAKS
 from lab_pairs import GLIBC, HAKMEM
 
@@ -93,8 +93,8 @@ def test_only_workloads_that_do_the_same_work_each_time_are_counted(
     """Not those by the clock, those that allocate nothing, and tools that start other processes."""
     monkeypatch.setattr("shutil.which", lambda name: name)
     stage = Stage(tmp_path, Checkout(tmp_path, tmp_path))
-    assert opinion_possible(CellTask(stage, TINY, 1))
+    assert opinion_obstacle(CellTask(stage, TINY, 1)) == ""
     larsons = [cell for cell in CELLS if cell.program == "larson"]
     others = [PROCESS_START, SERVER_PEAKS, *(cell for cell in CELLS if cell.control)]
     assert larsons
-    assert [cell for cell in (*larsons, *others) if opinion_possible(CellTask(stage, cell, 4))] == []
+    assert [cell for cell in (*larsons, *others) if opinion_obstacle(CellTask(stage, cell, 4)) == ""] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ from hakmem_lab.files import json_write
 from hakmem_lab.grid import Grid
 from hakmem_lab.measure import launch, provenance
 from hakmem_lab.measure.command import CommandTask
-from hakmem_lab.measure.observe import can_observe
 from hakmem_lab.measure.pairs import Pair, cpus_allowed
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.task import CellTask, Task
@@ -28,7 +26,7 @@ from hakmem_lab.reports.ab import outcome_content, outcome_grid, vector, vector_
 from hakmem_lab.studies.ab import Design, Outcome, questions_ask
 from hakmem_lab.studies.arrange import Arranged, Calibrate, arrange, calibrator
 from hakmem_lab.studies.opinion import SECONDS as OPINION_SECONDS
-from hakmem_lab.studies.opinion import Opinion, opinion_ask, opinion_possible
+from hakmem_lab.studies.opinion import Opinion, opinion_ask, opinion_obstacle
 from hakmem_lab.studies.study import Study
 
 INCONCLUSIVE = 3
@@ -124,7 +122,7 @@ def opinions_ask(study: Study, arranged: Arranged, requested: bool) -> tuple[tup
     """Runs after the clock, which decides: its answer stands even if counting fails, or is interrupted; that is the
     second value. If it was REQUESTED and cannot be, a line says why."""
     task = arranged.calibrated.task
-    obstacle = opinion_obstacle(task, [arranged.base, *arranged.others])
+    obstacle = counting_obstacle(task, [arranged.base, *arranged.others])
     if obstacle:
         if requested:
             uncounted_tell(task, obstacle)
@@ -144,21 +142,13 @@ def opinions_ask(study: Study, arranged: Arranged, requested: bool) -> tuple[tup
     return (), interrupted
 
 
-def opinion_obstacle(task: Task, arms: Sequence[Arm]) -> str:
+def counting_obstacle(task: Task, arms: Sequence[Arm]) -> str:
     """Why instructions cannot be counted; empty if they can."""
     if not isinstance(task, CellTask):
         return "only those of a workload of bench/ are"
     if any(arm.peer.programs is not None for arm in arms):
         return "what is the allocator, and what its program, cannot be told where one file has both"
-    if opinion_possible(task):
-        return ""
-    if shutil.which("valgrind") is None:
-        return "valgrind is not installed"
-    if task.cell.control:
-        return "it allocates nothing"
-    if not can_observe(task.cell):
-        return "it starts other processes"
-    return "its runs go by the clock, or cannot be short"
+    return opinion_obstacle(task)
 
 
 def uncounted_tell(task: Task, why: str) -> None:

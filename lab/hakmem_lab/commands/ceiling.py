@@ -42,7 +42,6 @@ from hakmem_lab.workloads.find import words_named
 SECONDS_EACH = 15.0
 """Seconds for each workload that the ceiling may serve."""
 BRIEF = (Group.SMALL, Group.MID, Group.CONTROL)
-PAGE_FILE = "report.html"
 
 
 def ceiling(
@@ -147,20 +146,15 @@ def command_text(settings: Settings, suite: Suite | None, allocators: str) -> st
 def ceiling_show(run: Kept, report: Path | None, json_file: Path | None) -> None:
     """The run's own folder also gets its page and its shares."""
     # Drawing takes a second to load: not for --help and wrong options.
-    from hakmem_lab.files import text_write
     from hakmem_lab.reports.ceiling import answer_lines, ceiling_write, grids_of, page_make
 
     judged = ceiling_judge(run.judged())
     lines = answer_lines(judged)
     try:
-        page = page_make(judged, "raw/")
-        text_write(run.folder / PAGE_FILE, page.html())
-        ceiling_write(judged, run.folder / "ceiling.json")
-        if report is not None:
-            page.write_with(run.store, report)
-        if json_file is not None:
-            ceiling_write(judged, json_file)
-        lines.append(f"page: {path_here(run.folder / PAGE_FILE)}")
+        page = page_make(judged, "raw/").write_run(run.folder, run.store, report)
+        for path in filter(None, (run.folder / "ceiling.json", json_file)):
+            ceiling_write(judged, path)
+        lines.append(f"page: {path_here(page)}")
     finally:  # also when the disk is full: the answer is there
         grids_show(grids_of(judged), lines[::-1])
     if all(share.state is State.VOID for share in judged.shares):

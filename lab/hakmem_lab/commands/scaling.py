@@ -40,7 +40,6 @@ from hakmem_lab.studies.scaling import (
     scaling_judge,
 )
 
-PAGE_FILE = "report.html"
 SECONDS_EACH = 45.0
 """Seconds for each point, with its twin."""
 
@@ -159,21 +158,16 @@ def command_text(settings: Settings, chosen: dict[str, list[int]], peers: str) -
 def scaling_show(run: Kept, report: Path | None, json_file: Path | None) -> None:
     """The run's own folder also gets its page and its figures."""
     # Drawing takes a second to load: not for --help and wrong options.
-    from hakmem_lab.files import text_write
     from hakmem_lab.reports.scaling import answer_lines, grids_of, page_make, scaling_write
 
     matrix = run.judged()
     judged = scaling_judge(matrix, run.store.load(), kept_points(matrix))
     lines = answer_lines(judged)
     try:
-        page = page_make(judged, "raw/")
-        text_write(run.folder / PAGE_FILE, page.html())
-        scaling_write(judged, run.folder / "scaling.json")
-        if report is not None:
-            page.write_with(run.store, report)
-        if json_file is not None:
-            scaling_write(judged, json_file)
-        lines.append(f"page: {path_here(run.folder / PAGE_FILE)}")
+        page = page_make(judged, "raw/").write_run(run.folder, run.store, report)
+        for path in filter(None, (run.folder / "scaling.json", json_file)):
+            scaling_write(judged, path)
+        lines.append(f"page: {path_here(page)}")
     finally:  # also when the disk is full: the answer is there
         grids_show(grids_of(judged), lines)
     subject = matrix.plan.subject

@@ -43,7 +43,6 @@ from hakmem_lab.studies.suites import GroupMean, group_means
 
 TABLE_WIDTH = 220
 """Width if the output is not a terminal."""
-HTML_FILE = "report.html"
 TITLE = "The matrix: hakmem beside every peer"
 
 
@@ -90,8 +89,8 @@ def matrix_show(run: Kept, report: Path | None, json_file: Path | None, complete
     content = Content.of(run.judged())
     lines = list(content.lines)
     try:
-        matrix_write(run, content, report, json_file, complete)
-        lines.append(f"page: {path_here(run.folder / HTML_FILE)}")
+        kept = matrix_write(run, content, report, json_file, complete)
+        lines.append(f"page: {path_here(kept)}")
     finally:  # also when the disk is full: the matrix is there
         console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
         grids_print(console, content.short)
@@ -102,15 +101,15 @@ def matrix_show(run: Kept, report: Path | None, json_file: Path | None, complete
 
 def matrix_write(
     run: Kept, content: Content, report: Path | None, json_file: Path | None, complete: bool
-) -> None:
+) -> Path:
+    """The result is the page in the run's folder."""
     page = page_make(content, pictures_make(content.matrix), "raw/")
-    text_write(run.folder / HTML_FILE, page.html())
-    if report is not None:
-        page.write_with(run.store, report)
+    kept = page.write_run(run.folder, run.store, report)
     if json_file is not None:
         json_write(json_file, json_content(content))
     if complete:
         text_write(run.folder / RESULTS_FILE, results_csv(content.matrix))
+    return kept
 
 
 def page_make(content: Content, pictures: Sequence[Picture], samples: str) -> Page:

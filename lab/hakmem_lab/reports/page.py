@@ -17,6 +17,8 @@ from hakmem_lab.reports.drawing import Picture
 from hakmem_lab.reports.report import markdown_report
 
 TEMPLATE = "page.html.j2"
+PAGE_FILE = "report.html"
+"""In the folder of a run."""
 
 BAD = ("behind", "lost", "missed", "failed", "void", "larger", "crashed", "hung", "dearer", "slower")
 GOOD = ("ahead", "won", "met", "smaller", "passed", "cheaper", "faster")
@@ -61,6 +63,14 @@ class Page:
         text_write(path.with_suffix(".html"), self.html())
         notes = [*self.lines, *shown, *self.reading]
         text_write(path, markdown_report(self.title, self.source, notes, self.grids, self.samples))
+
+    def write_run(self, folder: Path, store: SampleStore, report: Path | None) -> Path:
+        """Into the FOLDER of its run, whose path there is the result, and to REPORT if that was requested."""
+        kept = folder / PAGE_FILE
+        text_write(kept, self.html())
+        if report is not None:
+            self.write_with(store, report)
+        return kept
 
     def write_with(self, store: SampleStore, path: Path) -> None:
         """Also writes the samples beside it."""

@@ -50,11 +50,16 @@ class Opinion:
         return f"{text}; they DISAGREE: by instructions {word} ({self.ratio:.2f}), by the clock {answer.word}"
 
 
-def opinion_possible(task: CellTask) -> bool:
-    """Not for workloads that run by the clock or allocate nothing, nor for a tool that starts other processes."""
+def opinion_obstacle(task: CellTask) -> str:
+    """Why its instructions cannot be counted; empty if they can."""
     cell = task.cell
-    counted = cell.count_min == 1 and not cell.by_clock and not cell.control and can_observe(cell)
-    return counted and shutil.which("valgrind") is not None
+    if shutil.which("valgrind") is None:
+        return "valgrind is not installed"
+    if cell.control:
+        return "it allocates nothing"
+    if not can_observe(cell):
+        return "it starts other processes"
+    return "its runs go by the clock, or cannot be short" if cell.by_clock or cell.count_min != 1 else ""
 
 
 def opinion_ask(task: CellTask, base: Arm, other: Arm) -> Opinion:
