@@ -218,6 +218,7 @@ __attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
     if (has_sanitizer()) return;
     start_once();
     os_find_libc();
+    os_note_filter();
     os_stay_loaded(); /* threads, their keys and the fork handlers point into it */
     pthread_atfork(heap_fork_prepare, heap_fork_parent, fork_child);
     if (wants_messages()) os_message_keep(wants_reports() && start_settings.stats_file[0] == '\0');

@@ -14,7 +14,7 @@ int os_open(const char *path, int flags, unsigned mode) { return (int)syscall(SY
 
 long os_read(int fd, void *bytes, size_t count) { return syscall(SYS_read, fd, bytes, count); }
 
-long os_read_start(int fd, void *bytes, size_t count) { return syscall(SYS_pread64, fd, bytes, count, (off_t)0); }
+long os_read_at(int fd, void *bytes, size_t count, size_t offset) { return syscall(SYS_pread64, fd, bytes, count, (off_t)offset); }
 
 bool os_close(int fd) { return syscall(SYS_close, fd) == 0; }
 

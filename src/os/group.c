@@ -55,7 +55,7 @@ static void keep(struct kept *file, int fd) {
 
 /* Does not move the position of the program's file, should it have got this number just now. */
 static bool read_kept(const struct kept *file, char *text, size_t bytes) {
-    const long length = is_ours(file) ? os_read_start(file->fd, text, bytes - 1) : 0;
+    const long length = is_ours(file) ? os_read_at(file->fd, text, bytes - 1, 0) : 0;
     text[length > 0 ? length : 0] = '\0';
     return length > 0;
 }
@@ -64,7 +64,7 @@ static bool read_kept(const struct kept *file, char *text, size_t bytes) {
 static bool read_and_keep(struct kept *file, const char *name, char *text, size_t bytes) {
     const int fd = os_open(name, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return false;
-    const long length = os_read_start(fd, text, bytes - 1);
+    const long length = os_read_at(fd, text, bytes - 1, 0);
     text[length > 0 ? length : 0] = '\0';
     if (length > 0) keep(file, fd);
     os_close(fd);

@@ -198,20 +198,6 @@ static bool advise_huge(void *address, size_t bytes, int advice) {
 bool os_prefer_huge(void *address, size_t bytes) { return advise_huge(address, bytes, MADV_HUGEPAGE); }
 bool os_avoid_huge(void *address, size_t bytes) { return advise_huge(address, bytes, MADV_NOHUGEPAGE); }
 
-size_t os_resident_bytes(void *address, size_t bytes) {
-    enum { PIECE = 512 };
-    unsigned char resident[PIECE];
-    const size_t page = os_page_bytes();
-    size_t pages = 0;
-    for (size_t done = 0; done < bytes; done += PIECE * page) {
-        const int saved = errno;
-        const size_t piece = min_size(bytes - done, PIECE * page);
-        if (!os_counted(OS_CALL_MINCORE, mincore((char *)address + done, piece, resident) == 0, saved)) return bytes;
-        for (size_t i = 0; i < (piece + page - 1) / page; i++) pages += resident[i] & 1;
-    }
-    return min_size(pages * page, bytes);
-}
-
 #ifndef MADV_COLD /* Linux 5.4 */
 #define MADV_COLD 20
 #endif

@@ -52,9 +52,6 @@ bool os_avoid_huge(void *address, size_t bytes);
 /* Breaks the huge page, if there is one, that a committed range lies in, so that parts of it can be returned. */
 void os_split_huge(void *address, size_t bytes);
 
-/* How many bytes of a mapped range are resident; all, where the kernel does not say. */
-size_t os_resident_bytes(void *address, size_t bytes);
-
 enum os_moved {
     OS_MOVED,        /* FROM reads as zero */
     OS_NOT_MOVED,    /* both are as they were */
@@ -87,6 +84,16 @@ size_t os_address_limit(void);
 
 /* 64 bits that differ from process to process, without a system call. */
 uint64_t os_random_seed(void);
+
+/* ---- what is resident (resident.c) -------------------------------------------------------------- */
+
+/* Notes whether a seccomp filter is in force; once, from a constructor: before that, and if it is not called, all filters
+ * are taken to be the program's own. */
+void os_note_filter(void);
+
+/* How many bytes of a mapped range, which begins at a page, are resident; all, where the kernel does not say or cannot be
+ * asked safely. */
+size_t os_resident_bytes(void *address, size_t bytes);
 
 /* ---- environment (environment.c) ---------------------------------------------------------------- */
 
@@ -250,7 +257,7 @@ void os_group_read_again(struct os_group *group);
  * handler that interrupted it, would leave locks behind. */
 int os_open(const char *path, int flags, unsigned mode);
 long os_read(int fd, void *bytes, size_t count);
-long os_read_start(int fd, void *bytes, size_t count); /* from the beginning, without moving the file's position */
+long os_read_at(int fd, void *bytes, size_t count, size_t offset); /* without moving the file's position */
 bool os_close(int fd);
 
 /* fstat, and geteuid, by number as well: they are called before libc is initialised. fakeroot's functions look for its variables in the

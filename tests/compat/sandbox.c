@@ -1,5 +1,5 @@
-/* sandbox.c - seccomp filters of three kinds: only what memory needs, every call in turn refused from the program's
- * start on, and what containers refuse.
+/* sandbox.c - seccomp filters of four kinds: only what memory needs, every call in turn refused from the program's
+ * start on, what containers refuse, and what ends a service.
  *
  * Each filter is proved to hold before the work begins. Threads get stacks of the test's own, since glibc makes its
  * stacks with mprotect.
@@ -9,6 +9,7 @@
  *   the clock, or a barrier, must not be refused                     only_what_memory_needs, each_call_...
  *   a refusal behind a success shows in errno                        only_what_memory_needs
  *   who cannot sleep goes on at once                                 no_thread_spins_where_sleeping_is_refused
+ *   mincore is called whatever filter there is                       a_service
  */
 #include "work.h"
 
@@ -290,6 +291,66 @@ TEST(a_container) {
     if (!sandbox_is_possible()) SKIP("no seccomp filters");
     if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");
     IN_CHILD(become_contained);
+}
+
+/* ---- a service ------------------------------------------------------------------------------------------ */
+
+/* systemd ends a service at any call outside the sets that its unit allows. Of what is outside @system-service without
+ * @privileged and @resources, the usual sets, these have to do with memory, threads or processors. */
+static const struct sandbox_rule deadly[] = {
+    {.call = SYS_bpf},
+    {.call = SYS_ioprio_set},
+    {.call = SYS_mbind},
+    {.call = SYS_migrate_pages},
+    {.call = SYS_mincore},
+    {.call = SYS_move_pages},
+    {.call = SYS_perf_event_open},
+    {.call = SYS_pkey_alloc},
+    {.call = SYS_pkey_mprotect},
+    {.call = SYS_process_madvise},
+    {.call = SYS_ptrace},
+    {.call = SYS_sched_setaffinity},
+    {.call = SYS_sched_setattr},
+    {.call = SYS_sched_setparam},
+    {.call = SYS_sched_setscheduler},
+    {.call = SYS_set_mempolicy},
+    {.call = SYS_setpriority},
+    {.call = SYS_swapon},
+};
+
+/* As much as makes the allocator ask what is resident. */
+static void hold_much(size_t count, size_t bytes) {
+    char **blocks = malloc(count * sizeof *blocks);
+    CHECK(blocks != NULL);
+    for (size_t i = 0; i < count; i++) {
+        CHECK((blocks[i] = malloc(bytes)) != NULL);
+        blocks[i][0] = 'x';
+    }
+    for (size_t i = 0; i < count; i++) free(blocks[i]);
+    free(blocks);
+}
+
+HELPER(live_as_a_service) {
+    enum { REST_MS = 1500 };
+    if (is_hakmem_expected()) CHECK(is_served_by_hakmem());
+    start_threads();
+    hold_much(40000, 4000);
+    hold_much(300, MIB(1));
+    hold_much(40, MIB(10));
+    work_with_threads();
+    CHECK_EQ(poll(NULL, 0, REST_MS), 0);
+    CHECK_EQ(work(60, 2000), 0);
+}
+
+static void become_a_service(void) {
+    sandbox_enter(SANDBOX_RULES(deadly), SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+    become_helper("live_as_a_service");
+}
+
+TEST(a_service) {
+    if (!sandbox_is_possible()) SKIP("no seccomp filters");
+    if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");
+    IN_CHILD(become_a_service);
 }
 
 #else
