@@ -36,7 +36,7 @@ CHECK_UNUSED static uint32_t word_of(const void *block) { return page_word(page_
 CHECK_UNUSED static void take_and_give(size_t bytes, size_t count) {
     void *blocks[64];
     CHECK(count <= 64);
-    for (size_t i = 0; i < count; i++) CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+    for (size_t i = 0; i < count; i++) CHECK((blocks[i] = heap_alloc(bytes, NULL)) != NULL);
     for (size_t i = 0; i < count; i++) heap_free(blocks[i], NULL);
 }
 

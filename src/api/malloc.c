@@ -17,7 +17,7 @@
 
 static HAK_NOINLINE void *malloc_slow(size_t bytes) {
     start_once();
-    void *block = heap_alloc(bytes);
+    void *block = heap_alloc(bytes, __builtin_return_address(0));
     return HAK_LIKELY(block != NULL) ? block : no_memory(bytes, SMALLEST_BLOCK_BYTES);
 }
 
@@ -28,11 +28,11 @@ static HAK_NOINLINE void *malloc_medium(size_t bytes) {
 }
 
 /* Like hak_malloc, but it is left to the caller to record a failure. */
-static HAK_NOINLINE void *malloc_or_null(size_t bytes) {
+static HAK_NOINLINE void *malloc_or_null(size_t bytes, const void *caller) {
     void *block;
     if (HAK_LIKELY(front_pop(bytes, &block))) return block;
     start_once();
-    return heap_alloc(bytes);
+    return heap_alloc(bytes, caller);
 }
 
 static HAK_NOINLINE void free_slow(void *block, const void *caller) {
@@ -59,7 +59,7 @@ HAK_EXPORT void *hak_calloc(size_t count, size_t bytes) {
     size_t total;
     start_once();
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, bytes, &total))) return no_memory(SIZE_MAX, SMALLEST_BLOCK_BYTES);
-    void *block = heap_alloc_zero(total);
+    void *block = heap_alloc_zero(total, __builtin_return_address(0));
     return HAK_LIKELY(block != NULL) ? block : no_memory(total, SMALLEST_BLOCK_BYTES);
 }
 
@@ -72,7 +72,7 @@ HAK_EXPORT void *hak_realloc(void *block, size_t bytes) {
     void *moved = heap_resize(block, bytes);
     if (moved != NULL) return moved;
     size_t kept = heap_usable_bytes(block);
-    moved = malloc_or_null(bytes);
+    moved = malloc_or_null(bytes, __builtin_return_address(0));
     if (HAK_UNLIKELY(moved == NULL)) {
         if (bytes > kept) return no_memory(bytes, SMALLEST_BLOCK_BYTES);
         return block; /* it was to shrink and cannot move: it stays, which is no failure */

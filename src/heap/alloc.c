@@ -203,7 +203,7 @@ static HAK_COLD void *alloc_revealed(size_t bytes, size_t alignment, bool wanted
     return block;
 }
 
-static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zero) {
+static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zero, const void *caller) {
     os_refusal_forget();
     thread_ensure_heap();
     if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
@@ -211,14 +211,14 @@ static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zer
     void *block = alloc_once(bytes, alignment, zero);
     if (HAK_UNLIKELY(block == NULL) && may_be_revealed(bytes, alignment)) block = alloc_revealed(bytes, alignment, wanted_zero, zero);
     slow_leave();
-    purger_tick(NULL, false);
+    purger_tick_for_alloc(caller);
     return block;
 }
 
 /* The slow path of every allocation. */
-static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) {
+static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero, const void *caller) {
     void *block;
-    if (!medium_pop(bytes, alignment, &block)) return alloc_slowly(bytes, alignment, zero);
+    if (!medium_pop(bytes, alignment, &block)) return alloc_slowly(bytes, alignment, zero, caller);
     *zero = false;
     return block;
 }
@@ -226,17 +226,17 @@ static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero) 
 /* Not inlined, so that the fast path of its callers need not save registers for it. */
 static HAK_NOINLINE void *alloc_of_any_contents(size_t bytes, size_t alignment) {
     bool zero = false;
-    return alloc_any(bytes, alignment, &zero);
+    return alloc_any(bytes, alignment, &zero, NULL);
 }
 
-static HAK_NOINLINE void *alloc_slowly_of_any_contents(size_t bytes) {
+static HAK_NOINLINE void *alloc_slowly_of_any_contents(size_t bytes, const void *caller) {
     bool zero = false;
-    return alloc_slowly(bytes, SMALLEST_BLOCK_BYTES, &zero);
+    return alloc_slowly(bytes, SMALLEST_BLOCK_BYTES, &zero, caller);
 }
 
-HAK_NOINLINE void *heap_alloc(size_t bytes) {
+HAK_NOINLINE void *heap_alloc(size_t bytes, const void *caller) {
     void *block;
-    return medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block) ? block : alloc_slowly_of_any_contents(bytes);
+    return medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block) ? block : alloc_slowly_of_any_contents(bytes, caller);
 }
 
 /* Has the kernel replace the whole kernel pages of the block, and clears the rest; false when the kernel refuses. */
@@ -249,13 +249,13 @@ static HAK_NOINLINE bool renew(char *block, size_t bytes) {
     return true;
 }
 
-void *heap_alloc_zero(size_t bytes) {
+void *heap_alloc_zero(size_t bytes, const void *caller) {
     void *block;
     bool zero = bytes >= SPARSE_BYTES;
     if (front_pop(bytes, &block))
         zero = false;
     else
-        block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero);
+        block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero, caller);
     if (block == NULL || zero) return block;
     /* Clearing a very large block costs more than having its pages replaced. */
     if (bytes >= RENEW_BYTES && renew(block, bytes)) return block;

@@ -34,14 +34,15 @@ bool heap_start(const struct heap_options *options);
 /* Applies changed options later. bin_depth, objective, fixed, foreign and keeper do not change. One thread at a time. */
 void heap_configure(const struct heap_options *options);
 
-/* A block of at least BYTES bytes; NULL when there is no memory. */
-void *heap_alloc(size_t bytes);
+/* A block of at least BYTES bytes; NULL when there is no memory. CALLER is where malloc was called from, NULL if that cannot be the
+ * dynamic loader: see purger.h. */
+void *heap_alloc(size_t bytes, const void *caller);
 
 /* The same, aligned to ALIGNMENT, a power of two. */
 void *heap_alloc_aligned(size_t bytes, size_t alignment);
 
 /* The same as heap_alloc, with BYTES bytes that are zero. */
-void *heap_alloc_zero(size_t bytes);
+void *heap_alloc_zero(size_t bytes, const void *caller);
 
 /* Frees a block, from any thread. NULL is ignored. CALLER is where free was called from, NULL if that cannot be libc:
  * see purger.h. */

@@ -50,7 +50,15 @@ void purger_look(struct heap *heap, const void *caller);
 /* Freeing a block of this size is worth a look by itself: perhaps nothing follows. */
 #define PURGER_HEAVY_BYTES HAK_MIB(1)
 
-/* After each slow path, outside it. HEAVY: look now. CALLER: the code that called free, NULL if that cannot be libc:
+/* Whether HEAP's owner has come to a look. */
+HAK_INLINE bool purger_counts(struct heap *heap) {
+    /* relaxed: the owner's own; to others a hint. */
+    const uint32_t ticks = atomic_load_explicit(&heap->ticks, memory_order_relaxed) + 1;
+    atomic_store_explicit(&heap->ticks, ticks, memory_order_relaxed);
+    return ticks % TICKS_PER_LOOK == 0;
+}
+
+/* After each slow path of free, outside it. HEAVY: look now. CALLER: the code that called free, NULL if that cannot be libc:
  * libc frees what a dead thread left behind while it holds the lock that starting a thread needs. */
 HAK_INLINE void purger_tick(const void *caller, bool heavy) {
     struct heap *heap = thread_heap();
@@ -59,10 +67,15 @@ HAK_INLINE void purger_tick(const void *caller, bool heavy) {
         heap = thread_heap();
     }
     if (HAK_UNLIKELY(heap == NULL || thread_state.busy)) return;
-    /* relaxed: the owner's own; to others a hint. */
-    uint32_t ticks = atomic_load_explicit(&heap->ticks, memory_order_relaxed) + 1;
-    atomic_store_explicit(&heap->ticks, ticks, memory_order_relaxed);
-    if (HAK_UNLIKELY(ticks % TICKS_PER_LOOK == 0 || heavy)) purger_look(heap, caller);
+    if (HAK_UNLIKELY(purger_counts(heap) | heavy)) purger_look(heap, caller);
+}
+
+/* The same after each slow path of malloc. CALLER: the code that called it, NULL if that cannot be the dynamic loader, which
+ * allocates in the middle of changing what starting a thread reads. libc does not. */
+HAK_INLINE void purger_tick_for_alloc(const void *caller) {
+    struct heap *heap = thread_heap();
+    if (HAK_UNLIKELY(heap == NULL || thread_state.busy)) return;
+    if (HAK_UNLIKELY(purger_counts(heap))) purger_look(heap, os_is_loader(caller) ? caller : NULL);
 }
 
 #endif

@@ -147,6 +147,9 @@ void os_find_libc(void);
  * that holds libc itself. */
 bool os_is_libc(const void *address);
 
+/* Whether ADDRESS is code of the dynamic loader. False before os_find_libc, and in musl, whose loader is libc itself. */
+bool os_is_loader(const void *address);
+
 /* Keeps the library that holds this code loaded for good, also where it was linked into one that may be closed; once,
  * from a constructor. */
 void os_stay_loaded(void);

@@ -152,6 +152,8 @@ bool os_is_libc(const void *address) {
     return libc_code.end == 0 || holds(libc_code, at) || holds(threads_code, at) || holds(loader_code, at);
 }
 
+bool os_is_loader(const void *address) { return holds(loader_code, (uintptr_t)address) && !holds(libc_code, (uintptr_t)address); }
+
 /* ---- whether the loader's lock is held ------------------------------------------------------------------ */
 
 /* The kernel reads the set before it finds that it knows no such way to change the mask. Every sandbox allows this call. */

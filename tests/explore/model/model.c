@@ -54,7 +54,7 @@ void model_without_heap(void) { thread_forgo_heap(); }
 
 void *model_take(size_t bytes) {
     void *block;
-    if (!front_pop(bytes, &block)) block = heap_alloc(bytes);
+    if (!front_pop(bytes, &block)) block = heap_alloc(bytes, NULL);
     EXPLORE_CHECK(block != NULL);
     *(void **)block = block;
     return block;

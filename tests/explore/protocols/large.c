@@ -12,8 +12,8 @@ static void *blocks[2], *taken;
 
 static void setup(void) {
     model_start();
-    blocks[0] = heap_alloc(BYTES);
-    blocks[1] = heap_alloc(BYTES);
+    blocks[0] = heap_alloc(BYTES, NULL);
+    blocks[1] = heap_alloc(BYTES, NULL);
     explore_as(0, model_without_heap);
     explore_as(1, model_without_heap);
     explore_as(2, model_without_heap);

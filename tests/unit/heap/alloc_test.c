@@ -25,7 +25,7 @@
 
 TEST(every_size_and_alignment) {
     for (size_t bytes = 0; bytes <= MEDIUM_MAX_BYTES + MIB(1); bytes += bytes < 1200 ? 1 : bytes < KIB(192) ? 331 : 4099) {
-        char *block = heap_alloc(bytes);
+        char *block = heap_alloc(bytes, NULL);
         CHECK_AT(block != NULL && is_aligned(block, 16), bytes);
         size_t usable = heap_usable_bytes(block);
         CHECK_AT(usable >= bytes && usable <= bytes + bytes / 4 + 64 + (bytes > SMALL_MAX_BYTES) * PAGE_BYTES, bytes);
@@ -48,7 +48,7 @@ TEST(every_size_and_alignment) {
             for (size_t i = 0; i < 3; i++) heap_free(blocks[i], NULL);
         }
     }
-    CHECK(heap_alloc(SIZE_MAX) == NULL && heap_alloc((size_t)PTRDIFF_MAX + 1) == NULL);
+    CHECK(heap_alloc(SIZE_MAX, NULL) == NULL && heap_alloc((size_t)PTRDIFF_MAX + 1, NULL) == NULL);
     CHECK(heap_alloc_aligned(SIZE_MAX, 16) == NULL && heap_alloc_aligned(SIZE_MAX - 15, 4096) == NULL);
 }
 
@@ -56,7 +56,7 @@ TEST(every_size_and_alignment) {
 static void *refill_in_a_fresh_heap(void *unused) {
     for (unsigned class = 3; class < ALIGNED_CLASS; class += 4) {
         size_t bytes = slab_classes[class].block_bytes;
-        void *block = heap_alloc(bytes);
+        void *block = heap_alloc(bytes, NULL);
         struct heap *heap = thread_heap();
         CHECK(block != NULL && heap != NULL);
         const struct bin *bin = &heap->bins[class];
@@ -65,7 +65,7 @@ static void *refill_in_a_fresh_heap(void *unused) {
         CHECK_EQ(stack_held(heap, class), half - 1);
         uint64_t refills = bin->refills;
         void *blocks[8192];
-        for (uint32_t i = 0; i + 1 < half; i++) CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+        for (uint32_t i = 0; i + 1 < half; i++) CHECK((blocks[i] = heap_alloc(bytes, NULL)) != NULL);
         CHECK_EQ(bin->refills, refills); /* they were there */
         for (uint32_t i = 1; i + 1 < half; i++) CHECK_AT(blocks[i] > blocks[i - 1], class); /* lowest first */
         for (uint32_t i = 0; i + 1 < half; i++) heap_free(blocks[i], NULL);
@@ -88,7 +88,7 @@ TEST(zero_means_zero) {
         size_t at = rng_below(&rng, 200), bytes = rng_size(&rng, 8);
         if (i % 100 == 0) bytes = MIB(8) - 1 + rng_below(&rng, MIB(8)); /* some of it cleared by the kernel */
         heap_free(blocks[at], NULL);
-        blocks[at] = heap_alloc_zero(bytes);
+        blocks[at] = heap_alloc_zero(bytes, NULL);
         CHECK(blocks[at] != NULL);
         CHECK_AT(block_is_zero(blocks[at], bytes), bytes);
         memset(blocks[at], 0xee, heap_usable_bytes(blocks[at]));
@@ -109,7 +109,7 @@ static void zero_but_untouched(void) {
     size_t resident = 0;
     heap_collect();
     for (size_t i = 0; i < COUNT; i++) {
-        CHECK((blocks[i] = heap_alloc_zero(BYTES)) != NULL);
+        CHECK((blocks[i] = heap_alloc_zero(BYTES, NULL)) != NULL);
         blocks[i][0] = 'x'; /* as a program would that uses little of each */
         resident += resident_inside(blocks[i] + os_page_bytes(), BYTES - os_page_bytes());
     }
@@ -119,7 +119,7 @@ static void zero_but_untouched(void) {
     for (size_t i = 0; i < COUNT; i++) heap_free(blocks[i], NULL);
     const uint64_t refills = counter_read(&bin->refills);
     for (size_t i = 0; i < COUNT; i++) { /* what is dirty comes by half a stack, as it does to malloc */
-        CHECK((blocks[i] = heap_alloc_zero(BYTES)) != NULL);
+        CHECK((blocks[i] = heap_alloc_zero(BYTES, NULL)) != NULL);
         CHECK_AT(block_is_zero(blocks[i], BYTES), i);
     }
     CHECK(counter_read(&bin->refills) - refills < COUNT / 2);
@@ -134,7 +134,7 @@ TEST(what_is_zero_is_not_cleared) {
 static void clear_what_nobody_touched(void) {
     enum { BYTES = MIB(24) }; /* too little for huge pages */
     for (int i = 0; i < 3; i++) { /* the first is fresh, the others were handed out before */
-        char *block = heap_alloc_zero(BYTES);
+        char *block = heap_alloc_zero(BYTES, NULL);
         CHECK(block != NULL && block[BYTES / 2] == 0);
         block[BYTES / 2] = 'x';
         CHECK_AT(resident_inside(block, BYTES) < MIB(1), i);
@@ -151,11 +151,11 @@ static void hopeless(void) {
     enum { COUNT = 100 };
     const unsigned class = size_class_of(100);
     void *blocks[COUNT];
-    for (size_t i = 0; i < COUNT; i++) CHECK((blocks[i] = heap_alloc(100)) != NULL);
+    for (size_t i = 0; i < COUNT; i++) CHECK((blocks[i] = heap_alloc(100, NULL)) != NULL);
     for (size_t i = 0; i < COUNT; i++) heap_free(blocks[i], NULL);
     const size_t held = stack_held(thread_heap(), class);
     CHECK(held != 0);
-    CHECK(heap_alloc((size_t)1 << 62) == NULL);
+    CHECK(heap_alloc((size_t)1 << 62, NULL) == NULL);
     CHECK(heap_alloc_aligned(100, (size_t)1 << 62) == NULL);
     CHECK_EQ(stack_held(thread_heap(), class), held);
 }
@@ -167,12 +167,12 @@ TEST(what_can_not_be_had_costs_nobody) { IN_CHILD(hopeless); }
 TEST(zero_where_the_kernel_refuses) {
     enum { TIMES = 40 };
     for (int i = 0; i < TIMES; i++) {
-        char *block = heap_alloc(MIB(8));
+        char *block = heap_alloc(MIB(8), NULL);
         CHECK(block != NULL);
         memset(block, 0xee, MIB(8));
         heap_free(block, NULL);
         fail_arm(FAIL_MADVISE, 1, true, 0);
-        block = heap_alloc_zero(MIB(8));
+        block = heap_alloc_zero(MIB(8), NULL);
         CHECK(fail_failed() != 0); /* it was asked to clear */
         fail_disarm();
         CHECK(block != NULL && block_is_zero(block, MIB(8)));
@@ -184,9 +184,9 @@ TEST(zero_where_the_kernel_refuses) {
 TEST(a_thread_without_a_heap) {
     struct thread_state state = thread_state;
     thread_forgo_heap();
-    void *blocks[300], *large = heap_alloc(MIB(3));
+    void *blocks[300], *large = heap_alloc(MIB(3), NULL);
     for (size_t i = 0; i < 300; i++) {
-        blocks[i] = heap_alloc(208);
+        blocks[i] = heap_alloc(208, NULL);
         CHECK(blocks[i] != NULL);
         CHECK_EQ(page_word(page_index(blocks[i])), heap_word(&commons, size_class_of(208)));
         block_fill(blocks[i], 208, i);
@@ -207,9 +207,9 @@ static void *for_handler[3];
 
 static void allocate_in_handler(int number) {
     (void)number;
-    of_handler[0] = heap_alloc(3000);
+    of_handler[0] = heap_alloc(3000, NULL);
     of_handler[1] = heap_alloc_aligned(100, 4096);
-    of_handler[2] = heap_alloc_zero(MIB(3));
+    of_handler[2] = heap_alloc_zero(MIB(3), NULL);
     for (size_t i = 0; i < 3; i++) heap_free(for_handler[i], NULL);
 }
 
@@ -217,9 +217,9 @@ static void allocate_in_handler(int number) {
 TEST(a_handler_gets_blocks_outside) {
     struct span_counts before, after;
     unsigned class = size_class_of(24000);
-    void *stay = heap_alloc(24000); /* so that its slab stays */
-    for_handler[0] = heap_alloc(24000);
-    for_handler[1] = heap_alloc(MIB(3));
+    void *stay = heap_alloc(24000, NULL); /* so that its slab stays */
+    for_handler[0] = heap_alloc(24000, NULL);
+    for_handler[1] = heap_alloc(MIB(3), NULL);
     for_handler[2] = NULL;
     struct heap *heap = thread_heap();
     CHECK(heap != NULL && stay != NULL && for_handler[0] != NULL && for_handler[1] != NULL);
@@ -245,7 +245,7 @@ TEST(a_handler_gets_blocks_outside) {
     for (size_t i = 0; i < 3; i++) heap_free(of_handler[i], NULL);
     CHECK_EQ(outside_bytes(of_handler[0]), 0);
     /* What it freed is taken in by the next slow paths: the large block, and the small one by a drain. */
-    heap_free(heap_alloc(MIB(3)), NULL);
+    heap_free(heap_alloc(MIB(3), NULL), NULL);
     span_counts_read(&after);
     CHECK(after.given >= before.given + 2);
     CHECK_EQ(atomic_load(&heap->inbox), slab_head(page_index(for_handler[0])));
@@ -258,15 +258,15 @@ TEST(without_memory) {
     size_t count = 0;
     /* Earlier tests left some GiB of free pages; none is touched here. */
     fail_arm(FAIL_ANY, 1, true, 0);
-    while (count < MOST && (blocks[count] = heap_alloc(65536)) != NULL) count++;
+    while (count < MOST && (blocks[count] = heap_alloc(65536, NULL)) != NULL) count++;
     CHECK(count < MOST);
-    CHECK(heap_alloc(GIB(1)) == NULL && heap_alloc_aligned(100, MIB(64)) == NULL);
-    for (int i = 0; i < 100; i++) CHECK(heap_alloc(65536) == NULL);
+    CHECK(heap_alloc(GIB(1), NULL) == NULL && heap_alloc_aligned(100, MIB(64)) == NULL);
+    for (int i = 0; i < 100; i++) CHECK(heap_alloc(65536, NULL) == NULL);
     CHECK(count > 0);
     heap_free(blocks[--count], NULL);
-    CHECK(heap_alloc(65536) == blocks[count]); /* what is there can be had */
+    CHECK(heap_alloc(65536, NULL) == blocks[count]); /* what is there can be had */
     fail_disarm();
-    void *block = heap_alloc(65536);
+    void *block = heap_alloc(65536, NULL);
     CHECK(block != NULL);
     heap_free(block, NULL);
     for (size_t i = 0; i <= count; i++) heap_free(blocks[i], NULL);
@@ -280,7 +280,7 @@ static void *given_away[GIVEN_MOST];
 static size_t given_count;
 
 static void *give_back(void *unused) {
-    heap_free(heap_alloc(16), NULL); /* so that it has a heap, and a buffer */
+    heap_free(heap_alloc(16, NULL), NULL); /* so that it has a heap, and a buffer */
     for (size_t i = 0; i < given_count; i++) heap_free(given_away[i], NULL);
     return unused;
 }
@@ -294,12 +294,12 @@ static bool is_given(const void *block) {
 TEST(what_others_gave_back_comes_before_what_nobody_used) {
     const unsigned class = size_class_of(GIVEN_BYTES);
     pthread_t thread;
-    void *kept_here = heap_alloc(GIVEN_BYTES); /* so that its slab is not free as a whole */
+    void *kept_here = heap_alloc(GIVEN_BYTES, NULL); /* so that its slab is not free as a whole */
     CHECK(kept_here != NULL);
     bin_note_returned(&thread_heap()->bins[class], 1); /* some came back before */
     given_count = 0;
     do { /* until its stack is empty, with a few that go away */
-        CHECK((given_away[given_count++] = heap_alloc(GIVEN_BYTES)) != NULL);
+        CHECK((given_away[given_count++] = heap_alloc(GIVEN_BYTES, NULL)) != NULL);
     } while (given_count < 3 || stack_held(thread_heap(), class) != 0);
     const uint32_t carved = slab_at(slab_head(page_index(given_away[0])))->carved;
     CHECK(carved < slab_classes[class].blocks); /* there are some that nobody used */
@@ -307,7 +307,7 @@ TEST(what_others_gave_back_comes_before_what_nobody_used) {
     CHECK_EQ(pthread_join(thread, NULL), 0);
     void *again[GIVEN_MOST];
     for (size_t i = 0; i < given_count; i++) {
-        CHECK((again[i] = heap_alloc(GIVEN_BYTES)) != NULL);
+        CHECK((again[i] = heap_alloc(GIVEN_BYTES, NULL)) != NULL);
         CHECK_AT(is_given(again[i]), i);
     }
     CHECK_EQ(slab_at(slab_head(page_index(again[0])))->carved, carved);

@@ -68,7 +68,7 @@ TEST(one_refill_takes_in_so_many_slabs) {
     const size_t count = (size_t)blocks_of_slab * 16 * DRAIN_SLABS;
     void **blocks = malloc(count * sizeof *blocks), **again = malloc(count * sizeof *again);
     CHECK(blocks != NULL && again != NULL);
-    for (size_t i = 0; i < count; i++) CHECK((blocks[i] = heap_alloc(4096)) != NULL);
+    for (size_t i = 0; i < count; i++) CHECK((blocks[i] = heap_alloc(4096, NULL)) != NULL);
     const struct bin *bin = &thread_heap()->bins[class];
     const uint64_t slabs = bin->slab_count, came_back = bin->remote_blocks;
     free_elsewhere(blocks, count);
@@ -76,7 +76,7 @@ TEST(one_refill_takes_in_so_many_slabs) {
     struct work most = {0};
     for (size_t i = 0; i < count; i++) {
         struct work before = work_read();
-        CHECK((again[i] = heap_alloc(4096)) != NULL);
+        CHECK((again[i] = heap_alloc(4096, NULL)) != NULL);
         work_note(&most, before);
     }
     CHECK_EQ(bin->remote_blocks - came_back, count); /* all of it did, in the end */
@@ -95,12 +95,12 @@ TEST(no_operation_does_more) {
     struct rng rng = {check_now.seed};
     struct work allocating = {0}, freeing = {0};
     uint32_t deepest = 0;
-    heap_free(heap_alloc(1), NULL); /* from now on there is a heap */
+    heap_free(heap_alloc(1, NULL), NULL); /* from now on there is a heap */
     for (size_t i = 0; i < check_count(2000000); i++) {
         size_t place = rng_below(&rng, LIVE);
         struct work before = work_read();
         if (live[place] == NULL) {
-            CHECK((live[place] = heap_alloc(rng_below(&rng, 2) == 0 ? rng_below(&rng, 512) : rng_below(&rng, 20000))) != NULL);
+            CHECK((live[place] = heap_alloc(rng_below(&rng, 2) == 0 ? rng_below(&rng, 512) : rng_below(&rng, 20000), NULL)) != NULL);
             work_note(&allocating, before);
         } else {
             heap_free(live[place], NULL);

@@ -186,7 +186,7 @@ static struct heap *_Atomic forked_heap;
 static void *_Atomic ring[512];
 
 static void *keep_from_ring(void *unused) {
-    heap_free(heap_alloc(64), NULL);
+    heap_free(heap_alloc(64, NULL), NULL);
     atomic_store(&forked_heap, thread_heap());
     while (!atomic_load(&forks_end))
         for (size_t i = 0; i < 512; i++) heap_free(atomic_exchange(&ring[i], NULL), NULL);
@@ -201,7 +201,7 @@ static void give_back_in_child(void) {
     CHECK_EQ(waiting_in(theirs), 0);
     CHECK_EQ(buffer_held_bytes(theirs), 0);
     drain(thread_heap());
-    for (int i = 0; i < 2000; i++) CHECK(heap_alloc(512) != NULL);
+    for (int i = 0; i < 2000; i++) CHECK(heap_alloc(512, NULL) != NULL);
 }
 
 TEST(a_child_gives_back_what_the_others_kept) {
@@ -211,7 +211,7 @@ TEST(a_child_gives_back_what_the_others_kept) {
     while (atomic_load(&forked_heap) == NULL) sched_yield();
     for (size_t i = 0; i < check_count(300); i++) {
         for (size_t k = 0; k < 1500; k++)
-            if (atomic_load(&ring[k % 512]) == NULL) atomic_store(&ring[k % 512], heap_alloc(512));
+            if (atomic_load(&ring[k % 512]) == NULL) atomic_store(&ring[k % 512], heap_alloc(512, NULL));
         if (i % 2) rob(atomic_load(&forked_heap));
         IN_CHILD(give_back_in_child);
     }

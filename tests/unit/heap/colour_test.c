@@ -27,7 +27,7 @@ static void many_places(void) {
         bool used[PLACES] = {false};
         size_t places = 0;
         for (size_t i = 0; i < COUNT; i++) {
-            CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+            CHECK((blocks[i] = heap_alloc(bytes, NULL)) != NULL);
             const size_t offset = offset_of(blocks[i]);
             CHECK_AT(offset % 64 == 0 && offset < 4096, bytes);
             used[offset / 64] = true;
@@ -43,10 +43,10 @@ TEST(they_begin_in_many_places) { IN_CHILD(many_places); }
 static void one_colour(void) {
     for (size_t bytes = 70000; bytes < MIB(4); bytes = bytes * 3 / 2) {
         settle(bytes, 1);
-        void *first = heap_alloc(bytes);
+        void *first = heap_alloc(bytes, NULL);
         for (int i = 0; i < 10; i++) {
             heap_free(first, NULL);
-            CHECK_AT(heap_alloc(bytes) == first, bytes);
+            CHECK_AT(heap_alloc(bytes, NULL) == first, bytes);
         }
         heap_free(first, NULL);
     }
@@ -60,7 +60,7 @@ static void no_room(void) {
         static void *blocks[2 * COUNT];
         for (size_t i = 0; i < 2 * COUNT; i++) {
             const size_t bytes = pages * PAGE_BYTES - i % 2 * 4095;
-            CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+            CHECK((blocks[i] = heap_alloc(bytes, NULL)) != NULL);
             CHECK_AT(offset_of(blocks[i]) == 0 && heap_usable_bytes(blocks[i]) == pages * PAGE_BYTES, bytes);
             CHECK_EQ(heap_good_bytes(bytes), pages * PAGE_BYTES);
         }
@@ -93,7 +93,7 @@ static void all_usable(void) {
     struct rng rng = {check_now.seed};
     for (size_t i = 0; i < COUNT; i++) {
         const size_t bytes = 65537 + rng_below(&rng, i % 2 ? MIB(2) : KIB(200));
-        CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+        CHECK((blocks[i] = heap_alloc(bytes, NULL)) != NULL);
         const size_t usable = heap_usable_bytes(blocks[i]);
         CHECK_AT(usable >= bytes && usable >= heap_good_bytes(bytes) && page_bytes_of(blocks[i]) % PAGE_BYTES == 0, bytes);
         CHECK_EQ(heap_good_bytes(heap_good_bytes(bytes)), heap_good_bytes(bytes));
@@ -112,7 +112,7 @@ TEST(all_that_is_usable_is_its_own) { IN_CHILD(all_usable); }
 /* The first of those of BYTES bytes that does not begin with its page. */
 static char *coloured(size_t bytes) {
     for (int i = 0; i < 200; i++) {
-        char *block = heap_alloc(bytes);
+        char *block = heap_alloc(bytes, NULL);
         CHECK(block != NULL);
         if (offset_of(block) >= 64) return block; /* the others are left */
     }
@@ -153,7 +153,7 @@ static void moves(void) {
     const size_t offset = offset_of(block);
     for (unsigned key = 0; key < 4; key++) {
         block_fill(block, bytes, key);
-        CHECK(heap_alloc(MIB(1) + 1) != NULL); /* in its way */
+        CHECK(heap_alloc(MIB(1) + 1, NULL) != NULL); /* in its way */
         char *moved = heap_resize(block, bytes * 3);
         if (moved == NULL) break; /* a kernel that moves nothing */
         CHECK_EQ(offset_of(moved), offset);
@@ -171,7 +171,7 @@ TEST(it_moves_with_its_colour) { IN_CHILD(moves); }
 static void zeroes(void) {
     for (size_t bytes = MIB(1) - KIB(9); bytes < MIB(40); bytes = bytes * 2 - 777) {
         for (int i = 0; i < 4; i++) {
-            unsigned char *block = heap_alloc_zero(bytes);
+            unsigned char *block = heap_alloc_zero(bytes, NULL);
             CHECK_AT(block != NULL && block_is_zero(block, bytes), bytes);
             memset(block, 0xa5, heap_usable_bytes(block));
             heap_free(block, NULL);

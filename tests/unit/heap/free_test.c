@@ -57,7 +57,7 @@ TEST(others_blocks_are_used_again) {
     static void *blocks[TAKEN];
     const unsigned class = size_class_of(BYTES);
     struct heap *other = make_heap(HEAP_LIVE), *mine;
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     mine = thread_heap();
     give_stack_back(mine, class);
     begin_stream(mine, class);
@@ -71,7 +71,7 @@ TEST(others_blocks_are_used_again) {
     heap_free(blocks[most], NULL); /* it only frees, perhaps: that much is enough */
     CHECK_EQ(stack_held(mine, class), most);
     CHECK_EQ(waiting_in(mine), waiting + 1);
-    for (uint32_t i = most; i > 0; i--) CHECK(heap_alloc(BYTES) == blocks[i - 1]);
+    for (uint32_t i = most; i > 0; i--) CHECK(heap_alloc(BYTES, NULL) == blocks[i - 1]);
     for (uint32_t i = 0; i < TAKEN; i++)
         if (i != most) heap_free(blocks[i], NULL);
     give_stack_back(mine, class);
@@ -85,7 +85,7 @@ TEST(others_blocks_are_used_again) {
 TEST(a_stream_of_others_blocks_is_kept) {
     enum { BYTES = 200, SMALL_BYTES = 16 };
     struct heap *other = make_heap(HEAP_LIVE), *mine;
-    heap_free(heap_alloc(BYTES), NULL);
+    heap_free(heap_alloc(BYTES, NULL), NULL);
     mine = thread_heap();
     const unsigned classes[] = {size_class_of(BYTES), size_class_of(SMALL_BYTES)};
     _Static_assert(STREAM_PROOF % REMOTE_BLOCKS == 0, "a proof is so many full buffers");
@@ -115,9 +115,9 @@ TEST(others_blocks_go_home_with_a_spill) {
     static void *blocks[256], *own[4096];
     const unsigned class = size_class_of(BYTES);
     struct heap *other = make_heap(HEAP_LIVE), *mine;
-    heap_free(heap_alloc(BYTES), NULL);
+    heap_free(heap_alloc(BYTES, NULL), NULL);
     mine = thread_heap();
-    for (size_t i = 0; i < 4096; i++) CHECK((own[i] = heap_alloc(BYTES)) != NULL);
+    for (size_t i = 0; i < 4096; i++) CHECK((own[i] = heap_alloc(BYTES, NULL)) != NULL);
     give_stack_back(mine, class);
     begin_stream(mine, class);
     uint32_t kept = ace_kept(mine->bins[class].depth);
@@ -134,7 +134,7 @@ TEST(what_free_buffers_by_itself) {
     enum { CLASS = 5, MEDIUM = SMALL_CLASSES + 1 };
     struct heap *other = make_heap(HEAP_LIVE);
     void *blocks[4], *medium;
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     struct heap *mine = thread_heap();
     give_buffer_back(mine);
     take_of(other, CLASS, blocks, 4);
@@ -148,7 +148,7 @@ TEST(what_free_buffers_by_itself) {
     CHECK(front_push(blocks[1])); /* into the stack */
     CHECK(waiting_in(mine) == 1 && stack_held(mine, CLASS) == 1);
     CHECK_EQ(mine->front.stream_left[CLASS], STREAM_TRUST - 1);
-    CHECK(heap_alloc(slab_classes[CLASS].block_bytes) == blocks[1]);
+    CHECK(heap_alloc(slab_classes[CLASS].block_bytes, NULL) == blocks[1]);
     mine->front.keep[CLASS] = mine->bins[CLASS].stack; /* which holds enough of them */
     CHECK(!front_push(blocks[1]) && stack_held(mine, CLASS) == 0);
     begin_stream(mine, CLASS);
@@ -156,7 +156,7 @@ TEST(what_free_buffers_by_itself) {
     CHECK(!front_push(blocks[1]) && mine->bins[CLASS].streams);
     heap_free(blocks[1], NULL);
     CHECK(stack_held(mine, CLASS) == 1 && !mine->bins[CLASS].streams && mine->front.stream_left[CLASS] == STREAM_PROOF);
-    CHECK(heap_alloc(slab_classes[CLASS].block_bytes) == blocks[1]);
+    CHECK(heap_alloc(slab_classes[CLASS].block_bytes, NULL) == blocks[1]);
     CHECK(front_push(blocks[1])); /* into the buffer */
     CHECK_EQ(waiting_in(mine), 2);
 
@@ -168,7 +168,7 @@ TEST(what_free_buffers_by_itself) {
     CHECK(!thread_state.busy);
 
     CHECK(!front_push(medium));
-    void *large = heap_alloc(MIB(3));
+    void *large = heap_alloc(MIB(3), NULL);
     CHECK(!front_push(large));
     heap_free(large, NULL);
     CHECK(!front_push(large)); /* no block any more */
@@ -182,7 +182,7 @@ TEST(what_free_buffers_by_itself) {
 TEST(other_heaps_blocks_go_home_together) {
     static void *blocks[3 * REMOTE_BLOCKS];
     struct heap *other = make_heap(HEAP_LIVE), *mine;
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     mine = thread_heap();
     CHECK(mine != NULL);
     CHECK_EQ(waiting_in(mine), 0);
@@ -208,10 +208,10 @@ TEST(other_heaps_blocks_go_home_together) {
 TEST(a_full_stack_spills) {
     const unsigned class = size_class_of(6000);
     static void *blocks[4000];
-    heap_free(heap_alloc(6000), NULL);
+    heap_free(heap_alloc(6000, NULL), NULL);
     struct heap *heap = thread_heap();
     struct bin *bin = &heap->bins[class];
-    for (size_t i = 0; i < 4000; i++) CHECK((blocks[i] = heap_alloc(6000)) != NULL);
+    for (size_t i = 0; i < 4000; i++) CHECK((blocks[i] = heap_alloc(6000, NULL)) != NULL);
     uint64_t spills = bin->spills, slabs = bin->slab_count;
     for (size_t i = 0; i < 4000; i++) {
         heap_free(blocks[i], NULL);
@@ -220,12 +220,12 @@ TEST(a_full_stack_spills) {
     }
     CHECK(bin->spills > spills);
     CHECK(bin->slab_count < slabs / 4); /* slabs that emptied went back */
-    CHECK(heap_alloc(6000) == blocks[3999]);
+    CHECK(heap_alloc(6000, NULL) == blocks[3999]);
     heap_free(blocks[3999], NULL);
 }
 
 TEST(errno_is_kept) {
-    void *small = heap_alloc(100), *medium = heap_alloc(KIB(300)), *large = heap_alloc(MIB(3)), *outside = outside_map(100, 16);
+    void *small = heap_alloc(100, NULL), *medium = heap_alloc(KIB(300), NULL), *large = heap_alloc(MIB(3), NULL), *outside = outside_map(100, 16);
     errno = 4711;
     heap_free(small, NULL);
     heap_free(medium, NULL);
@@ -238,7 +238,7 @@ TEST(errno_is_kept) {
 
 TEST(resizing_in_place) {
     for (size_t bytes = 1; bytes <= SMALL_MAX_BYTES; bytes += bytes / 5 + 1) {
-        void *block = heap_alloc(bytes);
+        void *block = heap_alloc(bytes, NULL);
         size_t usable = heap_usable_bytes(block);
         CHECK(heap_resize(block, usable) == block);
         CHECK(!heap_resize(block, usable + 1));
@@ -248,7 +248,7 @@ TEST(resizing_in_place) {
         CHECK_AT(smaller == (usable == SMALLEST_BLOCK_BYTES ? block : NULL), usable);
         heap_free(block, NULL);
     }
-    void *large = heap_alloc(MIB(4)), *outside = outside_map(MIB(1), 16);
+    void *large = heap_alloc(MIB(4), NULL), *outside = outside_map(MIB(1), 16);
     CHECK(heap_resize(large, MIB(3)) == large);
     CHECK_EQ(heap_usable_bytes(large), MIB(3));
     CHECK(!heap_resize(large, 100));
@@ -286,7 +286,7 @@ static size_t see(void *block, enum heap_foreign_use use) {
 
 static void free_foreign(void) {
     static char of_program[64];
-    char local[64], *large = heap_alloc(MIB(3)), *outside = outside_map(KIB(64), 16);
+    char local[64], *large = heap_alloc(MIB(3), NULL), *outside = outside_map(KIB(64), 16);
     void *const foreign[] = {local,
                              of_program,
                              large + 16,
@@ -321,26 +321,26 @@ TEST(pointers_that_are_none_of_ours) { CHECK_EQ(status_of(free_foreign), 0); }
 /* Found when the stack spills, at the latest at the thread's end. */
 static void free_and_spill(char *first, char *second) {
     static void *blocks[400];
-    for (size_t i = 0; i < 400; i++) blocks[i] = heap_alloc(10000);
+    for (size_t i = 0; i < 400; i++) blocks[i] = heap_alloc(10000, NULL);
     heap_free(first, NULL);
     heap_free(second, NULL);
     for (size_t i = 0; i < 400; i++) heap_free(blocks[i], NULL);
 }
 
 static void free_twice(void) {
-    char *block = heap_alloc(10000);
+    char *block = heap_alloc(10000, NULL);
     free_and_spill(block, block);
 }
 
 static void free_misaligned(void) {
-    char *block = heap_alloc(10000);
+    char *block = heap_alloc(10000, NULL);
     free_and_spill(block, block + 16);
 }
 
 static void free_twice_what_is_anothers(void) {
     struct heap *other = make_heap(HEAP_LIVE);
     void *blocks[REMOTE_BLOCKS];
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     take_of(other, 2, blocks, REMOTE_BLOCKS);
     blocks[7] = blocks[200];
     for (size_t i = 0; i < REMOTE_BLOCKS; i++) heap_free(blocks[i], NULL);

@@ -29,7 +29,7 @@ static void *keep_some(void *argument) {
     const size_t self = (size_t)(uintptr_t)argument;
     pthread_mutex_lock(&one_by_one);
     for (size_t i = 0; i < HELD; i++) {
-        CHECK((kept[self][i] = heap_alloc(BYTES)) != NULL);
+        CHECK((kept[self][i] = heap_alloc(BYTES, NULL)) != NULL);
         block_fill(kept[self][i], BYTES, self * HELD + i);
     }
     heaps[self] = thread_heap();
@@ -140,7 +140,7 @@ static struct heap *last_home;
 static void *last_block;
 
 static void *look_at_home(void *blocks) {
-    for (size_t i = 0; i < (size_t)(uintptr_t)blocks; i++) CHECK((last_block = heap_alloc(BYTES)) != NULL);
+    for (size_t i = 0; i < (size_t)(uintptr_t)blocks; i++) CHECK((last_block = heap_alloc(BYTES, NULL)) != NULL);
     thread_ensure_heap();
     last_heap = thread_heap();
     last_home = last_heap->home;
@@ -243,7 +243,7 @@ static void allocate_in_child(void) {
     CHECK_EQ(atomic_load(&shared->slab_total), 0); /* no heap that waits leads there */
     reveal_own();
     CHECK_EQ(slabs_of(&commons), 0);
-    for (int i = 0; i < 1000; i++) CHECK(heap_alloc(BYTES) != NULL);
+    for (int i = 0; i < 1000; i++) CHECK(heap_alloc(BYTES, NULL) != NULL);
 }
 static void fork_beside(void) {
     begin_threads(1);

@@ -54,7 +54,7 @@ static void touch_and_give(size_t bytes, size_t count) {
     void *blocks[64];
     CHECK(count <= 64);
     for (size_t i = 0; i < count; i++) {
-        CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+        CHECK((blocks[i] = heap_alloc(bytes, NULL)) != NULL);
         memset(blocks[i], 'x', bytes);
     }
     for (size_t i = 0; i < count; i++) heap_free(blocks[i], NULL);
@@ -73,7 +73,7 @@ static uint64_t grown_pages(void) { return counts_now().used_pages + counts_now(
 /* A block, which stays, for which memory must be brought in unless what is kept goes back. */
 static void grow(size_t bytes) {
     const uint64_t grown = grown_pages();
-    CHECK(heap_alloc(bytes) != NULL);
+    CHECK(heap_alloc(bytes, NULL) != NULL);
     CHECK_AT(kept_bytes() == 0 || grown_pages() > grown, bytes);
 }
 
@@ -85,7 +85,7 @@ static void spare(void) {
         const size_t count = MIB(3) / requests[r];
         keep(MIB(1), 4, true);
         const uint64_t grown = grown_pages(), in_use = footprint_in_use();
-        for (size_t i = 0; i < count; i++) CHECK((blocks[i] = heap_alloc(requests[r])) != NULL);
+        for (size_t i = 0; i < count; i++) CHECK((blocks[i] = heap_alloc(requests[r], NULL)) != NULL);
         CHECK_AT(grown_pages() == grown && kept_of(MIB(1)) == 0, requests[r]);
         CHECK_AT(footprint_in_use() <= in_use, requests[r]); /* what went back is told at once */
         for (size_t i = 0; i < count; i++) heap_free(blocks[i], NULL);
@@ -97,7 +97,7 @@ TEST(what_is_kept_spares_growth) { IN_CHILD(spare); }
 /* Of a size whose depth does not adapt, too. */
 static void *keep_four(void *unused) {
     keep(MIB(1), 4, true);
-    heap_free(heap_alloc(MIB(3)), NULL);
+    heap_free(heap_alloc(MIB(3), NULL), NULL);
     CHECK_EQ(kept_of(MIB(1)), 0);
     return unused;
 }
@@ -112,10 +112,10 @@ TEST(what_a_fixed_depth_keeps_does_too) { IN_CHILD(spare_fixed); }
 
 /* Where memory is free already, or little is kept, it stays. */
 static void not_spare(void) {
-    void *free_later = heap_alloc(MIB(2));
+    void *free_later = heap_alloc(MIB(2), NULL);
     keep(MIB(1), 4, true);
     heap_free(free_later, NULL);
-    void *block = heap_alloc(KIB(128));
+    void *block = heap_alloc(KIB(128), NULL);
     CHECK_EQ(kept_of(MIB(1)), 4);
     heap_collect();
     heap_free(block, NULL);
@@ -149,7 +149,7 @@ static void untouched_below(void) {
     keep(MIB(1), 8, false);
     touch_and_give(MIB(1), 7);
     CHECK_EQ(kept_of(MIB(1)), 8);
-    CHECK(heap_alloc(MIB(9)) != NULL);
+    CHECK(heap_alloc(MIB(9), NULL) != NULL);
     CHECK_EQ(kept_bytes(), 0);
 }
 TEST(the_oldest_is_not_all) {
@@ -165,7 +165,7 @@ static void short_ones(void) {
     }
     touch_and_give(KIB(128), 31);
     CHECK(kept_of(MIB(1)) == 1 && kept_of(KIB(128)) == 31);
-    CHECK(heap_alloc(MIB(9)) != NULL);
+    CHECK(heap_alloc(MIB(9), NULL) != NULL);
     CHECK_EQ(kept_bytes(), 0);
 }
 TEST(many_short_ones_are_much) {
@@ -198,7 +198,7 @@ static void limited(void) {
         .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = in_use_pages + MIB(2) / PAGE_BYTES});
     take_and_give(100, 1);
     const size_t small = kept_of(100);
-    CHECK(heap_alloc(MIB(4)) != NULL);
+    CHECK(heap_alloc(MIB(4), NULL) != NULL);
     CHECK(kept_bytes() == 0 && small != 0 && kept_of(100) == small); /* the small ones stay: it was not the last resort */
 }
 TEST(a_limit_leaves_none) { IN_CHILD(limited); }
@@ -216,7 +216,7 @@ TEST(where_the_kernel_does_not_tell) { IN_CHILD(untold); }
 static pthread_barrier_t meeting;
 
 static void *be_another(void *unused) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     pthread_barrier_wait(&meeting);
     pthread_barrier_wait(&meeting);
     return unused;
@@ -258,7 +258,7 @@ static void see_told(uint64_t from, uint64_t to) {
 static void work(size_t turns, bool touch) {
     for (size_t i = 0; i < turns; i++) {
         (touch ? touch_and_give : take_and_give)(MIB(1), 8);
-        for (int slow = 0; slow < 64; slow++) heap_free(heap_alloc(MIB(2)), NULL); /* so that depths follow the budget */
+        for (int slow = 0; slow < 64; slow++) heap_free(heap_alloc(MIB(2), NULL), NULL); /* so that depths follow the budget */
     }
 }
 
@@ -293,7 +293,7 @@ static void work_on_huge_pages(void) {
     all_is_there = true;
     heap_settings.keeper = remember;
     span_configure(&(struct span_settings){.decay_half_life_ms = ACE_NEVER, .huge_from_pages = 0, .objective = ACE_BALANCED});
-    while (counts_now().huge_pages == 0) CHECK(heap_alloc(MIB(1)) != NULL); /* and stays, as far as there are other pages */
+    while (counts_now().huge_pages == 0) CHECK(heap_alloc(MIB(1), NULL) != NULL); /* and stays, as far as there are other pages */
     work(200, false);
     see_told(1, 4);
 }

@@ -17,8 +17,8 @@
 static char *room;
 static char *block_before_room(void) {
     for (;;) {
-        char *block = heap_alloc(KIB(256));
-        CHECK(block != NULL && (room = heap_alloc(MIB(8))) != NULL);
+        char *block = heap_alloc(KIB(256), NULL);
+        CHECK(block != NULL && (room = heap_alloc(MIB(8), NULL)) != NULL);
         if (room == block + KIB(256)) return block;
     }
 }
@@ -53,7 +53,7 @@ static void check_resizing(char *block) {
 }
 
 static void *resize_anothers(void *block) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     check_resizing(block);
     return NULL;
 }
@@ -67,7 +67,7 @@ static void resized(void) {
     purger_look(owner, NULL);
     run_thread(resize_anothers, block);
     /* Shorter at once, and longer without another end. */
-    block = heap_alloc(MIB(1));
+    block = heap_alloc(MIB(1), NULL);
     CHECK(heap_resize(block, KIB(300)) == block);
     CHECK(word_of(block) == WORD_LARGE && page_bytes_of(block) == KIB(320));
     heap_free(block, NULL);
@@ -82,14 +82,14 @@ TEST(it_becomes_large_where_it_lies) { IN_CHILD(resized); }
 
 /* What would change nothing does not make a large block of it, which no thread keeps. */
 static void not_resized(void) {
-    char *block = heap_alloc(MIB(1));
+    char *block = heap_alloc(MIB(1), NULL);
     CHECK(heap_resize(block, KIB(896)) == block); /* one size is not worth it */
     CHECK(heap_resize(block, SIZE_MAX) == NULL && heap_extend(block, SIZE_MAX) == 0);
     CHECK(word_of(block) == heap_word(own(), SIZE_CLASSES - 1));
     heap_free(block, NULL);
     /* Nor what was served by the next larger one. */
     settle(KIB(300), 1);
-    block = heap_alloc(KIB(250));
+    block = heap_alloc(KIB(250), NULL);
     CHECK(page_bytes_of(block) == good_bytes(KIB(300)) && heap_resize(block, KIB(250)) == block);
     CHECK_EQ(word_of(block), heap_word(own(), size_class_of(KIB(300))));
     CHECK(heap_resize(block, KIB(190)) == block && word_of(block) == WORD_LARGE);
@@ -106,7 +106,7 @@ static void good_below_a_limit(void) {
         snprintf(limit, sizeof limit, "%" PRIu64, (counts_now().used_pages + left) * PAGE_BYTES);
         CHECK_EQ(hak_option_set("hard_limit", limit), 0);
         for (size_t bytes = KIB(513); bytes <= MIB(1); bytes += PAGE_BYTES) {
-            void *block = heap_alloc(bytes);
+            void *block = heap_alloc(bytes, NULL);
             CHECK_AT(block == NULL || heap_usable_bytes(block) >= heap_good_bytes(bytes), bytes);
             refused += block == NULL;
             heap_free(block, NULL);

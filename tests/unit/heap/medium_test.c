@@ -29,7 +29,7 @@ static void comes_and_goes(void) {
         settle(bytes, 1);
         const uint64_t taken = counts_now().taken;
         for (int i = 0; i < 100; i++) {
-            char *block = heap_alloc(bytes);
+            char *block = heap_alloc(bytes, NULL);
             CHECK_EQ(page_bytes_of(block), good_bytes(bytes));
             block[0] = block[bytes - 1] = 'x';
             heap_free(block, NULL);
@@ -54,11 +54,11 @@ static void *free_all(void *blocks) {
 static void once(void) {
     static void *blocks[65];
     for (int round = 0; round < 5; round++) {
-        for (size_t i = 0; i < 64; i++) CHECK((blocks[i] = heap_alloc(KIB(128))) != NULL);
+        for (size_t i = 0; i < 64; i++) CHECK((blocks[i] = heap_alloc(KIB(128), NULL)) != NULL);
         run_thread(free_all, blocks);
         CHECK_EQ(kept_bytes(), 0);
     }
-    for (size_t i = 0; i < 64; i++) CHECK((blocks[i] = heap_alloc(KIB(128))) != NULL);
+    for (size_t i = 0; i < 64; i++) CHECK((blocks[i] = heap_alloc(KIB(128), NULL)) != NULL);
     CHECK_EQ(own()->bins[size_class_of(KIB(128))].depth, 0);
     for (size_t i = 0; i < 64; i++) heap_free(blocks[i], NULL);
     CHECK(kept_of(KIB(128)) <= 1);
@@ -94,7 +94,7 @@ static void bound(void) {
         const size_t at = rng_below(&rng, 64);
         const uint64_t given = counts_now().given;
         heap_free(blocks[at], NULL);
-        CHECK((blocks[at] = heap_alloc(KIB(65) + rng_below(&rng, KIB(900)))) != NULL);
+        CHECK((blocks[at] = heap_alloc(KIB(65) + rng_below(&rng, KIB(900)), NULL)) != NULL);
         CHECK_AT(counts_now().given - given <= 2 * (MIB(32) / KIB(128)), i); /* two operations: no more than the bound holds */
         CHECK_AT(kept_bytes() <= counter_read(&own()->medium_depth.bytes), i);
         CHECK_AT(counter_read(&own()->medium_depth.bytes) <= MIB(32), i);
@@ -142,7 +142,7 @@ static void too_many_sizes(unsigned sizes, uint64_t live, size_t cache_bytes) {
     for (size_t i = 0; i < SETTLE + turns; i++) {
         void **block = &blocks[rng_below(&rng, live)];
         heap_free(*block, NULL);
-        CHECK((*block = heap_alloc(slab_classes[SIZE_CLASSES - 1 - rng_below(&rng, sizes)].block_bytes)) != NULL);
+        CHECK((*block = heap_alloc(slab_classes[SIZE_CLASSES - 1 - rng_below(&rng, sizes)].block_bytes, NULL)) != NULL);
         for (unsigned size = 0; size < sizes; size++) {
             const uint32_t depth = own()->bins[SIZE_CLASSES - 1 - size].depth;
             changes += i >= SETTLE && depth != depths[size];
@@ -168,7 +168,7 @@ static void idle(void) {
     take_and_give(100, 1);
     const size_t small = stack_held(own(), size_class_of(100));
     CHECK(small != 0);
-    for (size_t i = 0; i < 3 * (SIZE_CLASSES - SMALL_CLASSES); i++) CHECK((blocks[i] = heap_alloc(KIB(128))) != NULL);
+    for (size_t i = 0; i < 3 * (SIZE_CLASSES - SMALL_CLASSES); i++) CHECK((blocks[i] = heap_alloc(KIB(128), NULL)) != NULL);
     CHECK_EQ(kept_of(KIB(256)), 0);
     CHECK_EQ(stack_held(own(), size_class_of(100)), small);
     /* A thread that takes neither any more does not keep them either. */
@@ -183,17 +183,17 @@ TEST(what_is_idle_goes_back) { IN_CHILD(idle); }
 static void next_larger(void) {
     settle(KIB(300), 2);
     const uint64_t taken = counts_now().taken;
-    char *block = heap_alloc(KIB(250)), *zeroed = heap_alloc(KIB(250));
+    char *block = heap_alloc(KIB(250), NULL), *zeroed = heap_alloc(KIB(250), NULL);
     CHECK_EQ(page_bytes_of(block), good_bytes(KIB(300)));
     memset(zeroed, 0xa5, heap_usable_bytes(zeroed));
     heap_free(zeroed, NULL);
-    zeroed = heap_alloc_zero(KIB(250));
+    zeroed = heap_alloc_zero(KIB(250), NULL);
     CHECK(page_bytes_of(zeroed) == good_bytes(KIB(300)) && block_is_zero(zeroed, KIB(250)));
     CHECK(kept_of(KIB(300)) == 0 && counts_now().taken == taken);
     heap_free(block, NULL);
     heap_free(zeroed, NULL);
     CHECK(kept_of(KIB(250)) == 0 && kept_of(KIB(300)) == 2);
-    block = heap_alloc(KIB(190));
+    block = heap_alloc(KIB(190), NULL);
     CHECK_EQ(page_bytes_of(block), good_bytes(KIB(190)));
     CHECK(kept_of(KIB(300)) == 2 && counts_now().taken == taken + 1);
     heap_free(block, NULL);
@@ -211,7 +211,7 @@ static void neighbours(void) {
         void **block = &blocks[rng_below(&rng, LIVE)];
         if (i == SETTLE) taken = counts_now().taken;
         heap_free(*block, NULL);
-        CHECK((*block = heap_alloc(KIB(769) + rng_below(&rng, KIB(255)))) != NULL);
+        CHECK((*block = heap_alloc(KIB(769) + rng_below(&rng, KIB(255)), NULL)) != NULL);
     }
     CHECK_AT(counts_now().taken - taken <= turns / 100, counts_now().taken - taken);
 }
@@ -224,7 +224,7 @@ static void sizes(void) {
         const size_t most = slab_classes[class].block_bytes, least = slab_classes[class - 1].block_bytes + 1;
         const size_t requests[] = {least, (least + most) / 2, most - 1, most};
         for (size_t i = 0; i < sizeof requests / sizeof requests[0]; i++) {
-            char *block = heap_alloc(requests[i]);
+            char *block = heap_alloc(requests[i], NULL);
             CHECK_AT(block != NULL && is_aligned(block, 64), requests[i]);
             CHECK_EQ(word_of(block), heap_word(own(), class));
             CHECK_EQ(page_bytes_of(block), most);
@@ -245,7 +245,7 @@ static void zeroes(void) {
     settle(KIB(300), 2);
     for (int i = 0; i < 50; i++) {
         CHECK_EQ(kept_of(KIB(300)), 2);
-        unsigned char *block = heap_alloc_zero(KIB(300));
+        unsigned char *block = heap_alloc_zero(KIB(300), NULL);
         CHECK(block != NULL && block_is_zero(block, KIB(300)));
         CHECK_EQ(kept_of(KIB(300)), 1);
         memset(block, 0xa5, heap_usable_bytes(block));
@@ -253,10 +253,10 @@ static void zeroes(void) {
     }
     /* And in new slabs, of pages that were: none of these is kept. */
     for (size_t bytes = KIB(500); bytes <= MIB(1); bytes += KIB(128)) {
-        void *before = heap_alloc(MIB(2));
+        void *before = heap_alloc(MIB(2), NULL);
         memset(before, 0xa5, MIB(2));
         heap_free(before, NULL);
-        unsigned char *block = heap_alloc_zero(bytes);
+        unsigned char *block = heap_alloc_zero(bytes, NULL);
         CHECK_AT(block != NULL && block_is_zero(block, bytes), bytes);
         heap_free(block, NULL);
     }
@@ -282,7 +282,7 @@ TEST(they_are_aligned_to_a_page) { IN_CHILD(aligned); }
 
 static void free_twice(void) {
     be_quiet();
-    void *block = heap_alloc(KIB(200));
+    void *block = heap_alloc(KIB(200), NULL);
     heap_free(block, NULL);
     heap_free(block, NULL);
 }
@@ -292,7 +292,7 @@ static void free_twice_and_keep(void) {
     be_quiet();
     settle(KIB(200), 2);
     CHECK_EQ(kept_of(KIB(200)), 2);
-    void *block = heap_alloc(KIB(200)), *other = heap_alloc(KIB(200));
+    void *block = heap_alloc(KIB(200), NULL), *other = heap_alloc(KIB(200), NULL);
     heap_free(block, NULL);
     heap_free(block, NULL);
     CHECK(other != NULL && kept_of(KIB(200)) == 2);
@@ -304,7 +304,7 @@ static void *free_once(void *block) { return heap_free(block, NULL), NULL; }
 static void free_here_and_elsewhere(void) {
     be_quiet();
     settle(KIB(200), 2);
-    void *block = heap_alloc(KIB(200));
+    void *block = heap_alloc(KIB(200), NULL);
     heap_free(block, NULL);
     run_thread(free_once, block);
     heap_collect();
@@ -314,17 +314,17 @@ static void *free_inside(void *block) { return heap_free((char *)block + 16, NUL
 
 static void free_inside_anothers(void) {
     be_quiet();
-    run_thread(free_inside, heap_alloc(KIB(200)));
+    run_thread(free_inside, heap_alloc(KIB(200), NULL));
 }
 
 static void free_inside_own(void) {
     be_quiet();
-    free_inside(heap_alloc(KIB(200)));
+    free_inside(heap_alloc(KIB(200), NULL));
 }
 
 static void resize_inside(void) {
     be_quiet();
-    char *block = heap_alloc(KIB(200));
+    char *block = heap_alloc(KIB(200), NULL);
     heap_resize(block + 16, KIB(400));
 }
 
@@ -336,7 +336,7 @@ TEST(twice_freed_is_told) {
 
 /* On any page but the first nothing looks like a block. */
 static void inside(void) {
-    char *block = heap_alloc(KIB(300));
+    char *block = heap_alloc(KIB(300), NULL);
     start_counting_foreign();
     for (size_t at = PAGE_BYTES; at < heap_usable_bytes(block); at += KIB(16)) {
         heap_free(block + at, NULL);
@@ -361,7 +361,7 @@ TEST(pointers_into_a_block_are_told) {
 static void heapless(void) {
     const uint64_t in_use = footprint_in_use(), used = counts_now().used_pages;
     thread_forgo_heap();
-    void *medium = heap_alloc(KIB(300)), *small = heap_alloc(50000);
+    void *medium = heap_alloc(KIB(300), NULL), *small = heap_alloc(50000, NULL);
     CHECK_EQ(word_of(medium), heap_word(&commons, size_class_of(KIB(300))));
     CHECK_EQ(footprint_in_use(), in_use + KIB(320) + good_bytes(50000));
     heap_free(medium, NULL);
@@ -377,7 +377,7 @@ static void books(void) {
     struct stats_class class;
     settle(KIB(192), 2);
     stats_read_totals(&before);
-    void *block = heap_alloc(KIB(192));
+    void *block = heap_alloc(KIB(192), NULL);
     stats_read_totals(&with);
     CHECK_EQ(with.large_blocks, before.large_blocks + 1);
     CHECK_EQ(with.large_bytes, before.large_bytes + KIB(192));

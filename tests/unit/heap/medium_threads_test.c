@@ -35,7 +35,7 @@
 static struct heap *owner; /* of the block that a thread is given */
 
 static void *free_without_room(void *block) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     const uint32_t pages = slab_classes[slab_at((uint32_t)page_index(block))->span.class].pages;
     const uint64_t used = counts_now().used_pages, in_use = footprint_in_use();
     const uint64_t slabs = atomic_load(&owner->slab_total);
@@ -59,7 +59,7 @@ static void *free_without_heap(void *block) {
 
 static void given_to_others(void) {
     void *blocks[3];
-    for (size_t i = 0; i < 3; i++) CHECK((blocks[i] = heap_alloc(KIB(300))) != NULL);
+    for (size_t i = 0; i < 3; i++) CHECK((blocks[i] = heap_alloc(KIB(300), NULL)) != NULL);
     owner = thread_heap();
     purger_look(owner, NULL); /* which tells what is in use */
     const uint64_t taken = counter_read(&owner->bins[size_class_of(KIB(300))].taken_blocks);
@@ -73,7 +73,7 @@ TEST(blocks_of_others_go_back_at_once) { IN_CHILD(given_to_others); }
 static void *take_over(void *block) {
     const unsigned class = size_class_of(KIB(300));
     settle(KIB(300), 1);
-    void *own_block = heap_alloc(KIB(300));
+    void *own_block = heap_alloc(KIB(300), NULL);
     const uint64_t used = counts_now().used_pages, slabs = atomic_load(&owner->slab_total), own_slabs = own()->slab_total;
     CHECK(stack_has_room(own(), class) && stack_held(own(), class) == 0);
     heap_free(block, NULL);
@@ -83,7 +83,7 @@ static void *take_over(void *block) {
     CHECK_EQ(word_of(block), heap_word(own(), class));
     CHECK(atomic_load(&slab_at((uint32_t)page_index(block))->owner) == own());
     CHECK_EQ(stack_held(own(), class), 1);
-    CHECK(heap_alloc(KIB(300)) == block);
+    CHECK(heap_alloc(KIB(300), NULL) == block);
     heap_free(own_block, NULL);
     heap_free(block, NULL); /* by the fast path, or as one too many: it is one of its own */
     CHECK_EQ(stack_held(own(), class), 1);
@@ -91,7 +91,7 @@ static void *take_over(void *block) {
 }
 
 static void taken_over(void) {
-    void *block = heap_alloc(KIB(300));
+    void *block = heap_alloc(KIB(300), NULL);
     owner = thread_heap();
     run_thread(take_over, block);
 }
@@ -112,7 +112,7 @@ static void *take_over_again(void *blocks) {
 
 static void taken_over_again(void) {
     NEED_BARRIER();
-    void *blocks[] = {heap_alloc(KIB(256)), heap_alloc(KIB(256))};
+    void *blocks[] = {heap_alloc(KIB(256), NULL), heap_alloc(KIB(256), NULL)};
     run_thread(take_over_again, blocks);
 }
 TEST(a_stack_that_was_taken_from_has_room) { IN_CHILD(taken_over_again); }
@@ -145,7 +145,7 @@ static void end_sleeper(pthread_t thread) {
 }
 
 static void *begin_with_it(void *unused) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     CHECK(thread_heap() == atomic_load(&worker_heap) && kept_of(KIB(256)) == 2);
     const uint64_t taken = counts_now().taken;
     take_and_give(KIB(256), 2);
@@ -156,7 +156,7 @@ static void *begin_with_it(void *unused) {
 static void *free_nothing(void *nothing) { return heap_free(nothing, NULL), NULL; }
 
 static void ends(void) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     run_thread(free_nothing, NULL); /* what libc allocates for one is there */
     const uint64_t in_use = footprint_in_use(), used = counts_now().used_pages;
     for (int i = 0; i < 2; i++) {
@@ -176,7 +176,7 @@ static void sleeper(void) {
     pthread_t thread;
     NEED_BARRIER();
     struct heap *heap = start_sleeper(&thread);
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     purger_look(thread_heap(), NULL); /* which tells what it has in use */
     const uint64_t used = counts_now().used_pages, in_use = footprint_in_use() + (uint64_t)heap->in_use_change;
     purge_steps(PURGE_ALL);
@@ -288,7 +288,7 @@ TEST(nor_of_a_medium_one) { IN_CHILD(medium_below_a_hard_limit); }
 /* What the others kept is free in a child, what they used is not, whatever they were at. */
 static void *of_worker;
 static void *use_one(void *unused) {
-    of_worker = heap_alloc(KIB(700));
+    of_worker = heap_alloc(KIB(700), NULL);
     block_fill(of_worker, KIB(700), 5);
     return keep_some(unused);
 }
@@ -312,7 +312,7 @@ static void in_grandchild(void) {
 }
 static void forked(void) {
     pthread_t thread;
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     CHECK_EQ(pthread_create(&thread, NULL, use_one, (void *)1), 0);
     while (atomic_load(&worker_heap) == NULL) sched_yield();
     IN_CHILD(in_grandchild);
@@ -327,11 +327,11 @@ TEST(a_child_goes_on) { IN_CHILD(forked); }
 static void in_handlers(void) {
     settle(KIB(256), 1);
     struct heap *heap = thread_heap();
-    char *block = heap_alloc(KIB(256));
+    char *block = heap_alloc(KIB(256), NULL);
     settle(KIB(256), 1);
     CHECK_EQ(kept_of(KIB(256)), 1);
     CHECK(slow_enter());
-    char *outside = heap_alloc(KIB(256));
+    char *outside = heap_alloc(KIB(256), NULL);
     CHECK(outside_bytes(outside) == KIB(256));
     CHECK(heap_resize(block, KIB(128)) == block && heap_resize(block, KIB(512)) == NULL && heap_extend(block, KIB(512)) == 0);
     CHECK(word_of(block) == heap_word(heap, size_class_of(KIB(256))));
@@ -341,7 +341,7 @@ static void in_handlers(void) {
     CHECK_EQ(counts_now().used_pages, used);
     slow_leave();
     CHECK(outside_unmap(outside));
-    heap_free(heap_alloc(KIB(900)), NULL);
+    heap_free(heap_alloc(KIB(900), NULL), NULL);
     CHECK(counts_now().used_pages <= used);
 }
 TEST(a_handler_gets_another_block) { IN_CHILD(in_handlers); }
@@ -355,7 +355,7 @@ static atomic_uint working;
 static void *swap(void *argument) {
     struct rng rng = {check_now.seed + (uintptr_t)argument};
     for (size_t i = 0; i < check_count(20000); i++) {
-        uint64_t *block = heap_alloc(KIB(65) + rng_below(&rng, KIB(200)));
+        uint64_t *block = heap_alloc(KIB(65) + rng_below(&rng, KIB(200)), NULL);
         CHECK(block != NULL);
         block[0] = block[KIB(8)] = (uintptr_t)block;
         block = atomic_exchange(&shared[rng_below(&rng, SHARED)], block);

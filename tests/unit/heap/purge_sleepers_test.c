@@ -42,7 +42,7 @@ static void *hold_and_sleep(void *unused) {
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < 2000; i++) {
             size_t bytes = 16 + i % 50 * 40;
-            CHECK((blocks[i] = heap_alloc(bytes)) != NULL);
+            CHECK((blocks[i] = heap_alloc(bytes, NULL)) != NULL);
             block_fill(blocks[i], bytes, i);
         }
         for (size_t i = 0; i < 2000; i++) {
@@ -86,7 +86,7 @@ static atomic_int helper_rounds, helper_may;
 /* Works, sleeps until it may, and works again. */
 static void *work_and_sleep(void *unused) {
     for (int round = 1; round <= 2; round++) {
-        heap_free(heap_alloc(100), NULL);
+        heap_free(heap_alloc(100, NULL), NULL);
         atomic_store(&helper_rounds, round);
         wait_for(&helper_may, round);
     }
@@ -96,7 +96,7 @@ static void *work_and_sleep(void *unused) {
 /* By visits at which this thread worked. */
 static void visits(int count) {
     for (int visit = 0; visit < count; visit++) {
-        heap_free(heap_alloc(100 + 16 * (size_t)visit), NULL);
+        heap_free(heap_alloc(100 + 16 * (size_t)visit, NULL), NULL);
         step_after(VISIT_MS);
     }
 }
@@ -128,7 +128,7 @@ TEST(who_sleeps_for_long_has_no_share) { IN_CHILD(share); }
 static void rob_without_barrier(void) {
     struct heap *heap;
     never_decay();
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     heap = thread_heap();
     size_t held = held_by(heap);
     stack_raise(heap);
@@ -152,7 +152,7 @@ TEST(whoever_comes_by_keeps_his_stacks) { IN_CHILD(rob_without_barrier); }
 /* ---- heaps without a thread --------------------------------------------------------------------------------- */
 
 static void *hold_and_end(void *unused) {
-    void *block = heap_alloc(3000);
+    void *block = heap_alloc(3000, NULL);
     CHECK(block != NULL);
     heap_free(block, NULL);
     atomic_store(&sleeper, thread_heap());
@@ -194,11 +194,11 @@ enum { GIVEN = 50 };
 static void *given[GIVEN];
 
 static void *free_and_sleep(void *unused) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     atomic_store(&theirs, thread_heap());
     for (size_t i = 0; i < GIVEN; i++) heap_free(given[i], NULL);
     reach(1);
-    for (int i = 0; i < 3; i++) heap_free(heap_alloc(MIB(2)), NULL); /* some slow paths */
+    for (int i = 0; i < 3; i++) heap_free(heap_alloc(MIB(2), NULL), NULL); /* some slow paths */
     reach(2);
     return unused;
 }
@@ -254,7 +254,7 @@ static void rob_everybody(void) {
 TEST(with_everything_everybodys_is) { IN_CHILD(rob_everybody); }
 
 static void *take_and_sleep(void *unused) {
-    for (size_t i = 0; i < GIVEN; i++) CHECK((given[i] = heap_alloc(5000)) != NULL);
+    for (size_t i = 0; i < GIVEN; i++) CHECK((given[i] = heap_alloc(5000, NULL)) != NULL);
     atomic_store(&theirs, thread_heap());
     reach(1);
     reach(2);

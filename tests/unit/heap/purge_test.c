@@ -374,7 +374,7 @@ TEST(a_refused_tail_is_not_zero) { IN_CHILD(refuse_a_tail); }
 static pthread_t leaver;
 
 static void *make_sieve_and_end(void *unused) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     atomic_store(&theirs, thread_heap());
     make_sieve(thread_heap());
     reach(1);

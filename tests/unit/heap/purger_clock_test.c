@@ -22,7 +22,7 @@ static void configure(uint64_t half_life_ms) {
     span_configure(&(struct span_settings){.decay_half_life_ms = half_life_ms, .huge_from_pages = UINT64_MAX});
     purger_configure(half_life_ms, false);
     purger_start();
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     footprint_settled(footprint_in_use());
 }
 
@@ -41,7 +41,7 @@ static void look_after(uint64_t ms) {
 }
 
 static void peak(void) {
-    char *block = heap_alloc(PEAK_BYTES);
+    char *block = heap_alloc(PEAK_BYTES, NULL);
     CHECK(block != NULL);
     for (size_t at = 0; at < PEAK_BYTES; at += 4096) block[at] = 'x';
     heap_free(block, NULL);
@@ -114,7 +114,7 @@ static bool look_returns(void) {
 static void stay_above_soft_limit(void) {
     enum { LONG_MS = 40 };
     configure(1000 * 1000);
-    CHECK(heap_alloc(PEAK_BYTES) != NULL);
+    CHECK(heap_alloc(PEAK_BYTES, NULL) != NULL);
     CHECK(look_returns());
     CHECK(!look_returns()); /* too soon */
     clock_pass(100);

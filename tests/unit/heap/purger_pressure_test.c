@@ -63,7 +63,7 @@ static void leave_root(void) { CHECK(fchdir(old_root) == 0 && chroot(".") == 0);
 
 /* 64 MiB are used and then not, and as many slow paths follow as a look takes. */
 static void make_garbage(void) {
-    char *block = heap_alloc(MIB(64));
+    char *block = heap_alloc(MIB(64), NULL);
     CHECK(block != NULL);
     for (size_t at = 0; at < MIB(64); at += 4096) block[at] = 'x';
     heap_free(block, NULL);

@@ -31,13 +31,13 @@ static void configure(uint64_t half_life_ms, bool allowed) {
     span_configure(&(struct span_settings){.decay_half_life_ms = half_life_ms, .huge_from_pages = UINT64_MAX});
     purger_configure(half_life_ms, allowed);
     purger_start();
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     footprint_settled(footprint_in_use());
 }
 
 /* BYTES are used, and then not; CALLER frees them. */
 static void make_garbage(size_t bytes, const void *caller) {
-    char *block = heap_alloc(bytes);
+    char *block = heap_alloc(bytes, NULL);
     CHECK(block != NULL);
     for (size_t at = 0; at < bytes; at += 4096) block[at] = 'x';
     heap_free(block, caller);
@@ -64,7 +64,7 @@ static bool ends_soon(void) {
 static atomic_int others, end_others;
 
 static void *be_there(void *unused) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     atomic_fetch_add(&others, 1);
     while (!atomic_load(&end_others)) os_sleep_ms(5);
     return unused;
@@ -85,10 +85,10 @@ static void alone_with_swings(void) {
     enum { BLOCKS = 64 };
     static void *blocks[BLOCKS];
     configure(500, true);
-    for (int i = 0; i < BLOCKS; i++) CHECK((blocks[i] = heap_alloc(MIB(2))) != NULL);
+    for (int i = 0; i < BLOCKS; i++) CHECK((blocks[i] = heap_alloc(MIB(2), NULL)) != NULL);
     for (int i = 0; i < BLOCKS; i += 2) heap_free(blocks[i], NULL);
     for (int i = 0; i < 10; i++) {
-        void *swing = heap_alloc(MIB(100));
+        void *swing = heap_alloc(MIB(100), NULL);
         CHECK(swing != NULL);
         os_sleep_ms(120);
         heap_free(swing, NULL);
@@ -262,7 +262,7 @@ static void *see_none(void *unused) {
 
 /* What it leaves is worth a thread, which is not yet there: it freed as libc does. */
 static void *end_as_the_last(void *unused) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     while (registry_live() != 1) os_sleep_ms(1);
     make_garbage(MIB(64), (const void *)(uintptr_t)&pthread_create);
     CHECK_EQ(purger_starts(), 0);
@@ -290,7 +290,7 @@ static void free_by_libc(void) {
     const void *libc = (const void *)(uintptr_t)&pthread_create; /* what the library takes for libc's */
     CHECK(os_is_libc(libc) && !os_is_libc(thread_heap()));
     configure(HALF_LIFE_MS, true);
-    for (int i = 0; i < 64; i++) blocks[i] = heap_alloc(MIB(1));
+    for (int i = 0; i < 64; i++) blocks[i] = heap_alloc(MIB(1), NULL);
     footprint_add((int64_t)MIB(200));
     footprint_add(-(int64_t)MIB(200));
     for (int i = 0; i < 63; i++) heap_free(blocks[i], libc);

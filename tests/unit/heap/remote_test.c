@@ -207,7 +207,7 @@ TEST(a_late_queue_finds_a_released_slab) {
 static struct heap *heap_of_thread;
 
 static void *start_and_end(void *unused) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     heap_of_thread = thread_heap();
     return unused;
 }
@@ -274,7 +274,7 @@ static void *settle(void *unused) {
 }
 
 static void *outlive_another(void *inner) {
-    heap_free(heap_alloc(100), NULL);
+    heap_free(heap_alloc(100, NULL), NULL);
     *(struct heap **)inner = dead_heap();
     heap_of_thread = thread_heap();
     return NULL;

@@ -28,7 +28,7 @@ static void *do_as_told(void *unused) {
     settle(BYTES, 2);
     atomic_store(&other_heap, thread_heap());
     for (int in_use = 0, count; (count = atomic_load(&told)) >= 0; sched_yield()) {
-        for (; in_use < count; in_use++) CHECK((blocks[in_use] = heap_alloc(BYTES)) != NULL);
+        for (; in_use < count; in_use++) CHECK((blocks[in_use] = heap_alloc(BYTES, NULL)) != NULL);
         for (; in_use > count; in_use--) heap_free(blocks[in_use - 1], NULL);
         atomic_store(&done, count);
     }
@@ -80,15 +80,15 @@ static void ask_again(void) {
     pthread_t thread = start_other();
     leave_pages(0);
     for (int i = 0; i < 3; i++) {
-        CHECK(heap_alloc(MIB(2)) == NULL);
+        CHECK(heap_alloc(MIB(2), NULL) == NULL);
         CHECK_EQ(held_by_other(), 0); /* the first time, and every now and then */
         for (int k = 0; k < 5; k++) {
             fill_other();
-            CHECK(heap_alloc(MIB(2)) == NULL && heap_alloc(MIB(3)) == NULL);
+            CHECK(heap_alloc(MIB(2), NULL) == NULL && heap_alloc(MIB(3), NULL) == NULL);
             CHECK_EQ(held_by_other(), 2);
             clock_pass(PAUSE_MS / 5 - (k == 0));
         }
-        CHECK(heap_alloc(MIB(2)) == NULL);
+        CHECK(heap_alloc(MIB(2), NULL) == NULL);
         CHECK_EQ(held_by_other(), 2);
         clock_pass(1);
     }
@@ -100,10 +100,10 @@ static void free_since(void) {
     pthread_t thread = start_other();
     tell(2);
     leave_pages(2);
-    CHECK(heap_alloc(BYTES) == NULL);
+    CHECK(heap_alloc(BYTES, NULL) == NULL);
     tell(0);
     CHECK_EQ(held_by_other(), 2); /* of which the limit knows nothing */
-    void *block = heap_alloc(BYTES);
+    void *block = heap_alloc(BYTES, NULL);
     CHECK(block != NULL);
     heap_free(block, NULL);
     end_other(thread);
@@ -113,9 +113,9 @@ TEST(what_others_freed_since_is_found) { BESIDE_ANOTHER(free_since); }
 static void ask_for_less(void) {
     pthread_t thread = start_other();
     leave_pages(0);
-    CHECK(heap_alloc(MIB(2)) == NULL);
+    CHECK(heap_alloc(MIB(2), NULL) == NULL);
     fill_other();
-    void *block = heap_alloc(BYTES + PAGE_BYTES); /* which is not what the other has */
+    void *block = heap_alloc(BYTES + PAGE_BYTES, NULL); /* which is not what the other has */
     CHECK(block != NULL);
     end_other(thread);
 }
@@ -124,11 +124,11 @@ TEST(less_is_another_matter) { BESIDE_ANOTHER(ask_for_less); }
 static void helped(void) {
     pthread_t thread = start_other();
     leave_pages(0);
-    void *block = heap_alloc(BYTES + PAGE_BYTES);
+    void *block = heap_alloc(BYTES + PAGE_BYTES, NULL);
     CHECK(block != NULL && held_by_other() == 0);
     leave_pages(2 * 4); /* for what it takes again */
     fill_other();
-    CHECK((block = heap_alloc(2 * BYTES)) != NULL);
+    CHECK((block = heap_alloc(2 * BYTES, NULL)) != NULL);
     end_other(thread);
 }
 TEST(what_helped_is_done_again) { BESIDE_ANOTHER(helped); }
@@ -136,7 +136,7 @@ TEST(what_helped_is_done_again) { BESIDE_ANOTHER(helped); }
 /* A block that grows is refused like a new one. */
 static void grow(void) {
     pthread_t thread = start_other();
-    char *block = heap_alloc(MIB(2));
+    char *block = heap_alloc(MIB(2), NULL);
     leave_pages(0);
     CHECK_EQ(heap_extend(block, MIB(4)), 0);
     CHECK_EQ(held_by_other(), 0);
@@ -154,13 +154,13 @@ enum { OTHERS = 6, SMALL_BYTES = 3000 };
 static pthread_barrier_t all_began, one_ended;
 
 static void *leave_some(void *kept) {
-    CHECK((*(void **)kept = heap_alloc(SMALL_BYTES)) != NULL);
+    CHECK((*(void **)kept = heap_alloc(SMALL_BYTES, NULL)) != NULL);
     pthread_barrier_wait(&all_began);
     return NULL;
 }
 
 static void *end_later(void *unused) {
-    heap_free(heap_alloc(16), NULL);
+    heap_free(heap_alloc(16, NULL), NULL);
     pthread_barrier_wait(&all_began);
     pthread_barrier_wait(&one_ended);
     return unused;
@@ -180,7 +180,7 @@ static void find_half_used(void) {
     pthread_barrier_wait(&one_ended);
     for (size_t i = 0; i < OTHERS; i++) CHECK_EQ(pthread_join(others[i], NULL), 0);
     leave_pages(0);
-    void *block = heap_alloc(SMALL_BYTES);
+    void *block = heap_alloc(SMALL_BYTES, NULL);
     CHECK(block != NULL);
     CHECK_EQ(hak_option_set("hard_limit", "none"), 0);
     heap_free(block, NULL);

@@ -26,7 +26,7 @@ static void *keep_some(void *argument) {
     const unsigned class = size_class_of(BYTES);
     pthread_mutex_lock(&one_by_one);
     kept_count[self] = 0;
-    while (kept_count[self] < blocks_each) CHECK((kept[self][kept_count[self]++] = heap_alloc(BYTES)) != NULL);
+    while (kept_count[self] < blocks_each) CHECK((kept[self][kept_count[self]++] = heap_alloc(BYTES, NULL)) != NULL);
     heaps[self] = thread_heap();
     for (size_t i = 0; without_every_third && i < kept_count[self]; i += 3) {
         heap_free(kept[self][i], NULL);

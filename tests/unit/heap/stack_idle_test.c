@@ -89,7 +89,7 @@ static void use_one_after_the_other(void) {
     static void *blocks[BLOCKS];
     uint64_t most = 0;
     for (unsigned class = 0; class < ALIGNED_CLASS; class++) {
-        for (size_t i = 0; i < BLOCKS; i++) CHECK((blocks[i] = heap_alloc(bytes_of(class))) != NULL);
+        for (size_t i = 0; i < BLOCKS; i++) CHECK((blocks[i] = heap_alloc(bytes_of(class), NULL)) != NULL);
         for (size_t i = 0; i < BLOCKS; i++) heap_free(blocks[i], NULL);
         size_t held = 0;
         for (unsigned earlier = 0; earlier + 24 < class; earlier++)

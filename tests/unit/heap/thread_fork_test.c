@@ -26,7 +26,7 @@ enum { HELD = 200 };
 static void *hold_blocks(void *argument) {
     size_t which = (size_t)(uintptr_t)argument;
     void *blocks[HELD];
-    for (size_t i = 0; i < HELD; i++) CHECK((blocks[i] = heap_alloc(5000)) != NULL);
+    for (size_t i = 0; i < HELD; i++) CHECK((blocks[i] = heap_alloc(5000, NULL)) != NULL);
     block_fill(blocks[0], 5000, which);
     atomic_store(&kept[which], blocks[0]);
     for (size_t i = 1; i < HELD; i += 2) heap_free(blocks[i], NULL);
@@ -50,7 +50,7 @@ static void reap_and_use(const struct sum *before) {
     /* Their heaps can be used again, their slabs adopted, their blocks freed. */
     struct heap *mine = thread_heap();
     uint64_t books = books_bytes();
-    for (size_t i = 0; i < 100; i++) CHECK(heap_alloc(5000) != NULL);
+    for (size_t i = 0; i < 100; i++) CHECK(heap_alloc(5000, NULL) != NULL);
     CHECK(mine->bins[size_class_of(5000)].adopted_slabs > 0);
     CHECK_EQ(books_bytes(), books);
     for (size_t i = 0; i < FORSAKEN; i++) {
@@ -69,7 +69,7 @@ static void wait_for(pid_t child) {
 
 TEST(a_child_reaps_what_was_forsaken) {
     pthread_t threads[FORSAKEN];
-    heap_free(heap_alloc(5000), NULL);
+    heap_free(heap_alloc(5000, NULL), NULL);
     CHECK_EQ(pthread_barrier_init(&barrier, NULL, FORSAKEN + 1), 0);
     for (size_t i = 0; i < FORSAKEN; i++)
         CHECK_EQ(pthread_create(&threads[i], NULL, hold_blocks, (void *)(uintptr_t)i), 0);
@@ -89,7 +89,7 @@ TEST(a_child_reaps_what_was_forsaken) {
 }
 
 static void *use_once(void *unused) {
-    heap_free(heap_alloc(16), NULL);
+    heap_free(heap_alloc(16, NULL), NULL);
     return unused;
 }
 
@@ -114,7 +114,7 @@ TEST(a_child_finds_heaps_that_change_hands) {
 }
 
 static bool is_served_from_the_window(void) {
-    void *block = heap_alloc(MIB(2)); /* takes the slow path */
+    void *block = heap_alloc(MIB(2), NULL); /* takes the slow path */
     const bool inside = block != NULL && window_holds(block);
     heap_free(block, NULL);
     return inside;
@@ -163,13 +163,13 @@ TEST(forks_while_blocks_go_home) {
     CHECK_EQ(pthread_create(&thread, NULL, free_from_ring, NULL), 0);
     for (size_t i = 0; i < check_count(300); i++) {
         for (size_t k = 0; k < 3 * RING; k++)
-            if (atomic_load(&ring[k % RING]) == NULL) atomic_store(&ring[k % RING], heap_alloc(512));
+            if (atomic_load(&ring[k % RING]) == NULL) atomic_store(&ring[k % RING], heap_alloc(512, NULL));
         pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
             alarm(CHILD_SECONDS);
             thread_reap_forsaken();
-            for (int k = 0; k < 100; k++) CHECK(heap_alloc(512) != NULL);
+            for (int k = 0; k < 100; k++) CHECK(heap_alloc(512, NULL) != NULL);
             _exit(0);
         }
         wait_for(child);

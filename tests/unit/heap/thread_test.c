@@ -41,7 +41,7 @@ static struct heap *heap_of_thread;
 static void *use_many_classes(void *unused) {
     void *blocks[SIZE_CLASSES];
     for (unsigned class = 0; class < SIZE_CLASSES; class += 7) {
-        blocks[class] = heap_alloc(slab_classes[class].block_bytes);
+        blocks[class] = heap_alloc(slab_classes[class].block_bytes, NULL);
         CHECK(blocks[class] != NULL);
     }
     heap_of_thread = thread_heap();
@@ -107,7 +107,7 @@ struct freed {
 
 static void *allocate_for_another(void *argument) {
     struct freed *const freed = argument;
-    for (size_t i = 0; i < FREED; i++) CHECK((freed->blocks[i] = heap_alloc(FREED_BYTES)) != NULL);
+    for (size_t i = 0; i < FREED; i++) CHECK((freed->blocks[i] = heap_alloc(FREED_BYTES, NULL)) != NULL);
     freed->heap = thread_heap();
     return NULL;
 }
@@ -156,7 +156,7 @@ static struct heap *leaver;
 
 static void *leave_blocks(void *unused) {
     for (size_t i = 0; i < LEFT; i++) {
-        CHECK((left[i] = heap_alloc(LEFT_BYTES)) != NULL);
+        CHECK((left[i] = heap_alloc(LEFT_BYTES, NULL)) != NULL);
         block_fill(left[i], LEFT_BYTES, i);
     }
     for (size_t i = 0; i < LEFT; i++)
@@ -169,7 +169,7 @@ static void *leave_blocks(void *unused) {
 
 TEST(what_a_thread_leaves_is_adopted) {
     const unsigned class = size_class_of(LEFT_BYTES);
-    for (size_t i = 0; i < 100; i++) CHECK((given_away[i] = heap_alloc(2000)) != NULL);
+    for (size_t i = 0; i < 100; i++) CHECK((given_away[i] = heap_alloc(2000, NULL)) != NULL);
     struct heap *mine = thread_heap();
     run_thread(leave_blocks, NULL);
     /* The blocks of this thread that the other freed came back at its end. */
@@ -184,7 +184,7 @@ TEST(what_a_thread_leaves_is_adopted) {
     struct span_counts before, after;
     span_counts_read(&before);
     static void *blocks[LEFT / 2];
-    for (size_t i = 0; i < LEFT / 2; i++) CHECK((blocks[i] = heap_alloc(LEFT_BYTES)) != NULL);
+    for (size_t i = 0; i < LEFT / 2; i++) CHECK((blocks[i] = heap_alloc(LEFT_BYTES, NULL)) != NULL);
     span_counts_read(&after);
     CHECK_EQ(after.taken, before.taken); /* no new slab while there are old ones */
     CHECK(mine->bins[class].adopted_slabs >= slabs / 2);
@@ -202,9 +202,9 @@ static int cpu_of_leaver;
 static void *leave_few(void *unused) {
     move_to(cpu_of_leaver = sched_getcpu());
     void *blocks[FEW];
-    for (size_t i = 0; i < FEW; i++) CHECK((blocks[i] = heap_alloc(FEW_BYTES)) != NULL);
+    for (size_t i = 0; i < FEW; i++) CHECK((blocks[i] = heap_alloc(FEW_BYTES, NULL)) != NULL);
     for (size_t i = 1; i < FEW; i++) heap_free(blocks[i], NULL); /* one is in use: no slab is free as a whole */
-    heap_free(heap_alloc(16), NULL);                             /* of another class, too */
+    heap_free(heap_alloc(16, NULL), NULL);                             /* of another class, too */
     leaver = thread_heap();
     return unused;
 }
@@ -212,12 +212,12 @@ static void *leave_few(void *unused) {
 static void *begin_with_it(void *unused) {
     const unsigned class = size_class_of(FEW_BYTES);
     move_to(cpu_of_leaver);
-    heap_free(heap_alloc(16), NULL);
+    heap_free(heap_alloc(16, NULL), NULL);
     CHECK(thread_heap() == leaver && !leaver->parked);
     uint64_t refills = counter_read(&leaver->bins[class].refills);
     size_t held = stack_held(leaver, class);
     CHECK(held >= FEW / 2);
-    for (size_t i = 0; i < held; i++) CHECK((left[i] = heap_alloc(FEW_BYTES)) != NULL);
+    for (size_t i = 0; i < held; i++) CHECK((left[i] = heap_alloc(FEW_BYTES, NULL)) != NULL);
     CHECK_EQ(stack_held(leaver, class), 0);
     CHECK_EQ(counter_read(&leaver->bins[class].refills), refills);
     for (size_t i = 0; i < held; i++) heap_free(left[i], NULL);
@@ -247,13 +247,13 @@ TEST(others_take_what_they_lack_from_a_parked_heap) {
     CHECK_EQ(stack_held(leaver, class), 0);
     CHECK_EQ(atomic_load(&leaver->slab_total), total - 1);
     CHECK_EQ(commons.bins[class].slab_count, 1);
-    heap_free(heap_alloc(FEW_BYTES), NULL);
+    heap_free(heap_alloc(FEW_BYTES, NULL), NULL);
     CHECK_EQ(commons.bins[class].slab_count, 0);
 }
 
 static void *keep_and_end(void *unused) {
     const unsigned class = size_class_of(2000);
-    heap_free(heap_alloc(16), NULL);
+    heap_free(heap_alloc(16, NULL), NULL);
     leaver = thread_heap();
     os_lock_take(&leaver->lock);
     stack_empty_all(leaver);
@@ -271,7 +271,7 @@ static void *keep_and_end(void *unused) {
 TEST(what_is_retired_goes_home) {
     const unsigned class = size_class_of(2000);
     reveal_all(); /* the next thread begins with an empty heap */
-    CHECK((given_away[0] = heap_alloc(2000)) != NULL);
+    CHECK((given_away[0] = heap_alloc(2000, NULL)) != NULL);
     run_thread(keep_and_end, NULL);
     CHECK_EQ(stack_held(leaver, class), 1);
     CHECK(!leaver->bins[class].streams && leaver->front.keep[class] == NULL); /* the next thread's may be no stream */
@@ -288,7 +288,7 @@ TEST(what_is_hidden_is_revealed) {
     run_thread(leave_few, NULL);
     uint32_t theirs_total = atomic_load(&leaver->slab_total);
     CHECK(theirs_total != 0);
-    heap_free(heap_alloc(50000), NULL);
+    heap_free(heap_alloc(50000, NULL), NULL);
     CHECK(stack_held(thread_heap(), size_class_of(50000)) != 0);
     reveal_all();
     CHECK_EQ(stack_held(thread_heap(), size_class_of(50000)), 0);
@@ -297,7 +297,7 @@ TEST(what_is_hidden_is_revealed) {
 
 static void *stay_for_a_while(void *may_end) {
     move_to(cpu_of_leaver);
-    heap_free(heap_alloc(FEW_BYTES), NULL);
+    heap_free(heap_alloc(FEW_BYTES, NULL), NULL);
     leaver = thread_heap();
     CHECK(!salvage_slab(size_class_of(FEW_BYTES))); /* its own is not there to be had */
     thread_retire_parked(leaver);
@@ -306,7 +306,7 @@ static void *stay_for_a_while(void *may_end) {
 }
 
 static void *leave_one_beside_others(void *block) {
-    CHECK((*(void **)block = heap_alloc(FEW_BYTES)) != NULL);
+    CHECK((*(void **)block = heap_alloc(FEW_BYTES, NULL)) != NULL);
     pthread_barrier_wait(&all_began);
     return NULL;
 }
@@ -351,7 +351,7 @@ static int rounds_of_destructor, rounds_without_heap;
 /* Libc calls it again as long as it sets its value; the heap goes after the first round at the latest. */
 static void use_in_destructor(void *value) {
     heap_free(value, NULL);
-    void *block = heap_alloc(700), *large = heap_alloc(MIB(3));
+    void *block = heap_alloc(700, NULL), *large = heap_alloc(MIB(3), NULL);
     CHECK(block != NULL && large != NULL);
     heap_free(large, NULL);
     if (thread_heap() == NULL) {
@@ -364,7 +364,7 @@ static void use_in_destructor(void *value) {
 }
 
 static void *end_with_destructor(void *unused) {
-    CHECK_EQ(pthread_setspecific(key, heap_alloc(700)), 0);
+    CHECK_EQ(pthread_setspecific(key, heap_alloc(700, NULL)), 0);
     return unused;
 }
 
