@@ -101,6 +101,7 @@ size_t os_resident_bytes(void *address, size_t bytes) { return (void)address, by
 uint64_t os_clock_ms(void) { return 1000 * 1000; } /* stands still */
 uint64_t os_signal_mask(void) { return 0; }
 bool os_is_libc(const void *address) { return address == NULL; }
+bool os_is_loader(const void *address) { return (void)address, false; }
 bool os_in_loader_callback(void) { return false; }
 void os_stdio_lock(void) {}
 void os_stdio_unlock(void) {}
