@@ -15,16 +15,16 @@
 #include <stdint.h>
 #include <string.h>
 
-static HAK_NOINLINE void *malloc_slow(size_t bytes) {
+static HAK_NOINLINE void *malloc_slow(size_t bytes, const void *caller) {
     start_once();
-    void *block = heap_alloc(bytes, __builtin_return_address(0));
+    void *block = heap_alloc(bytes, caller);
     return HAK_LIKELY(block != NULL) ? block : no_memory(bytes, SMALLEST_BLOCK_BYTES);
 }
 
 /* heap_alloc would find the same block, one call later. */
-static HAK_NOINLINE void *malloc_medium(size_t bytes) {
+static HAK_NOINLINE void *malloc_medium(size_t bytes, const void *caller) {
     void *block;
-    return HAK_LIKELY(medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block)) ? block : malloc_slow(bytes);
+    return HAK_LIKELY(medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block)) ? block : malloc_slow(bytes, caller);
 }
 
 /* Like hak_malloc, but it is left to the caller to record a failure. */
@@ -47,7 +47,7 @@ static HAK_NOINLINE void free_slow(void *block, const void *caller) {
 HAK_EXPORT HAK_PLACED HAK_ALIGNED(256) void *hak_malloc(size_t bytes) {
     void *block;
     if (HAK_LIKELY(front_pop(bytes, &block))) return block;
-    return malloc_medium(bytes);
+    return malloc_medium(bytes, __builtin_return_address(0));
 }
 
 HAK_EXPORT HAK_PLACED HAK_ALIGNED(HAK_CACHE_LINE) void hak_free(void *block) {
