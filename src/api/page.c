@@ -58,6 +58,7 @@ static const struct hak_page_field chunk_fields[] = {
     FIELD(GAUGE, "returned", struct chunk, returned), FIELD(GAUGE, "refused", struct chunk, refused),
     FIELD(GAUGE, "given", struct chunk, given),       FIELD(GAUGE, "zone", struct chunk, zone),
     FIELD(GAUGE, "no_huge", struct chunk, no_huge),   FIELD(GAUGE, "broken", struct chunk, broken),
+    FIELD(GAUGE, "witness", struct chunk, witness),
 };
 
 #define SPAN_FIELD(name, kind, ...) FIELD(kind, #name, struct span_state, counts.name),

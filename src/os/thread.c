@@ -185,13 +185,20 @@ static bool is_return_to(uintptr_t word, const void *wanted) {
 #endif
 }
 
+/* Where the stack that holds AT ends, as far as is known: libc's record of a thread lies at the end of the stack that it began on,
+ * and what lies beyond is others', who may unmap it at any time. The main thread's stack is never unmapped, nor is what lies above it. */
+static uintptr_t stack_end(uintptr_t at, uintptr_t most) {
+    const uintptr_t record = (uintptr_t)pthread_self();
+    return record > at && record < most ? round_down(record, sizeof(void *)) : most;
+}
+
 /* The return address of a callback lies somewhere further up on its stack. That may be any stack, of any length, so every
  * page is tested first; an emulator that calls all addresses readable is not believed. */
 static bool is_on_stack(const void *wanted) {
     enum { FAR = 1024 * 1024, UNMAPPED = 8, LEAST_PAGE_BYTES = 4096 };
     uintptr_t at = round_up((uintptr_t)__builtin_frame_address(0), sizeof wanted), known = 0;
     if (is_readable(UNMAPPED)) return false;
-    for (uintptr_t end = at + FAR; at < end; at += sizeof wanted) {
+    for (const uintptr_t end = stack_end(at, at + FAR); at < end; at += sizeof wanted) {
         if (at >= known && !is_readable(at)) return false;
         known = round_down(at, LEAST_PAGE_BYTES) + LEAST_PAGE_BYTES;
         if (is_return_to(word_at(at), wanted)) return true;

@@ -44,7 +44,8 @@ struct chunk {
     uint8_t given;     /* the span layer has it; otherwise it lies in a gap, or a thread is about to give it */
     uint8_t zone;      /* an enum span_zone; settled before the span layer gets it */
     uint8_t no_huge;   /* in the huge zone, but the kernel was told to use no huge pages here */
-    uint8_t broken;    /* and the huge page that there was is broken */
+    uint8_t broken;    /* and the huge page that there was is broken, or there never was one */
+    uint8_t witness;   /* never gets huge pages: shows what the program touches */
 };
 
 struct window {

@@ -3,7 +3,9 @@
  * There are two zones; spans of one are not merged with spans of the other. In the plain zone the kernel is told to
  * use no huge pages, whatever the system's setting: only pages that are touched are faulted in, and what is returned
  * to the kernel stays away. Once a process uses some memory, spans that will be filled come from the other zone,
- * where huge pages are asked for: few page faults, and no more memory than is filled anyway.
+ * where huge pages are asked for: few page faults, and no more memory than is filled anyway. Whether the program fills what
+ * it takes is seen only where there are no huge pages, since one byte makes all of one resident. So in the memory that
+ * comes after each look one chunk is a witness, without huge pages for good.
  *
  * Returning a part of a huge page to the kernel breaks the page. khugepaged would put it together again and fault in
  * all that was returned, so no huge pages are asked for in this chunk any more, until all of it that is in use is one
@@ -19,7 +21,14 @@ enum {
     LONE_CHUNKS = 64,    /* chunks that are treated one by one */
 };
 
-static _Atomic uint32_t lone_chunks; /* chunks of the huge zone that have no huge pages; written under the span lock */
+static _Atomic uint32_t lone_chunks; /* chunks of the huge zone, witnesses apart, that have no huge pages; written under the span lock */
+
+/* Of the last look at what the program touches. relaxed, all: two threads may both look. */
+static struct {
+    _Atomic bool touched, wants_witness;
+    _Atomic uint64_t again_pages; /* in use, from which on it is looked again */
+    _Atomic size_t seen_chunks;   /* what lies beyond came since */
+} look;
 
 enum span_zone huge_zone_for(uint32_t pages, bool dense, bool grown) {
     return ace_huge_admits((struct ace_huge_input){
@@ -33,28 +42,38 @@ enum span_zone huge_zone_for(uint32_t pages, bool dense, bool grown) {
                : ZONE_PLAIN;
 }
 
-/* The first chunk in use in part PART of PARTS of the memory: its first page, and in *USED_BYTES what is in use there; 0 where nothing is. */
-static uint32_t first_in_use(size_t part, size_t parts, size_t *used_bytes) {
-    span_lock();
-    const size_t chunks = counter_read(&spans.end_page) / CHUNK_PAGES, end = chunks * (part + 1) / parts;
-    size_t chunk = chunks * part / parts;
-    while (chunk < end && pages_used_in_chunk((uint32_t)(chunk * CHUNK_PAGES)) == 0) chunk++;
-    *used_bytes = chunk < end ? pages_used_in_chunk((uint32_t)(chunk * CHUNK_PAGES)) * PAGE_BYTES : 0;
-    span_unlock();
-    return chunk < end ? (uint32_t)(chunk * CHUNK_PAGES) : 0;
+/* The chunks FIRST .. END-1. */
+struct chunks {
+    size_t first, end;
+};
+
+/* What is in use in the chunk of PAGE, if that shows what was touched; 0 where huge pages may be. Span lock held. */
+static size_t shown_bytes(uint32_t page) {
+    const struct chunk *chunk = page_chunk(page);
+    return chunk->zone == ZONE_PLAIN || chunk->witness ? pages_used_in_chunk(page) * PAGE_BYTES : 0;
 }
 
-/* Samples chunks in use, evenly spread: how much is in use there, and how much of that was ever touched. */
-static void look_at_some(size_t *used_bytes, size_t *touched_bytes) {
+/* The first page of the first chunk of SOME that shows something, which is stored in *USED_BYTES; 0 where none does. */
+static uint32_t first_to_show(struct chunks some, size_t *used_bytes) {
+    *used_bytes = 0;
+    span_lock();
+    while (some.first < some.end && (*used_bytes = shown_bytes((uint32_t)(some.first * CHUNK_PAGES))) == 0) some.first++;
+    span_unlock();
+    return *used_bytes != 0 ? (uint32_t)(some.first * CHUNK_PAGES) : 0;
+}
+
+/* Samples ALL, evenly spread: how much is in use there, and how much of that was ever touched. */
+static void look_at_some(struct chunks all, size_t *used_bytes, size_t *touched_bytes) {
     enum { PARTS = 16 };
+    const size_t count = all.end - all.first;
     *used_bytes = *touched_bytes = 0;
     for (size_t part = 0; part < PARTS; part++) {
         size_t used;
-        const uint32_t chunk = first_in_use(part, PARTS, &used);
-        if (chunk == 0) continue;
+        const uint32_t page = first_to_show((struct chunks){all.first + count * part / PARTS, all.first + count * (part + 1) / PARTS}, &used);
+        if (page == 0) continue;
         *used_bytes += used;
         /* This includes free memory that was touched: no more than what is in use counts. */
-        *touched_bytes += min_size(used, os_resident_bytes(page_address(chunk), CHUNK_PAGES * PAGE_BYTES));
+        *touched_bytes += min_size(used, os_resident_bytes(page_address(page), CHUNK_PAGES * PAGE_BYTES));
     }
 }
 
@@ -67,23 +86,24 @@ static void tell_untouched(size_t used_bytes, size_t touched_bytes) {
 }
 
 /* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Checked
- * when fresh memory comes; an answer stands until a quarter more is in use. */
+ * when fresh memory comes, in what came since the last time; an answer stands until a quarter more is in use. */
 static bool is_touched(void) {
-    static _Atomic bool touched;         /* relaxed, both: two threads may both look */
-    static _Atomic uint64_t again_pages;
     span_lock();
     const struct span_settings settings = spans.settings;
     span_unlock();
     if (settings.huge_from_pages == 0) return true;
     const uint64_t used_pages = counter_read(&spans.counts.used_pages);
-    if (used_pages < atomic_load_explicit(&again_pages, memory_order_relaxed))
-        return atomic_load_explicit(&touched, memory_order_relaxed);
+    const bool before = atomic_load_explicit(&look.touched, memory_order_relaxed);
+    if (used_pages < atomic_load_explicit(&look.again_pages, memory_order_relaxed)) return before;
+    const struct chunks since = {atomic_load_explicit(&look.seen_chunks, memory_order_relaxed), counter_read(&spans.end_page) / CHUNK_PAGES};
     size_t used_bytes, touched_bytes;
-    look_at_some(&used_bytes, &touched_bytes);
-    if (used_bytes == 0) return true; /* the first memory there is */
+    look_at_some(since, &used_bytes, &touched_bytes);
+    atomic_store_explicit(&look.wants_witness, true, memory_order_relaxed); /* without huge pages it is not needed, and waits */
+    if (used_bytes == 0) return before || since.first == 0; /* the first memory there is, or no witness is in use */
     const bool enough = touched_bytes >= ace_huge_touched_least(used_bytes, settings.objective);
-    atomic_store_explicit(&touched, enough, memory_order_relaxed);
-    atomic_store_explicit(&again_pages, used_pages + used_pages / 4, memory_order_relaxed);
+    atomic_store_explicit(&look.touched, enough, memory_order_relaxed);
+    atomic_store_explicit(&look.again_pages, used_pages + used_pages / 4, memory_order_relaxed);
+    atomic_store_explicit(&look.seen_chunks, since.end, memory_order_relaxed);
     if (!enough) tell_untouched(used_bytes, touched_bytes);
     return enough;
 }
@@ -103,13 +123,17 @@ static void tell_huge(size_t pages) {
 }
 
 void huge_settle(struct page_run run, enum span_zone zone) {
-    void *start = page_address(run.first);
-    if (zone == ZONE_HUGE)
-        os_prefer_huge(start, run.pages * PAGE_BYTES);
-    else
-        os_avoid_huge(start, run.pages * PAGE_BYTES);
+    char *start = page_address(run.first);
+    const bool witness = zone == ZONE_HUGE && atomic_exchange_explicit(&look.wants_witness, false, memory_order_relaxed);
+    const size_t plain_pages = zone == ZONE_PLAIN ? run.pages : witness ? CHUNK_PAGES : 0;
+    if (plain_pages != 0) os_avoid_huge(start, plain_pages * PAGE_BYTES);
+    if (plain_pages != run.pages) os_prefer_huge(start + plain_pages * PAGE_BYTES, (run.pages - plain_pages) * PAGE_BYTES);
     span_lock();
     for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) page_chunk(page)->zone = (uint8_t)zone;
+    if (witness) {
+        struct chunk *first = page_chunk(run.first);
+        first->no_huge = first->broken = first->witness = true;
+    }
     if (zone == ZONE_HUGE) tell_huge(run.pages);
     span_unlock();
 }
@@ -163,7 +187,7 @@ static struct page_run mark_whole(uint32_t *first, uint32_t end) {
     for (uint32_t at = *first; at < end; at += CHUNK_PAGES - at % CHUNK_PAGES) {
         struct chunk *chunk = page_chunk(at);
         uint32_t within = at % CHUNK_PAGES, pages = min_u32(end - at, CHUNK_PAGES - within);
-        bool whole = chunk->zone == ZONE_HUGE && chunk->no_huge && (chunk->used & ~bit_range(within, pages)) == 0;
+        bool whole = chunk->zone == ZONE_HUGE && chunk->no_huge && !chunk->witness && (chunk->used & ~bit_range(within, pages)) == 0;
         if (whole) {
             if (run.pages == 0) run.first = round_down(at, CHUNK_PAGES);
             run.pages += CHUNK_PAGES;
@@ -210,7 +234,7 @@ static bool is_asked(uint32_t page) {
  * chunks, from one to the next: then few mappings are added. Span lock held. */
 static bool may_mend(uint32_t page) {
     const struct chunk *chunk = page_chunk(page);
-    if (!chunk->no_huge || chunk->used != UINT32_MAX) return false;
+    if (!chunk->no_huge || chunk->witness || chunk->used != UINT32_MAX) return false;
     const bool starts = lone_chunks <= LONE_CHUNKS || page % (STRETCH_CHUNKS * CHUNK_PAGES) == 0;
     return starts || is_asked(page - CHUNK_PAGES) || is_asked(page + CHUNK_PAGES);
 }

@@ -8,6 +8,9 @@
  *   a block of any size gets them                what_is_much_larger_than_all_else_gets_none
  *   a refusal counts as untouched                without_an_answer_all_is_touched
  *   what lies before a gap is not looked at      what_lies_before_a_gap_counts
+ *   where a part begins with free memory it is not looked at   what_is_free_does_not_hide_the_rest
+ *   one byte of a huge page passes for all of it, or nothing shows what is touched   who_touches_no_more_gets_no_more
+ *   a witness is mended                          a_witness_stays_one
  */
 #include "child.h"
 #include "faults/fail_calls.h"
@@ -81,6 +84,56 @@ static void ask_again(void) {
 
 TEST(who_touched_memory_is_asked_again) { IN_CHILD(ask_again); }
 
+/* Memory is taken five times, each time so much that it is looked again. The last of it. */
+static struct mine take_five_times(bool touch) {
+    struct mine mine = {0, 0, 0};
+    leave_nothing_dirty();
+    take_touched(counts_now().fresh_pages + 32 * CHUNK_PAGES);
+    configure(ACE_NEVER, 1);
+    for (uint64_t round = 0; round < 5; round++) {
+        mine = take_keyed(counts_now().fresh_pages + 1, true, round); /* a word in each page */
+        if (touch) memset(page_address(mine.first), 1, mine.pages * PAGE_BYTES);
+    }
+    check_books();
+    return mine;
+}
+
+static void touch_no_more(void) {
+    if (os_page_bytes() > 4096) OMIT("too few words for such pages");
+    CHECK_EQ(page_chunk(take_five_times(false).first)->zone, ZONE_PLAIN);
+}
+
+TEST(who_touches_no_more_gets_no_more) { IN_CHILD(touch_no_more); }
+
+static void touch_all(void) { CHECK_EQ(page_chunk(take_five_times(true).first)->zone, ZONE_HUGE); }
+
+TEST(who_touches_all_goes_on_to_get_them) { IN_CHILD(touch_all); }
+
+/* The first chunk of MINE that is a witness; the end where there is none. */
+static size_t find_witness(struct mine mine) {
+    size_t page = mine.first;
+    while (page < mine.first + mine.pages && !page_chunk(page)->witness) page += CHUNK_PAGES;
+    return page;
+}
+
+/* Whoever uses it, and whatever was returned of it. */
+static void keep_a_witness(void) {
+    const struct mine mine = take_five_times(true);
+    const size_t witness = find_witness(mine), end = mine.first + mine.pages;
+    CHECK(witness < end && page_chunk(witness)->no_huge);
+    CHECK(find_witness((struct mine){.first = (uint32_t)witness + CHUNK_PAGES, .pages = (uint32_t)(end - witness) - CHUNK_PAGES}) >= end);
+    span_give(mine.first);
+    purge_all();
+    const struct mine again = take_keyed(mine.pages, true, 3);
+    CHECK(again.first <= witness && witness < again.first + again.pages);
+    memset(page_address(again.first), 1, again.pages * PAGE_BYTES);
+    span_mend((uint32_t)witness);
+    CHECK(page_chunk(witness)->witness && page_chunk(witness)->no_huge);
+    check_books();
+}
+
+TEST(a_witness_stays_one) { IN_CHILD(keep_a_witness); }
+
 /* Who cannot say is taken to say that all is touched. */
 static void ask_without_answer(void) {
     leave_nothing_dirty();
@@ -93,6 +146,27 @@ static void ask_without_answer(void) {
 }
 
 TEST(without_an_answer_all_is_touched) { IN_CHILD(ask_without_answer); }
+
+/* The memory is looked at in sixteen parts, each of which begins with what is free. */
+static void ask_where_parts_begin_free(void) {
+    enum { PARTS = 16, SPANS = 128 };
+    uint32_t spans[SPANS];
+    leave_nothing_dirty();
+    for (size_t i = 0; i < SPANS; i++) spans[i] = span_take(CHUNK_PAGES, 1, false);
+    const size_t chunks = span_end_page() / CHUNK_PAGES;
+    for (size_t i = 0; i < SPANS; i++) {
+        bool begins = false;
+        for (size_t part = 0; part < PARTS; part++) {
+            const size_t first = chunks * part / PARTS;
+            begins = begins || spans[i] / CHUNK_PAGES == first || (spans[i] + CHUNK_PAGES - 1) / CHUNK_PAGES == first;
+        }
+        if (begins) span_give(spans[i]);
+    }
+    configure(ACE_NEVER, 1);
+    CHECK_EQ(page_chunk(take_keyed(counts_now().fresh_pages + 1, true, 2).first)->zone, ZONE_PLAIN);
+}
+
+TEST(what_is_free_does_not_hide_the_rest) { IN_CHILD(ask_where_parts_begin_free); }
 
 static void ask_behind_a_gap(void) {
     leave_nothing_dirty();
