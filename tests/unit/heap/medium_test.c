@@ -6,6 +6,7 @@
  *   a block of another class is popped           a_size_that_comes_and_goes_is_kept
  *   they have the budget of small ones           all_keep_to_the_budget, others_make_room
  *   no size makes room                           a_size_that_comes_and_goes_is_kept, others_make_room
+ *   a budget that fell waits as a request does   a_budget_that_fell_is_kept_to
  *   sizes in use rob each other                  sizes_that_share_the_budget_do_not_swing
  *   what is idle is kept                         what_is_idle_goes_back
  *   nobody looks where no slab is made           what_is_idle_goes_back
@@ -129,6 +130,17 @@ static void two_sizes(void) {
     CHECK(kept_bytes() <= MIB(8));
 }
 TEST(others_make_room) { IN_CHILD(two_sizes); }
+
+/* Where no other size wants it, what lies above a budget that fell goes sooner than where one does. */
+static void lower_budget(void) {
+    configure(MIB(4));
+    settle(KIB(128), 64);
+    CHECK_EQ(kept_bytes(), MIB(8));
+    configure(KIB(2560)); /* the only thread may have twice as much: 8 MiB are not so much more that they go at once */
+    for (int looks = 0; looks < 2 * ACE_BUDGET_IDLE; looks++) take_and_give(MIB(2), 1);
+    CHECK(kept_bytes() <= MIB(5));
+}
+TEST(a_budget_that_fell_is_kept_to) { IN_CHILD(lower_budget); }
 
 /* So many of the longest sizes come and go in any order, for which the budget of CACHE_BYTES is too small. */
 static void too_many_sizes(unsigned sizes, uint64_t live, size_t cache_bytes) {

@@ -6,6 +6,7 @@
  *   every object, or the program, is libc        whose_code_it_is
  *   no callback is one, or none that signs its return address   inside_a_callback_of_the_loader
  *   a stack is read past its end                 a_short_stack_of_any_kind
+ *   what lies behind a thread's is               what_lies_behind_the_stack_of_a_thread
  */
 #include "check.h"
 #include "os/os.h"
@@ -86,3 +87,37 @@ TEST(a_short_stack_of_any_kind) {
     munmap(stack, 8 * page);
 }
 #endif
+
+static int returns_to(struct dl_phdr_info *object, size_t size, void *address) {
+    (void)object;
+    (void)size;
+    *(const void **)address = __builtin_return_address(0);
+    return 1;
+}
+
+static void *look_from_thread(void *saw) {
+    *(bool *)saw = os_in_loader_callback();
+    return NULL;
+}
+
+/* Behind a thread's stack lies what is others', who may unmap it meanwhile: here, what looks like frames of the loader. */
+TEST(what_lies_behind_the_stack_of_a_thread) {
+    enum { STACK_BYTES = 256 * 1024 };
+    const void *loader = NULL;
+    bool saw = true;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    os_find_libc();
+    if (getauxval(AT_BASE) == 0) OMIT("linked statically");
+    CHECK_EQ(dl_iterate_phdr(returns_to, &loader), 1);
+    char *stack = mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(stack != MAP_FAILED);
+    for (size_t at = STACK_BYTES; at < 2 * STACK_BYTES; at += sizeof loader) memcpy(stack + at, &loader, sizeof loader);
+    CHECK_EQ(pthread_attr_init(&attributes), 0);
+    CHECK_EQ(pthread_attr_setstack(&attributes, stack, STACK_BYTES), 0);
+    CHECK_EQ(pthread_create(&thread, &attributes, look_from_thread, &saw), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(!saw);
+    pthread_attr_destroy(&attributes);
+    munmap(stack, 2 * STACK_BYTES);
+}
