@@ -295,10 +295,11 @@ void *os_map(size_t bytes, size_t alignment) {
     return aligned;
 }
 
-void os_unmap(void *address, size_t bytes) {
+bool os_unmap(void *address, size_t bytes) {
     int saved = errno;
-    if (os_counted(OS_CALL_MUNMAP, munmap(address, bytes) == 0, saved))
-        count(&os_counters.unmapped_bytes, bytes);
+    if (!os_counted(OS_CALL_MUNMAP, munmap(address, bytes) == 0, saved)) return false;
+    count(&os_counters.unmapped_bytes, bytes);
+    return true;
 }
 
 /* A limit above this exceeds any address space; so does RLIM_INFINITY. */

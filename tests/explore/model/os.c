@@ -40,9 +40,10 @@ void *os_map(size_t bytes, size_t alignment) {
     return (void *)start;
 }
 
-void os_unmap(void *address, size_t bytes) {
+bool os_unmap(void *address, size_t bytes) {
     (void)address;
     (void)bytes;
+    return true;
 }
 
 void *os_reserve(size_t bytes) { return os_map(bytes, KERNEL_PAGE); }
