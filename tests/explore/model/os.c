@@ -93,6 +93,7 @@ enum os_moved os_move(void *from, void *to, size_t bytes) {
     return OS_NOT_MOVED;
 }
 size_t os_address_limit(void) { return SIZE_MAX; }
+size_t os_data_limit(void) { return SIZE_MAX; }
 uint64_t os_random_seed(void) { return 1; }
 
 /* ---- time, threads ------------------------------------------------------------------------------------------- */
