@@ -295,22 +295,26 @@ void *os_map(size_t bytes, size_t alignment) {
     return aligned;
 }
 
-void os_unmap(void *address, size_t bytes) {
+bool os_unmap(void *address, size_t bytes) {
     int saved = errno;
-    if (os_counted(OS_CALL_MUNMAP, munmap(address, bytes) == 0, saved))
-        count(&os_counters.unmapped_bytes, bytes);
+    if (!os_counted(OS_CALL_MUNMAP, munmap(address, bytes) == 0, saved)) return false;
+    count(&os_counters.unmapped_bytes, bytes);
+    return true;
 }
 
 /* A limit above this exceeds any address space; so does RLIM_INFINITY. */
 #define NO_LIMIT_BYTES (SIZE_MAX / 4)
 
-size_t os_address_limit(void) {
+static size_t limit_of(int resource) {
     int saved = errno;
     struct rlimit limit;
-    bool known = getrlimit(RLIMIT_AS, &limit) == 0;
+    bool known = getrlimit(resource, &limit) == 0;
     errno = saved;
     return !known || limit.rlim_cur > NO_LIMIT_BYTES ? SIZE_MAX : (size_t)limit.rlim_cur;
 }
+
+size_t os_address_limit(void) { return limit_of(RLIMIT_AS); }
+size_t os_data_limit(void) { return limit_of(RLIMIT_DATA); }
 
 uint64_t os_random_seed(void) {
     /* The kernel places sixteen random bytes for each new program image. */

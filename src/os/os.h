@@ -76,11 +76,12 @@ void os_name(void *address, size_t bytes, const char *name);
 /* Readable, writable, zeroed memory anywhere, aligned to ALIGNMENT (a power of two); NULL if refused. */
 void *os_map(size_t bytes, size_t alignment);
 
-/* Removes a mapping made by the functions above. A refusal leaves it in place, and is counted. */
-void os_unmap(void *address, size_t bytes);
+/* Removes a mapping made by the functions above, or a part of one. A refusal leaves it in place, and is counted: false. */
+bool os_unmap(void *address, size_t bytes);
 
-/* Bytes of address space that RLIMIT_AS allows in all; SIZE_MAX when unlimited. */
+/* Bytes of address space that RLIMIT_AS allows in all, and of writable memory that RLIMIT_DATA does; SIZE_MAX when unlimited. */
 size_t os_address_limit(void);
+size_t os_data_limit(void);
 
 /* 64 bits that differ from process to process, without a system call. */
 uint64_t os_random_seed(void);

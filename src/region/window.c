@@ -125,8 +125,9 @@ bool window_start(size_t bytes) {
     size_t most = bytes != 0 ? bytes : WINDOW_BYTES;
     size_t region = REGION_LEAST_BYTES;
     if (limit != SIZE_MAX) {
-        /* Twice the limit covers every address that could be mapped, with room for gaps. */
-        most = min_size(most, max_size(round_up(limit, CHUNK_BYTES) * 2, WINDOW_LEAST_BYTES));
+        /* Once the limit covers every address that could be mapped. The rest is room for gaps: what is free is unmapped where a longer run
+         * is needed. The words of it are a two-thousandth of the limit. */
+        most = min_size(most, max_size(round_up(limit, CHUNK_BYTES) * 8, WINDOW_LEAST_BYTES));
         region = min_size(region, max_size(round_down(limit / 8, CHUNK_BYTES), CHUNK_BYTES));
     }
     most = max_size(round_down(most, CHUNK_BYTES), WINDOW_LEAST_BYTES);

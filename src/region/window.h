@@ -41,7 +41,7 @@ struct chunk {
     uint32_t refused;  /* free, and the kernel would not take them back; not used since */
     uint32_t moved;    /* mapped by a move: never in one mapping with pages that were not */
     uint32_t edges;    /* a mapping that a move left may begin here */
-    uint8_t given;     /* the span layer has it; otherwise it lies in a gap, or a thread is about to give it */
+    uint8_t given;     /* the span layer has it mapped; otherwise it lies in a gap, or a thread is about to give it */
     uint8_t zone;      /* an enum span_zone; settled before the span layer gets it */
     uint8_t no_huge;   /* in the huge zone, but the kernel was told to use no huge pages here */
     uint8_t broken;    /* and the huge page that there was is broken, or there never was one */
@@ -102,8 +102,8 @@ bool window_start(size_t bytes);
  * kernel refuses. The window's lock is held; makes system calls. */
 struct page_run window_extend(size_t pages);
 
-/* Whether ADDRESS lies in the part of the window that was reserved, or in a gap of it: the window itself may reach
- * over other mappings. At any time. */
+/* Whether ADDRESS lies in the part of the window that was reserved, or in a gap of it, be it one that the span layer made: the window
+ * itself may reach over other mappings. At any time. */
 bool window_holds(const void *address);
 
 /* No other thread extends the window between the two. Held across the system calls that this takes: a waiting thread

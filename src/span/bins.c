@@ -18,7 +18,7 @@ static struct set {
     uint32_t spans;
     uint32_t bins[BINS];
     uint64_t filled[BIN_WORDS]; /* a bit for each bin that is not empty */
-} sets[ZONES][STATES];
+} sets[ZONES + 1][STATES]; /* and of gaps */
 
 static enum state state_of(const struct span *span) { return span->dirty == 0 ? CLEAN : DIRTY; }
 
@@ -142,14 +142,15 @@ uint32_t bins_find(uint32_t pages, uint32_t align_pages, enum span_zone zone) {
     return found;
 }
 
+uint32_t bins_find_gap(uint32_t pages) { return find_in(&sets[ZONE_GAP][CLEAN], pages, 1); }
+
 static uint32_t find_accepted(uint32_t first, bool (*accepts)(uint32_t first)) {
     for (unsigned looked_at = 0; first != 0 && looked_at < LOOKED_AT; looked_at++, first = span_at(first)->next)
         if (accepts == NULL || accepts(first)) return first;
     return 0;
 }
 
-uint32_t bins_find_dirty(enum span_zone zone, bool (*accepts)(uint32_t first)) {
-    const struct set *set = &sets[zone][DIRTY];
+static uint32_t find_longest_in(const struct set *set, bool (*accepts)(uint32_t first)) {
     for (unsigned word = BIN_WORDS; word-- > 0;) {
         for (uint64_t filled = set->filled[word]; filled != 0; filled &= ~((uint64_t)1 << highest_bit(filled))) {
             uint32_t found = find_accepted(set->bins[word * 64 + highest_bit(filled)], accepts);
@@ -157,4 +158,15 @@ uint32_t bins_find_dirty(enum span_zone zone, bool (*accepts)(uint32_t first)) {
         }
     }
     return 0;
+}
+
+uint32_t bins_find_dirty(enum span_zone zone, bool (*accepts)(uint32_t first)) { return find_longest_in(&sets[zone][DIRTY], accepts); }
+
+static uint32_t longer_of(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && span_at(b)->pages > span_at(a)->pages) ? b : a; }
+
+uint32_t bins_find_longest(bool (*accepts)(uint32_t first)) {
+    uint32_t longest = 0;
+    for (int zone = 0; zone < ZONES; zone++)
+        for (int state = 0; state < STATES; state++) longest = longer_of(longest, find_longest_in(&sets[zone][state], accepts));
+    return longest;
 }

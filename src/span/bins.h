@@ -27,6 +27,13 @@ HAK_INLINE size_t bins_aligned_from(size_t first, size_t align_pages) {
  * one of huge pages does not serve a request for plain memory, since it would fault in too much. */
 uint32_t bins_find(uint32_t pages, uint32_t align_pages, enum span_zone zone);
 
+/* The shortest gap of PAGES pages or more; 0 when there is none. */
+uint32_t bins_find_gap(uint32_t pages);
+
+/* A free span of either zone that ACCEPTS admits (NULL: any), from the longest bin possible; 0 when there is none. Looks at a few
+ * spans of each bin. */
+uint32_t bins_find_longest(bool (*accepts)(uint32_t first));
+
 /* A free span of ZONE with dirty pages that ACCEPTS admits (NULL: any), from the longest bin possible; 0 when there
  * is none. Looks at a few spans of each bin. */
 uint32_t bins_find_dirty(enum span_zone zone, bool (*accepts)(uint32_t first));

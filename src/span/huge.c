@@ -138,6 +138,15 @@ void huge_settle(struct page_run run, enum span_zone zone) {
     span_unlock();
 }
 
+void huge_forget(struct page_run run) {
+    for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) {
+        struct chunk *chunk = page_chunk(page);
+        lone_chunks -= chunk->zone == ZONE_HUGE && chunk->no_huge && !chunk->witness;
+        chunk->zone = ZONE_GAP;
+        chunk->given = chunk->no_huge = chunk->broken = chunk->witness = false;
+    }
+}
+
 /* The pages of the chunk of PAGE and of the chunks next to it, within its aligned group of CHUNKS chunks and up to
  * the first gap on either side. Span lock held. */
 static struct page_run stretch_of(uint32_t page, size_t chunks) {

@@ -93,6 +93,14 @@ static void mark_zero(uint32_t first, uint32_t pages, bool returned) {
 void pages_mark_zero(uint32_t first, uint32_t pages) { mark_zero(first, pages, false); }
 void pages_mark_returned(uint32_t first, uint32_t pages) { mark_zero(first, pages, true); }
 
+void pages_forget_returned(uint32_t first, uint32_t pages) {
+    for (uint32_t at = first, end = first + pages; at < end;) {
+        struct share share = share_at(at, end);
+        share.chunk->returned &= ~share.mask;
+        at += share.pages;
+    }
+}
+
 void pages_mark_refused(uint32_t first, uint32_t pages) {
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);

@@ -3,6 +3,7 @@
 #ifndef HAK_SPAN_PAGES_H
 #define HAK_SPAN_PAGES_H
 
+#include "base/bits.h"
 #include "span/span.h"
 
 /* What a run of pages was before it was marked used. */
@@ -23,6 +24,9 @@ void pages_mark_zero(uint32_t first, uint32_t pages);
 
 /* Marks them returned to the kernel: known to be zero, and counted as returned too early if they are used again. */
 void pages_mark_returned(uint32_t first, uint32_t pages);
+
+/* Forgets that they were returned: their next use is no early one. */
+void pages_forget_returned(uint32_t first, uint32_t pages);
 
 /* Whether some of them were mapped by a move; and marks them as one mapping now, by a move or not. */
 bool pages_any_moved(uint32_t first, uint32_t pages);
@@ -45,6 +49,12 @@ uint32_t pages_count_dirty(uint32_t first, uint32_t pages);
 
 /* Used pages in the chunk of PAGE. */
 unsigned pages_used_in_chunk(uint32_t page);
+
+/* Shortens a run to whole chunks; PAGES is 0 where there are none. */
+HAK_INLINE struct page_run whole_chunks(struct page_run run) {
+    const size_t first = round_up(run.first, CHUNK_PAGES), end = round_down(run.first + run.pages, CHUNK_PAGES);
+    return (struct page_run){first, first < end ? end - first : 0};
+}
 
 /* The first run of dirty pages at or after *FIRST and before END, or the first MOST pages of it: its start in *FIRST, its length
  * as result; 0 when there is none. */

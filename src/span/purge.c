@@ -71,12 +71,6 @@ static uint32_t give_chunks_back(uint32_t first, uint32_t pages) {
     return given;
 }
 
-/* Shortens a run to whole chunks; PAGES is 0 where there are none. */
-static struct page_run whole_chunks(struct page_run run) {
-    size_t first = round_up(run.first, CHUNK_PAGES), end = round_down(run.first + run.pages, CHUNK_PAGES);
-    return (struct page_run){first, first < end ? end - first : 0};
-}
-
 /* The first run of dirty pages at or after FROM in the free span at HEAD, or the first MOST pages of it. */
 static struct page_run dirty_run(uint32_t head, uint32_t from, uint32_t most) {
     uint32_t pages = pages_next_dirty(&from, head + span_at(head)->pages, most);

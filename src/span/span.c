@@ -214,15 +214,21 @@ void span_free(uint32_t first, uint32_t pages) {
 
 static uint64_t brought_pages(void) { return counter_read(&spans.counts.fresh_pages); }
 
-/* Fresh memory from the window, whose lock is held; false when there is none. */
-static bool bring(size_t pages, enum span_zone zone) {
+void span_note_fresh(struct page_run run) {
+    counter_add(&spans.counts.fresh_pages, run.pages);
+    for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) page_chunk(page)->given = true;
+    counter_raise(&spans.end_page, run.first + run.pages);
+}
+
+/* Fresh memory from the window, whose lock is held; false when there is none. AT_END: not from a gap. */
+static bool bring(size_t pages, enum span_zone zone, bool at_end) {
+    os_refusal_forget(); /* of others: gaps_make asks whether the kernel refused this */
+    if (!at_end && gaps_fill(pages, zone)) return true;
     struct page_run run = window_extend(pages);
     if (run.pages == 0) return false;
     huge_settle(run, zone);
     span_lock();
-    counter_add(&spans.counts.fresh_pages, run.pages);
-    for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) page_chunk(page)->given = true;
-    counter_set(&spans.end_page, run.first + run.pages);
+    span_note_fresh(run);
     insert_merged((uint32_t)run.first, (uint32_t)run.pages, 0);
     span_unlock();
     return true;
@@ -232,10 +238,10 @@ static bool bring(size_t pages, enum span_zone zone) {
  * been. Threads that lack memory at the same time would otherwise all add some, each a quarter more than the one
  * before. But a thread that finds again and again that what others added is too short, or gone, adds its own. False
  * when there is none. No lock held. */
-static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned round) {
+static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned round, bool at_end) {
     enum { ROUNDS_FOR_OTHERS = 4 };
     window_lock();
-    const bool others = round < ROUNDS_FOR_OTHERS && brought_pages() != seen, added = others || bring(pages, zone);
+    const bool others = round < ROUNDS_FOR_OTHERS && brought_pages() != seen, added = others || bring(pages, zone, at_end);
     window_unlock();
     return added;
 }
@@ -281,7 +287,9 @@ static void prepare_growth(size_t pages) {
 
 static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
     if (pages > window.pages || align_pages > window.pages) return 0;
-    bool prepared = false;
+    /* Fresh memory begins with a chunk. */
+    const size_t fresh_pages = pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES;
+    bool prepared = false, unmapped = false;
     for (unsigned round = 0;; round++) {
         span_lock();
         const uint64_t brought = brought_pages();
@@ -301,14 +309,15 @@ static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
         }
         if (!span_is_allowed(pages)) return 0;
         if (!grown) zone = huge_if_touched(zone); /* what grows has a reserve that nobody touched yet */
-        /* Fresh memory begins with a chunk. Another thread may take it: then the next round adds more. */
-        if (add_fresh(pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES, zone, brought, round)) continue;
+        /* Another thread may take it: then the next round adds more. */
+        if (add_fresh(fresh_pages, zone, brought, round, false)) continue;
         await_purging();
         span_lock();
-        /* As a last resort a plain request takes clean memory of the huge zone. */
+        /* When there is no more, a plain request takes clean memory of the huge zone. */
         first = take_at(find_place(pages, align_pages, ZONE_HUGE), pages);
         span_unlock();
-        return first;
+        if (first != 0 || unmapped || !gaps_make(fresh_pages)) return first;
+        unmapped = true;
     }
 }
 
@@ -359,7 +368,7 @@ static size_t extend_into_free(uint32_t first, size_t pages, uint64_t *brought) 
     for (;;) { /* behind a free span there may be another, of the other zone */
         uint32_t after = first + span->pages;
         bool at_end = after == counter_read(&spans.end_page);
-        bool is_free = !at_end && page_is_inside(after) && span_at(after)->kind == SPAN_FREE;
+        bool is_free = !at_end && page_is_inside(after) && span_at(after)->kind == SPAN_FREE && page_chunk(after)->given;
         if (missing == 0) break;
         if (!is_allowed(missing)) {
             missing = SIZE_MAX;
@@ -384,6 +393,7 @@ bool span_extend(uint32_t first, size_t pages) {
     uint32_t before = span->pages;
     if (pages > window.pages) return false;
     if (pages > before) make_room(pages - before);
+    bool unmapped = false;
     for (unsigned round = 0;; round++) {
         uint64_t brought;
         size_t missing = extend_into_free(first, pages, &brought);
@@ -392,7 +402,9 @@ bool span_extend(uint32_t first, size_t pages) {
         span_lock();
         enum span_zone zone = huge_zone_for((uint32_t)missing, true, true);
         span_unlock();
-        if (!add_fresh(missing, zone, brought, round)) break;
+        if (add_fresh(missing, zone, brought, round, true)) continue;
+        if (unmapped || !gaps_make(missing)) break;
+        unmapped = true;
     }
     if (span->pages != before) span_trim(first, before);
     return false;

@@ -41,8 +41,8 @@ struct span {
 
 HAK_INLINE struct span *span_at(size_t page) { return page_span(page); }
 
-/* Where huge pages are asked for: huge.c. */
-enum span_zone { ZONE_PLAIN, ZONE_HUGE, ZONES };
+/* Where huge pages are asked for: huge.c. What was unmapped is of neither zone: gaps.c. */
+enum span_zone { ZONE_PLAIN, ZONE_HUGE, ZONES, ZONE_GAP = ZONES };
 
 struct span_settings {
     uint64_t decay_half_life_ms; /* 0: return immediately; ACE_NEVER: keep */

@@ -40,8 +40,20 @@ void span_lose(uint32_t first, uint32_t pages);
 /* Frees the used span at FIRST, except LOST_PAGES pages of it at LOST, which are lost. Takes the span lock. */
 void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages);
 
+/* RUN is fresh memory: counts it. Span lock held. */
+void span_note_fresh(struct page_run run);
+
 /* Dirty pages were taken, and RETURNED pages that had been returned to the kernel: decay depends on both. */
 void purge_note_taken(uint32_t returned);
+
+/* ---- gaps.c: addresses that are returned to the kernel. Makes system calls. --------------------------- */
+
+/* The kernel has just refused PAGES pages to this thread: unmaps as much of what is free, the longest runs first, and returns whether
+ * it is worth asking again. No lock held. */
+bool gaps_make(size_t pages);
+
+/* Maps PAGES pages or more of a gap again, as fresh memory of ZONE; false where there is none. The window's lock is held. */
+bool gaps_fill(size_t pages, enum span_zone zone);
 
 /* ---- huge.c: advice about huge pages. Makes system calls: no lock held. ------------------------------ */
 
@@ -60,6 +72,9 @@ void huge_break(uint32_t first, uint32_t pages);
 
 /* PAGES pages from FIRST were mapped afresh: gives the kernel the advice for them again. */
 void huge_advise_again(uint32_t first, uint32_t pages);
+
+/* RUN, whole chunks, was unmapped: it is a gap, and nothing is advised there. Span lock held. */
+void huge_forget(struct page_run run);
 
 /* PAGES pages from FIRST were just taken: asks for huge pages again in chunks of which nothing else is in use. */
 void huge_mend(uint32_t first, uint32_t pages);

@@ -40,9 +40,10 @@ void *os_map(size_t bytes, size_t alignment) {
     return (void *)start;
 }
 
-void os_unmap(void *address, size_t bytes) {
+bool os_unmap(void *address, size_t bytes) {
     (void)address;
     (void)bytes;
+    return true;
 }
 
 void *os_reserve(size_t bytes) { return os_map(bytes, KERNEL_PAGE); }
@@ -92,6 +93,7 @@ enum os_moved os_move(void *from, void *to, size_t bytes) {
     return OS_NOT_MOVED;
 }
 size_t os_address_limit(void) { return SIZE_MAX; }
+size_t os_data_limit(void) { return SIZE_MAX; }
 uint64_t os_random_seed(void) { return 1; }
 
 /* ---- time, threads ------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
  *   a fixed reservation larger than the limit   all: the child gets nothing
  *   a refused reservation is not noticed        all: the child dies by SIGSEGV
  *   freed memory is not used again              all: the second round gets less
+ *   free memory keeps its addresses             ever_larger_blocks_under_a_limit
  */
 #include "blocks.h"
 
@@ -95,6 +96,25 @@ static void limit_to(int resource, size_t bytes) {
     CHECK_EQ(setrlimit(resource, &limit), 0);
 }
 
+/* Ever larger blocks, one at a time, with small ones between that stay: what one leaves is too short for the next. */
+HELPER(take_ever_larger_blocks) {
+    enum { ROUNDS = 20, STEPS = 4, BETWEEN = 50 };
+    void *between[STEPS * BETWEEN] = {NULL};
+    for (size_t i = 0; i < ROUNDS * STEPS; i++) {
+        const size_t bytes = (i % STEPS + 1) * MIB(60);
+        char *block = hak_malloc(bytes);
+        CHECK_AT(block != NULL, i);
+        for (size_t at = 0; at < bytes; at += 4096) block[at] = 'x';
+        for (size_t k = 0; k < BETWEEN; k++) {
+            void **small = &between[i % STEPS * BETWEEN + k];
+            hak_free(*small);
+            *small = hak_malloc(KIB(50));
+            CHECK_AT(*small != NULL, i);
+        }
+        hak_free(block);
+    }
+}
+
 HELPER(live_under_an_address_space_limit) {
     start_threads();
     use_all_there_is(limit_of(RLIMIT_AS));
@@ -160,4 +180,11 @@ TEST(a_limit_set_by_the_process_itself) {
         run_helper(RLIMIT_AS, limit, NULL);
         run_helper(RLIMIT_DATA, limit, NULL);
     }
+}
+
+/* 240 MiB, the program, and a little. */
+TEST(ever_larger_blocks_under_a_limit) {
+    NEEDS_LIMITS();
+    run_helper(RLIMIT_AS, MIB(290), "take_ever_larger_blocks");
+    run_helper(RLIMIT_DATA, MIB(270), "take_ever_larger_blocks");
 }

@@ -9,7 +9,7 @@
  *   delayed frees are forgotten                  frees_that_had_to_wait, collecting_frees_what_waits
  *   one page too few                             sizes_and_alignments
  *   a limit counts what a block may grow into    a_limit_counts_no_reserve
- *   ulimit -v counts it                          a_limit_counts_no_reserve
+ *   ulimit -v or ulimit -d counts it             a_limit_counts_no_reserve
  *   no limit counts what lies outside            limits_reach_outside_the_window
  */
 #include "blocks.h"
@@ -275,12 +275,12 @@ static uint64_t used_after_a_move(uint64_t hard_pages, uint64_t soft_pages) {
     return neighbour != block ? used : 0;
 }
 
-static void limit_addresses(rlim_t bytes) {
+static void limit_to(int resource, rlim_t bytes) {
     struct rlimit limit;
-    CHECK_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+    CHECK_EQ(getrlimit(resource, &limit), 0);
     if (limit.rlim_cur != RLIM_INFINITY && bytes != RLIM_INFINITY) SKIP("there is a limit already");
     limit.rlim_cur = bytes;
-    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+    CHECK_EQ(setrlimit(resource, &limit), 0);
 }
 
 static void reserve_beside_limits(void) {
@@ -289,10 +289,13 @@ static void reserve_beside_limits(void) {
     CHECK(used_after_a_move(0, 0) > without);
     CHECK_EQ(used_after_a_move(most, 0), without);
     CHECK_EQ(used_after_a_move(0, most), without);
-    limit_addresses(SIZE_MAX / 8); /* enough for shadow memory, too */
-    CHECK_EQ(used_after_a_move(0, 0), without);
-    limit_addresses(RLIM_INFINITY);
-    CHECK(used_after_a_move(0, 0) > without);
+    const int resources[] = {RLIMIT_AS, RLIMIT_DATA};
+    for (size_t i = 0; i < 2; i++) {
+        limit_to(resources[i], SIZE_MAX / 8); /* enough for shadow memory, too */
+        CHECK_EQ(used_after_a_move(0, 0), without);
+        limit_to(resources[i], RLIM_INFINITY);
+        CHECK(used_after_a_move(0, 0) > without);
+    }
 }
 
 TEST(a_limit_counts_no_reserve) { IN_CHILD(reserve_beside_limits); }

@@ -13,6 +13,7 @@
  *   the middle of a list is taken out badly      the_choice_follows_the_rule
  *   an aligned hole is not found                 the_choice_follows_the_rule
  *   an aligned start is enough, without pages    the_choice_follows_the_rule
+ *   the longest is sought in one zone only       the_longest_is_of_any_zone_and_state
  */
 #include "blocks.h"
 #include "span/bins.h"
@@ -202,4 +203,17 @@ TEST(dirty_pages_are_sought_in_long_spans_first) {
         }
     }
     empty_bins();
+}
+
+TEST(the_longest_is_of_any_zone_and_state) {
+    struct rng rng = {check_now.seed + 3};
+    start(&rng);
+    for (size_t i = 0; i < span_count; i++) toggle(&spans[i]);
+    uint32_t bin = UINT32_MAX;
+    size_t found = 0;
+    for (uint32_t first; (first = bins_find_longest(NULL)) != 0; bins_remove(first), found++) {
+        CHECK_AT(bin_start(span_at(first)->pages) <= bin, found);
+        bin = bin_start(span_at(first)->pages);
+    }
+    CHECK_EQ(found, span_count);
 }
