@@ -25,4 +25,9 @@ enum ace_pressure_reason {
 
 enum ace_pressure_reason ace_pressure(struct ace_pressure_input input);
 
+/* For a process that returns what is free before it grows, rather than once it was seen to have grown: from what use on it does. UINT64_MAX
+ * where there is no limit. And how much it may grow before it asks for the use again. */
+uint64_t ace_pressure_mark_bytes(struct ace_pressure_input input);
+uint64_t ace_pressure_unasked_bytes(struct ace_pressure_input input);
+
 #endif

@@ -101,10 +101,10 @@
          "on: a thread of hakmem's own, while there is something to return",                                \
          "Whether a thread may be started that returns free memory while the program sleeps.")              \
     BOOL(pressure, ANYTIME, true,                                                                           \
-         "on: some files read once a second, by that thread; up to three stay open",                        \
-         "Whether that thread returns all free memory while memory is short: near a limit of the control group, or when " \
-         "the kernel reports that programs wait for memory. No effect while the thread does not run, as with " \
-         "`purge_thread:off` or `decay:never`.")                                                            \
+         "on: some files read once a second, by that thread, or as a process of one thread grows; up to three stay open", \
+         "Whether all free memory is returned while memory is short: near a limit of the control group, or when the " \
+         "kernel reports that programs wait for memory. By that thread, so no effect with `purge_thread:off` or " \
+         "`decay:never`; near a limit by a thread that is alone, too.")                                     \
     NUMBER(soft_limit, ANYTIME, BYTES, HAK_MIB(1), HAK_GIB(1 << 20), "none", OPTION_NEVER, OPTION_NEVER,    \
            "above it: one thread returns all free memory, at most ten times a second and in a thirtieth of the time",                             \
            "Memory in use above which the program is told (hak_on_soft_limit) and free memory returns to the kernel " \

@@ -6,6 +6,7 @@
 #include "hakmem/hakmem.h"
 #include "ace/pressure.h"
 #include "heap/large.h"
+#include "heap/pressure.h"
 #include "heap/purger.h"
 #include "heap/registry.h"
 #include "region/books.h"
@@ -230,7 +231,7 @@ static const struct hak_page_table tables[] = {
     ARRAY("purge_running", &purger_running, running_fields, sizeof purger_running, 1),
     ARRAY("purge_started", &purger_started, started_fields, sizeof purger_started, 1),
     ARRAY("heap_settings", &heap_settings, setting_fields, sizeof heap_settings, 1),
-    ARRAY("pressed", purger_pressed, pressed_fields, sizeof purger_pressed[0], ACE_PRESSURE_STALLS + 1),
+    ARRAY("pressed", pressure_counts, pressed_fields, sizeof pressure_counts[0], ACE_PRESSURE_STALLS + 1),
     ARRAY("failures", failure_slots, failure_fields, sizeof failure_slots[0], FAILURES_KEPT),
     ARRAY("failure_counts", failure_counts, failure_count_fields, sizeof failure_counts[0], FAILURE_CAUSE_COUNT),
     ARRAY("decisions", decision_slots, decision_fields, sizeof decision_slots[0], DECISIONS_KEPT),

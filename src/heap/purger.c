@@ -2,10 +2,10 @@
 #include "heap/purger.h"
 
 #include "ace/decay.h"
-#include "ace/pressure.h"
 #include "base/bits.h"
 #include "heap/enter.h"
 #include "heap/footprint.h"
+#include "heap/pressure.h"
 #include "heap/purge.h"
 #include "heap/registry.h"
 #include "heap/stack.h"
@@ -24,8 +24,6 @@ enum {
     ASLEEP_MS = 1000,      /* without a look: the process slept */
     GONE_HALF_LIVES = 4,   /* after these a sixteenth is left */
     RETRY_MS = 10 * 1000,  /* after a thread was refused */
-    HEAR_MS = 1000,        /* between looks at the memory pressure */
-    AROUND_MS = 30 * 1000, /* between looks for limits */
     SOFT_MS = 100,         /* between purges above the soft limit, at least */
     SOFT_REST = 32,        /* and this many times as long as the last one took, */
     SOFT_TOOK_MS = 1000,   /* at most that: the clock may have jumped */
@@ -41,14 +39,12 @@ enum {
 static struct {
     _Atomic bool off; /* no memory is ever returned by itself */
     _Atomic bool allowed;
-    _Atomic bool hears; /* returns more when memory is short */
     _Atomic uint64_t look_ms, retry_ms;
 } purger;
 
 _Atomic bool purger_running;
 _Atomic uint64_t purger_started;
 
-counter purger_pressed[ACE_PRESSURE_STALLS + 1];
 counter purger_start_ms;
 
 /* relaxed: settings; a thread that sees an old one sees the new one the next time. */
@@ -57,9 +53,9 @@ void purger_configure(uint64_t half_life_ms, bool allowed) {
     atomic_store_explicit(&purger.allowed, allowed, memory_order_relaxed);
 }
 
-void purger_hear(bool hears) { atomic_store_explicit(&purger.hears, hears, memory_order_relaxed); }
-
 static bool is_off(void) { return atomic_load_explicit(&purger.off, memory_order_relaxed); }
+
+bool purger_is_allowed(void) { return !is_off() && atomic_load_explicit(&purger.allowed, memory_order_relaxed); }
 
 void purger_start(void) {
     const uint64_t now_ms = os_clock_ms();
@@ -113,68 +109,6 @@ static bool end(void) {
     return atomic_exchange_explicit(&purger_running, true, memory_order_seq_cst); /* another was started */
 }
 
-/* Reports a change since the last look. */
-static void tell_pressure(enum ace_pressure_reason pressed_by, const struct ace_pressure_input *input) {
-    static enum ace_pressure_reason before;
-    static const enum ace_reason reasons[] = {
-        [ACE_PRESSURE_NONE] = ACE_REASON_RELIEVED,
-        [ACE_PRESSURE_LIMIT] = ACE_REASON_NEAR_LIMIT,
-        [ACE_PRESSURE_HIGH] = ACE_REASON_NEAR_HIGH,
-        [ACE_PRESSURE_STALLS] = ACE_REASON_STALLS,
-    };
-    if (pressed_by == before) return;
-    struct ace_decision decision = {.reason = reasons[pressed_by], .from = before, .to = pressed_by};
-    if (pressed_by == ACE_PRESSURE_STALLS) {
-        decision.inputs[0] = input->stalled;
-    } else if (pressed_by != ACE_PRESSURE_NONE) {
-        decision.inputs[0] = input->used_bytes;
-        decision.inputs[1] = pressed_by == ACE_PRESSURE_LIMIT ? input->limit_bytes : input->high_bytes;
-    }
-    heap_tell(&decision);
-    before = pressed_by;
-}
-
-/* What the purge thread last heard, which alone uses it. */
-static struct {
-    struct os_group group;
-    uint64_t heard_ms;
-    uint64_t around_ms; /* when it, or one before it, looked for limits; 0: never */
-    bool looked;        /* this one did */
-} heard;
-
-/* For limits many files are opened and closed again. A program of one thread may count on the numbers that they get, so beside one that is
- * done at most once in this thread's life; and of lives that follow each other within AROUND_MS one does it for all. */
-static void hear(uint64_t now_ms) {
-    const bool due = heard.around_ms == 0 || now_ms - heard.around_ms >= AROUND_MS;
-    heard.heard_ms = now_ms;
-    if (!due || (heard.looked && is_alone())) {
-        os_group_read_again(&heard.group);
-        return;
-    }
-    heard.around_ms = now_ms;
-    heard.looked = true;
-    os_group_read("", &heard.group);
-}
-
-/* The pace by memory pressure, which the purge thread alone looks up, now and then. */
-static enum purge_pace pace(void) {
-    uint64_t now_ms = os_clock_ms();
-    if (!atomic_load_explicit(&purger.hears, memory_order_relaxed) || now_ms - heard.heard_ms < HEAR_MS) return PURGE_DUE;
-    hear(now_ms);
-    const struct ace_pressure_input input = {
-        .limit_bytes = heard.group.memory_limit_bytes,
-        .high_bytes = heard.group.memory_high_bytes,
-        .used_bytes = heard.group.memory_used_bytes,
-        .stalled = heard.group.stalled,
-        .objective = heap_settings.objective,
-    };
-    enum ace_pressure_reason reason = ace_pressure(input);
-    tell_pressure(reason, &input);
-    if (reason == ACE_PRESSURE_NONE) return PURGE_DUE;
-    counter_add(&purger_pressed[reason], 1);
-    return PURGE_ALL;
-}
-
 /* Milliseconds until something may be due: free spans, or a visit. */
 static uint64_t tick_ms(void) { return min_size(max_size(span_decay_tick_ms(), TICK_MS), VISIT_MS) + CLOCK_MS; }
 
@@ -184,7 +118,7 @@ static bool work(uint64_t ms, uint64_t *quiet_ms) {
         purge_steps(PURGE_ALL); /* for threads that live on: none will look again */
         return true;
     }
-    *quiet_ms = purge_steps(pace()) == PURGE_DONE ? *quiet_ms + ms : 0;
+    *quiet_ms = purge_steps(pressure_pace()) == PURGE_DONE ? *quiet_ms + ms : 0;
     return *quiet_ms >= QUIET_MS || is_too_little();
 }
 
@@ -198,7 +132,7 @@ static void give_up(void) {
 /* True when it ends as the last thread: it must not keep a process alive whose other threads have ended. */
 static bool run(void) {
     thread_forgo_heap();
-    heard.looked = false;
+    pressure_begin();
     uint64_t quiet_ms = 0, ms = tick_ms();
     while (os_sleep_ms(ms)) {
         if (work(ms, &quiet_ms) && end()) return is_last();
@@ -227,6 +161,8 @@ static bool is_calm(struct heap *heap, uint64_t now_ms) {
 
 /* False in a child that shares this memory (vfork): a thread would be the child's, and end with it without a word. */
 static bool is_owner(const struct heap *heap) { return counter_read(&heap->thread_id) == os_thread_id(); }
+
+bool purger_is_undisturbed(struct heap *heap) { return is_calm(heap, os_clock_ms()) && is_owner(heap); }
 
 /* Starts the purge thread if none runs; false when that failed, or may not be done here because libc may be in the
  * middle of something. HEAP: NULL at a thread's end. */
@@ -369,6 +305,7 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     settle_heap(heap);
     slow_leave();
     keep_to_soft_limit();
+    pressure_look();
     if (is_off() || purger_is_running()) return;
     uint64_t now_ms = os_clock_ms();
     /* Outside the slow paths: starting a thread allocates. Whenever the last look was: there may be no later one. */

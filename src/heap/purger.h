@@ -16,12 +16,12 @@ void purger_configure(uint64_t half_life_ms, bool allowed);
 /* At the first look. Not before: libraries that wrap the clock have not been initialised when this one is. */
 void purger_start(void);
 
-/* Whether the purge thread immediately returns all free memory while memory is short on the machine or in the
- * process's control group. */
-void purger_hear(bool hears);
+/* Whether it may be, and there is something for it to do. */
+bool purger_is_allowed(void);
 
-/* How often it did, by enum ace_pressure_reason. */
-extern HAK_HIDDEN counter purger_pressed[];
+/* False where HEAP's owner may be a signal handler, in the middle of whatever its thread does, or in a child of vfork, which shares memory but
+ * not the table of files. By the owner. */
+bool purger_is_undisturbed(struct heap *heap);
 
 /* When purger_start was called, in milliseconds of the monotonic clock; 0: not yet. */
 extern HAK_HIDDEN counter purger_start_ms;

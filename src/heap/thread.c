@@ -5,6 +5,7 @@
 #include "heap/buffer.h"
 #include "heap/footprint.h"
 #include "heap/home.h"
+#include "heap/pressure.h"
 #include "heap/purger.h"
 #include "heap/registry.h"
 #include "heap/stack.h"
@@ -156,7 +157,7 @@ void heap_configure(const struct heap_options *options) {
     counter_set(&heap_settings.thread_cache_bytes, options->thread_cache_bytes);
     counter_set(&heap_settings.populate, options->populate);
     purger_configure(options->decay, options->purge_thread);
-    purger_hear(options->pressure);
+    pressure_configure(options->pressure);
 }
 
 bool heap_start(const struct heap_options *options) {
@@ -165,6 +166,7 @@ bool heap_start(const struct heap_options *options) {
     heap_settings.objective = options->objective;
     heap_settings.fixed = options->fixed;
     heap_settings.processors = os_processors();
+    pressure_start();
     stack_set_depths(options->bin_depth, options->fixed);
     foreign_handler = options->foreign;
     commons.home = &commons;
@@ -225,6 +227,7 @@ HAK_ENTRY void heap_fork_parent(void) {
 void heap_fork_child(void) {
     /* The purge thread is gone, even where the fork came from inside a slow path. */
     purger_forget();
+    pressure_fork_child();
     if (thread_heap() != NULL) counter_set(&thread_heap()->thread_id, os_first_thread_id());
     span_purging_reset();
     note_fork(true);

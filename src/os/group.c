@@ -1,17 +1,20 @@
 /* group.c - the control group that the process is in: how much memory it may use, and whether memory is short. Reads files, of
- * cgroup versions 1 and 2; none at start. */
+ * cgroup versions 1 and 2; none at start.
+ *
+ * A program's own thread may come here from deep inside malloc, on a stack of a few KiB: what is large is static. One thread at a time. */
 #include "os/os.h"
 
 #include "base/bits.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-enum { TEXT_BYTES = 16384, STAT_BYTES = TEXT_BYTES / 2, STALLS_BYTES = 256, PATH_BYTES = 512, NAME_BYTES = 2 * PATH_BYTES };
+enum { TEXT_BYTES = 16384, PATH_BYTES = 512, NAME_BYTES = 2 * PATH_BYTES };
 
 static const char controller[] = "memory";
 
@@ -21,6 +24,9 @@ struct place {
     char path[PATH_BYTES / 2];  /* of the group, below it; "" or "/a/b" */
     bool unified;               /* version 2 */
 };
+
+/* A file's contents, and a file's name: valid until the next is read, or named. */
+static char text[TEXT_BYTES], name[NAME_BYTES];
 
 /* A file that stays open from one full look to the next, under a high number: who opens files beside a program that knows of one
  * thread only takes numbers that it counts on, or closes what it has opened under one of them meanwhile. */
@@ -47,45 +53,57 @@ static void drop(struct kept *file) {
     file->fd = 0;
 }
 
-/* FD is open only for as long as this takes. */
+/* FD is open only for as long as this takes. Not by libc's fcntl: a library that wraps that may be what called malloc, and hold a lock. */
 static void keep(struct kept *file, int fd) {
     struct stat now;
-    if (os_fstat(fd, &now)) *file = (struct kept){fcntl(fd, F_DUPFD_CLOEXEC, OS_KEPT_DESCRIPTOR_MIN), now.st_dev, now.st_ino};
+    if (!os_fstat(fd, &now)) return;
+    *file = (struct kept){(int)syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, OS_KEPT_DESCRIPTOR_MIN), now.st_dev, now.st_ino};
 }
 
 /* Does not move the position of the program's file, should it have got this number just now. */
-static bool read_kept(const struct kept *file, char *text, size_t bytes) {
-    const long length = is_ours(file) ? os_read_at(file->fd, text, bytes - 1, 0) : 0;
+static bool read_kept(const struct kept *file) {
+    const long length = is_ours(file) ? os_read_at(file->fd, text, sizeof text - 1, 0) : 0;
     text[length > 0 ? length : 0] = '\0';
     return length > 0;
 }
 
-/* Reads a file, which stays open as *FILE; false, and it does not, when it cannot be read. */
-static bool read_and_keep(struct kept *file, const char *name, char *text, size_t bytes) {
+/* Reads the file NAME, which stays open as *FILE; false, and it does not, when it cannot be read. */
+static bool read_and_keep(struct kept *file) {
     const int fd = os_open(name, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return false;
-    const long length = os_read_at(fd, text, bytes - 1, 0);
+    const long length = os_read_at(fd, text, sizeof text - 1, 0);
     text[length > 0 ? length : 0] = '\0';
     if (length > 0) keep(file, fd);
     os_close(fd);
     return length > 0;
 }
 
-static bool read_at(const char *root, const char *path, char *text, size_t bytes) {
-    char name[NAME_BYTES];
-    int length = snprintf(name, sizeof name, "%s%s", root, path);
-    return length > 0 && (size_t)length < sizeof name && os_read_file(name, text, bytes) > 0;
+/* Sets NAME; false when it is too long. */
+static bool set_name(const char *const parts[], size_t count) {
+    size_t length = 0;
+    for (size_t i = 0; i < count; i++) {
+        const size_t more = strlen(parts[i]);
+        if (more >= sizeof name - length) return false;
+        memcpy(name + length, parts[i], more + 1);
+        length += more;
+    }
+    return true;
 }
 
-/* The name of a group's file; false when it is too long. */
-static bool name_in(char name[NAME_BYTES], const char *root, const struct place *place, const char *file) {
-    int length = snprintf(name, NAME_BYTES, "%s%s%s/%s", root, place->mount, place->path, file);
-    return length > 0 && length < NAME_BYTES;
+static bool read_at(const char *root, const char *path) {
+    const char *const parts[] = {root, path};
+    return set_name(parts, 2) && os_read_file(name, text, sizeof text) > 0;
 }
 
-/* Ends TEXT at the first of STOPS and returns what follows it. */
-static char *cut(char *text, const char *stops) {
-    char *end = text + strcspn(text, stops);
+/* NAME is that of a group's file. */
+static bool name_in(const char *root, const struct place *place, const char *file) {
+    const char *const parts[] = {root, place->mount, place->path, "/", file};
+    return set_name(parts, 5);
+}
+
+/* Ends LINE at the first of STOPS and returns what follows it. */
+static char *cut(char *line, const char *stops) {
+    char *end = line + strcspn(line, stops);
     char *rest = *end == '\0' ? end : end + 1;
     *end = '\0';
     return rest;
@@ -101,7 +119,7 @@ static bool has_word(const char *list, const char *word) {
 }
 
 /* Lines of /proc/self/cgroup are number:controllers:path; of version 2 the number is 0 and there are no controllers. */
-static bool find_path(char *text, struct place *place) {
+static bool find_path(struct place *place) {
     bool found = false;
     for (char *line = text; *line != '\0';) {
         char *next = cut(line, "\n"), *controllers = cut(line, ":"), *path = cut(controllers, ":");
@@ -140,26 +158,24 @@ static bool read_mount(char *line, struct place *place) {
 }
 
 static bool find_place(const char *root, struct place *place) {
-    char text[TEXT_BYTES];
-    if (!read_at(root, "/proc/self/cgroup", text, sizeof text) || !find_path(text, place)) return false;
-    if (!read_at(root, "/proc/self/mountinfo", text, sizeof text)) return false;
+    if (!read_at(root, "/proc/self/cgroup") || !find_path(place)) return false;
+    if (!read_at(root, "/proc/self/mountinfo")) return false;
     for (char *line = text; *line != '\0';) {
         char *next = cut(line, "\n");
         if (read_mount(line, place)) return true;
         line = next;
     }
     /* Not found among the mounts that fit in TEXT: the usual place. */
-    snprintf(place->mount, sizeof place->mount, "/sys/fs/cgroup%s%s", place->unified ? "" : "/", place->unified ? "" : controller);
+    strcpy(place->mount, place->unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory");
     return true;
 }
 
 /* OS_UNLIMITED for "max". */
-static uint64_t parse_number(const char *text) { return text[0] >= '0' && text[0] <= '9' ? strtoull(text, NULL, 10) : OS_UNLIMITED; }
+static uint64_t parse_number(const char *digits) { return digits[0] >= '0' && digits[0] <= '9' ? strtoull(digits, NULL, 10) : OS_UNLIMITED; }
 
 /* The number in a file of a group; OS_UNLIMITED where there is none. */
 static uint64_t read_number(const char *root, const struct place *place, const char *file) {
-    char name[NAME_BYTES], text[64];
-    return name_in(name, root, place, file) && os_read_file(name, text, sizeof text) > 0 ? parse_number(text) : OS_UNLIMITED;
+    return name_in(root, place, file) && os_read_file(name, text, sizeof text) > 0 ? parse_number(text) : OS_UNLIMITED;
 }
 
 /* Version 1 says "no limit" by a number near 2^63. */
@@ -173,42 +189,41 @@ static bool ascend(struct place *place) {
     return true;
 }
 
-/* The number behind NAME at the start of a line; 0 where there is none. */
-static uint64_t number_after(const char *text, const char *name) {
+/* The number behind LABEL at the start of a line of TEXT; 0 where there is none. */
+static uint64_t number_after(const char *label) {
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, name, strlen(name)) == 0) return strtoull(line + strlen(name), NULL, 10);
+        if (strncmp(line, label, strlen(label)) == 0) return strtoull(line + strlen(label), NULL, 10);
     }
     return 0;
 }
 
 /* The part of a group's use that the kernel takes before it kills: the cache of files, without tmpfs, and of their names and inodes. Of
  * the latter version 1 says nothing. */
-static uint64_t parse_files(const char *text, bool unified) {
-    return number_after(text, unified ? "inactive_file " : "total_inactive_file ") +
-           number_after(text, unified ? "active_file " : "total_active_file ") +
-           number_after(text, "slab_reclaimable ");
+static uint64_t parse_files(bool unified) {
+    return number_after(unified ? "inactive_file " : "total_inactive_file ") +
+           number_after(unified ? "active_file " : "total_active_file ") +
+           number_after("slab_reclaimable ");
 }
 
 static uint64_t read_files(const char *root, const struct place *place) {
-    char name[NAME_BYTES], text[STAT_BYTES];
-    if (!name_in(name, root, place, "memory.stat") || os_read_file(name, text, sizeof text) <= 0) return 0;
-    return parse_files(text, place->unified);
+    if (!name_in(root, place, "memory.stat") || os_read_file(name, text, sizeof text) <= 0) return 0;
+    return parse_files(place->unified);
 }
 
 static const char *use_file(const struct place *place) { return place->unified ? "memory.current" : "memory.usage_in_bytes"; }
 
 static void keep_use(const char *root, const struct place *place) {
-    char name[NAME_BYTES], text[STAT_BYTES];
     kept.unified = place->unified;
-    if (name_in(name, root, place, use_file(place))) read_and_keep(&kept.used, name, text, sizeof text);
-    if (name_in(name, root, place, "memory.stat")) read_and_keep(&kept.stat, name, text, sizeof text);
+    if (name_in(root, place, use_file(place))) read_and_keep(&kept.used);
+    if (name_in(root, place, "memory.stat")) read_and_keep(&kept.stat);
 }
 
 /* Of the group and those above it, the one that is nearest to its limit counts: its limits, and what is used of them. */
-static void read_memory(const char *root, struct place place, struct os_group *group) {
+static void read_memory(const char *root, const struct place *lowest, struct os_group *group) {
+    static struct place place, nearest_place;
     uint64_t least_left = OS_UNLIMITED;
-    struct place nearest_place = place;
+    place = *lowest;
     do {
         const bool unified = place.unified;
         uint64_t limit = as_limit(read_number(root, &place, unified ? "memory.max" : "memory.limit_in_bytes"));
@@ -231,7 +246,7 @@ static void read_memory(const char *root, struct place place, struct os_group *g
 }
 
 /* "some avg10=1.23 ..." in hundredths. */
-static uint64_t parse_stalls(const char *text) {
+static uint64_t parse_stalls(void) {
     const char *at = strstr(text, "some avg10=");
     if (at == NULL) return OS_UNLIMITED;
     char *point;
@@ -246,34 +261,43 @@ static uint64_t parse_stalls(const char *text) {
 
 static uint64_t read_stalls(const char *root, const struct place *place) {
     static const struct place machine = {.mount = "/proc/pressure"};
-    char name[NAME_BYTES], text[STALLS_BYTES];
-    if (place->unified && name_in(name, root, place, "memory.pressure") && read_and_keep(&kept.stalls, name, text, sizeof text))
-        return parse_stalls(text);
-    if (!name_in(name, root, &machine, "memory") || !read_and_keep(&kept.stalls, name, text, sizeof text)) return OS_UNLIMITED;
-    return parse_stalls(text);
+    if (place->unified && name_in(root, place, "memory.pressure") && read_and_keep(&kept.stalls)) return parse_stalls();
+    if (!name_in(root, &machine, "memory") || !read_and_keep(&kept.stalls)) return OS_UNLIMITED;
+    return parse_stalls();
+}
+
+/* The group that it found; valid until the next. */
+static const struct place *read_limits(const char *root, struct os_group *group) {
+    static const struct place nowhere = {.unified = false};
+    static struct place place;
+    *group = (struct os_group){OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED};
+    drop(&kept.used);
+    drop(&kept.stat);
+    if (!find_place(root, &place)) return &nowhere;
+    read_memory(root, &place, group);
+    return &place;
 }
 
 void os_group_read(const char *root, struct os_group *group) {
     const int saved = errno;
-    static const struct place nowhere = {.unified = false};
-    struct place place;
-    *group = (struct os_group){OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED};
-    drop(&kept.used);
-    drop(&kept.stat);
     drop(&kept.stalls);
-    const bool found = find_place(root, &place);
-    if (found) read_memory(root, place, group);
-    group->stalled = read_stalls(root, found ? &place : &nowhere);
+    const struct place *const place = read_limits(root, group);
+    group->stalled = read_stalls(root, place);
+    errno = saved;
+}
+
+void os_group_read_limits(const char *root, struct os_group *group) {
+    const int saved = errno;
+    read_limits(root, group);
     errno = saved;
 }
 
 void os_group_read_again(struct os_group *group) {
     const int saved = errno;
-    char text[STAT_BYTES];
     group->memory_used_bytes = OS_UNLIMITED;
-    const uint64_t used = read_kept(&kept.used, text, sizeof text) ? parse_number(text) : OS_UNLIMITED;
-    if (used != OS_UNLIMITED && read_kept(&kept.stat, text, sizeof text))
-        group->memory_used_bytes = used - min_size(used, parse_files(text, kept.unified));
-    group->stalled = read_kept(&kept.stalls, text, sizeof text) ? parse_stalls(text) : OS_UNLIMITED;
+    const uint64_t used = read_kept(&kept.used) ? parse_number(text) : OS_UNLIMITED;
+    if (used != OS_UNLIMITED && read_kept(&kept.stat))
+        group->memory_used_bytes = used - min_size(used, parse_files(kept.unified));
+    group->stalled = read_kept(&kept.stalls) ? parse_stalls() : OS_UNLIMITED;
     errno = saved;
 }

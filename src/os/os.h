@@ -92,6 +92,9 @@ uint64_t os_random_seed(void);
  * are taken to be the program's own. */
 void os_note_filter(void);
 
+/* Whether the program made one itself, which may end it for a call that it does not expect, such as one that opens a file. */
+bool os_has_own_filter(void);
+
 /* How many bytes of a mapped range, which begins at a page, are resident; all, where the kernel does not say or cannot be
  * asked safely. */
 size_t os_resident_bytes(void *address, size_t bytes);
@@ -247,9 +250,12 @@ struct os_group {
     uint64_t stalled;            /* share of the last 10 s in which some task waited for memory, in hundredths of a per cent */
 };
 
-/* Reads it from the files of /proc and /sys under ROOT: "", or a tree that a test made. Takes some 100 microseconds and 24 KiB
- * of stack: for threads of hakmem's own, one at a time. At most three files stay open, under numbers from 200 on. */
+/* Reads it from the files of /proc and /sys under ROOT: "", or a tree that a test made. Takes some 100 microseconds; for one thread at a
+ * time. At most three files stay open, under numbers from 200 on. */
 void os_group_read(const char *root, struct os_group *group);
+
+/* The same without stalls, whose file stays as it is: where there is no limit none stays open. */
+void os_group_read_limits(const char *root, struct os_group *group);
 
 /* What changes all the time, through the files that stayed open: what is used, where there is a limit, and stalls. Opens and closes nothing.
  * OS_UNLIMITED where the program has closed one. */

@@ -25,6 +25,8 @@ static bool is_filtered(void) {
 
 void os_note_filter(void) { was_filtered = is_filtered(); }
 
+bool os_has_own_filter(void) { return !was_filtered && is_filtered(); }
+
 /* Both add to *RESIDENT how many of PAGES pages from ADDRESS on are; false where the kernel does not say. */
 
 static bool ask_mincore(char *address, size_t pages, size_t *resident) {

@@ -57,6 +57,10 @@ static uint64_t in_use_pages(void) {
 
 uint64_t span_in_use_bytes(void) { return in_use_pages() * PAGE_BYTES; }
 
+static uint64_t held_pages(void) { return in_use_pages() + counter_read(&spans.counts.dirty_pages); }
+
+uint64_t span_held_bytes(void) { return held_pages() * PAGE_BYTES; }
+
 /* Lock held. */
 static bool is_allowed(size_t pages) {
     uint64_t hard = spans.settings.hard_pages;
@@ -246,6 +250,23 @@ static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned
     return added;
 }
 
+static struct {
+    counter from_pages; /* the most that may be held unnoticed */
+    _Atomic(span_spare *) note;
+} noted = {.from_pages = UINT64_MAX};
+
+/* relaxed, here and below: which of two marks a thread sees that grows meanwhile does not matter. */
+void span_on_growth_beyond(uint64_t held_bytes, span_spare *note) {
+    atomic_store_explicit(&noted.note, note, memory_order_relaxed);
+    counter_set(&noted.from_pages, held_bytes / PAGE_BYTES);
+}
+
+static void note_growth(size_t pages) {
+    if (HAK_LIKELY(held_pages() + pages <= counter_read(&noted.from_pages))) return;
+    span_spare *note = atomic_load_explicit(&noted.note, memory_order_relaxed);
+    if (note != NULL) note(pages);
+}
+
 /* Free dirty memory counts against a hard limit, too: it is returned to the kernel before PAGES pages that are not
  * dirty are taken. Not much more than these at a time: where a limit was set below what is held already, the takes
  * share the work. No lock held. */
@@ -254,7 +275,7 @@ static void make_room(size_t pages) {
     if (HAK_LIKELY(counter_read(&hard_pages) == 0)) return;
     span_lock();
     uint64_t hard = spans.settings.hard_pages;
-    uint64_t held = in_use_pages() + counter_read(&spans.counts.dirty_pages) + pages;
+    uint64_t held = held_pages() + pages;
     bool allowed = is_allowed(pages);
     span_unlock();
     if (hard == 0 || held <= hard || !allowed || !span_purging_try()) return;
@@ -282,6 +303,7 @@ void span_on_growth(span_spare *spare) { atomic_store_explicit(&spare_growth, sp
 static void prepare_growth(size_t pages) {
     span_spare *spare = atomic_load_explicit(&spare_growth, memory_order_relaxed);
     if (spare != NULL) spare(pages);
+    note_growth(pages);
     make_room(pages);
 }
 
@@ -392,6 +414,7 @@ bool span_extend(uint32_t first, size_t pages) {
     struct span *span = span_at(first);
     uint32_t before = span->pages;
     if (pages > window.pages) return false;
+    if (pages > before) note_growth(pages - before);
     if (pages > before) make_room(pages - before);
     bool unmapped = false;
     for (unsigned round = 0;; round++) {

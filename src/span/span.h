@@ -71,8 +71,15 @@ uint32_t span_take(size_t pages, size_t align_pages, bool dense);
 typedef void span_spare(size_t pages);
 void span_on_growth(span_spare *spare);
 
+/* The same, once that would make it hold more than HELD_BYTES, in use or dirty; by span_extend, too. In place of what was said
+ * before. */
+void span_on_growth_beyond(uint64_t held_bytes, span_spare *note);
+
 /* What limits count: used spans, and blocks outside the window. Any locks. */
 uint64_t span_in_use_bytes(void);
+
+/* That and free dirty memory. Any locks. */
+uint64_t span_held_bytes(void);
 
 /* Whether PAGES more may be in use. Any locks; a hint. */
 bool span_is_allowed(size_t pages);

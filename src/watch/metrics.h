@@ -9,6 +9,7 @@
 #define HAK_WATCH_METRICS_H
 
 #include "ace/pressure.h"
+#include "heap/pressure.h"
 #include "heap/purger.h"
 #include "os/os.h"
 #include "span/span.h"
@@ -63,11 +64,11 @@ struct report_numbers {
     X(heaps, remote_bytes, GAUGE, now->heaps.remote_bytes, "their bytes")                                      \
     X(purge, thread_running, GAUGE, now->purger_running, "1 while a purge thread runs")                        \
     X(purge, thread_starts, COUNTER, now->purger_starts, "how often one was started")                          \
-    X(purge, pressed_by_limit, COUNTER, counter_read(&purger_pressed[ACE_PRESSURE_LIMIT]), \
+    X(purge, pressed_by_limit, COUNTER, counter_read(&pressure_counts[ACE_PRESSURE_LIMIT]), \
       "times that all went back since the control group's limit was near")                                    \
-    X(purge, pressed_by_high, COUNTER, counter_read(&purger_pressed[ACE_PRESSURE_HIGH]), \
+    X(purge, pressed_by_high, COUNTER, counter_read(&pressure_counts[ACE_PRESSURE_HIGH]), \
       "since its high mark was near")                                                                         \
-    X(purge, pressed_by_stalls, COUNTER, counter_read(&purger_pressed[ACE_PRESSURE_STALLS]), \
+    X(purge, pressed_by_stalls, COUNTER, counter_read(&pressure_counts[ACE_PRESSURE_STALLS]), \
       "since programs waited for memory")                                                                     \
     X(foreign, frees, COUNTER, now->foreign_frees, "pointers freed that hakmem never returned")
 

@@ -98,6 +98,7 @@ uint64_t os_random_seed(void) { return 1; }
 
 /* ---- time, threads ------------------------------------------------------------------------------------------- */
 
+bool os_has_own_filter(void) { return false; }
 size_t os_resident_bytes(void *address, size_t bytes) { return (void)address, bytes; }
 
 uint64_t os_clock_ms(void) { return 1000 * 1000; } /* stands still */
@@ -174,4 +175,5 @@ void os_group_read(const char *root, struct os_group *group) {
     (void)root;
     *group = (struct os_group){OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED, OS_UNLIMITED};
 }
+void os_group_read_limits(const char *root, struct os_group *group) { os_group_read(root, group); }
 void os_group_read_again(struct os_group *group) { os_group_read("", group); }

@@ -30,7 +30,7 @@ static size_t any_block(struct rng *rng) {
 }
 
 /* What each decision keeps, in numbers that grow with what is kept. */
-enum { KEPT = 17 };
+enum { KEPT = 18 };
 static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objective) {
     const size_t bytes = any_block(&rng);
     const uint64_t half_life_ms = any(&rng) % 3600000, idle_ms = any(&rng), most_bytes = any(&rng);
@@ -57,6 +57,7 @@ static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objecti
         ace_half_life_next(half_life).half_life_ms,
         ace_half_life_ms(half_life_ms, objective),
         ace_pressure(pressure) == ACE_PRESSURE_NONE,
+        ace_pressure_mark_bytes(pressure),
         ace_budget(budget).bytes,
         ace_thread_cache_bytes(most_bytes / 2, objective),
         ace_medium_budget(budget).bytes,

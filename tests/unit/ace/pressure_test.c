@@ -2,7 +2,7 @@
  *
  * Planted defects it was seen to catch:
  *   unknown use presses   what_presses
- *   an objective leans too far, or not at all   what_presses
+ *   an objective leans too far, or not at all   what_presses, what_growth_is_asked_for
  */
 #include "ace/pressure.h"
 
@@ -59,5 +59,30 @@ TEST(it_only_rises_with_what_is_used) {
             CHECK_AT(now || !pressed, used);
             pressed = now;
         }
+    }
+}
+
+/* limit, high, used; the mark, and how much unasked. */
+static const struct {
+    struct ace_pressure_input input;
+    uint64_t mark, unasked;
+} growths[] = {
+    {{NONE, NONE, 0, 0, ACE_BALANCED}, NONE, NONE},
+    {{NONE, NONE, NONE, 0, ACE_BALANCED}, NONE, NONE},
+    {{6400, NONE, 0, 0, ACE_BALANCED}, 5600, 2800},
+    {{NONE, 6400, 0, 0, ACE_BALANCED}, 5600, 2800},
+    {{6400, 12800, 5400, 0, ACE_BALANCED}, 5600, 100},
+    {{12800, 6400, 5398, 0, ACE_BALANCED}, 5600, 101},
+    {{6400, NONE, 5600, 0, ACE_BALANCED}, 5600, 100},
+    {{6400, NONE, NONE, 0, ACE_BALANCED}, 5600, 100},
+    {{6400, NONE, 0, 0, ACE_SMALL}, 4800, 2400},
+    {{6400, NONE, 0, 0, ACE_SPEED}, 6000, 3000},
+    {{0, NONE, 0, 0, ACE_BALANCED}, 0, 0},
+};
+
+TEST(what_growth_is_asked_for) {
+    for (size_t i = 0; i < sizeof growths / sizeof growths[0]; i++) {
+        CHECK_AT(ace_pressure_mark_bytes(growths[i].input) == growths[i].mark, i);
+        CHECK_AT(ace_pressure_unasked_bytes(growths[i].input) == growths[i].unasked, i);
     }
 }

@@ -10,56 +10,17 @@
 #include "../../clock.h" /* first: it says _GNU_SOURCE */
 
 #include "blocks.h"
-#include "child.h"
+#include "group_root.h"
 #include "heap/alloc.h"
 #include "heap/footprint.h"
 #include "heap/purger.h"
 #include "watch/decisions.h"
 
-#include <fcntl.h>
 #include <hakmem/hakmem.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
-#include <sys/stat.h>
 
 enum { BETWEEN_LOOKS_MS = 1000, BETWEEN_FULL_LOOKS_MS = 30 * BETWEEN_LOOKS_MS, FEW_TRIES = 100, ENOUGH_TRIES = 2000 };
-
-static char root[] = "/tmp/hakmem-pressure-XXXXXX";
-static int old_root;
-
-static void put(const char *path, const char *text) {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    CHECK(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
-    close(file);
-}
-
-#define GROUP "/sys/fs/cgroup/"
-
-/* Everything of "memory.NAME" that matters to pressure. */
-static void put_group(const char *limit, const char *high, const char *used, const char *stalled) {
-    char text[100];
-    put(GROUP "memory.max", limit);
-    put(GROUP "memory.high", high);
-    snprintf(text, sizeof text, "some avg10=%s avg60=0.00 avg300=0.00 total=5\n", stalled);
-    put(GROUP "memory.pressure", text);
-    put(GROUP "memory.current", used);
-    put(GROUP "memory.stat", "anon 5\n");
-}
-
-static bool enter_root(void) {
-    static const char *const folders[] = {"/proc", "/proc/self", "/sys", "/sys/fs", "/sys/fs/cgroup"};
-    old_root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if ((chroot(root) != 0 && (unshare(CLONE_NEWUSER) != 0 || chroot(root) != 0)) || chdir("/") != 0) return false;
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) mkdir(folders[i], 0700);
-    put("/proc/self/mountinfo", "30 22 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-    put("/proc/self/cgroup", "0::/\n");
-    put_group("max", "max", "1000", "0.00");
-    return true;
-}
-
-/* Where a build that counts writes what it counted. */
-static void leave_root(void) { CHECK(fchdir(old_root) == 0 && chroot(".") == 0); }
 
 /* 64 MiB are used and then not, and as many slow paths follow as a look takes. */
 static void make_garbage(void) {
@@ -151,12 +112,4 @@ static void live_under_pressure(void) {
     leave_root();
 }
 
-TEST(all_that_is_free_goes_back_under_pressure) {
-    char command[100];
-    CHECK(mkdtemp(root) != NULL);
-    int status = child_status(live_under_pressure, CHILD_SECONDS);
-    snprintf(command, sizeof command, "rm -r '%s'", root);
-    CHECK_EQ(system(command), 0);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == CHECK_NOT_RUN) check_leave(CHECK_SKIPPED);
-    CHECK_EQ(status, 0);
-}
+TEST(all_that_is_free_goes_back_under_pressure) { in_child_with_root(live_under_pressure); }

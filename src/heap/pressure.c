@@ -1,0 +1,181 @@
+/* pressure.c - what is known of the control group, and who asks for it. */
+#include "heap/pressure.h"
+
+#include "ace/pressure.h"
+#include "base/bits.h"
+#include "heap/enter.h"
+#include "heap/footprint.h"
+#include "heap/heap.h"
+#include "heap/purger.h"
+#include "heap/registry.h"
+#include "heap/thread.h"
+#include "span/span.h"
+
+enum {
+    HEAR_MS = 1000,        /* between looks of the purge thread at the memory pressure */
+    AROUND_MS = 30 * 1000, /* between looks for limits */
+    LEAST_SHARE = 8,       /* of the mark of a thread that is alone: less is not worth a purge */
+};
+
+/* What a process of one thread holds before it asks for the first time. With less, a filter of the program's own meets no call for which it
+ * would have to know hakmem: compat.md. */
+#define FIRST_BYTES HAK_MIB(28)
+
+/* What it grows by before it tries again what could not be asked. */
+#define AGAIN_BYTES HAK_MIB(1)
+
+static _Atomic bool hears;
+
+counter pressure_counts[ACE_PRESSURE_STALLS + 1];
+
+/* What was last heard. */
+static struct {
+    struct os_lock lock; /* guards it; no other is taken under it, and the kernel is asked */
+    struct os_group group;
+    /* The purge thread's own: */
+    uint64_t heard_ms;
+    uint64_t around_ms; /* when it, or one before it, looked for limits; 0: never */
+    bool looked;        /* this one did */
+} heard;
+
+/* relaxed: a setting; a thread that sees an old one sees the new one the next time. */
+void pressure_configure(bool on) { atomic_store_explicit(&hears, on, memory_order_relaxed); }
+
+static bool is_on(void) { return atomic_load_explicit(&hears, memory_order_relaxed); }
+
+void pressure_fork_child(void) { os_lock_reset(&heard.lock); }
+
+void pressure_begin(void) { heard.looked = false; }
+
+static bool is_alone(void) { return registry_live() <= 1; }
+
+/* Reports a change since the last look. */
+static void tell(enum ace_pressure_reason pressed_by, const struct ace_pressure_input *input) {
+    static enum ace_pressure_reason before;
+    static const enum ace_reason reasons[] = {
+        [ACE_PRESSURE_NONE] = ACE_REASON_RELIEVED,
+        [ACE_PRESSURE_LIMIT] = ACE_REASON_NEAR_LIMIT,
+        [ACE_PRESSURE_HIGH] = ACE_REASON_NEAR_HIGH,
+        [ACE_PRESSURE_STALLS] = ACE_REASON_STALLS,
+    };
+    if (pressed_by == before) return;
+    struct ace_decision decision = {.reason = reasons[pressed_by], .from = before, .to = pressed_by};
+    if (pressed_by == ACE_PRESSURE_STALLS) {
+        decision.inputs[0] = input->stalled;
+    } else if (pressed_by != ACE_PRESSURE_NONE) {
+        decision.inputs[0] = input->used_bytes;
+        decision.inputs[1] = pressed_by == ACE_PRESSURE_LIMIT ? input->limit_bytes : input->high_bytes;
+    }
+    heap_tell(&decision);
+    before = pressed_by;
+}
+
+static struct ace_pressure_input what_was_heard(void) {
+    return (struct ace_pressure_input){
+        .limit_bytes = heard.group.memory_limit_bytes,
+        .high_bytes = heard.group.memory_high_bytes,
+        .used_bytes = heard.group.memory_used_bytes,
+        .stalled = heard.group.stalled,
+        .objective = heap_settings.objective,
+    };
+}
+
+/* Takes note of what was found: true if all that is free is to be returned. */
+static bool presses(enum ace_pressure_reason reason, const struct ace_pressure_input *input) {
+    tell(reason, input);
+    if (reason != ACE_PRESSURE_NONE) counter_add(&pressure_counts[reason], 1);
+    return reason != ACE_PRESSURE_NONE;
+}
+
+/* ---- the purge thread ---------------------------------------------------------------------------------- */
+
+/* For limits many files are opened and closed again. A program of one thread may count on the numbers that they get, so beside one that is
+ * done at most once in this thread's life; and of lives that follow each other within AROUND_MS one does it for all. */
+static void hear(uint64_t now_ms) {
+    const bool due = heard.around_ms == 0 || now_ms - heard.around_ms >= AROUND_MS;
+    heard.heard_ms = now_ms;
+    if (!due || (heard.looked && is_alone())) {
+        os_group_read_again(&heard.group);
+        return;
+    }
+    heard.around_ms = now_ms;
+    heard.looked = true;
+    os_group_read("", &heard.group);
+}
+
+enum purge_pace pressure_pace(void) {
+    const uint64_t now_ms = os_clock_ms();
+    if (!is_on() || now_ms - heard.heard_ms < HEAR_MS) return PURGE_DUE;
+    os_lock_take(&heard.lock);
+    hear(now_ms);
+    const struct ace_pressure_input input = what_was_heard();
+    const bool pressed = presses(ace_pressure(input), &input);
+    os_lock_drop(&heard.lock);
+    return pressed ? PURGE_ALL : PURGE_DUE;
+}
+
+/* ---- a thread that is alone ------------------------------------------------------------------------------ */
+
+/* From what it holds on it returns what is free; UINT64_MAX: there is no limit, or it is not known yet. */
+static counter mark_bytes = UINT64_MAX;
+
+/* A thread of several leaves it to the purge thread; and when the others have ended, this one asks as it grows the next time. */
+static bool asks(void) { return is_alone() && is_on() && purger_is_allowed(); }
+
+/* Whether USED_BYTES, which will be used, are too much. */
+static bool is_too_much(uint64_t used_bytes) {
+    struct ace_pressure_input input = what_was_heard();
+    const enum ace_pressure_reason limit = input.limit_bytes <= input.high_bytes ? ACE_PRESSURE_LIMIT : ACE_PRESSURE_HIGH;
+    input.used_bytes = used_bytes;
+    return presses(used_bytes < ace_pressure_mark_bytes(input) ? ACE_PRESSURE_NONE : limit, &input);
+}
+
+/* Asks what is used, and for limits where they are not known. False if nothing could be asked. Opens files only where that disturbs
+ * nobody: the numbers that they get are free again before the program's next instruction. */
+static bool ask(struct heap *heap) {
+    if (os_has_own_filter()) return false;
+    os_group_read_again(&heard.group);
+    if (heard.group.memory_used_bytes != OS_UNLIMITED) return true;
+    if (!purger_is_undisturbed(heap)) return false;
+    os_group_read_limits("", &heard.group);
+    return true;
+}
+
+/* As the process grows by PAGES pages. The result is how much it may grow before the next time. */
+static uint64_t ask_for_growth(struct heap *heap, size_t pages, bool *pressed) {
+    if (!ask(heap)) return AGAIN_BYTES;
+    struct ace_pressure_input input = what_was_heard();
+    /* The program may touch all that is held before it grows again. */
+    const uint64_t held = span_held_bytes(), used = input.used_bytes == OS_UNLIMITED ? held : max_size(input.used_bytes, held);
+    input.used_bytes = used + pages * PAGE_BYTES;
+    counter_set(&mark_bytes, ace_pressure_mark_bytes(input));
+    *pressed = is_too_much(input.used_bytes);
+    return ace_pressure_unasked_bytes(input);
+}
+
+static void note_growth(size_t pages) {
+    struct heap *heap = thread_heap();
+    if (heap == NULL || !asks() || !os_lock_try(&heard.lock)) return;
+    bool pressed = false;
+    const uint64_t unasked_bytes = ask_for_growth(heap, pages, &pressed);
+    os_lock_drop(&heard.lock);
+    if (pressed) purge_steps(PURGE_ALL);
+    const uint64_t held_bytes = span_held_bytes() + pages * PAGE_BYTES;
+    span_on_growth_beyond(unasked_bytes == OS_UNLIMITED ? unasked_bytes : held_bytes + unasked_bytes, note_growth);
+}
+
+void pressure_start(void) { span_on_growth_beyond(FIRST_BYTES, note_growth); }
+
+/* Blocks that take the place of others of another size grow into pages that the others had not touched: near the limit what is free is
+ * returned before that. */
+void pressure_look(void) {
+    const uint64_t mark = counter_read(&mark_bytes), held = span_held_bytes();
+    if (HAK_LIKELY(held < mark) || footprint_returnable() < mark / LEAST_SHARE || !asks() || !slow_enter()) return;
+    bool pressed = false;
+    if (os_lock_try(&heard.lock)) {
+        pressed = is_too_much(held);
+        os_lock_drop(&heard.lock);
+    }
+    if (pressed) purge_steps(PURGE_ALL);
+    slow_leave();
+}

@@ -1,0 +1,175 @@
+/* pressure_test.c - a process of one thread in a small control group: what it does as it grows. In children whose root is a folder of the
+ * test's, so that the group's files are its own.
+ *
+ * Planted defects it was seen to catch:
+ *   the process grows beside what is free              free_memory_makes_room_below_a_limit
+ *   what is left is asked for only once                what_is_used_is_asked_again
+ *   free memory waits until there is much of it        free_memory_returns_near_a_limit
+ *   files are opened in a signal handler               handlers_open_no_files
+ *   files are opened under the program's own filter    own_filters_meet_no_files
+ */
+#include "group_root.h"
+
+#include "ace/pressure.h"
+#include "blocks.h"
+#include "heap/alloc.h"
+#include "heap/heap.h"
+#include "heap/pressure.h"
+#include "heap/purger.h"
+#include "span/span.h"
+#include "watch/decisions.h"
+
+#include <hakmem/hakmem.h>
+
+#define LIMIT "67108864" /* 64 MiB: what is held is to stay below 56 */
+
+static void set(const char *option, const char *value) { CHECK_EQ(hak_option_set(option, value), 0); }
+
+static void begin(const char *limit) {
+    if (!enter_root()) SKIP("this user may not have a root of its own");
+    hak_free(hak_malloc(1));
+    set("decay", "60min");
+    set("huge_pages", "never");
+    set("purge_thread", "on");
+    set("pressure", "on");
+    put_group(limit, "max", "1000", "0.00");
+}
+
+static void *take_mib(size_t mib) {
+    char *block = heap_alloc(MIB(mib), NULL);
+    CHECK(block != NULL);
+    for (size_t at = 0; at < MIB(mib); at += 4096) block[at] = 'x';
+    return block;
+}
+
+static uint64_t dirty_mib(void) {
+    struct span_counts counts;
+    span_counts_read(&counts);
+    return counts.dirty_pages * PAGE_BYTES / MIB(1);
+}
+
+static uint64_t near_limit(void) { return counter_read(&pressure_counts[ACE_PRESSURE_LIMIT]); }
+
+/* No file of the group stays open. */
+static void check_none_kept(void) {
+    for (int file = OS_KEPT_DESCRIPTOR_MIN; file < OS_KEPT_DESCRIPTOR_MIN + 20; file++) CHECK_AT(fcntl(file, F_GETFD) < 0, file);
+}
+
+/* 28 MiB are free in two runs, and 30 are needed: less is free than a purge thread is started for. */
+static void grow_beside_free_memory(void) {
+    void *first = take_mib(14), *between = take_mib(2), *second = take_mib(14), *behind = take_mib(2);
+    heap_free(first, NULL);
+    heap_free(second, NULL);
+    CHECK(dirty_mib() >= 28 && between != NULL && behind != NULL);
+    take_mib(30);
+}
+
+/* ---- where there is a limit ----------------------------------------------------------------------------- */
+
+static void grow_below_a_limit(void) {
+    begin(LIMIT);
+    errno = 12345;
+    grow_beside_free_memory();
+    CHECK_EQ(errno, 12345);
+    CHECK(dirty_mib() == 0 && near_limit() == 1 && !purger_is_running());
+    CHECK_EQ(counter_read(&decision_counts[ACE_REASON_NEAR_LIMIT]), 1);
+    leave_root();
+}
+TEST(free_memory_makes_room_below_a_limit) { in_child_with_root(grow_below_a_limit); }
+
+static void grow_below_the_high_mark(void) {
+    begin("max");
+    put_group("max", LIMIT, "1000", "0.00");
+    grow_beside_free_memory();
+    CHECK(dirty_mib() == 0 && counter_read(&pressure_counts[ACE_PRESSURE_HIGH]) == 1);
+    leave_root();
+}
+TEST(the_high_mark_is_a_limit) { in_child_with_root(grow_below_the_high_mark); }
+
+/* The group's other processes grow. */
+static void grow_beside_others(void) {
+    begin("134217728"); /* 128 MiB: to be used up to 112 */
+    void *freed = take_mib(30), *block = take_mib(2);
+    heap_free(freed, NULL);
+    CHECK(dirty_mib() >= 28 && near_limit() == 0);
+    put(GROUP "memory.current", "110000000");
+    block = take_mib(44); /* behind what is free: more than half of what was left is taken */
+    CHECK(block != NULL && dirty_mib() == 0 && near_limit() == 1);
+    leave_root();
+}
+TEST(what_is_used_is_asked_again) { in_child_with_root(grow_beside_others); }
+
+static void free_near_a_limit(void) {
+    begin(LIMIT);
+    void *first = take_mib(10), *second = take_mib(20);
+    take_mib(26);
+    CHECK(second != NULL && near_limit() == 1 && dirty_mib() == 0);
+    heap_free(first, NULL); /* no growth follows */
+    CHECK(dirty_mib() == 0 && near_limit() == 2);
+    leave_root();
+}
+TEST(free_memory_returns_near_a_limit) { in_child_with_root(free_near_a_limit); }
+
+/* ---- where there is none, or nobody asks ------------------------------------------------------------------ */
+
+static void grow_without_a_limit(void) {
+    begin("max");
+    grow_beside_free_memory();
+    CHECK(dirty_mib() >= 28 && near_limit() == 0);
+    check_none_kept();
+    leave_root();
+}
+TEST(without_a_limit_nothing_is_done) { in_child_with_root(grow_without_a_limit); }
+
+static void grow_with(const char *option, const char *value) {
+    begin(LIMIT);
+    set(option, value);
+    grow_beside_free_memory();
+    CHECK(dirty_mib() >= 28 && near_limit() == 0);
+    check_none_kept();
+    leave_root();
+}
+static void grow_with_pressure_off(void) { grow_with("pressure", "off"); }
+static void grow_without_purge_thread(void) { grow_with("purge_thread", "off"); }
+static void grow_without_decay(void) { grow_with("decay", "never"); }
+TEST(options_keep_it_from_asking) {
+    in_child_with_root(grow_with_pressure_off);
+    in_child_with_root(grow_without_purge_thread);
+    in_child_with_root(grow_without_decay);
+}
+
+/* ---- where files may not be opened ------------------------------------------------------------------------ */
+
+static void grow_in_a_handler(int number) {
+    (void)number;
+    grow_beside_free_memory();
+    CHECK(dirty_mib() >= 28);
+}
+
+static void be_interrupted(void) {
+    begin(LIMIT);
+    CHECK(signal(SIGUSR1, grow_in_a_handler) != SIG_ERR && raise(SIGUSR1) == 0);
+    check_none_kept();
+    take_mib(30);
+    CHECK(dirty_mib() == 0 && near_limit() == 1);
+    leave_root();
+}
+TEST(handlers_open_no_files) { in_child_with_root(be_interrupted); }
+
+#if __has_include(<linux/seccomp.h>) /* musl's headers do not bring the kernel's */
+#include "sandbox.h"
+
+static const struct sandbox_rule no_files[] = {{.call = SYS_openat}, {.call = SYS_pread64}};
+
+static void grow_under_a_filter(void) {
+    begin(LIMIT);
+    sandbox_enter(SANDBOX_RULES(no_files), SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+    grow_beside_free_memory();
+    CHECK(dirty_mib() >= 28 && near_limit() == 0);
+    leave_root();
+}
+TEST(own_filters_meet_no_files) {
+    if (!sandbox_is_possible()) SKIP("no seccomp filters");
+    in_child_with_root(grow_under_a_filter);
+}
+#endif
