@@ -1,7 +1,7 @@
 /* sandbox.h - seccomp filters: lists of system calls that are refused with an error number, or that alone are allowed.
  */
-#ifndef HAK_TESTS_COMPAT_SANDBOX_H
-#define HAK_TESTS_COMPAT_SANDBOX_H
+#ifndef HAK_TESTS_SANDBOX_H
+#define HAK_TESTS_SANDBOX_H
 
 #include "child.h" /* first: it says _GNU_SOURCE */
 
