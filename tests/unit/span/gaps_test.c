@@ -249,7 +249,6 @@ static void refuse_to_unmap(void) {
 
 TEST(what_cannot_be_unmapped_stays) { IN_CHILD(refuse_to_unmap); }
 
-#ifndef CHECK_EMULATED /* an emulator executes no program of its machine */
 HELPER(use_up_a_small_window) {
     enum { MOST = 64, PAGES = 2 * CHUNK_PAGES };
     static uint32_t taken[MOST];
@@ -270,7 +269,6 @@ static void become_one_with_a_small_window(void) {
 }
 
 TEST(a_used_up_window_makes_no_gaps) { IN_CHILD(become_one_with_a_small_window); }
-#endif
 
 /* ---- at random; threads last, since ThreadSanitizer lets no child of a process with threads start some -- */
 
