@@ -8,7 +8,8 @@
 #include <sched.h>
 #include <sys/stat.h>
 
-static char group_root[] = "/tmp/hakmem-pressure-XXXXXX";
+#define GROUP_ROOT "/tmp/hakmem-pressure-XXXXXX"
+static char group_root[sizeof GROUP_ROOT];
 static int group_root_before;
 
 static void put(const char *path, const char *text) {
@@ -47,7 +48,7 @@ static void leave_root(void) { CHECK(fchdir(group_root_before) == 0 && chroot(".
 /* As IN_CHILD, with a folder for its root. */
 static void in_child_with_root(void (*body)(void)) {
     char command[100];
-    strcpy(group_root, "/tmp/hakmem-pressure-XXXXXX");
+    strcpy(group_root, GROUP_ROOT);
     CHECK(mkdtemp(group_root) != NULL);
     int status = child_status(body, CHILD_SECONDS);
     snprintf(command, sizeof command, "rm -r '%s'", group_root);

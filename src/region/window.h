@@ -6,7 +6,7 @@
  *   words     owner and class, 4 bytes; read by every free; readable over the whole window
  *   spans     64 bytes for the span or slab that starts or lies here; written under its owner's lock
  *   remotes   16 bytes that other threads write, apart from the spans; untouched until one does
- *   chunks    28 bytes per 2 MiB: which pages are used, which were ever touched
+ *   chunks    32 bytes per 2 MiB: which pages are used, which were ever touched
  *
  * Only words may be read for any page of the window, and chunks for any up to the last that was given to the span
  * layer. The others exist for pages that were given, which include every page whose word is not 0, and for their
