@@ -1,7 +1,8 @@
 """The stress test, and four programs with a known output, and how each says that memory is lacking.
 
 The scripts are short, and have the allocator make every kind of call that it makes: memory is committed,
-grown by moving, given back, also out of what sleeping threads keep, and asked for again.
+grown by moving, given back, also out of what sleeping threads keep, and asked for again. Of two texts that grow in turn
+one always moves: they are in each other's way.
 """
 
 import os
@@ -47,11 +48,12 @@ try:
         sums, enough, done = [0, 0], held(), [held(), held()]
         for seed in range(2):
             _thread.start_new_thread(work, (seed, sums, enough, done[seed]))
-        text = bytearray()
+        texts = bytearray(), bytearray()
         for _ in range(100):
-            text += b"x" * 200000
-        length = text.count(b"x")
-        del text
+            for text in texts:
+                text += b"x" * 200000
+        length = sum(text.count(b"x") for text in texts)
+        del text, texts
         trim(0)
         enough.release()
         for lock in done:
@@ -65,7 +67,7 @@ except (MemoryError, RuntimeError):
     os._exit(1)
 """
 PYTHON_SUM = sum(n * (n % 50) for n in range(3000))
-PYTHON_OUTPUT = "".join(f"{turn} {PYTHON_SUM} {PYTHON_SUM} 20000000\n" for turn in range(2))
+PYTHON_OUTPUT = "".join(f"{turn} {PYTHON_SUM} {PYTHON_SUM} 40000000\n" for turn in range(2))
 
 PERL = """
 use strict; use warnings;
