@@ -42,6 +42,7 @@ HAK_COLD void decision_note(const struct ace_decision *made) {
         .input1 = made->inputs[1],
         .input2 = made->inputs[2],
     };
-    atomic_fetch_add_explicit(&decision_counts[made->reason], 1, memory_order_relaxed); /* a statistic */
     ring_add(&ring, &decision);
+    /* release: whoever acquires the count can read what was counted. */
+    atomic_fetch_add_explicit(&decision_counts[made->reason], 1, memory_order_release);
 }
