@@ -42,23 +42,25 @@ static uint64_t real_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* 0: as it is. The first step is long before the process began. */
-static int64_t step_at(uint64_t ms, bool steps) {
+enum { ROUNDS_PER_STEP = 10 };
+
+/* 0: as it is. The first step is long before the process began. By rounds, since on a busy machine every round would be a step if
+ * they came by time. */
+static int64_t step_at(size_t round, bool steps) {
     static const int64_t seconds[] = {0, -3600, 10LL * 365 * 86400, 0, 3600, -60, 86400, -10};
-    return steps ? seconds[ms / 100 % (sizeof seconds / sizeof seconds[0])] : 0;
+    return steps ? seconds[round / ROUNDS_PER_STEP % (sizeof seconds / sizeof seconds[0])] : 0;
 }
 
-/* Works for so long, its memory swinging by 64 MiB; returns how many bytes were given back for each that was used. */
-static double give_back_rate(uint64_t ms, bool steps) {
+/* Works for ROUNDS rounds, its memory swinging by 64 MiB; returns how many bytes were given back for each that was used. */
+static double give_back_rate(size_t rounds, bool steps) {
     atomic_store(&advised_bytes, 0);
     size_t used = 0;
-    uint64_t began = real_ms(), now;
-    while ((now = real_ms() - began) < ms) {
-        atomic_store(&step_seconds, step_at(now, steps));
+    for (size_t round = 0; round < rounds; round++) {
+        atomic_store(&step_seconds, step_at(round, steps));
         work_leave_dirty(16, MIB(1));
         work_leave_dirty(20000, 500);
         used += MIB(16) + 20000 * 500;
-        CHECK_EQ(work(now, 300), 0);
+        CHECK_EQ(work(round, 300), 0);
     }
     atomic_store(&step_seconds, 0);
     return (double)atomic_load(&advised_bytes) / (double)used;
@@ -82,7 +84,7 @@ static void start_second_thread(void) {
 
 static void work_by_a_clock_that_steps(void) {
     start_second_thread();
-    double steady = give_back_rate(300, false), stepping = give_back_rate(1200, true);
+    double steady = give_back_rate(40, false), stepping = give_back_rate(160, true);
     check_say("     given back of each byte used: %.3f by a steady clock, %.3f by one that steps", steady,
               stepping);
     CHECK(atomic_load(&asked) > 0);
