@@ -12,7 +12,7 @@ from toolbox import COMMAND, ROOT, Build, environment, run
 from trial import Suite, same
 
 SOAK = ROOT / "tests/programs/soak.py"
-REPORT_SECONDS = 60
+REPORT_SECONDS = 300
 
 pytestmark = pytest.mark.slow
 
