@@ -1,12 +1,18 @@
-"""Which tests may run side by side: all, except beside one marked `alone`."""
+"""Which tests may run side by side: all, except beside one marked `alone`. And what they start can be interrupted."""
 
 import fcntl
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 LOCKS = Path(__file__).resolve().parent / ".tools"
+
+if (
+    signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+):  # as of what a shell starts in the background; children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
