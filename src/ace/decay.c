@@ -37,6 +37,15 @@ struct ace_half_life_decision ace_half_life_next(struct ace_half_life_input inpu
     return keep;
 }
 
+uint64_t ace_decay_before_peak(struct ace_peak_input input) {
+    enum { LEAST_SHARE = 8 };
+    const uint64_t parts = ace_choose(input.objective, 8, 4, 2); /* all of them but one, rounded down, so that the bound holds */
+    const uint64_t then = input.held + input.growth;
+    if (input.half_life_ms == ACE_NEVER || then <= input.peak || input.growth < input.held / LEAST_SHARE) return 0;
+    const uint64_t rise = then - input.peak, counted = rise < input.growth ? rise : input.growth;
+    return counted - (counted + parts - 1) / parts;
+}
+
 uint64_t ace_half_life_ms(uint64_t balanced_ms, enum ace_objective objective) {
     return ace_choose(objective, balanced_ms / 4, balanced_ms, balanced_ms * 4);
 }

@@ -38,6 +38,19 @@ struct ace_half_life_decision {
 #define ACE_HALF_LIFE_GROWTH 64
 struct ace_half_life_decision ace_half_life_next(struct ace_half_life_input input);
 
+struct ace_peak_input {
+    uint64_t held;         /* pages in use, or free and dirty */
+    uint64_t peak;         /* the most that were ever held */
+    uint64_t growth;       /* pages that a long block, for which no free run will do, is about to add */
+    uint64_t half_life_ms; /* ACE_NEVER: nothing is returned */
+    enum ace_objective objective;
+};
+
+/* How many free dirty pages to return before the block is taken: a part of what the peak would rise by, if the block is an eighth of
+ * what is held or more. So all that is ever returned this way is at most a multiple of what the peak rose by, and a program whose blocks
+ * come and go in any length soon has a peak in which they fit without a system call. */
+uint64_t ace_decay_before_peak(struct ace_peak_input input);
+
 /* The shortest half-life if the option is not set. BALANCED_MS is its value for the balanced objective. */
 uint64_t ace_half_life_ms(uint64_t balanced_ms, enum ace_objective objective);
 

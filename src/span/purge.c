@@ -147,6 +147,22 @@ static struct span_purged purge_pages(uint64_t pages, enum span_pace pace) {
 
 struct span_purged span_purge(uint64_t most_pages) { return purge_pages(most_pages, SPAN_PACE_IDLE); }
 
+void purge_before_peak(size_t growth) {
+    span_lock();
+    const uint64_t due = ace_decay_before_peak((struct ace_peak_input){
+        .held = span_held_bytes() / PAGE_BYTES,
+        .peak = counter_read(&spans.held_pages_peak),
+        .growth = growth,
+        .half_life_ms = spans.settings.decay_half_life_ms,
+        .objective = spans.settings.objective,
+    });
+    const bool any = counter_read(&spans.counts.dirty_pages) != 0;
+    span_unlock();
+    if (due == 0 || !any || !span_purging_try()) return;
+    purge_pages(due, SPAN_PACE_WORK);
+    span_purging_unlock();
+}
+
 uint64_t span_dirty_left(void) {
     span_lock();
     uint64_t dirty = counter_read(&spans.counts.dirty_pages), kept = ace_kept_pages(spans.settings.objective);

@@ -166,6 +166,7 @@ void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
 
 static void note_peak(void) {
     counter_raise(&spans.counts.used_pages_peak, counter_read(&spans.counts.used_pages));
+    counter_raise(&spans.held_pages_peak, held_pages());
 }
 
 /* Where a span could begin: in the free one at HEAD; 0: nowhere. */
@@ -178,11 +179,11 @@ static struct place find_place(size_t pages, size_t align_pages, enum span_zone 
     return (struct place){head, (uint32_t)bins_aligned_from(head, align_pages)};
 }
 
-/* Whether some of the PAGES pages there are not dirty. */
-static bool would_grow(struct place place, size_t pages) {
-    if (place.head == 0) return true;
+/* How many of the PAGES pages there are not dirty. */
+static size_t growth_at(struct place place, size_t pages) {
+    if (place.head == 0) return pages;
     const struct span *span = span_at(place.head);
-    return span->dirty != span->pages && pages_count_dirty(place.first, (uint32_t)pages) < pages;
+    return span->dirty == span->pages ? 0 : pages - pages_count_dirty(place.first, (uint32_t)pages);
 }
 
 static uint32_t take_at(struct place place, size_t pages) {
@@ -299,12 +300,15 @@ static _Atomic(span_spare *) spare_growth;
 /* relaxed, here and below: a function is there from the start. */
 void span_on_growth(span_spare *spare) { atomic_store_explicit(&spare_growth, spare, memory_order_relaxed); }
 
-/* Once per take. No lock held. */
-static void prepare_growth(size_t pages) {
+enum { LONG_PAGES = 17 }; /* longer than any slab */
+
+/* Once per take of PAGES pages, of which GROWTH are not dirty. GROWN: few of these are touched soon. No lock held. */
+static void prepare_growth(size_t pages, size_t growth, bool grown) {
     span_spare *spare = atomic_load_explicit(&spare_growth, memory_order_relaxed);
     if (spare != NULL) spare(pages);
     note_growth(pages);
     make_room(pages);
+    if (pages >= LONG_PAGES && !grown) purge_before_peak(growth);
 }
 
 static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
@@ -317,11 +321,11 @@ static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
         const uint64_t brought = brought_pages();
         enum span_zone zone = huge_zone_for((uint32_t)pages, dense, grown);
         const struct place place = find_place(pages, align_pages, zone);
-        const bool unprepared = !prepared && would_grow(place, pages);
-        uint32_t first = unprepared ? 0 : take_at(place, pages);
+        const size_t growth = prepared ? 0 : growth_at(place, pages);
+        uint32_t first = growth != 0 ? 0 : take_at(place, pages);
         span_unlock();
-        if (HAK_UNLIKELY(unprepared)) {
-            prepare_growth(pages);
+        if (HAK_UNLIKELY(growth != 0)) {
+            prepare_growth(pages, growth, grown);
             prepared = true;
             continue;
         }

@@ -17,6 +17,7 @@ struct span_state {
     struct span_settings settings;
     struct span_counters counts;
     counter end_page; /* the page after the last that the window ever gave; there may be gaps before it */
+    counter held_pages_peak; /* the most that were in use, or free and dirty */
 };
 extern HAK_HIDDEN struct span_state spans;
 
@@ -42,6 +43,10 @@ void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages);
 
 /* RUN is fresh memory: counts it. Span lock held. */
 void span_note_fresh(struct page_run run);
+
+/* GROWTH pages that are not dirty are about to be taken for a long span: if more would be held than ever, returns some of the dirty
+ * ones, which are all too short for it. Makes system calls: no lock held. */
+void purge_before_peak(size_t growth);
 
 /* Dirty pages were taken, and RETURNED pages that had been returned to the kernel: decay depends on both. */
 void purge_note_taken(uint32_t returned);

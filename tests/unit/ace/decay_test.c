@@ -7,6 +7,8 @@
  *   the half-life has no upper, or lower, bound  the_half_life_by_rule, it_stays_in_its_bounds
  *   any retaken page is a reason to grow         the_half_life_by_rule
  *   it never shrinks, or at once                 the_half_life_by_rule
+ *   what is below the peak counts, or what is small beside the rest   before_a_peak_by_rule
+ *   all that the peak rises by is returned       what_is_returned_before_peaks_is_bounded
  */
 #include "ace/decay.h"
 #include "blocks.h"
@@ -148,4 +150,52 @@ TEST(it_stays_in_its_bounds) {
         }
         CHECK(grown > 10 && shrunk > 10);
     }
+}
+
+/* ---- before a peak ----------------------------------------------------------------------------------------- */
+
+static const struct {
+    struct ace_peak_input input;
+    uint64_t pages;
+} peaks[] = {
+#define PEAK(held, peak, growth, half_life, objective, pages) {{held, peak, growth, half_life, objective}, pages}
+    /* Three quarters of what the peak rises by. */
+    PEAK(1000, 1000, 400, 500, ACE_BALANCED, 300),
+    PEAK(1000, 1200, 400, 500, ACE_BALANCED, 150),
+    PEAK(1000, 1000, 400, 500, ACE_SMALL, 350),
+    PEAK(1000, 1000, 400, 500, ACE_SPEED, 200),
+    PEAK(0, 0, 17, 0, ACE_BALANCED, 12),
+    /* Another thread has grown meanwhile: what this one adds. */
+    PEAK(2000, 1000, 400, 500, ACE_BALANCED, 300),
+    /* The peak does not rise. */
+    PEAK(1000, 1400, 400, 500, ACE_BALANCED, 0),
+    PEAK(1000, 9000, 400, 500, ACE_SMALL, 0),
+    /* Small beside what is held. */
+    PEAK(1000, 1000, 125, 500, ACE_BALANCED, 93),
+    PEAK(1000, 1000, 124, 500, ACE_BALANCED, 0),
+    /* Nothing decays. */
+    PEAK(1000, 1000, 400, ACE_NEVER, ACE_SMALL, 0),
+};
+
+TEST(before_a_peak_by_rule) {
+    for (size_t i = 0; i < sizeof peaks / sizeof peaks[0]; i++) CHECK_AT(ace_decay_before_peak(peaks[i].input) == peaks[i].pages, i);
+}
+
+/* What comes of blocks of any length: all that was returned is at most a multiple of what the peak rose by. */
+TEST(what_is_returned_before_peaks_is_bounded) {
+    struct rng rng = {check_now.seed};
+    struct ace_peak_input input = {.half_life_ms = 500, .objective = ACE_BALANCED};
+    uint64_t returned = 0, times = 0;
+    for (size_t i = 0; i < check_count(20000); i++) {
+        input.growth = 1 + rng_below(&rng, 1000);
+        const uint64_t pages = ace_decay_before_peak(input);
+        CHECK(pages <= input.growth);
+        returned += pages;
+        times += pages != 0;
+        input.held += input.growth - (pages < input.held ? pages : input.held);
+        if (input.held > input.peak) input.peak = input.held;
+        CHECK(returned <= 3 * input.peak);
+        input.held -= rng_below(&rng, 2) ? rng_below(&rng, input.held + 1) : 0;
+    }
+    CHECK(times > 3);
 }

@@ -1,0 +1,97 @@
+/* peak_test.c - a long span that no free run is long enough for: what is free and dirty goes back before more is held than ever.
+ *
+ * Planted defects it was seen to catch:
+ *   nothing is returned                          a_long_span_returns_what_is_too_short
+ *   below the peak something is, too             below_the_peak_nothing_is_returned
+ *   short spans return something, too            short_spans_return_nothing
+ */
+#include "decays.h"
+
+enum { LONG = 400, SHORT = 100 };
+
+/* PAGES free and dirty pages, and a used one behind them: so they do not merge with what comes. */
+static void leave(uint32_t pages) {
+    const struct mine mine = take_keyed(pages, false, 1), behind = take_keyed(1, false, 2);
+    CHECK(behind.first == mine.first + pages);
+    span_give(mine.first);
+}
+
+static void start(uint32_t pages) {
+    configure(LONG_MS, UINT64_MAX);
+    purge_all();
+    leave(pages);
+}
+
+static uint64_t returned_pages(void) { return counts_now().returned_pages; }
+
+static void take_longer(void) {
+    start(SHORT);
+    const struct span_counts before = counts_now();
+    CHECK(before.dirty_pages >= SHORT);
+    CHECK(span_take(LONG, 1, false) != 0);
+    CHECK(returned_pages() - before.returned_pages >= SHORT && counts_now().dirty_pages <= before.dirty_pages - SHORT);
+    check_books();
+}
+
+TEST(a_long_span_returns_what_is_too_short) { IN_CHILD(take_longer); }
+
+static void take_below_the_peak(void) {
+    start(SHORT);
+    uint32_t first = span_take(LONG, 1, false);
+    CHECK(first != 0);
+    memset(page_address(first), 1, LONG * PAGE_BYTES);
+    span_give(first);
+    purge_all();
+    const uint64_t dirty = counts_now().dirty_pages, returned = returned_pages();
+    leave(SHORT / 2);
+    CHECK(counts_now().dirty_pages > dirty);
+    CHECK(span_take(LONG - SHORT, 1, false) != 0); /* what was held then is not exceeded */
+    CHECK_EQ(returned_pages(), returned);
+}
+
+TEST(below_the_peak_nothing_is_returned) { IN_CHILD(take_below_the_peak); }
+
+static void take_short(void) {
+    enum { SLAB = 16 };
+    start(SLAB / 2);
+    const uint64_t returned = returned_pages(), fresh = counts_now().fresh_pages;
+    while (counts_now().fresh_pages == fresh) CHECK(span_take(SLAB, 1, false) != 0);
+    CHECK_EQ(returned_pages(), returned);
+}
+
+TEST(short_spans_return_nothing) { IN_CHILD(take_short); }
+
+static void take_what_never_decays(void) {
+    start(SHORT);
+    configure(ACE_NEVER, UINT64_MAX);
+    const uint64_t returned = returned_pages();
+    CHECK(span_take(LONG, 1, false) != 0);
+    CHECK_EQ(returned_pages(), returned);
+}
+
+TEST(what_never_decays_stays) { IN_CHILD(take_what_never_decays); }
+
+/* The next is taken before the last is freed, as by one step of a program after the other: about as much is used all the time. */
+static void vary(void) {
+    static const uint32_t lengths[] = {320, 480, 400, 352, 448};
+    enum { LENGTHS = sizeof lengths / sizeof lengths[0], TURNS = 200 };
+    configure(LONG_MS, UINT64_MAX);
+    const uint64_t before = returned_pages();
+    uint32_t last = span_take(lengths[0], 1, false);
+    uint64_t early = 0;
+    for (size_t turn = 0; turn < TURNS; turn++) {
+        for (size_t i = 0; i < LENGTHS; i++) {
+            const uint32_t next = span_take(lengths[(i + 1) % LENGTHS], 1, false);
+            CHECK(last != 0 && next != 0);
+            span_give(last);
+            last = next;
+        }
+        if (turn == TURNS / 2) early = returned_pages();
+    }
+    const struct span_counts after = counts_now();
+    CHECK(early > before && early - before <= 3 * (after.used_pages + after.dirty_pages));
+    CHECK_EQ(after.returned_pages, early);
+    check_books();
+}
+
+TEST(lengths_that_vary_settle) { IN_CHILD(vary); }
