@@ -147,9 +147,11 @@ static struct span_purged purge_pages(uint64_t pages, enum span_pace pace) {
 
 struct span_purged span_purge(uint64_t most_pages) { return purge_pages(most_pages, SPAN_PACE_IDLE); }
 
+/* The longest runs first, and few of them: that bounds the system calls of one take. */
 void purge_before_peak(size_t growth) {
+    enum { MOST_RUNS = 8 };
     span_lock();
-    const uint64_t due = ace_decay_before_peak((struct ace_peak_input){
+    uint64_t due = ace_decay_before_peak((struct ace_peak_input){
         .held = span_held_bytes() / PAGE_BYTES,
         .peak = counter_read(&spans.held_pages_peak),
         .growth = growth,
@@ -159,7 +161,11 @@ void purge_before_peak(size_t growth) {
     const bool any = counter_read(&spans.counts.dirty_pages) != 0;
     span_unlock();
     if (due == 0 || !any || !span_purging_try()) return;
-    purge_pages(due, SPAN_PACE_WORK);
+    for (uint32_t runs = 0, tried = 1; runs < MOST_RUNS && due != 0 && tried != 0; runs++) {
+        uint64_t given = 0;
+        tried = purge_one((uint32_t)min_size(due, window.pages), SPAN_PACE_WORK, &given);
+        due -= min_size(due, tried);
+    }
     span_purging_unlock();
 }
 

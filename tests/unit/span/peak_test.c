@@ -4,6 +4,7 @@
  *   nothing is returned                          a_long_span_returns_what_is_too_short
  *   below the peak something is, too             below_the_peak_nothing_is_returned
  *   short spans return something, too            short_spans_return_nothing
+ *   all short runs are returned at once          one_take_returns_few_runs
  */
 #include "decays.h"
 
@@ -60,6 +61,23 @@ static void take_short(void) {
 }
 
 TEST(short_spans_return_nothing) { IN_CHILD(take_short); }
+
+static void take_beside_many(void) {
+    enum { RUNS = 64, RUN = 20, CALLS = 8 };
+    uint32_t runs[RUNS];
+    configure(LONG_MS, UINT64_MAX);
+    for (size_t i = 0; i < RUNS; i++) {
+        runs[i] = span_take(RUN, 1, false);
+        CHECK(runs[i] != 0 && span_take(1, 1, false) != 0);
+    }
+    for (size_t i = 0; i < RUNS; i++) span_give(runs[i]);
+    const uint64_t calls = calls_of(OS_CALL_MADVISE_FREE), returned = returned_pages();
+    CHECK(span_take(RUNS * RUN, 1, false) != 0);
+    CHECK(returned_pages() >= returned + 4 * RUN);
+    CHECK(calls_of(OS_CALL_MADVISE_FREE) - calls <= CALLS);
+}
+
+TEST(one_take_returns_few_runs) { IN_CHILD(take_beside_many); }
 
 static void take_what_never_decays(void) {
     start(SHORT);
