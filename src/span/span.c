@@ -308,7 +308,7 @@ static void prepare_growth(size_t pages, size_t growth, bool grown) {
     if (spare != NULL) spare(pages);
     note_growth(pages);
     make_room(pages);
-    if (pages >= LONG_PAGES && !grown) purge_before_peak(growth);
+    if (pages >= LONG_PAGES && !grown) purge_before_peak(pages, growth);
 }
 
 static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {

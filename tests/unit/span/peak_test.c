@@ -5,6 +5,7 @@
  *   below the peak something is, too             below_the_peak_nothing_is_returned
  *   short spans return something, too            short_spans_return_nothing
  *   all short runs are returned at once          one_take_returns_few_runs
+ *   long runs are returned, too                  what_is_long_enough_stays
  */
 #include "decays.h"
 
@@ -61,6 +62,23 @@ static void take_short(void) {
 }
 
 TEST(short_spans_return_nothing) { IN_CHILD(take_short); }
+
+/* Into a run that is long enough, but half of which is dirty only. */
+static void take_what_is_half_dirty(void) {
+    configure(LONG_MS, UINT64_MAX);
+    const uint32_t run = span_take(LONG, 1, false);
+    CHECK(run != 0 && span_take(1, 1, false) == run + LONG);
+    span_give(run);
+    purge_all();
+    CHECK(span_take(LONG / 2, 1, false) == run);
+    span_give(run);
+    CHECK(span_take(LONG + 1, 1, false) != 0); /* so that the next is a new peak */
+    const uint64_t returned = returned_pages();
+    CHECK(span_take(LONG, 1, false) == run);
+    CHECK_EQ(returned_pages(), returned);
+}
+
+TEST(what_is_long_enough_stays) { IN_CHILD(take_what_is_half_dirty); }
 
 static void take_beside_many(void) {
     enum { RUNS = 64, RUN = 20, CALLS = 8 };
