@@ -144,24 +144,24 @@ uint32_t bins_find(uint32_t pages, uint32_t align_pages, enum span_zone zone) {
 
 uint32_t bins_find_gap(uint32_t pages) { return find_in(&sets[ZONE_GAP][CLEAN], pages, 1); }
 
-static uint32_t find_accepted(uint32_t first, uint32_t below_pages, bool (*accepts)(uint32_t first)) {
+static uint32_t find_accepted(uint32_t first, uint32_t spared, bool (*accepts)(uint32_t first)) {
     for (unsigned looked_at = 0; first != 0 && looked_at < LOOKED_AT; looked_at++, first = span_at(first)->next)
-        if (span_at(first)->pages < below_pages && (accepts == NULL || accepts(first))) return first;
+        if (first != spared && (accepts == NULL || accepts(first))) return first;
     return 0;
 }
 
-static uint32_t find_longest_in(const struct set *set, uint32_t below_pages, bool (*accepts)(uint32_t first)) {
+static uint32_t find_longest_in(const struct set *set, uint32_t spared, bool (*accepts)(uint32_t first)) {
     for (unsigned word = BIN_WORDS; word-- > 0;) {
         for (uint64_t filled = set->filled[word]; filled != 0; filled &= ~((uint64_t)1 << highest_bit(filled))) {
-            uint32_t found = find_accepted(set->bins[word * 64 + highest_bit(filled)], below_pages, accepts);
+            uint32_t found = find_accepted(set->bins[word * 64 + highest_bit(filled)], spared, accepts);
             if (found != 0) return found;
         }
     }
     return 0;
 }
 
-uint32_t bins_find_dirty(enum span_zone zone, uint32_t below_pages, bool (*accepts)(uint32_t first)) {
-    return find_longest_in(&sets[zone][DIRTY], below_pages, accepts);
+uint32_t bins_find_dirty(enum span_zone zone, uint32_t spared, bool (*accepts)(uint32_t first)) {
+    return find_longest_in(&sets[zone][DIRTY], spared, accepts);
 }
 
 static uint32_t longer_of(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && span_at(b)->pages > span_at(a)->pages) ? b : a; }
@@ -169,6 +169,6 @@ static uint32_t longer_of(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && 
 uint32_t bins_find_longest(bool (*accepts)(uint32_t first)) {
     uint32_t longest = 0;
     for (int zone = 0; zone < ZONES; zone++)
-        for (int state = 0; state < STATES; state++) longest = longer_of(longest, find_longest_in(&sets[zone][state], BINS_ANY_LENGTH, accepts));
+        for (int state = 0; state < STATES; state++) longest = longer_of(longest, find_longest_in(&sets[zone][state], 0, accepts));
     return longest;
 }

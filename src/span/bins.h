@@ -34,9 +34,8 @@ uint32_t bins_find_gap(uint32_t pages);
  * spans of each bin. */
 uint32_t bins_find_longest(bool (*accepts)(uint32_t first));
 
-/* A free span of ZONE with dirty pages, shorter than BELOW_PAGES, that ACCEPTS admits (NULL: any), from the longest bin possible; 0 when
- * there is none. Looks at a few spans of each bin. */
-#define BINS_ANY_LENGTH UINT32_MAX
-uint32_t bins_find_dirty(enum span_zone zone, uint32_t below_pages, bool (*accepts)(uint32_t first));
+/* A free span of ZONE with dirty pages that ACCEPTS admits (NULL: any), other than that at SPARED (0: any), from the longest bin
+ * possible; 0 when there is none. Looks at a few spans of each bin. */
+uint32_t bins_find_dirty(enum span_zone zone, uint32_t spared, bool (*accepts)(uint32_t first));
 
 #endif

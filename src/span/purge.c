@@ -90,11 +90,11 @@ static bool has_whole_chunk(uint32_t head) {
     return span_at(head)->dirty >= CHUNK_PAGES && dirty_chunks(head, CHUNK_PAGES).pages != 0;
 }
 
-/* The first run of at most LIMIT dirty pages of a free span of ZONE, shorter than BELOW_PAGES. Of huge pages, while the program works, whole
+/* The first run of at most LIMIT dirty pages of a free span of ZONE, other than that at SPARED. Of huge pages, while the program works, whole
  * ones only: breaking one would cost it more than a part is worth. The span in *HEAD. Lock held. */
-static struct page_run find_run(enum span_zone zone, uint32_t below_pages, enum span_pace pace, uint32_t limit, uint32_t *head) {
+static struct page_run find_run(enum span_zone zone, uint32_t spared, enum span_pace pace, uint32_t limit, uint32_t *head) {
     const bool whole = zone == ZONE_HUGE && pace == SPAN_PACE_WORK;
-    *head = bins_find_dirty(zone, below_pages, whole ? has_whole_chunk : NULL);
+    *head = bins_find_dirty(zone, spared, whole ? has_whole_chunk : NULL);
     if (*head == 0) return (struct page_run){0, 0};
     if (whole) limit = max_u32(limit - limit % CHUNK_PAGES, CHUNK_PAGES);
     struct page_run run = whole ? dirty_chunks(*head, limit) : dirty_run(*head, *head, limit);
@@ -102,14 +102,14 @@ static struct page_run find_run(enum span_zone zone, uint32_t below_pages, enum 
     return run;
 }
 
-/* Tries to return one run of dirty free pages, about LIMIT at most, of a span shorter than BELOW_PAGES to the kernel, and adds what was
+/* Tries to return one run of dirty free pages, about LIMIT at most, of a span other than that at SPARED, to the kernel, and adds what was
  * returned to *GIVEN_PAGES. The run is a used span while the kernel works on it, so no thread takes or merges it. The result is
  * its length; 0 when there is none. What was refused is not dirty any more. */
-static uint32_t purge_one(uint32_t limit, uint32_t below_pages, enum span_pace pace, uint64_t *given_pages) {
+static uint32_t purge_one(uint32_t limit, uint32_t spared, enum span_pace pace, uint64_t *given_pages) {
     span_lock();
     uint32_t head;
-    struct page_run found = find_run(ZONE_HUGE, below_pages, pace, limit, &head);
-    if (found.pages == 0) found = find_run(ZONE_PLAIN, below_pages, pace, limit, &head);
+    struct page_run found = find_run(ZONE_HUGE, spared, pace, limit, &head);
+    if (found.pages == 0) found = find_run(ZONE_PLAIN, spared, pace, limit, &head);
     const uint32_t first = (uint32_t)found.first, run = (uint32_t)found.pages;
     if (run != 0) span_carve(head, first, run);
     counter_sub(&spans.counts.used_pages, run); /* not really in use: no limit and no peak is to count it */
@@ -141,14 +141,14 @@ static uint32_t purge_one(uint32_t limit, uint32_t below_pages, enum span_pace p
 static struct span_purged purge_pages(uint64_t pages, enum span_pace pace) {
     struct span_purged purged = {0, 0};
     for (uint32_t tried = 1; purged.tried_pages < pages && tried != 0; purged.tried_pages += tried)
-        tried = purge_one((uint32_t)min_size(pages - purged.tried_pages, window.pages), BINS_ANY_LENGTH, pace, &purged.given_pages);
+        tried = purge_one((uint32_t)min_size(pages - purged.tried_pages, window.pages), 0, pace, &purged.given_pages);
     return purged;
 }
 
 struct span_purged span_purge(uint64_t most_pages) { return purge_pages(most_pages, SPAN_PACE_IDLE); }
 
 /* The longest runs first, and few of them: that bounds the system calls of one take. */
-void purge_before_peak(size_t pages, size_t growth) {
+void purge_before_peak(uint32_t spared, size_t growth) {
     enum { MOST_RUNS = 8 };
     span_lock();
     uint64_t due = ace_decay_before_peak((struct ace_peak_input){
@@ -163,7 +163,7 @@ void purge_before_peak(size_t pages, size_t growth) {
     if (due == 0 || !any || !span_purging_try()) return;
     for (uint32_t runs = 0, tried = 1; runs < MOST_RUNS && due != 0 && tried != 0; runs++) {
         uint64_t given = 0;
-        tried = purge_one((uint32_t)min_size(due, window.pages), (uint32_t)pages, SPAN_PACE_WORK, &given);
+        tried = purge_one((uint32_t)min_size(due, window.pages), spared, SPAN_PACE_WORK, &given);
         due -= min_size(due, tried);
     }
     span_purging_unlock();

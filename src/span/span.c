@@ -302,13 +302,13 @@ void span_on_growth(span_spare *spare) { atomic_store_explicit(&spare_growth, sp
 
 enum { LONG_PAGES = 17 }; /* longer than any slab */
 
-/* Once per take of PAGES pages, of which GROWTH are not dirty. GROWN: few of these are touched soon. No lock held. */
-static void prepare_growth(size_t pages, size_t growth, bool grown) {
+/* Once per take of PAGES pages at PLACE, of which GROWTH are not dirty. GROWN: few of these are touched soon. No lock held. */
+static void prepare_growth(struct place place, size_t pages, size_t growth, bool grown) {
     span_spare *spare = atomic_load_explicit(&spare_growth, memory_order_relaxed);
     if (spare != NULL) spare(pages);
     note_growth(pages);
     make_room(pages);
-    if (pages >= LONG_PAGES && !grown) purge_before_peak(pages, growth);
+    if (pages >= LONG_PAGES && !grown) purge_before_peak(place.head, growth);
 }
 
 static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
@@ -325,7 +325,7 @@ static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
         uint32_t first = growth != 0 ? 0 : take_at(place, pages);
         span_unlock();
         if (HAK_UNLIKELY(growth != 0)) {
-            prepare_growth(pages, growth, grown);
+            prepare_growth(place, pages, growth, grown);
             prepared = true;
             continue;
         }

@@ -44,9 +44,9 @@ void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages);
 /* RUN is fresh memory: counts it. Span lock held. */
 void span_note_fresh(struct page_run run);
 
-/* A long span of PAGES pages is about to be taken, GROWTH of which are not dirty: if more would be held than ever, some of what is free
- * and too short for it is returned. Makes system calls: no lock held. */
-void purge_before_peak(size_t pages, size_t growth);
+/* GROWTH pages that are not dirty are about to be taken for a long span: if more would be held than ever, some of the dirty ones are
+ * returned, but not those of the free span at SPARED, which it will be cut from (0: fresh memory). Makes system calls: no lock held. */
+void purge_before_peak(uint32_t spared, size_t growth);
 
 /* Dirty pages were taken, and RETURNED pages that had been returned to the kernel: decay depends on both. */
 void purge_note_taken(uint32_t returned);

@@ -161,7 +161,7 @@ TEST(the_choice_follows_the_rule) {
         CHECK_AT(bins_find(pages, align, ZONE_PLAIN) == naive_find(pages, align, ZONE_PLAIN), i);
         CHECK_AT(bins_find(pages, align, ZONE_HUGE) == naive_find(pages, align, ZONE_HUGE), i);
         for (int zone = 0; zone < ZONES; zone++) {
-            uint32_t dirty = bins_find_dirty((enum span_zone)zone, BINS_ANY_LENGTH, NULL);
+            uint32_t dirty = bins_find_dirty((enum span_zone)zone, 0, NULL);
             CHECK_AT((dirty != 0) == any_dirty((enum span_zone)zone), i);
             if (dirty == 0) continue;
             CHECK_AT(span_at(dirty)->kind == SPAN_FREE && span_at(dirty)->dirty != 0, i);
@@ -175,7 +175,7 @@ TEST(nothing_fits_and_everything_is_found_again) {
     struct rng rng = {check_now.seed + 1};
     start(&rng);
     CHECK_EQ(bins_find(1, 1, ZONE_HUGE), 0);
-    CHECK(bins_find_dirty(ZONE_PLAIN, BINS_ANY_LENGTH, NULL) == 0 && bins_find_dirty(ZONE_HUGE, BINS_ANY_LENGTH, NULL) == 0);
+    CHECK(bins_find_dirty(ZONE_PLAIN, 0, NULL) == 0 && bins_find_dirty(ZONE_HUGE, 0, NULL) == 0);
     for (size_t i = 0; i < span_count; i++) toggle(&spans[i]);
     CHECK_EQ(bins_find(PAGES, 1, ZONE_HUGE), 0);
     for (size_t left = span_count; left > 0; left--) {
@@ -187,7 +187,7 @@ TEST(nothing_fits_and_everything_is_found_again) {
         spans[i].inserted = 0;
     }
     CHECK_EQ(bins_find(1, 1, ZONE_HUGE), 0);
-    CHECK(bins_find_dirty(ZONE_PLAIN, BINS_ANY_LENGTH, NULL) == 0 && bins_find_dirty(ZONE_HUGE, BINS_ANY_LENGTH, NULL) == 0);
+    CHECK(bins_find_dirty(ZONE_PLAIN, 0, NULL) == 0 && bins_find_dirty(ZONE_HUGE, 0, NULL) == 0);
 }
 
 /* The longest bins are emptied of dirty pages first. */
@@ -197,7 +197,7 @@ TEST(dirty_pages_are_sought_in_long_spans_first) {
     for (size_t i = 0; i < span_count; i++) toggle(&spans[i]);
     for (int zone = 0; zone < ZONES; zone++) {
         uint32_t bin = UINT32_MAX;
-        for (uint32_t first; (first = bins_find_dirty((enum span_zone)zone, BINS_ANY_LENGTH, NULL)) != 0; bins_remove(first)) {
+        for (uint32_t first; (first = bins_find_dirty((enum span_zone)zone, 0, NULL)) != 0; bins_remove(first)) {
             CHECK(span_at(first)->dirty != 0 && bin_start(span_at(first)->pages) <= bin);
             bin = bin_start(span_at(first)->pages);
         }

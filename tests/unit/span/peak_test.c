@@ -5,7 +5,7 @@
  *   below the peak something is, too             below_the_peak_nothing_is_returned
  *   short spans return something, too            short_spans_return_nothing
  *   all short runs are returned at once          one_take_returns_few_runs
- *   long runs are returned, too                  what_is_long_enough_stays
+ *   what it is cut from is returned, too         what_is_long_enough_stays
  */
 #include "decays.h"
 
