@@ -101,7 +101,7 @@ TEST(a_passed_lock_goes_to_the_sleeper) {
 
 /* Held across a yield, so that the others run out of spins: every take may sleep, every drop wakes one. */
 static void *crowd(void *unused) {
-    for (size_t i = 0; i < check_count(10000); i++) {
+    for (size_t i = 0; i < check_count(2000); i++) {
         os_lock_take(&lock);
         CHECK_EQ(atomic_fetch_add(&inside, 1), 0);
         sched_yield();
@@ -115,6 +115,6 @@ static void *crowd(void *unused) {
 TEST(a_crowd_sleeps_and_wakes) {
     counter = 0;
     run_threads(crowd);
-    CHECK_EQ(counter, THREADS * check_count(10000));
+    CHECK_EQ(counter, THREADS * check_count(2000));
     CHECK_EQ(state_of(&lock), 0);
 }
