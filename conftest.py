@@ -9,9 +9,8 @@ import pytest
 
 LOCKS = Path(__file__).resolve().parent / ".tools"
 
-if (
-    signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-):  # as of what a shell starts in the background; children inherit it
+# A shell has what it starts in the background ignore it, and children inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

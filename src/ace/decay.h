@@ -41,7 +41,7 @@ struct ace_half_life_decision ace_half_life_next(struct ace_half_life_input inpu
 struct ace_peak_input {
     uint64_t held;         /* pages in use, or free and dirty */
     uint64_t peak;         /* the most that were ever held */
-    uint64_t growth;       /* pages that a long block, for which no free run will do, is about to add */
+    uint64_t growth;       /* pages that a long block is about to add */
     uint64_t half_life_ms; /* ACE_NEVER: nothing is returned */
     enum ace_objective objective;
 };

@@ -90,8 +90,8 @@ static bool has_whole_chunk(uint32_t head) {
     return span_at(head)->dirty >= CHUNK_PAGES && dirty_chunks(head, CHUNK_PAGES).pages != 0;
 }
 
-/* The first run of at most LIMIT dirty pages of a free span of ZONE, other than that at SPARED. Of huge pages, while the program works, whole
- * ones only: breaking one would cost it more than a part is worth. The span in *HEAD. Lock held. */
+/* The first run of at most LIMIT dirty pages of a free span of ZONE, other than that at SPARED. Of huge pages, while the program works,
+ * whole ones only: breaking one would cost it more than a part is worth. The span in *HEAD. Lock held. */
 static struct page_run find_run(enum span_zone zone, uint32_t spared, enum span_pace pace, uint32_t limit, uint32_t *head) {
     const bool whole = zone == ZONE_HUGE && pace == SPAN_PACE_WORK;
     *head = bins_find_dirty(zone, spared, whole ? has_whole_chunk : NULL);
@@ -158,9 +158,8 @@ void purge_before_peak(uint32_t spared, size_t growth) {
         .half_life_ms = spans.settings.decay_half_life_ms,
         .objective = spans.settings.objective,
     });
-    const bool any = counter_read(&spans.counts.dirty_pages) != 0;
     span_unlock();
-    if (due == 0 || !any || !span_purging_try()) return;
+    if (due == 0 || !span_purging_try()) return;
     for (uint32_t runs = 0, tried = 1; runs < MOST_RUNS && due != 0 && tried != 0; runs++) {
         uint64_t given = 0;
         tried = purge_one((uint32_t)min_size(due, window.pages), spared, SPAN_PACE_WORK, &given);
