@@ -71,10 +71,10 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
     }
 }
 
-/* Fills half of an empty, closed stack and takes one block. Lock held; dropped meanwhile. */
+/* Fills up to half of an empty, closed stack and takes one block. Lock held; dropped meanwhile. */
 static void *refill(struct heap *heap, unsigned class, bool *zero) {
     struct bin *bin = &heap->bins[class];
-    uint32_t want = ace_refill(bin->depth);
+    uint32_t want = ace_refill(bin->depth, heap->home != heap, counter_read(&bin->refills));
     void **end = bin->stack + want;
     uint32_t got = gather_or_create(heap, class, end, want, zero);
     if (got == 0) {

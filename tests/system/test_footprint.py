@@ -268,6 +268,10 @@ def test_collect(case: Case, result: Result) -> None:
     verify(case, result)
 
 
+def test_many_threads_with_few_blocks_each(build: Build) -> None:
+    verify(case := Case("many_threads", ("many_threads", "1000")), start(build, case))
+
+
 def test_mappings_stay_few(build: Build) -> None:
     case = Case("mappings", ("mappings", "10", "1024"))
     verify(case, start(build, case))

@@ -10,6 +10,7 @@
  *   what forsaken threads shared stays              a_child_of_threads_that_share
  *   whoever shares leaves as soon as he may         whoever_shares_goes_on
  *   what was kept before is kept                    whoever_gets_other_slabs_gives_back_what_he_kept
+ *   who shares begins with as many as others        whoever_shares_begins_with_few
  */
 #include "heaps.h"
 
@@ -230,6 +231,40 @@ static void change(void) {
     end_threads();
 }
 TEST(whoever_gets_other_slabs_gives_back_what_he_kept) { IN_CHILD(change); }
+
+enum { USED = 14 };
+static size_t held_after[USED];
+
+static void *use_some(void *argument) {
+    (void)argument;
+    for (size_t i = 0; i < USED; i++) {
+        CHECK(heap_alloc(BYTES, NULL) != NULL);
+        held_after[i] = stack_held(thread_heap(), size_class_of(BYTES));
+    }
+    last_home = thread_heap()->home;
+    last_heap = thread_heap();
+    return NULL;
+}
+
+/* In a heap that nobody had before: blocks come by two, four and so on, or by half the depth at once. */
+static void begin_sharing(void) {
+    begin_threads(1);
+    run_thread(use_some, NULL);
+    CHECK(last_home != last_heap);
+    CHECK(held_after[0] == 1 && held_after[1] == 0 && held_after[2] == 3 && held_after[5] == 0 && held_after[6] == 7 && held_after[13] == 0);
+    end_threads();
+}
+static void begin_with_slabs(void) {
+    begin_threads(THREADS + 2);
+    run_thread(use_some, NULL);
+    CHECK(last_home == last_heap);
+    CHECK_EQ(held_after[0] + 1, heap_settings.first_depths[size_class_of(BYTES)] / 2);
+    end_threads();
+}
+TEST(whoever_shares_begins_with_few) {
+    IN_CHILD(begin_sharing);
+    IN_CHILD(begin_with_slabs);
+}
 
 static void allocate_in_child(void) {
     struct heap *shared = shared_heap();
