@@ -42,6 +42,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__)
@@ -192,6 +193,13 @@ CHECK_UNUSED static bool check_is_strict(void) {
 CHECK_UNUSED static size_t check_count(size_t normal) {
     size_t count = normal * check_now.scale / (CHECK_SLOW ? 10 : 1);
     return count > 0 ? count : 1;
+}
+
+/* Whether half of the watchdog's time is left; in the process that runs the tests. Threads that wait for each other in every round need
+ * both processors at once: where others want these they do fewer rounds. */
+CHECK_UNUSED static bool check_has_time(void) {
+    struct itimerval left;
+    return getitimer(ITIMER_REAL, &left) == 0 && (unsigned long)left.it_value.tv_sec >= check_now.watchdog_seconds / 2;
 }
 
 #ifndef CHECK_NO_MAIN

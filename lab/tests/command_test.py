@@ -78,10 +78,9 @@ def test_the_peak_is_the_largest_processs_and_not_the_laboratorys(tool: Path, fo
 
 def test_the_processor_time_of_all_processes_counts(tool: Path, folder: Path) -> None:
     # The second process outlives its parent: it counts because the tool takes it over.
-    busy = "python3 -c 'sum(range(9000000))'"
-    one = shell(tool, folder, f"{busy}; exit 0")
+    busy = "python3 -c 'import time\nwhile time.process_time() < 0.3: pass'"
     run = shell(tool, folder, f"({busy} & wait) & {busy}; wait")
-    assert run.cpu_seconds > 1.4 * one.cpu_seconds
+    assert run.cpu_seconds > 0.6
     assert run.minor_faults > 1000
 
 
@@ -89,7 +88,7 @@ def test_a_slowdown_lets_the_clock_run_on(tool: Path, folder: Path) -> None:
     arm = Arm(OWN.peer, slowdown_percent=50)
     script = "sleep 0.2; echo ${WORKLOAD_SLOWDOWN:-none} >said"
     run = shell(tool, folder, script, arm)
-    assert 0.3 < run.seconds < 3
+    assert 0.3 < run.seconds < 10  # 50 times as slow would be 10.2
     assert (folder / "said").read_text() == "0.000\n"  # the command itself is not slowed a second time
 
 

@@ -18,7 +18,7 @@ from hakmem_lab.sight.decisions import Decision, Decisions, Look, looks_of_proce
 from hakmem_lab.sight.freeze import DECAY_MAX_MS, profile_text
 from hakmem_lab.sight.process import process_open
 from lab_command import lab
-from lab_processes import BUSY, HEAD, MEDIUM, on_hakmem
+from lab_processes import BUSY, HEAD, MEDIUM, on_hakmem, wait_for_rest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -80,6 +80,7 @@ def test_each_change_of_a_depth_is_told(checkout: Checkout, tmp_path: Path) -> N
 def test_a_process_that_decided_nothing_is_not_touched(checkout: Checkout, tmp_path: Path) -> None:
     """Its ring is memory that it never touched, and that is not brought in by whoever looks."""
     with on_hakmem(checkout, tmp_path, HEAD + "int main(void) { wait_for_end(); }") as pid:
+        wait_for_rest(pid)
         before = process_open(pid).stat()[7]
         looks = [look_of(pid) for _ in range(3)]
         assert process_open(pid).stat()[7] == before
@@ -205,7 +206,7 @@ def test_explain_decisions_of_a_command_and_of_its_report(build: Path, tmp_path:
     report = tmp_path / "report.json"
     script = "kept = [[bytes(3000) for _ in range(2000)] for _ in range(5)]; import time; time.sleep(0.8); raise SystemExit(3)"
     done = lab(
-        *("explain", "--decisions", "--after", "0.4s", "--build", str(build)),
+        *("explain", "--decisions", "--when-rss", "25M", "--build", str(build)),
         *("--", "python3", "-c", script),
         HAKMEM_STATS="json",
         HAKMEM_STATS_FILE=str(report),

@@ -43,13 +43,16 @@ int main(void) {
 }
 """
 )
+# 64 MiB at the start, and at each SIGUSR1.
 LARGE_LEAK = (
-    HEAD
+    "#include <signal.h>\n"
+    + HEAD
     + """
 int main(void) {
+    sigset_t more;
+    sigemptyset(&more), sigaddset(&more, SIGUSR1), sigprocmask(SIG_BLOCK, &more, NULL);
     puts("ready"), fflush(stdout);
-    for (int i = 0; i < 50; i++) { filled(8 << 20); usleep(20000); }
-    while (getchar() != EOF) continue;
+    for (int number;; sigwait(&more, &number)) for (int i = 0; i < 8; i++) filled(8 << 20);
 }
 """
 )
@@ -121,20 +124,36 @@ int main(void) {
 }
 """
 )
+# Ready once it has as much as it ever has.
 BUSY = (
     HEAD
     + """
 int main(void) {
-    puts("ready"), fflush(stdout);
     static void *blocks[4096];
-    for (unsigned seed = 1;; seed = seed * 1103515245 + 12345) {
+    unsigned seed = 1;
+    for (unsigned long turn = 1;; turn++, seed = seed * 1103515245 + 12345) {
         void **slot = &blocks[seed >> 8 & 4095];
         free(*slot);
         *slot = filled(16 + (seed >> 4) % 20000);
+        if (turn == 50000) puts("ready"), fflush(stdout);
     }
 }
 """
 )
+
+
+def limits_until(begun: Path) -> Iterator[float]:
+    """Seconds to try, until BEGUN is there: on a busy machine what is ended too soon has started nothing yet."""
+    for seconds in (0.5, 5.0, 25.0):
+        yield seconds
+        if begun.exists():
+            return
+
+
+def wait_for_rest(pid: int) -> None:
+    """Until it waits for something: what it says before is not the last that it does."""
+    while process_open(pid).stat()[0] != "S":
+        time.sleep(0.01)
 
 
 def all_end(pids: Iterable[int]) -> bool:

@@ -16,7 +16,7 @@ from hakmem_lab.sight.page import NoPageError
 from hakmem_lab.sight.process import Process
 from hakmem_lab.sight.program import UnservableError, needs_preload
 from lab_command import lab
-from lab_processes import HEAD, all_end
+from lab_processes import HEAD, all_end, limits_until
 from toolbox import compile_c
 
 UNTIL_TOLD = ["sleep", "600"]
@@ -54,67 +54,73 @@ def test_the_last_look_when_it_ends(checkout: Checkout, trigger: Trigger) -> Non
 
 
 def test_a_look_at_some_rss(checkout: Checkout) -> None:
-    script = "import time; kept = bytearray(b'x' * (80 << 20)); time.sleep(1)"
+    script = "import time; kept = bytearray(b'x' * (80 << 20)); time.sleep(60)"
     with launched(checkout, python(script)) as running:
         seen = look(running, Trigger(rss=60 << 20), lambda process: int(process.status()["VmRSS"].split()[0]))
+        os.kill(running.pid, signal.SIGTERM)
         assert seen.reached
         assert seen.value * 1024 >= 60 << 20
 
 
 def test_the_largest_process_is_looked_at(checkout: Checkout) -> None:
-    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = b\"x\" * (50 << 20); import time; time.sleep(1)'])"
+    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = b\"x\" * (50 << 20); import time; time.sleep(60)'])"
     with launched(checkout, python(script)) as running:
         seen = look(running, Trigger(rss=50 << 20), lambda process: process.pid)
+        os.kill(seen.value, signal.SIGTERM)
         assert seen.value != running.pid
 
 
 def test_one_that_cannot_be_read_is_passed_over(checkout: Checkout) -> None:
     """As a helper on another malloc, which may be the larger one."""
-    script = "import subprocess; subprocess.run(['sleep', '1'])"
+    script = "import subprocess; subprocess.run(['sleep', '60'])"
 
-    def read(process: Process) -> str:
+    def read(process: Process) -> tuple[str, int]:
         if process.name.startswith("python"):
             raise NoPageError("not this one")
-        return process.name
+        return process.name, process.pid
 
     with launched(checkout, python(script)) as running:
-        assert look(running, Trigger(seconds=0.5), read).value == "sleep"
+        name, pid = look(running, Trigger(seconds=0.5), read).value
+        os.kill(pid, signal.SIGTERM)
+        assert name == "sleep"
 
 
 def test_one_that_is_never_read(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
     """What is wrong is said once, and it is looked at less and less often."""
-    looks: list[int] = []
+    looks: list[float] = []
 
     def read(process: Process) -> str:
-        looks.append(process.pid)
+        looks.append(running.seconds)
+        if len(looks) == 14:
+            os.kill(process.pid, signal.SIGTERM)
         raise NoPageError(f"nothing in {process.pid}")
 
-    with (
-        launched(checkout, python("import time; time.sleep(1)")) as running,
-        pytest.raises(UnseenError, match="nothing in"),
-    ):
+    with launched(checkout, UNTIL_TOLD) as running, pytest.raises(UnseenError, match="nothing in"):
         look(running, Trigger(seconds=0.1), read)
     said = capsys.readouterr().err
     assert said == f"hakmem: nothing in {running.pid}; it is looked at again until it ends\n"
-    assert 5 < len(looks) < 25
+    # One of them was taken because of what was asked for, the others later and later.
+    assert looks[-1] >= launch.FIRST_SECONDS * launch.STEP**12
 
 
 def test_one_that_could_not_be_read_once(checkout: Checkout) -> None:
     """Its books changed too fast, perhaps: it is looked at again, before what was asked for and after."""
-    failed: list[bool] = []
+    looks: list[int] = []
+
+    class AfterOneLook(Trigger):
+        def reached(self, *_: float) -> bool:
+            return len(looks) > 0
 
     def read(process: Process) -> int:
-        late = running.seconds >= 0.3
-        if late not in failed:
-            failed.append(late)
+        looks.append(process.pid)
+        if len(looks) < 3:
             raise LabError("it makes no sense")
         return process.pid
 
-    with launched(checkout, ["sleep", "5"]) as running:
-        seen = look(running, Trigger(seconds=0.3), read)
-        assert (seen.value, seen.reached) == (running.pid, True)
-        assert failed == [False, True]
+    with launched(checkout, UNTIL_TOLD) as running:
+        seen = look(running, AfterOneLook(), read)
         os.kill(running.pid, signal.SIGTERM)
+        assert (seen.value, seen.reached, len(looks)) == (running.pid, True, 3)
 
 
 def test_a_kernel_that_does_not_list_children(
@@ -126,8 +132,9 @@ def test_a_kernel_that_does_not_list_children(
         raise LabError("no list")
 
     monkeypatch.setattr(launch, "kernel_check", refuse)
-    with launched(checkout, python("import time; time.sleep(0.3)")) as running:
+    with launched(checkout, UNTIL_TOLD) as running:
         look(running, Trigger(seconds=0.1), lambda process: process.pid)
+        os.kill(running.pid, signal.SIGTERM)
     assert capsys.readouterr().err == "hakmem: no list: only the first is looked at\n"
 
 
@@ -209,11 +216,26 @@ def test_a_program_of_another_machine(checkout: Checkout, tmp_path: Path) -> Non
 
 def test_a_program_that_is_linked_with_hakmem(checkout: Checkout, build: Path, tmp_path: Path) -> None:
     """Served as it is: nothing is preloaded, and there is one copy."""
+    source = (
+        HEAD
+        + """
+void *kept;
+int main(int count, char **words) {
+    kept = filled(100);
+    if (count == 1) usleep(400000);
+    else while (access(words[1], F_OK) != 0) usleep(1000);
+    return 0;
+}
+"""
+    )
     for name, flags in (("linked", ["-rdynamic"]), ("static", ["-static"])):
-        source = HEAD + "void *kept;\nint main(void) { kept = filled(100); usleep(400000); return 0; }"
         program = compile_c(tmp_path / name, source, str(build / "libhakmem.a"), "-pthread", *flags)
-        with launched(checkout, [str(program)]) as running:
-            seen = look(running, Trigger(seconds=0.2), account_read)
+        seen_file = tmp_path / f"{name}-was-seen"
+        with launched(checkout, [str(program), str(seen_file)]) as running:
+            try:
+                seen = look(running, Trigger(seconds=0.2), account_read)
+            finally:
+                seen_file.touch()
             assert running.wait() == 0
             assert running.proofs() == {running.pid: "served"}
         assert [copy.name for copy in seen.value.copies] == [name]
@@ -228,10 +250,12 @@ def test_a_program_that_does_not_answer_ends_with_all_it_started(
 ) -> None:
     """One into which hakmem does not get, although nothing shows that beforehand."""
     monkeypatch.setattr(config, "needs_preload", lambda _name, _library: False)
-    monkeypatch.setattr(config, "ANSWER_SECONDS", 0.5)
     child = tmp_path / "child"
-    with pytest.raises(LabError, match="went on to its main"):
-        config_of_command(checkout, ["sh", "-c", f"sleep 600 & echo $! >{child}; wait"])
+    script = f"sleep 600 & echo $! >{child}.new; mv {child}.new {child}; wait"
+    for seconds in limits_until(child):
+        monkeypatch.setattr(config, "ANSWER_SECONDS", seconds)
+        with pytest.raises(LabError, match="went on to its main"):
+            config_of_command(checkout, ["sh", "-c", script])
     assert all_end([int(child.read_text())])
 
 

@@ -35,6 +35,7 @@ from lab_processes import (
     account_of,
     on_hakmem,
     running,
+    wait_for_rest,
 )
 from lab_sight import BytesMemory
 from toolbox import compile_c
@@ -104,7 +105,9 @@ def test_a_process_of_another_user() -> None:
 
 def test_a_process_on_another_malloc() -> None:
     with running(["sh", "-c", "echo ready; exec sleep 60"], dict(os.environ)) as pid:
-        time.sleep(0.1)
+        while process_open(pid).name != "sleep":
+            time.sleep(0.01)
+        wait_for_rest(pid)
         with pytest.raises(NoPageError, match=rf"process {pid} \(sleep\) is not on hakmem"):
             account_of(pid)
         (malloc,) = [one for one in service_findings(patient_read(process_open(pid))) if one.what == "malloc"]

@@ -34,6 +34,7 @@ from lab_processes import (
     account_of,
     on_hakmem,
     running,
+    wait_for_rest,
 )
 from toolbox import compile_c
 
@@ -115,7 +116,6 @@ def test_two_hundred_threads(checkout: Checkout, tmp_path: Path) -> None:
 def test_a_process_that_works_meanwhile(checkout: Checkout, tmp_path: Path) -> None:
     """It changes while it is read: nothing fails, and the sum stays near."""
     with on_hakmem(checkout, tmp_path, BUSY) as pid:
-        time.sleep(0.5)
         for _ in range(10):
             account = account_of(pid)
             assert abs(account.difference) < 0.1 * account.rss
@@ -129,14 +129,15 @@ def test_a_leak_grows(checkout: Checkout, tmp_path: Path) -> None:
     assert growths[0].steady
     advice = advice_find(readings[-1], growths)
     assert re.match(
-        r"A leak, perhaps: in 3 s grew, and never became less, blocks of 208 B by ", advice[0].text
+        r"A leak, perhaps: in \d+ s grew, and never became less, blocks of 208 B by ", advice[0].text
     )
 
 
 def test_a_leak_outside_the_window(checkout: Checkout, tmp_path: Path) -> None:
     """Of blocks larger than what is left of it."""
     with on_hakmem(checkout, tmp_path, LARGE_LEAK, window="64M") as pid:
-        readings = readings_take(account_of(pid), lambda: account_of(pid), 1.5)
+        wait_for_rest(pid)
+        readings = readings_take(account_of(pid), lambda: account_when_grown(pid), 0.5)
     account, growths = readings[-1], growths_find(readings)
     (copy,) = account.copies
     assert copy.outside > 100 * MIB
@@ -149,17 +150,23 @@ def test_a_leak_outside_the_window(checkout: Checkout, tmp_path: Path) -> None:
     assert hint_lines(account, watched=False)
 
 
-def account_after(pid: int, number: signal.Signals, seconds: float) -> Account:
-    """The account of a process some time after it was sent a signal."""
-    os.kill(pid, number)
-    time.sleep(seconds)
+def account_when_grown(pid: int) -> Account:
+    """Of a LARGE_LEAK."""
+    os.kill(pid, signal.SIGUSR1)
+    wait_for_rest(pid)
+    return account_of(pid)
+
+
+def account_when_killed(pid: int) -> Account:
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     return account_of(pid)
 
 
 def test_one_that_ends_while_it_is_watched(checkout: Checkout, tmp_path: Path) -> None:
     with on_hakmem(checkout, tmp_path, LEAK) as pid:
         first = account_of(pid)
-        readings = readings_take(first, lambda: account_after(pid, signal.SIGKILL, 0.1), 0.4)
+        readings = readings_take(first, lambda: account_when_killed(pid), 0.4)
     assert readings == [first]
     assert "It ended while it was watched: 1 of 5 looks." in note_lines(first, "", 0.4, len(readings))
 
@@ -178,9 +185,17 @@ int main(int count, char **given) {
 }
 """
     )
+
+    def account_when_another(pid: int) -> Account:
+        os.kill(pid, signal.SIGUSR1)
+        while process_open(pid).name != "exe":
+            time.sleep(0.01)
+        wait_for_rest(pid)
+        return account_of(pid)
+
     with on_hakmem(checkout, tmp_path, source) as pid:
         first = account_of(pid)
-        assert readings_take(first, lambda: account_after(pid, signal.SIGUSR1, 0.3), 0.1) == [first]
+        assert readings_take(first, lambda: account_when_another(pid), 0.1) == [first]
 
 
 def test_python(checkout: Checkout) -> None:
@@ -218,7 +233,8 @@ int main(void) {
         assert process.stdout.readline() == b"ready\n"
         child = int(process.stdout.readline())
         try:
-            time.sleep(0.3)
+            wait_for_rest(process.pid)
+            wait_for_rest(child)
             accounts = [account_of(process.pid), account_of(child)]
         finally:
             os.kill(child, signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -137,13 +138,14 @@ def test_fragmentation_tells_footprint_over_time(build: Path) -> None:
 
 
 def test_a_peak_is_seen_and_what_idle_keeps(build: Path) -> None:
+    began = time.monotonic()
     line = line_of(build / "bench/peak_then_idle", "32 1 1")
+    took = time.monotonic() - began
     assert line["rss_kib_at_peak"] - line["rss_kib_before"] > 32 << 10
     assert line["live_kib"] == pytest.approx(3.2 * 1024, rel=0.25)
     for figure in ("rss_kib_after_free", "idle_rss_kib"):
         assert line["live_kib"] < line[figure] - line["rss_kib_before"] < 40 << 10
-    # Its seconds are those of its work.
-    assert line["seconds"] < 1
+    assert line["seconds"] + 1 < took  # its seconds are those of its work
 
 
 def test_cold_start_adds_up_its_processes(build: Path) -> None:
@@ -157,15 +159,21 @@ def test_cold_start_adds_up_its_processes(build: Path) -> None:
     assert "COLD_START_USED is not what a process before this one left" in spoiled.stderr
 
 
+def slowdown_check(program: Path, arguments: str, least: float, most: float) -> None:
+    """By 900 per cent it is LEAST to MOST times as slow."""
+    # In turn, until each had a run that nobody disturbed.
+    fastest = {"0": float("inf"), "900": float("inf")}
+    for _ in range(50):
+        for slowdown in fastest:
+            seconds = line_of(program, arguments, {"WORKLOAD_SLOWDOWN": slowdown})["seconds"]
+            fastest[slowdown] = min(fastest[slowdown], seconds)
+        if least < fastest["900"] / fastest["0"] < most:
+            return
+    raise AssertionError(f"900 per cent slower than {fastest['0']} s is not {fastest['900']} s")
+
+
 def test_a_replaced_process_is_slowed_as_a_whole(build: Path) -> None:
-    slow = [
-        min(
-            line_of(build / "bench/cold_start", f"8 {seed} 5", {"WORKLOAD_SLOWDOWN": slowdown})["seconds"]
-            for seed in range(8)
-        )
-        for slowdown in ("0", "900")
-    ]
-    assert 4 < slow[1] / slow[0] < 25
+    slowdown_check(build / "bench/cold_start", "8 1 5", 4, 25)
 
 
 def test_large_memory_is_counted_in_its_steady_state(build: Path) -> None:
@@ -191,9 +199,8 @@ def test_a_server_serves_the_same_requests_whatever_time_they_take(build: Path) 
     # Two threads, 200 times a second 100 requests, and one peak.
     assert 40_000 < line["ops"] < 45_000
     assert line["cpu_ns_per_request"] == pytest.approx(line["cpu_seconds"] * 1e9 / line["ops"], rel=0.01)
-    assert (
-        line["peak_rss_kib"] > 200 << 10
-    )  # a peak of 256 MiB, of which a late thread may already have freed some
+    # A peak of 256 MiB, and 32 always; on a busy machine one thread may have freed its half before the other allocates.
+    assert line["peak_rss_kib"] > 140 << 10
 
 
 def test_a_paced_program_is_slowed_by_processor_time(build: Path) -> None:
@@ -251,15 +258,7 @@ def test_a_known_slowdown_is_exact(build: Path) -> None:
     done = run(program, "10 1", {"WORKLOAD_SLOWDOWN": "much"})
     assert done.returncode == 1
     assert "WORKLOAD_SLOWDOWN is a number of per cent" in done.stderr
-    # In turn, until each had a run that nobody disturbed.
-    fastest = {"0": float("inf"), "900": float("inf")}
-    for _ in range(50):
-        for slowdown in fastest:
-            seconds = line_of(program, "2000000 1", {"WORKLOAD_SLOWDOWN": slowdown})["seconds"]
-            fastest[slowdown] = min(fastest[slowdown], seconds)
-        if 8 < fastest["900"] / fastest["0"] < 12:
-            return
-    raise AssertionError(f"900 per cent slower than {fastest['0']} s is not {fastest['900']} s")
+    slowdown_check(program, "2000000 1", 8, 12)
 
 
 # An allocator that hands every block out twice.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shlex
 import subprocess
 import sys
@@ -90,15 +91,20 @@ def test_builds_by_itself_and_again_after_a_change(clean_checkout: Path) -> None
     assert library.stat().st_mtime_ns > first
 
 
+def children_seconds() -> float:
+    """Processor time, on which other programs have little influence."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 @pytest.mark.slow
-@pytest.mark.alone
 def test_adds_little_to_the_start(clean_checkout: Path) -> None:
     command = clean_checkout / "hakmem"
     run_well(command, "run", "--", "true")
-    began = time.monotonic()
+    before = children_seconds()
     for _ in range(5):
         run_well(command, "run", "--", "true")
-    assert (time.monotonic() - began) / 5 < 0.1
+    assert (children_seconds() - before) / 5 < 0.1
 
 
 @pytest.fixture

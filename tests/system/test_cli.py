@@ -251,12 +251,18 @@ def test_signal_that_is_not_caught_ends_both(build: Build, started: list[subproc
     assert process.wait(TIMEOUT_SECONDS) == -signal.SIGTERM
 
 
-def test_stops_and_continues_with_the_program(build: Build, started: list[subprocess.Popen[str]]) -> None:
-    process = start(build, started, "sh", "-c", "echo ready; sleep 1; exit 5")
+def test_stops_and_continues_with_the_program(
+    build: Build, started: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    process = start(
+        build, started, "sh", "-c", f"echo ready; until [ -e {told} ]; do sleep 0.05; done; exit 5"
+    )
     process.send_signal(signal.SIGTSTP)
     _, status = os.waitpid(process.pid, os.WUNTRACED)
     assert os.WIFSTOPPED(status)
     process.send_signal(signal.SIGCONT)
+    told.touch()
     assert process.wait(TIMEOUT_SECONDS) == 5
 
 

@@ -153,20 +153,21 @@ TEST(some_are_drained) {
 
 static struct heap *visited;
 static atomic_bool was_between; /* its owner had the lock while some of its slabs were drained and others not */
-static atomic_bool is_drained;
+static atomic_bool owner_is_there, is_drained;
 
 static void *take_it_all_the_time(void *unused) {
     while (!atomic_load(&is_drained)) {
         os_lock_take(&visited->lock);
         if (atomic_load(&visited->undrained_slabs) != 0) atomic_store(&was_between, true);
         os_lock_drop(&visited->lock);
+        atomic_store(&owner_is_there, true);
     }
     return unused;
 }
 
 /* Whoever drains another's heap lets its owner in between: a visit looks at each heap. */
 TEST(a_visitor_lets_the_owner_in) {
-    enum { SLABS = 40 * DRAIN_SLABS, ROUNDS = 200 };
+    enum { SLABS = 40 * DRAIN_SLABS, ROUNDS = 2000 };
     visited = make_heap(HEAP_LIVE);
     for (int round = 0; round < ROUNDS && !atomic_load(&was_between); round++) {
         void *block;
@@ -176,7 +177,9 @@ TEST(a_visitor_lets_the_owner_in) {
         }
         pthread_t owner;
         atomic_store(&is_drained, false);
+        atomic_store(&owner_is_there, false);
         CHECK_EQ(pthread_create(&owner, NULL, take_it_all_the_time, NULL), 0);
+        while (!atomic_load(&owner_is_there)) sched_yield();
         CHECK(remote_drain_unlocked(visited));
         atomic_store(&is_drained, true);
         CHECK_EQ(pthread_join(owner, NULL), 0);

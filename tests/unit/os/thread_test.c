@@ -179,7 +179,7 @@ TEST(one_of_two_sees_the_other) {
     NEED_BARRIER();
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, cheap_side, NULL), 0);
-    for (uint32_t round = 1; round <= check_count(50000); round++) {
+    for (uint32_t round = 1; round <= check_count(50000) && check_has_time(); round++) {
         atomic_store(&sides.round, round);
         wait_a_little(round % 120);
         atomic_store_explicit(&sides.dear, round, memory_order_relaxed);
