@@ -302,31 +302,35 @@ void span_on_growth(span_spare *spare) { atomic_store_explicit(&spare_growth, sp
 
 enum { LONG_PAGES = 17 }; /* longer than any slab */
 
-/* Once per take of PAGES pages at PLACE, of which GROWTH are not dirty. GROWN: few of these are touched soon. No lock held. */
-static void prepare_growth(struct place place, size_t pages, size_t growth, bool grown) {
+/* Once per take of PAGES pages that are not all dirty. No lock held. */
+static void prepare_growth(size_t pages) {
     span_spare *spare = atomic_load_explicit(&spare_growth, memory_order_relaxed);
     if (spare != NULL) spare(pages);
     note_growth(pages);
     make_room(pages);
-    if (pages >= LONG_PAGES && !grown) purge_before_peak(place.head, growth);
 }
 
 static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
     if (pages > window.pages || align_pages > window.pages) return 0;
     /* Fresh memory begins with a chunk. */
     const size_t fresh_pages = pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES;
-    bool prepared = false, unmapped = false;
+    /* What is free elsewhere is returned last, once a place is found: nothing is if there is none, and what was spared may be it.
+     * Of what GROWN adds little is touched soon. */
+    bool prepared = false, purged = pages < LONG_PAGES || grown, unmapped = false;
     for (unsigned round = 0;; round++) {
         span_lock();
         const uint64_t brought = brought_pages();
         enum span_zone zone = huge_zone_for((uint32_t)pages, dense, grown);
         const struct place place = find_place(pages, align_pages, zone);
-        const size_t growth = prepared ? 0 : growth_at(place, pages);
+        const bool ready = prepared && (purged || place.head == 0);
+        const size_t growth = ready ? 0 : growth_at(place, pages);
         uint32_t first = growth != 0 ? 0 : take_at(place, pages);
         span_unlock();
         if (HAK_UNLIKELY(growth != 0)) {
-            prepare_growth(place, pages, growth, grown);
-            prepared = true;
+            if (prepared)
+                purge_before_peak(place.head, growth), purged = true;
+            else
+                prepare_growth(pages), prepared = true;
             continue;
         }
         if (first != 0) {

@@ -45,7 +45,7 @@ void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages);
 void span_note_fresh(struct page_run run);
 
 /* GROWTH pages that are not dirty are about to be taken for a long span: if more would be held than ever, some of the dirty ones are
- * returned, but not those of the free span at SPARED, which it will be cut from (0: fresh memory). Makes system calls: no lock held. */
+ * returned, but not those of the free span at SPARED, which it will be cut from. Makes system calls: no lock held. */
 void purge_before_peak(uint32_t spared, size_t growth);
 
 /* Dirty pages were taken, and RETURNED pages that had been returned to the kernel: decay depends on both. */

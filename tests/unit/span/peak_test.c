@@ -6,6 +6,8 @@
  *   short spans return something, too            short_spans_return_nothing
  *   all short runs are returned at once          one_take_returns_few_runs
  *   what it is cut from is returned, too         what_is_long_enough_stays
+ *   what was spared for it is returned           what_was_spared_is_taken
+ *   for a refused span something is returned     a_refused_span_returns_nothing
  */
 #include "decays.h"
 
@@ -84,6 +86,38 @@ static void take_what_is_half_dirty(void) {
 }
 
 TEST(what_is_long_enough_stays) { IN_CHILD(take_what_is_half_dirty); }
+
+/* As a thread frees the blocks that it keeps before the process grows. */
+static uint32_t kept;
+static void give_kept(size_t pages) {
+    (void)pages;
+    if (kept != 0) span_give(kept);
+    kept = 0;
+}
+static void take_what_was_kept(void) {
+    start(SHORT);
+    const struct mine mine = take_keyed(LONG, false, 1);
+    CHECK(span_take(1, 1, false) != 0);
+    kept = mine.first;
+    span_on_growth(give_kept);
+    const uint64_t returned = returned_pages();
+    CHECK(span_take(LONG, 1, false) == mine.first);
+    CHECK_EQ(kept, 0);
+    CHECK_EQ(returned_pages(), returned);
+}
+
+TEST(what_was_spared_is_taken) { IN_CHILD(take_what_was_kept); }
+
+static void take_too_much(void) {
+    start(SHORT);
+    const struct span_counts before = counts_now();
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = LONG_MS, .huge_from_pages = UINT64_MAX, .hard_pages = before.used_pages + before.dirty_pages + LONG / 2});
+    CHECK_EQ(span_take(LONG, 1, false), 0);
+    CHECK_EQ(returned_pages(), before.returned_pages);
+}
+
+TEST(a_refused_span_returns_nothing) { IN_CHILD(take_too_much); }
 
 static void take_beside_many(void) {
     enum { RUNS = 64, RUN = 20, CALLS = 8 };
