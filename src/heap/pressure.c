@@ -43,6 +43,10 @@ void pressure_configure(bool on) { atomic_store_explicit(&hears, on, memory_orde
 
 static bool is_on(void) { return atomic_load_explicit(&hears, memory_order_relaxed); }
 
+void pressure_fork_prepare(void) { os_lock_take(&heard.lock); }
+
+void pressure_fork_parent(void) { os_lock_drop(&heard.lock); }
+
 void pressure_fork_child(void) { os_lock_reset(&heard.lock); }
 
 void pressure_begin(void) { heard.looked = false; }
