@@ -51,8 +51,6 @@ void pressure_fork_child(void) { os_lock_reset(&heard.lock); }
 
 void pressure_begin(void) { heard.looked = false; }
 
-static bool is_alone(void) { return registry_live() <= 1; }
-
 /* Reports a change since the last look. */
 static void tell(enum ace_pressure_reason pressed_by, const struct ace_pressure_input *input) {
     static enum ace_pressure_reason before;
@@ -98,7 +96,7 @@ static bool presses(enum ace_pressure_reason reason, const struct ace_pressure_i
 static void hear(uint64_t now_ms) {
     const bool due = heard.around_ms == 0 || now_ms - heard.around_ms >= AROUND_MS;
     heard.heard_ms = now_ms;
-    if (!due || (heard.looked && is_alone())) {
+    if (!due || (heard.looked && registry_is_alone())) {
         os_group_read_again(&heard.group);
         return;
     }
@@ -124,7 +122,7 @@ enum purge_pace pressure_pace(void) {
 static counter mark_bytes = UINT64_MAX;
 
 /* A thread of several leaves it to the purge thread; and when the others have ended, this one asks as it grows the next time. */
-static bool asks(void) { return is_alone() && is_on() && purger_is_allowed(); }
+static bool asks(void) { return registry_is_alone() && is_on() && purger_is_allowed(); }
 
 /* Whether USED_BYTES, which will be used, are too much. */
 static bool is_too_much(uint64_t used_bytes) {
@@ -134,8 +132,8 @@ static bool is_too_much(uint64_t used_bytes) {
     return presses(used_bytes < ace_pressure_mark_bytes(input) ? ACE_PRESSURE_NONE : limit, &input);
 }
 
-/* Asks what is used, and for limits where they are not known. False if nothing could be asked. Opens files only where that disturbs
- * nobody: the numbers that they get are free again before the program's next instruction. */
+/* Asks what is used, and for limits where they are not known. False if nothing could be asked. Opens files only where that hardly disturbs
+ * anybody: the numbers that they get are free again before this thread's next instruction, and threads that never allocated are rare. */
 static bool ask(struct heap *heap) {
     if (os_has_own_filter()) return false;
     os_group_read_again(&heard.group);
