@@ -26,6 +26,10 @@ enum {
 
 static _Atomic bool hears;
 
+/* What the last purge by a thread that is alone could not return, or the least that was returnable since; 0 in most processes. Where threads
+ * change it at the same time one purge is too many, or comes late. */
+static counter vain_bytes;
+
 counter pressure_counts[ACE_PRESSURE_STALLS + 1];
 
 /* What was last heard. */
@@ -47,7 +51,10 @@ void pressure_fork_prepare(void) { os_lock_take(&heard.lock); }
 
 void pressure_fork_parent(void) { os_lock_drop(&heard.lock); }
 
-void pressure_fork_child(void) { os_lock_reset(&heard.lock); }
+void pressure_fork_child(void) {
+    os_lock_reset(&heard.lock);
+    counter_set(&vain_bytes, 0); /* the child counts from what is in use now */
+}
 
 void pressure_begin(void) { heard.looked = false; }
 
@@ -155,29 +162,44 @@ static uint64_t ask_for_growth(struct heap *heap, size_t pages, bool *pressed) {
     return ace_pressure_unasked_bytes(input);
 }
 
+static void return_all(void) {
+    purge_steps(PURGE_ALL);
+    counter_set(&vain_bytes, footprint_returnable());
+}
+
 static void note_growth(size_t pages) {
     struct heap *heap = thread_heap();
     if (heap == NULL || !asks() || !os_lock_try(&heard.lock)) return;
     bool pressed = false;
     const uint64_t unasked_bytes = ask_for_growth(heap, pages, &pressed);
     os_lock_drop(&heard.lock);
-    if (pressed) purge_steps(PURGE_ALL);
+    if (pressed) return_all();
     const uint64_t held_bytes = span_held_bytes() + pages * PAGE_BYTES;
     span_on_growth_beyond(unasked_bytes == OS_UNLIMITED ? unasked_bytes : held_bytes + unasked_bytes, note_growth);
 }
 
 void pressure_start(void) { span_on_growth_beyond(FIRST_BYTES, note_growth); }
 
+/* How much has become returnable since the last purge. What that one left behind is pinned, mostly by blocks between: a look at all memory
+ * for its sake would be in vain each time. The soft limit rests instead (purger.c); here a rest is long enough to reach the limit. */
+static uint64_t newly_returnable(uint64_t vain) {
+    const uint64_t returnable = footprint_returnable();
+    if (returnable >= vain) return returnable - vain;
+    counter_set(&vain_bytes, returnable); /* some of it is in use again, or was returned after all */
+    return 0;
+}
+
 /* Blocks that take the place of others of another size grow into pages that the others had not touched: near the limit what is free is
  * returned before that. */
 void pressure_look(void) {
-    const uint64_t mark = counter_read(&mark_bytes), held = span_held_bytes();
-    if (HAK_LIKELY(held < mark) || footprint_returnable() < mark / LEAST_SHARE || !asks() || !slow_enter()) return;
+    const uint64_t mark = counter_read(&mark_bytes), held = span_held_bytes(), vain = counter_read(&vain_bytes);
+    if (HAK_LIKELY(held < mark && vain == 0)) return;
+    if (newly_returnable(vain) < mark / LEAST_SHARE || held < mark || !asks() || !slow_enter()) return;
     bool pressed = false;
     if (os_lock_try(&heard.lock)) {
         pressed = is_too_much(held);
         os_lock_drop(&heard.lock);
     }
-    if (pressed) purge_steps(PURGE_ALL);
+    if (pressed) return_all();
     slow_leave();
 }
