@@ -97,7 +97,7 @@ void kept_spare_growth(size_t pages) {
 
 void kept_look(struct heap *heap) {
     const size_t held = held_bytes(heap);
-    if (heap_settings.fixed || registry_live() <= 1 || held == 0) return;
+    if (heap_settings.fixed || registry_is_alone() || held == 0) return;
     if (held < counter_read(&heap->medium_depth.bytes) / 4) return; /* too little to conclude anything from */
     heap->medium_touched = (uint16_t)ace_medium_touched(heap->medium_touched, held, bytes_by(touched_bytes, heap));
     const uint32_t before = heap->medium_times, times = ace_medium_times(heap->medium_touched, before);

@@ -26,6 +26,10 @@ enum {
 
 static _Atomic bool hears;
 
+/* What the last purge by a thread that is alone could not return, or the least that was returnable since; 0 in most processes. Where threads
+ * change it at the same time one purge is too many, or comes late. */
+static counter vain_bytes;
+
 counter pressure_counts[ACE_PRESSURE_STALLS + 1];
 
 /* What was last heard. */
@@ -43,11 +47,16 @@ void pressure_configure(bool on) { atomic_store_explicit(&hears, on, memory_orde
 
 static bool is_on(void) { return atomic_load_explicit(&hears, memory_order_relaxed); }
 
-void pressure_fork_child(void) { os_lock_reset(&heard.lock); }
+void pressure_fork_prepare(void) { os_lock_take(&heard.lock); }
+
+void pressure_fork_parent(void) { os_lock_drop(&heard.lock); }
+
+void pressure_fork_child(void) {
+    os_lock_reset(&heard.lock);
+    counter_set(&vain_bytes, 0); /* the child counts from what is in use now */
+}
 
 void pressure_begin(void) { heard.looked = false; }
-
-static bool is_alone(void) { return registry_live() <= 1; }
 
 /* Reports a change since the last look. */
 static void tell(enum ace_pressure_reason pressed_by, const struct ace_pressure_input *input) {
@@ -94,7 +103,7 @@ static bool presses(enum ace_pressure_reason reason, const struct ace_pressure_i
 static void hear(uint64_t now_ms) {
     const bool due = heard.around_ms == 0 || now_ms - heard.around_ms >= AROUND_MS;
     heard.heard_ms = now_ms;
-    if (!due || (heard.looked && is_alone())) {
+    if (!due || (heard.looked && registry_is_alone())) {
         os_group_read_again(&heard.group);
         return;
     }
@@ -120,7 +129,7 @@ enum purge_pace pressure_pace(void) {
 static counter mark_bytes = UINT64_MAX;
 
 /* A thread of several leaves it to the purge thread; and when the others have ended, this one asks as it grows the next time. */
-static bool asks(void) { return is_alone() && is_on() && purger_is_allowed(); }
+static bool asks(void) { return registry_is_alone() && is_on() && purger_is_allowed(); }
 
 /* Whether USED_BYTES, which will be used, are too much. */
 static bool is_too_much(uint64_t used_bytes) {
@@ -130,8 +139,8 @@ static bool is_too_much(uint64_t used_bytes) {
     return presses(used_bytes < ace_pressure_mark_bytes(input) ? ACE_PRESSURE_NONE : limit, &input);
 }
 
-/* Asks what is used, and for limits where they are not known. False if nothing could be asked. Opens files only where that disturbs
- * nobody: the numbers that they get are free again before the program's next instruction. */
+/* Asks what is used, and for limits where they are not known. False if nothing could be asked. Opens files only where that hardly disturbs
+ * anybody: the numbers that they get are free again before this thread's next instruction, and threads that never allocated are rare. */
 static bool ask(struct heap *heap) {
     if (os_has_own_filter()) return false;
     os_group_read_again(&heard.group);
@@ -153,29 +162,44 @@ static uint64_t ask_for_growth(struct heap *heap, size_t pages, bool *pressed) {
     return ace_pressure_unasked_bytes(input);
 }
 
+static void return_all(void) {
+    purge_steps(PURGE_ALL);
+    counter_set(&vain_bytes, footprint_returnable());
+}
+
 static void note_growth(size_t pages) {
     struct heap *heap = thread_heap();
     if (heap == NULL || !asks() || !os_lock_try(&heard.lock)) return;
     bool pressed = false;
     const uint64_t unasked_bytes = ask_for_growth(heap, pages, &pressed);
     os_lock_drop(&heard.lock);
-    if (pressed) purge_steps(PURGE_ALL);
+    if (pressed) return_all();
     const uint64_t held_bytes = span_held_bytes() + pages * PAGE_BYTES;
     span_on_growth_beyond(unasked_bytes == OS_UNLIMITED ? unasked_bytes : held_bytes + unasked_bytes, note_growth);
 }
 
 void pressure_start(void) { span_on_growth_beyond(FIRST_BYTES, note_growth); }
 
+/* How much has become returnable since the last purge. What that one left behind is pinned, mostly by blocks between: a look at all memory
+ * for its sake would be in vain each time. The soft limit rests instead (purger.c); here a rest is long enough to reach the limit. */
+static uint64_t newly_returnable(uint64_t vain) {
+    const uint64_t returnable = footprint_returnable();
+    if (returnable >= vain) return returnable - vain;
+    counter_set(&vain_bytes, returnable); /* some of it is in use again, or was returned after all */
+    return 0;
+}
+
 /* Blocks that take the place of others of another size grow into pages that the others had not touched: near the limit what is free is
  * returned before that. */
 void pressure_look(void) {
-    const uint64_t mark = counter_read(&mark_bytes), held = span_held_bytes();
-    if (HAK_LIKELY(held < mark) || footprint_returnable() < mark / LEAST_SHARE || !asks() || !slow_enter()) return;
+    const uint64_t mark = counter_read(&mark_bytes), held = span_held_bytes(), vain = counter_read(&vain_bytes);
+    if (HAK_LIKELY(held < mark && vain == 0)) return;
+    if (newly_returnable(vain) < mark / LEAST_SHARE || held < mark || !asks() || !slow_enter()) return;
     bool pressed = false;
     if (os_lock_try(&heard.lock)) {
         pressed = is_too_much(held);
         os_lock_drop(&heard.lock);
     }
-    if (pressed) purge_steps(PURGE_ALL);
+    if (pressed) return_all();
     slow_leave();
 }

@@ -16,7 +16,12 @@ void pressure_configure(bool hears);
 /* At start: from here on a process of one thread asks as it grows. */
 void pressure_start(void);
 
-/* In the child of a fork. */
+/* Around fork: the child has no file open that the purge thread was reading. Waits for that thread's calls, so it comes before the
+ * locks that others need to go on. */
+void pressure_fork_prepare(void);
+void pressure_fork_parent(void);
+
+/* In the child, even of a fork inside a slow path, which did not prepare. */
 void pressure_fork_child(void);
 
 /* The purge thread begins: limits are looked up once in its life, more often beside several threads. */

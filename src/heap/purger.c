@@ -71,16 +71,14 @@ bool purger_is_running(void) { return atomic_load_explicit(&purger_running, memo
 
 uint64_t purger_starts(void) { return atomic_load_explicit(&purger_started, memory_order_relaxed); }
 
-static bool is_alone(void) { return registry_live() <= 1; }
-
-static uint64_t mark_bytes(void) { return is_alone() ? MARK_ALONE_BYTES : MARK_BYTES; }
+static uint64_t mark_bytes(void) { return registry_is_alone() ? MARK_ALONE_BYTES : MARK_BYTES; }
 
 /* ---- the thread -------------------------------------------------------------------------------------- */
 
 /* In a process of one thread the purge thread does not stay for a small amount: slow paths return that, or it is
  * returned immediately. But while MARK_ALONE_BYTES are dirty it stays, so that it does not come and go with what is in use. */
 static bool is_too_little(void) {
-    if (!is_alone() || footprint_returnable() >= MARK_ALONE_BYTES) return false;
+    if (!registry_is_alone() || footprint_returnable() >= MARK_ALONE_BYTES) return false;
     if (span_dirty_left() * PAGE_BYTES >= MARK_ALONE_BYTES) return false;
     if (!purge_saw_work()) purge_steps(PURGE_ALL);
     return true;

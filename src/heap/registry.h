@@ -26,7 +26,11 @@ struct heap *registry_shared(uint32_t count);
 /* How many heaps have a living thread. */
 uint32_t registry_live(void);
 
-/* How many of these have a share of what threads may keep: those whose thread did not sleep for long at the last
+/* Whether it is at most one: a process of one thread, as it is called. It may have others that have not allocated yet, or have ended but for
+ * their last destructors: the allocator does not see them. */
+HAK_INLINE bool registry_is_alone(void) { return registry_live() <= 1; }
+
+/* How many of the living have a share of what threads may keep: those whose thread did not sleep for long at the last
  * visit; at least 1. */
 uint32_t registry_sharing(void);
 void registry_note_sleepers(uint32_t sleepers);

@@ -199,7 +199,7 @@ static struct ace_budget_decision budget_of(const struct heap *heap, bool medium
         .threads = registry_sharing(),
         .objective = heap_settings.objective,
         .times = heap->medium_times,
-        .alone = registry_live() <= 1,
+        .alone = registry_is_alone(),
     };
     if (medium && atomic_load_explicit(&os_counters.refusals[OS_CALL_MEMBARRIER], memory_order_relaxed) != 0) /* a hint */
         return (struct ace_budget_decision){0, ACE_BUDGET_MOST}; /* without the barrier they could not be taken from a sleeper */

@@ -198,6 +198,7 @@ HAK_ENTRY void heap_fork_prepare(void) {
     }
     thread_state.busy = true;
     os_stdio_lock(); /* first: see stdio.c */
+    pressure_fork_prepare();
     span_purging_lock();
     stack_reclaim_lock();
     registry_lock_all();
@@ -218,6 +219,7 @@ HAK_ENTRY void heap_fork_parent(void) {
     registry_unlock_all();
     stack_reclaim_unlock();
     span_purging_unlock();
+    pressure_fork_parent();
     os_stdio_unlock();
     thread_state.busy = false;
 }

@@ -135,38 +135,56 @@ static bool find_path(struct place *place) {
     return found;
 }
 
-/* Words of a line of mountinfo: 3 is the folder of the file system that is mounted, 4 the mount point; after a lone hyphen come type,
- * source and options. A group's path begins with that folder, which is removed from it. */
-static bool read_mount(char *line, struct place *place) {
-    char *words[4], *rest = line;
+/* A folder of a file system, and where it is mounted. */
+struct mount {
+    char *folder, *point;
+};
+
+/* Words of a line of mountinfo: 3 is the folder, 4 the mount point; after a lone hyphen come type, source and options. False if no group's
+ * files are there. */
+static bool read_mount(char *line, bool unified, struct mount *mount) {
+    char *rest = line;
     for (int word = 0; word < 3; word++) rest = cut(rest, " ");
-    words[0] = rest;
-    words[1] = cut(words[0], " ");
-    rest = strstr(cut(words[1], " "), "- ");
+    mount->folder = rest;
+    mount->point = cut(mount->folder, " ");
+    rest = strstr(cut(mount->point, " "), "- ");
     if (rest == NULL) return false;
-    words[2] = rest + 2;
-    words[3] = cut(cut(words[2], " "), " ");
-    if (place->unified ? strcmp(words[2], "cgroup2") != 0
-                       : strcmp(words[2], "cgroup") != 0 || !has_word(words[3], controller))
-        return false;
-    size_t root = strcmp(words[0], "/") == 0 ? 0 : strlen(words[0]);
-    if (strncmp(place->path, words[0], root) == 0 && (place->path[root] == '/' || place->path[root] == '\0'))
-        memmove(place->path, place->path + root, strlen(place->path + root) + 1);
-    if (strlen(words[1]) >= sizeof place->mount) return false;
-    strcpy(place->mount, words[1]);
-    return true;
+    char *type = rest + 2, *options = cut(cut(type, " "), " ");
+    return unified ? strcmp(type, "cgroup2") == 0 : strcmp(type, "cgroup") == 0 && has_word(options, controller);
+}
+
+/* What follows FOLDER in the PATH of a group; NULL if the group is neither that folder nor in it. */
+static const char *path_below(const char *folder, const char *path) {
+    const size_t length = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
+    if (strncmp(path, folder, length) != 0) return NULL;
+    return path[length] == '/' || path[length] == '\0' ? path + length : NULL;
+}
+
+/* Of the mounts in TEXT the first that the group is below; where there is none, the first, with the path as it is. */
+static bool find_mount(struct place *place) {
+    bool found = false;
+    for (char *line = text; *line != '\0';) {
+        struct mount mount;
+        char *next = cut(line, "\n");
+        if (read_mount(line, place->unified, &mount) && strlen(mount.point) < sizeof place->mount) {
+            const char *below = path_below(mount.folder, place->path);
+            if (below != NULL || !found) strcpy(place->mount, mount.point);
+            found = true;
+            if (below != NULL) {
+                memmove(place->path, below, strlen(below) + 1);
+                return true;
+            }
+        }
+        line = next;
+    }
+    return found;
 }
 
 static bool find_place(const char *root, struct place *place) {
     if (!read_at(root, "/proc/self/cgroup") || !find_path(place)) return false;
     if (!read_at(root, "/proc/self/mountinfo")) return false;
-    for (char *line = text; *line != '\0';) {
-        char *next = cut(line, "\n");
-        if (read_mount(line, place)) return true;
-        line = next;
-    }
     /* Not found among the mounts that fit in TEXT: the usual place. */
-    strcpy(place->mount, place->unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory");
+    if (!find_mount(place)) strcpy(place->mount, place->unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory");
     return true;
 }
 

@@ -5,6 +5,9 @@
  *   the process grows beside what is free              free_memory_makes_room_below_a_limit
  *   what is left is asked for only once                what_is_used_is_asked_again
  *   free memory waits until there is much of it        free_memory_returns_near_a_limit
+ *   what is pinned is purged again and again           what_is_pinned_is_not_purged_in_vain
+ *   what was pinned once is kept for ever              what_is_no_longer_pinned_returns
+ *   the child of a fork believes its parent            a_child_starts_afresh
  *   files are opened in a signal handler               handlers_open_no_files
  *   files are opened under the program's own filter    own_filters_meet_no_files
  */
@@ -13,6 +16,7 @@
 #include "ace/pressure.h"
 #include "blocks.h"
 #include "heap/alloc.h"
+#include "heap/footprint.h"
 #include "heap/heap.h"
 #include "heap/pressure.h"
 #include "heap/purger.h"
@@ -113,6 +117,66 @@ static void free_near_a_limit(void) {
     leave_root();
 }
 TEST(free_memory_returns_near_a_limit) { in_child_with_root(free_near_a_limit); }
+
+/* 40 MiB in small blocks, of which one in PINNING stays when they are freed. */
+enum { SMALL_BYTES = 64, SMALL = (int)(MIB(40) / SMALL_BYTES), PINNING = 4, PINNED_MIB = 30, SHARE_MIB = 7 };
+static void *small[SMALL];
+
+static void take_small(void) {
+    for (int i = 0; i < SMALL; i++)
+        if (small[i] == NULL) CHECK((small[i] = heap_alloc(SMALL_BYTES, NULL)) != NULL);
+}
+
+static void free_small(void) {
+    for (int i = 0; i < SMALL; i++) {
+        if (i % PINNING == 0) continue;
+        heap_free(small[i], NULL);
+        small[i] = NULL;
+    }
+}
+
+static void *pin_near_a_limit(void) {
+    begin(LIMIT);
+    take_small();
+    void *large = take_mib(12);
+    take_mib(6); /* more than 56 are held */
+    const uint64_t before = near_limit();
+    free_small();
+    CHECK(footprint_returnable() >= MIB(PINNED_MIB - 2));
+    CHECK(near_limit() > before && near_limit() <= before + PINNED_MIB / SHARE_MIB + 1);
+    return large;
+}
+
+static void free_beside_what_is_pinned(void) {
+    heap_free(pin_near_a_limit(), NULL);
+    CHECK_EQ(dirty_mib(), 0);
+    leave_root();
+}
+TEST(what_is_pinned_is_not_purged_in_vain) { in_child_with_root(free_beside_what_is_pinned); }
+
+static void free_what_was_pinned(void) {
+    pin_near_a_limit();
+    take_small();
+    const uint64_t before = near_limit();
+    free_small();
+    CHECK(near_limit() > before);
+    leave_root();
+}
+TEST(what_is_no_longer_pinned_returns) { in_child_with_root(free_what_was_pinned); }
+
+static void *pinned_large;
+
+static void free_in_a_child(void) {
+    heap_free(pinned_large, NULL);
+    CHECK_EQ(dirty_mib(), 0);
+}
+
+static void fork_near_a_limit(void) {
+    pinned_large = pin_near_a_limit();
+    CHECK_EQ(child_status(free_in_a_child, CHILD_SECONDS), 0);
+    leave_root();
+}
+TEST(a_child_starts_afresh) { in_child_with_root(fork_near_a_limit); }
 
 /* ---- where there is none, or nobody asks ------------------------------------------------------------------ */
 

@@ -6,6 +6,7 @@
  *   the option does not reach the thread, or is ignored by it   all_that_is_free_goes_back_under_pressure
  *   beside one thread files are opened again and again   all_that_is_free_goes_back_under_pressure
  *   what is read in between is forgotten         all_that_is_free_goes_back_under_pressure
+ *   a fork comes while a file is read            children_have_no_file_that_was_being_read
  */
 #include "../../clock.h" /* first: it says _GNU_SOURCE */
 
@@ -116,3 +117,52 @@ static void live_under_pressure(void) {
 }
 
 TEST(all_that_is_free_goes_back_under_pressure) { in_child_with_root(live_under_pressure); }
+
+/* ---- fork ---------------------------------------------------------------------------------------------- */
+
+#define MOUNTS "/proc/self/mountinfo"
+
+static int mounts; /* a pipe in its place: who reads it waits until this end is closed */
+static sem_t fork_begins;
+
+static void note_fork(void) { sem_post(&fork_begins); }
+
+/* Long after the fork is over, unless that waits for the reader. */
+static void *let_it_read(void *unused) {
+    while (sem_wait(&fork_begins) != 0) continue;
+    os_sleep_ms(200);
+    close(mounts);
+    return unused;
+}
+
+static bool is_open(int file) { return fcntl(file, F_GETFD) >= 0; }
+
+static void fork_while_a_file_is_read(void) {
+    pthread_t thread;
+    if (!enter_root()) SKIP("this user may not have a root of its own");
+    hak_free(hak_malloc(1));
+    set("decay", "60min");
+    set("purge_thread", "on");
+    set("pressure", "off");
+    purger_start();
+    make_garbage(MIB(64));
+    CHECK(purger_is_running());
+    CHECK(unlink(MOUNTS) == 0 && mkfifo(MOUNTS, 0600) == 0 && (mounts = open(MOUNTS, O_RDWR | O_CLOEXEC)) >= 0);
+    const int read_as = dup(mounts); /* the lowest number that is free */
+    CHECK(read_as > mounts && close(read_as) == 0 && sem_init(&fork_begins, 0, 0) == 0);
+    CHECK_EQ(pthread_atfork(note_fork, NULL, NULL), 0); /* comes before that of the library */
+    CHECK_EQ(pthread_create(&thread, NULL, let_it_read, NULL), 0);
+    set("pressure", "on");
+    clock_pass(BETWEEN_LOOKS_MS);
+    for (int tries = 0; !is_open(read_as); tries++) {
+        CHECK(tries < ENOUGH_TRIES);
+        os_sleep_ms(10);
+    }
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) _exit(is_open(read_as));
+    CHECK_EQ(child_status_now(child), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    leave_root();
+}
+TEST(children_have_no_file_that_was_being_read) { in_child_with_root(fork_while_a_file_is_read); }

@@ -3,6 +3,7 @@
  * Planted defects it was seen to catch:
  *   the limit of a group above is not seen             version_2
  *   the path outside a container is looked up inside   version_2_in_a_namespace
+ *   any mount of the right type will do                mounts_of_other_groups
  *   files that can be dropped count as used            version_2
  *   names of files that can be dropped count           version_2
  *   a group full of files passes for the nearest       files_make_no_limit_near
@@ -129,6 +130,34 @@ TEST(version_2_in_a_namespace) {
     put("/sys/fs/cgroup/inner/memory.max", "500\n");
     put("/sys/fs/cgroup/inner/memory.current", "10\n");
     CHECK_EQ(group_now().memory_limit_bytes, 500);
+    end();
+}
+
+/* Folders of other groups may be mounted, too, before the process's own or behind it; and one whose place has too long a name. */
+TEST(mounts_of_other_groups) {
+    char mounts[1000], deep[300];
+    begin();
+    memset(deep, 'd', sizeof deep);
+    deep[sizeof deep - 1] = '\0';
+    snprintf(mounts, sizeof mounts,
+             "29 22 0:26 /other /mnt/other rw - cgroup2 cgroup rw\n"
+             "30 22 0:26 /own /mnt/%s rw - cgroup2 cgroup rw\n"
+             "31 22 0:26 /own /mnt/own rw - cgroup2 cgroup rw\n"
+             "32 22 0:26 /own2 /mnt/own2 rw - cgroup2 cgroup rw\n",
+             deep);
+    put("/proc/self/mountinfo", mounts);
+    put("/mnt/other/memory.max", "1000\n");
+    put("/mnt/other/memory.current", "10\n");
+    put("/mnt/own/inner/memory.max", "2000\n");
+    put("/mnt/own/inner/memory.current", "20\n");
+    put("/mnt/own2/memory.max", "3000\n");
+    put("/mnt/own2/memory.current", "30\n");
+    put("/proc/self/cgroup", "0::/own/inner\n");
+    struct os_group group = group_now();
+    CHECK_EQ(group.memory_limit_bytes, 2000);
+    CHECK_EQ(group.memory_used_bytes, 20);
+    put("/proc/self/cgroup", "0::/own2\n");
+    CHECK_EQ(group_now().memory_limit_bytes, 3000);
     end();
 }
 
