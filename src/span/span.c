@@ -143,11 +143,11 @@ static void set_length(uint32_t first, uint32_t pages) {
     label_used(first, pages);
 }
 
-void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
+/* Cuts PAGES pages at FIRST, DIRTY of them dirty, out of the free span at HEAD, which holds them. */
+static void cut(uint32_t head, uint32_t first, uint32_t pages, uint32_t dirty) {
     uint32_t end = head + span_at(head)->pages;
     HAK_ASSERT(head <= first && first + pages <= end);
-    struct pages_before before = pages_mark_used(first, pages);
-    uint32_t rest = end - (first + pages), dirty_left = span_at(head)->dirty - before.dirty;
+    uint32_t rest = end - (first + pages), dirty_left = span_at(head)->dirty - dirty;
     if (first != head) { /* only for alignments above a page, and for purging */
         uint32_t dirty_before = pages_count_dirty(head, first - head);
         bins_change(head, head, first - head, dirty_before);
@@ -158,10 +158,21 @@ void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
         bins_remove(head);
     }
     label_used(first, pages);
+    counter_sub(&spans.counts.dirty_pages, dirty);
+}
+
+void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
+    struct pages_before before = pages_mark_used(first, pages);
+    cut(head, first, pages, before.dirty);
     span_at(first)->zero = before.touched == 0;
     counter_add(&spans.counts.used_pages, pages);
-    counter_sub(&spans.counts.dirty_pages, before.dirty);
     purge_note_taken(before.returned);
+}
+
+void span_hold(uint32_t head, struct page_run run) {
+    const uint32_t first = (uint32_t)run.first, pages = (uint32_t)run.pages;
+    pages_mark_held(first, pages);
+    cut(head, first, pages, pages_count_dirty(first, pages));
 }
 
 static void note_peak(void) {
