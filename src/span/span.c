@@ -409,7 +409,7 @@ static size_t extend_into_free(uint32_t first, size_t pages, uint64_t *brought) 
     for (;;) { /* behind a free span there may be another, of the other zone */
         uint32_t after = first + span->pages;
         bool at_end = after == counter_read(&spans.end_page);
-        bool is_free = !at_end && page_is_inside(after) && span_at(after)->kind == SPAN_FREE && page_chunk(after)->given;
+        bool is_free = !at_end && span_at(after)->kind == SPAN_FREE && page_chunk(after)->given;
         if (missing == 0) break;
         if (!is_allowed(missing)) {
             missing = SIZE_MAX;
@@ -433,8 +433,10 @@ bool span_extend(uint32_t first, size_t pages) {
     struct span *span = span_at(first);
     uint32_t before = span->pages;
     if (pages > window.pages) return false;
-    if (pages > before) note_growth(pages - before);
-    if (pages > before) make_room(pages - before);
+    if (pages > before) {
+        note_growth(pages - before);
+        make_room(pages - before);
+    }
     bool unmapped = false;
     for (unsigned round = 0;; round++) {
         uint64_t brought;
