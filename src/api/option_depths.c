@@ -3,8 +3,6 @@
  * all the rest; they must be named. Pure functions, as in option_values.c. */
 #include "api/setting.h"
 
-#include "base/bits.h"
-
 #define BLOCK_BYTES(class, bytes, ...) bytes,
 static const uint32_t block_bytes[SIZE_CLASSES] = {SIZE_CLASS_TABLE(BLOCK_BYTES)};
 

@@ -4,7 +4,6 @@
 #include "api/names.h"
 #include "api/options.h"
 #include "api/start.h"
-#include "base/bits.h"
 #include "hakmem/hakmem.h"
 #include "heap/heap.h"
 #include "os/os.h"

@@ -9,7 +9,6 @@
 #include "api/options.h"
 #include "api/setting.h"
 #include "api/settings.h"
-#include "base/bits.h"
 #include "hakmem/hakmem.h"
 #include "heap/alloc.h"
 #include "heap/enter.h"

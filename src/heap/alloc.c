@@ -125,13 +125,17 @@ static void *alloc_small(unsigned class, bool *zero) {
 
 /* ---- medium blocks --------------------------------------------------------------------------------------- */
 
-/* For a heap that runs out of medium blocks, which come one at a time: makes what other threads returned, and what
- * lies in idle stacks, free for the next request of any thread. */
+/* Medium blocks come one at a time. What was refused is no refill: a deeper stack would not have helped. */
 static void note_medium_refill(struct heap *heap, unsigned class) {
     struct bin *bin = &heap->bins[class];
     stack_note_refill(heap, class);
     bin->recent_refilled_blocks++;
     counter_add(&bin->refilled_blocks, 1);
+}
+
+/* For a heap that ran out of medium blocks: makes what other threads returned, and what lies in idle stacks, free for the
+ * next request of any thread; all the more where there was no memory. */
+static void free_for_others(struct heap *heap, unsigned class) {
     stack_give_idle(heap, class);
     if (!remote_has_some(heap->home)) return;
     remote_drain_some(home_take(heap), DRAIN_SLABS);
@@ -152,7 +156,8 @@ static void *alloc_medium(size_t bytes, size_t alignment, bool *zero) {
     }
     os_lock_take(&heap->lock);
     if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
-    if (own != NULL) note_medium_refill(heap, class);
+    if (own != NULL && first != 0) note_medium_refill(heap, class);
+    if (own != NULL) free_for_others(heap, class);
     if (first != 0) {
         home_place(heap, first, class);
         heap->in_use_change += slab_classes[class].block_bytes;

@@ -1,5 +1,4 @@
 /* free.c - the slow path of free, and what else starts from a pointer: its size, and resizing in place. */
-#include "base/bits.h"
 #include "heap/alloc.h"
 #include "heap/buffer.h"
 #include "heap/enter.h"

@@ -7,7 +7,6 @@
 #include "heap/alloc.h"
 #include "heap/footprint.h"
 #include "heap/heap.h"
-#include "heap/thread.h"
 #include "os/os.h"
 #include "region/outside.h"
 #include "slab/slab.h"

@@ -253,6 +253,7 @@ uint64_t heap_collect(void) {
     if (heap != NULL) { /* the only stacks that may be emptied directly */
         os_lock_take(&heap->lock);
         stack_empty_all(heap);
+        footprint_tell(&heap->in_use_change); /* before the search reads what is in use: it settles the peak by that */
         os_lock_drop(&heap->lock);
     }
     thread_reap_forsaken();

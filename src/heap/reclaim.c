@@ -57,26 +57,22 @@ void stack_take(struct heap *heap, bool barrier_passed) {
     os_lock_drop(&heap->lock);
 }
 
-/* Blocks that the owner may pop, seen without the lock: relaxed, a hint. */
-static ptrdiff_t seen_held(const struct heap *heap, unsigned class) {
-    return stack_top(heap, class) - atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
-}
-
 /* Whether its stacks hold blocks that can be taken: a hint. */
 static bool holds_blocks(const struct heap *heap) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
-        if (seen_held(heap, class) > !class_is_medium(class)) return true;
+        if (stack_seen_held(heap, class) > !class_is_medium(class)) return true;
     return false;
+}
+
+uint64_t stack_seen_bytes(const struct heap *heap) {
+    uint64_t bytes = 0;
+    for (unsigned class = 0; class < SIZE_CLASSES; class++) bytes += stack_seen_held(heap, class) * slab_classes[class].block_bytes;
+    return bytes;
 }
 
 uint64_t stack_hidden_bytes(void) {
     uint64_t bytes = 0;
-    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) {
-        for (unsigned class = 0; class < SIZE_CLASSES; class++) {
-            const ptrdiff_t held = seen_held(heap, class); /* below 0 while it is closed */
-            if (held > 0 && held < STACK_IMPOSSIBLE_DEPTH) bytes += (uint64_t)held * slab_classes[class].block_bytes;
-        }
-    }
+    for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next) bytes += stack_seen_bytes(heap);
     return bytes;
 }
 

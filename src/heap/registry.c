@@ -4,7 +4,6 @@
 
 #include "base/bits.h"
 #include "heap/buffer.h"
-#include "heap/enter.h"
 #include "heap/stack.h"
 #include "region/books.h"
 

@@ -15,7 +15,6 @@
  * Marked heaps are in one list of the same kind: the thread that turns undrained from false to true pushes, and
  * remote_settle takes the list as a whole. It clears each mark first and drains after, so what it misses belongs to a
  * freer that marks again. Heaps to which nothing was returned need not be looked at. */
-#include "base/bits.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
 #include "heap/stack.h"

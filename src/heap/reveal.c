@@ -7,6 +7,7 @@
  * lie there may have others in use. What disturbs no other thread is done each time. */
 #include "base/bits.h"
 #include "heap/buffer.h"
+#include "heap/footprint.h"
 #include "heap/heap.h"
 #include "heap/registry.h"
 #include "heap/stack.h"
@@ -30,6 +31,7 @@ void reveal_own(void) {
     if (own != NULL) {
         os_lock_take(&own->lock);
         stack_empty_all(own);
+        footprint_tell(&own->in_use_change); /* as in kept.c: before what the caller takes is added */
         buffer_give_all(own, NULL);
         os_lock_drop(&own->lock);
     }

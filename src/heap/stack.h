@@ -138,14 +138,22 @@ void stack_take(struct heap *heap, bool barrier_passed);
  * False when nothing was taken. Between stack_reclaim_lock and stack_reclaim_unlock; no heap's lock held. */
 bool stack_reclaim(bool (*of)(const struct heap *heap));
 
-/* How many bytes the stacks of all heaps hold: a hint. No lock held. */
+/* Deeper than any stack: a difference of this much comes from two reads at different moments. */
+enum { STACK_IMPOSSIBLE_DEPTH = 1 << 16 };
+
+/* Blocks that the owner may pop, seen without the lock: a hint. None while the stack is closed. */
+HAK_INLINE size_t stack_seen_held(const struct heap *heap, unsigned class) {
+    void **lo = atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed); /* relaxed: the owner moves both ends meanwhile */
+    const size_t held = ((uintptr_t)stack_top(heap, class) - (uintptr_t)lo) / sizeof(void *);
+    return held < STACK_IMPOSSIBLE_DEPTH ? held : 0;
+}
+
+/* How many bytes of such blocks the stacks of a heap hold, and those of all heaps. No lock held. */
+uint64_t stack_seen_bytes(const struct heap *heap);
 uint64_t stack_hidden_bytes(void);
 
 /* Lowers the bounds again: the owner may pop all that it holds. In the owner's slow paths, and in stack_take. */
 void stack_lower(struct heap *heap);
-
-/* Deeper than any stack: a difference of this much comes from two reads at different moments. */
-enum { STACK_IMPOSSIBLE_DEPTH = 1 << 16 };
 
 /* One thread at a time takes, from the raise to the take: a second raise meanwhile would need another barrier. For
  * fork, too: before the heaps' locks are taken, and after they were dropped or reset. */

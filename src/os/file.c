@@ -12,7 +12,7 @@
 
 int os_open(const char *path, int flags, unsigned mode) { return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode); }
 
-long os_read(int fd, void *bytes, size_t count) { return syscall(SYS_read, fd, bytes, count); }
+static long read_next(int fd, void *bytes, size_t count) { return syscall(SYS_read, fd, bytes, count); }
 
 long os_read_at(int fd, void *bytes, size_t count, size_t offset) { return syscall(SYS_pread64, fd, bytes, count, (off_t)offset); }
 
@@ -27,7 +27,7 @@ long os_read_file(const char *path, char *text, size_t bytes) {
     size_t length = 0;
     long got = fd < 0 ? -1 : 1;
     while (got > 0 && length < bytes - 1) {
-        got = os_read(fd, text + length, bytes - 1 - length);
+        got = read_next(fd, text + length, bytes - 1 - length);
         if (got < 0 && errno == EINTR) got = 1;
         else if (got > 0) length += (size_t)got;
     }
@@ -46,7 +46,7 @@ bool os_lines_open(struct os_lines *lines, const char *path) {
 bool os_lines_next(struct os_lines *lines, char *line, size_t bytes) {
     for (size_t length = 0;; lines->used++) {
         if (lines->used == lines->length) {
-            const long got = os_read(lines->fd, lines->piece, sizeof lines->piece);
+            const long got = read_next(lines->fd, lines->piece, sizeof lines->piece);
             if (got <= 0) return false;
             lines->used = 0;
             lines->length = (size_t)got;

@@ -266,7 +266,6 @@ void os_group_read_again(struct os_group *group);
 /* open, read and close, by the kernel's numbers: libc's are cancellation points. A thread that ended in one, in malloc or in a
  * handler that interrupted it, would leave locks behind. */
 int os_open(const char *path, int flags, unsigned mode);
-long os_read(int fd, void *bytes, size_t count);
 long os_read_at(int fd, void *bytes, size_t count, size_t offset); /* without moving the file's position */
 bool os_close(int fd);
 

@@ -30,8 +30,8 @@ uint32_t bins_find(uint32_t pages, uint32_t align_pages, enum span_zone zone);
 /* The shortest gap of PAGES pages or more; 0 when there is none. */
 uint32_t bins_find_gap(uint32_t pages);
 
-/* A free span of either zone that ACCEPTS admits (NULL: any), from the longest bin possible; 0 when there is none. Looks at a few
- * spans of each bin. */
+/* A free span of either zone that ACCEPTS admits, from the longest bin possible; 0 when there is none. Looks at a few spans of
+ * each bin. */
 uint32_t bins_find_longest(bool (*accepts)(uint32_t first));
 
 /* A free span of ZONE with dirty pages that ACCEPTS admits (NULL: any), other than that at SPARED (0: any), from the longest bin

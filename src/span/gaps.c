@@ -6,8 +6,8 @@
  * is taken. When memory is brought later, a gap that is long enough is mapped again, unless something else lies there by then: it
  * is lost.
  *
- * While the kernel works on a run it is a used span, so no thread takes or merges it. What is unmapped is not purged at the same time:
- * that takes the purging lock. */
+ * While the kernel works on a run it is held, as a used span, so no thread takes or merges it. What is unmapped is not purged at the
+ * same time: that takes the purging lock. */
 #include "base/bits.h"
 #include "span/bins.h"
 #include "span/pages.h"
@@ -22,14 +22,7 @@ static counter unmapped_pages; /* that were fresh and have not come again as suc
 
 /* ---- while the kernel works (span lock held) -------------------------------------------------------- */
 
-/* Makes RUN of the free span at HEAD a used one. Not really in use: no limit and no peak is to count it. */
-static void hold(uint32_t head, struct page_run run) {
-    pages_forget_returned((uint32_t)run.first, (uint32_t)run.pages);
-    span_carve(head, (uint32_t)run.first, (uint32_t)run.pages);
-    counter_sub(&spans.counts.used_pages, run.pages);
-}
-
-/* Frees it, in the zone that its chunks have by now. */
+/* Frees a run that was held, in the zone that its chunks have by now. */
 static void release(struct page_run run) {
     counter_add(&spans.counts.used_pages, run.pages);
     span_free((uint32_t)run.first, (uint32_t)run.pages);
@@ -47,12 +40,14 @@ static size_t unmap_one(size_t most) {
     const uint32_t head = bins_find_longest(has_chunks);
     struct page_run run = head != 0 ? chunks_at(head) : (struct page_run){0, 0};
     run.pages = min_size(run.pages, most);
-    if (run.pages != 0) hold(head, run);
+    if (run.pages != 0) span_hold(head, run);
     span_unlock();
     if (run.pages == 0) return 0;
     const bool done = os_unmap(page_address(run.first), run.pages * PAGE_BYTES);
     span_lock();
     if (done) {
+        purge_note_taken(0); /* what was dirty there is gone */
+        pages_forget_returned((uint32_t)run.first, (uint32_t)run.pages);
         pages_mark_zero((uint32_t)run.first, (uint32_t)run.pages);
         pages_mark_moved((uint32_t)run.first, (uint32_t)run.pages, false);
         huge_forget(run);
@@ -97,7 +92,7 @@ static struct page_run hold_gap(size_t pages) {
     struct page_run run = {head, 0};
     if (head != 0) {
         run.pages = min_size(span_at(head)->pages, max_size(round_up(pages, CHUNK_PAGES), FILLED_PAGES));
-        hold(head, run);
+        span_hold(head, run);
     }
     span_unlock();
     return run;
@@ -121,7 +116,6 @@ bool gaps_fill(size_t pages, enum span_zone zone) {
     }
     span_lock();
     if (taken) lose(run);
-    else pages_mark_zero((uint32_t)run.first, (uint32_t)run.pages);
     if (mapped) {
         /* The kernel need not merge it with its neighbours. */
         pages_mark_moved((uint32_t)run.first, (uint32_t)run.pages, true);

@@ -167,7 +167,8 @@ static bool mark_broken(uint32_t page, struct page_run *run) {
     if (fresh && !page_chunk(page)->no_huge) {
         *run = stretch_of(page, lone_chunks < LONE_CHUNKS ? 1 : STRETCH_CHUNKS);
         for (size_t at = run->first; at < run->first + run->pages; at += CHUNK_PAGES) {
-            lone_chunks += page_chunk(at)->zone == ZONE_HUGE && !page_chunk(at)->no_huge;
+            if (page_chunk(at)->zone != ZONE_HUGE || page_chunk(at)->no_huge) continue; /* plain ones never had any */
+            lone_chunks++;
             page_chunk(at)->no_huge = true;
         }
     }

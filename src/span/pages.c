@@ -71,6 +71,14 @@ struct pages_before pages_mark_used(uint32_t first, uint32_t pages) {
     return before;
 }
 
+void pages_mark_held(uint32_t first, uint32_t pages) {
+    for (uint32_t at = first, end = first + pages; at < end;) {
+        struct share share = share_at(at, end);
+        share.chunk->used |= share.mask;
+        at += share.pages;
+    }
+}
+
 void pages_mark_free(uint32_t first, uint32_t pages) {
     for (uint32_t at = first, end = first + pages; at < end;) {
         struct share share = share_at(at, end);

@@ -16,7 +16,10 @@ struct pages_before {
 /* Marks PAGES pages from FIRST used, and thereby touched. */
 struct pages_before pages_mark_used(uint32_t first, uint32_t pages);
 
-/* Marks them free. They stay dirty. */
+/* Marks them used, but as they were: nobody touches them before they are free again. */
+void pages_mark_held(uint32_t first, uint32_t pages);
+
+/* Marks them free. What was touched stays dirty. */
 void pages_mark_free(uint32_t first, uint32_t pages);
 
 /* Marks them known to be zero: their contents moved elsewhere. */

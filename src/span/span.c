@@ -143,11 +143,11 @@ static void set_length(uint32_t first, uint32_t pages) {
     label_used(first, pages);
 }
 
-void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
+/* Cuts PAGES pages at FIRST, DIRTY of them dirty, out of the free span at HEAD, which holds them. */
+static void cut(uint32_t head, uint32_t first, uint32_t pages, uint32_t dirty) {
     uint32_t end = head + span_at(head)->pages;
     HAK_ASSERT(head <= first && first + pages <= end);
-    struct pages_before before = pages_mark_used(first, pages);
-    uint32_t rest = end - (first + pages), dirty_left = span_at(head)->dirty - before.dirty;
+    uint32_t rest = end - (first + pages), dirty_left = span_at(head)->dirty - dirty;
     if (first != head) { /* only for alignments above a page, and for purging */
         uint32_t dirty_before = pages_count_dirty(head, first - head);
         bins_change(head, head, first - head, dirty_before);
@@ -158,10 +158,21 @@ void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
         bins_remove(head);
     }
     label_used(first, pages);
+    counter_sub(&spans.counts.dirty_pages, dirty);
+}
+
+void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
+    struct pages_before before = pages_mark_used(first, pages);
+    cut(head, first, pages, before.dirty);
     span_at(first)->zero = before.touched == 0;
     counter_add(&spans.counts.used_pages, pages);
-    counter_sub(&spans.counts.dirty_pages, before.dirty);
     purge_note_taken(before.returned);
+}
+
+void span_hold(uint32_t head, struct page_run run) {
+    const uint32_t first = (uint32_t)run.first, pages = (uint32_t)run.pages;
+    pages_mark_held(first, pages);
+    cut(head, first, pages, pages_count_dirty(first, pages));
 }
 
 static void note_peak(void) {
@@ -398,7 +409,7 @@ static size_t extend_into_free(uint32_t first, size_t pages, uint64_t *brought) 
     for (;;) { /* behind a free span there may be another, of the other zone */
         uint32_t after = first + span->pages;
         bool at_end = after == counter_read(&spans.end_page);
-        bool is_free = !at_end && page_is_inside(after) && span_at(after)->kind == SPAN_FREE && page_chunk(after)->given;
+        bool is_free = !at_end && span_at(after)->kind == SPAN_FREE && page_chunk(after)->given;
         if (missing == 0) break;
         if (!is_allowed(missing)) {
             missing = SIZE_MAX;
@@ -422,8 +433,10 @@ bool span_extend(uint32_t first, size_t pages) {
     struct span *span = span_at(first);
     uint32_t before = span->pages;
     if (pages > window.pages) return false;
-    if (pages > before) note_growth(pages - before);
-    if (pages > before) make_room(pages - before);
+    if (pages > before) {
+        note_growth(pages - before);
+        make_room(pages - before);
+    }
     bool unmapped = false;
     for (unsigned round = 0;; round++) {
         uint64_t brought;

@@ -29,6 +29,9 @@ HAK_INLINE void span_tell(const struct ace_decision *decision) {
 /* Cuts PAGES pages at FIRST out of the free span at HEAD, which holds them, as a used span. */
 void span_carve(uint32_t head, uint32_t first, uint32_t pages);
 
+/* As span_carve, but RUN stays as it is, clean or dirty: nobody touches it. Not really in use: no limit and no peak counts it. */
+void span_hold(uint32_t head, struct page_run run);
+
 /* As span_take, for a block in use that grows and moves there. */
 uint32_t span_take_grown(size_t pages, size_t align_pages);
 

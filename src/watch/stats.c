@@ -7,14 +7,6 @@
 #include "heap/stack.h"
 #include "region/outside.h"
 
-/* relaxed: the owner moves both ends meanwhile. */
-static uint64_t held_blocks(const struct heap *heap, unsigned class) {
-    void **lo = atomic_load_explicit(&heap->front.lo[class], memory_order_relaxed);
-    void **top = atomic_load_explicit(&heap->front.top[class], memory_order_relaxed);
-    uint64_t held = ((uintptr_t)top - (uintptr_t)lo) / sizeof(void *);
-    return held < STACK_IMPOSSIBLE_DEPTH ? held : 0;
-}
-
 static bool is_live(const struct heap *heap) {
     return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a statistic */
 }
@@ -34,7 +26,7 @@ void stats_read_class(unsigned class, struct stats_class *sum) {
         const struct bin *bin = &heap->bins[class];
         sum->slabs += counter_read(&bin->slab_count);
         sum->taken_blocks += counter_read(&bin->taken_blocks);
-        sum->cached_blocks += held_blocks(heap, class); /* of a parked heap, too */
+        sum->cached_blocks += stack_seen_held(heap, class); /* of a parked heap, too */
         sum->refills += counter_read(&bin->refills);
         sum->refilled_blocks += counter_read(&bin->refilled_blocks);
         sum->spills += counter_read(&bin->spills);
@@ -50,13 +42,6 @@ void stats_read_class(unsigned class, struct stats_class *sum) {
     sum->slack_bytes = sum->live_blocks * most_slack(class);
 }
 
-static uint64_t cached_bytes(const struct heap *heap) {
-    uint64_t bytes = 0;
-    for (unsigned class = 0; class < SIZE_CLASSES; class++)
-        bytes += held_blocks(heap, class) * slab_classes[class].block_bytes;
-    return bytes;
-}
-
 bool stats_next_heap(const void **at, struct stats_heap *sum) {
     const struct heap *heap = *at == NULL ? registry_first() : ((const struct heap *)*at)->next;
     if (heap == NULL) return false;
@@ -66,7 +51,7 @@ bool stats_next_heap(const void **at, struct stats_heap *sum) {
         .thread_id = counter_read(&heap->thread_id),
         .live = live,
         .slabs = atomic_load_explicit(&heap->slab_total, memory_order_relaxed),
-        .cached_bytes = cached_bytes(heap),
+        .cached_bytes = stack_seen_bytes(heap),
         .depth_bytes = live ? counter_read(&heap->small_depth.bytes) + counter_read(&heap->medium_depth.bytes) : 0,
         .remote_blocks = buffer_held(heap),
         .remote_bytes = buffer_held_bytes(heap),

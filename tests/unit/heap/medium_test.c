@@ -15,6 +15,7 @@
  *   one that is kept, or its pages, pass for zero  zeroes_are_zeroes
  *   a pointer into it is rounded down            pointers_into_a_block_are_told
  *   the commons are not counted                  a_thread_without_a_heap
+ *   what is refused counts as refilled           what_is_refused_is_no_refill
  *   the books call them small                    the_books_know
  */
 #include "medium.h"
@@ -383,6 +384,26 @@ static void heapless(void) {
     CHECK_EQ(commons.bins[size_class_of(KIB(300))].slab_count, 0);
 }
 TEST(a_thread_without_a_heap) { IN_CHILD(heapless); }
+
+/* Nobody got a block: no reason for a deeper stack. */
+static void refused(void) {
+    const size_t bytes = KIB(900);
+    settle(KIB(100), 2);
+    const struct bin *bin = &own()->bins[size_class_of(bytes)];
+    const uint64_t refills = counter_read(&bin->refills), blocks = counter_read(&bin->refilled_blocks);
+    const uint32_t depth = bin->depth;
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = counts_now().used_pages});
+    for (int i = 0; i < 20; i++) CHECK_AT(heap_alloc(bytes, NULL) == NULL, i);
+    CHECK_EQ(counter_read(&bin->refills), refills);
+    CHECK_EQ(counter_read(&bin->refilled_blocks), blocks);
+    CHECK(bin->recent_refills == 0 && bin->recent_refilled_blocks == 0 && bin->depth == depth);
+    span_configure(&(struct span_settings){.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX});
+    CHECK(heap_alloc(bytes, NULL) != NULL);
+    CHECK_EQ(counter_read(&bin->refills), refills + 1);
+    CHECK_EQ(counter_read(&bin->refilled_blocks), blocks + 1);
+}
+TEST(what_is_refused_is_no_refill) { IN_CHILD(refused); }
 
 static void books(void) {
     struct stats_totals before, with, after;

@@ -10,6 +10,7 @@
  *   a step in passing has no bound               a_step_does_only_so_much
  *   whoever gives all back works for those who free meanwhile   what_others_free_meanwhile_is_not_waited_for
  *   a search mends nothing                       what_is_in_use_again_is_mended
+ *   what the caller's stacks held counts as in use   what_was_collected_is_not_in_use
  */
 #include "child.h"
 #include "clock.h"
@@ -400,3 +401,31 @@ static void exit_between(void) {
 }
 
 TEST(its_thread_may_end) { IN_CHILD(exit_between); }
+
+/* ---- on request ------------------------------------------------------------------------------------------- */
+
+/* As a look at the heap does now and then. */
+static uint64_t told_in_use(struct heap *heap) {
+    os_lock_take(&heap->lock);
+    footprint_tell(&heap->in_use_change);
+    os_lock_drop(&heap->lock);
+    return footprint_in_use();
+}
+
+static void collect_own(void) {
+    enum { COUNT = 64 };
+    void *blocks[COUNT];
+    never_decay();
+    heap_free(heap_alloc(BYTES, NULL), NULL);
+    heap_collect();
+    struct heap *heap = thread_heap();
+    const uint64_t in_use = told_in_use(heap);
+    for (size_t i = 0; i < COUNT; i++) CHECK((blocks[i] = heap_alloc(BYTES, NULL)) != NULL);
+    CHECK(told_in_use(heap) >= in_use + COUNT * BYTES);
+    for (size_t i = 0; i < COUNT; i++) heap_free(blocks[i], NULL);
+    heap_collect();
+    CHECK_EQ(footprint_in_use(), in_use);
+    CHECK_EQ(footprint_returnable(), 0);
+}
+
+TEST(what_was_collected_is_not_in_use) { IN_CHILD(collect_own); }

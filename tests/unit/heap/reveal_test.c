@@ -6,10 +6,12 @@
  *   for a while nobody is asked at all           what_others_freed_since_is_found
  *   what helped passes for vain                  what_helped_is_done_again
  *   only free pages count                        a_slab_with_room_is_found
+ *   what the own stacks held counts as in use    what_is_found_is_not_in_use
  */
 #include "medium.h" /* first: it says _GNU_SOURCE */
 
 #include "clock.h"
+#include "heap/footprint.h"
 #include "kernel.h"
 #include "no_purger.h"
 
@@ -187,3 +189,29 @@ static void find_half_used(void) {
     heap_free(kept, NULL);
 }
 TEST(a_slab_with_room_is_found) { IN_CHILD(find_half_used); }
+
+/* As a look at the heap does now and then. */
+static uint64_t told_in_use(struct heap *heap) {
+    os_lock_take(&heap->lock);
+    footprint_tell(&heap->in_use_change);
+    os_lock_drop(&heap->lock);
+    return footprint_in_use();
+}
+
+/* Otherwise the block that is found room for comes on top, as a peak that never was. */
+static void find_own(void) {
+    enum { COUNT = 64 };
+    void *blocks[COUNT];
+    CHECK(hak_malloc(MIB(8)) != NULL); /* no limit may be lower */
+    struct heap *heap = thread_heap();
+    heap_collect();
+    const uint64_t in_use = told_in_use(heap);
+    for (size_t i = 0; i < COUNT; i++) CHECK((blocks[i] = heap_alloc(SMALL_BYTES, NULL)) != NULL);
+    CHECK(told_in_use(heap) >= in_use + (uint64_t)COUNT * SMALL_BYTES);
+    for (size_t i = 0; i < COUNT; i++) heap_free(blocks[i], NULL);
+    leave_pages(0);
+    CHECK(heap_alloc(MIB(2), NULL) == NULL);
+    CHECK_EQ(footprint_in_use(), in_use);
+    CHECK_EQ(hak_option_set("hard_limit", "none"), 0);
+}
+TEST(what_is_found_is_not_in_use) { IN_CHILD(find_own); }

@@ -12,6 +12,7 @@
  *   memory is unmapped in vain                   requests_without_hope_unmap_nothing
  *   a used-up window makes gaps                  a_used_up_window_makes_no_gaps
  *   a refused unmapping goes unnoticed           what_cannot_be_unmapped_stays
+ *   what is held passes for touched              what_cannot_be_unmapped_is_as_it_was
  *   a filled gap passes for one mapping with     a_filled_gap_moves_with_its_neighbour
  *   its neighbours
  */
@@ -93,6 +94,18 @@ static struct mine longer_than_each(void) {
     return longer;
 }
 
+/* Takes pieces until one needs memory that was not there, which nobody returned. */
+static struct mine take_brought(void) {
+    for (;;) {
+        const struct span_counts before = counts_now();
+        const uint32_t first = span_take(PIECE, 1, false);
+        CHECK(first != 0);
+        if (counts_now().fresh_pages == before.fresh_pages) continue;
+        CHECK_EQ(counts_now().retaken_pages, before.retaken_pages);
+        return (struct mine){first, PIECE, first};
+    }
+}
+
 static void make_room(void) {
     start();
     purge_all();
@@ -103,21 +116,15 @@ static void make_room(void) {
     CHECK_AT(unmapped >= 3 * PIECE && unmapped <= 3 * PIECE + 2 * CHUNK_PAGES, unmapped); /* no more than is needed */
     CHECK_EQ(counts_now().retaken_pages, 0);
     CHECK_EQ(counts_now().used_pages_peak, counts_now().used_pages);
+    limit_data(SIZE_MAX);
+    const size_t end = span_end_page();
+    take_brought();
+    CHECK(span_end_page() == end && gap_pages() < unmapped);
 }
 
 TEST(free_runs_make_room_for_a_longer_one) { IN_CHILD(make_room); }
 
 /* ---- gaps that are filled ----------------------------------------------------------------------------- */
-
-/* Takes pieces until one needs memory that was not there. */
-static struct mine take_brought(void) {
-    for (;;) {
-        const uint64_t fresh = counts_now().fresh_pages;
-        const uint32_t first = span_take(PIECE, 1, false);
-        CHECK(first != 0);
-        if (counts_now().fresh_pages != fresh) return (struct mine){first, PIECE, first};
-    }
-}
 
 static void fill_gaps(void) {
     start();
@@ -248,6 +255,36 @@ static void refuse_to_unmap(void) {
 }
 
 TEST(what_cannot_be_unmapped_stays) { IN_CHILD(refuse_to_unmap); }
+
+/* Clean free pages, dirty ones, and those that the kernel would not take back. */
+static void refuse_to_unmap_clean(void) {
+    static struct chunk before[PIECES * PIECE / CHUNK_PAGES];
+    start();
+    fail_arm(FAIL_MADVISE, 1, false, EINVAL);
+    purge_all();
+    fail_disarm();
+    const uint32_t dirtied = span_take(5, 1, false);
+    write_pages(&(struct mine){dirtied, 5, 8}, 0);
+    span_give(dirtied);
+    const struct span_counts counts = counts_now();
+    CHECK(counts.returned_pages > 2 * PIECE && counts.dirty_pages >= 5);
+    const struct chunk *chunks = page_chunk(pieces[0].first);
+    memcpy(before, chunks, sizeof before);
+    limit_data(MIB(1));
+    fail_arm(FAIL_MUNMAP, 1, true, ENOMEM);
+    CHECK_EQ(span_take(3 * PIECE, 1, false), 0);
+    CHECK(fail_failed() != 0);
+    fail_disarm();
+    CHECK_EQ(counts_now().dirty_pages, counts.dirty_pages);
+    for (size_t i = 0; i < sizeof before / sizeof before[0]; i++) {
+        CHECK_AT(chunks[i].used == before[i].used && chunks[i].touched == before[i].touched, i);
+        CHECK_AT(chunks[i].returned == before[i].returned && chunks[i].refused == before[i].refused, i);
+    }
+    check_used_pieces();
+    longer_than_each();
+}
+
+TEST(what_cannot_be_unmapped_is_as_it_was) { IN_CHILD(refuse_to_unmap_clean); }
 
 HELPER(use_up_a_small_window) {
     enum { MOST = 64, PAGES = 2 * CHUNK_PAGES };

@@ -12,9 +12,11 @@
  *   the start of a run is not broken, or a whole chunk at its end is   a_run_breaks_what_lies_at_its_ends
  *   no stretches, or for ever                    many_are_treated_in_stretches
  *   a stretch lies over a gap                    a_stretch_ends_at_a_gap
+ *   plain memory of a stretch counts as broken   plain_memory_of_a_stretch_stays_whole
  *   what is free in part is mended, or what is not resident   what_is_full_again_mends
  *   every one is mended, however many there are  many_are_mended_from_one_to_the_next
  */
+#include "base/bits.h"
 #include "child.h"
 #include "faults/fail_calls.h"
 #include "huge.h"
@@ -372,6 +374,28 @@ static void break_many_behind_a_gap(void) {
 }
 
 TEST(a_stretch_ends_at_a_gap) { IN_CHILD(break_many_behind_a_gap); }
+
+static void break_many_beside_plain_memory(void) {
+    enum { CHUNKS = 2 * LONE_CHUNKS, STRETCH_PAGES = STRETCH_CHUNKS * CHUNK_PAGES };
+    leave_nothing_dirty();
+    const struct mine plain = take_fresh(ZONE_PLAIN, max_size(span_end_page(), 2 * STRETCH_PAGES), 1);
+    do { /* until its end and what follows are of one stretch */
+        CHECK(span_extend(plain.first, (uint32_t)span_end_page() + CHUNK_PAGES - plain.first));
+        CHECK(span_extend(plain.first, (uint32_t)span_end_page() - plain.first));
+    } while (span_end_page() % STRETCH_PAGES == 0 || span_end_page() % STRETCH_PAGES > STRETCH_PAGES / 2);
+    configure(ACE_NEVER, 0);
+    const struct mine huge = take_keyed(CHUNKS * CHUNK_PAGES, true, 2);
+    CHECK_EQ(huge.first, plain.first + span_at(plain.first)->pages);
+    for (uint32_t i = CHUNKS; i-- > 0;) purge_part(huge.first + i * CHUNK_PAGES + 1);
+    CHECK(page_chunk(huge.first + CHUNK_PAGES)->no_huge);
+    const uint32_t stretch = huge.first - huge.first % STRETCH_PAGES;
+    CHECK(stretch > plain.first && stretch < huge.first);
+    for (uint32_t page = stretch; page < huge.first; page += CHUNK_PAGES) CHECK_AT(!page_chunk(page)->no_huge, page);
+    CHECK(!mend(stretch)); /* although all of it is in use */
+    check_books();
+}
+
+TEST(plain_memory_of_a_stretch_stays_whole) { IN_CHILD(break_many_beside_plain_memory); }
 
 /* ---- what was moved ---------------------------------------------------------------------------------------------------- */
 

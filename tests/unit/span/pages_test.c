@@ -76,7 +76,7 @@ TEST(random_runs) {
         uint32_t before = count(dirty, first, pages);
         CHECK_AT(pages_count_dirty(base + first, pages) == before, i);
         CHECK_AT(pages_any_moved(base + first, pages) == (count(moved, first, pages) != 0), i);
-        switch (rng_below(&rng, 5)) {
+        switch (rng_below(&rng, 6)) {
         case 0: {
             struct pages_before was = pages_mark_used(base + first, pages);
             CHECK_AT(was.dirty == before, i);
@@ -87,14 +87,18 @@ TEST(random_runs) {
             break;
         }
         case 1:
+            pages_mark_held(base + first, pages);
+            set(used, first, pages, true);
+            break;
+        case 2:
             pages_mark_free(base + first, pages);
             set(used, first, pages, false);
             break;
-        case 2:
+        case 3:
             pages_mark_moved(base + first, pages, true);
             set(moved, first, pages, true);
             break;
-        case 3:
+        case 4:
             pages_mark_moved(base + first, pages, false);
             set(moved, first, pages, false);
             break;
