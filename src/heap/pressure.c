@@ -189,11 +189,7 @@ static uint64_t newly_returnable(uint64_t vain) {
     return 0;
 }
 
-/* Blocks that take the place of others of another size grow into pages that the others had not touched: near the limit what is free is
- * returned before that. */
-void pressure_look(void) {
-    const uint64_t mark = counter_read(&mark_bytes), held = span_held_bytes(), vain = counter_read(&vain_bytes);
-    if (HAK_LIKELY(held < mark && vain == 0)) return;
+HAK_NOINLINE static void look_again(uint64_t mark, uint64_t held, uint64_t vain) {
     if (newly_returnable(vain) < mark / LEAST_SHARE || held < mark || !asks() || !slow_enter()) return;
     bool pressed = false;
     if (os_lock_try(&heard.lock)) {
@@ -202,4 +198,11 @@ void pressure_look(void) {
     }
     if (pressed) return_all();
     slow_leave();
+}
+
+/* Blocks that take the place of others of another size grow into pages that the others had not touched: near the limit what is free is
+ * returned before that. */
+void pressure_look(void) {
+    const uint64_t mark = counter_read(&mark_bytes), held = span_held_bytes(), vain = counter_read(&vain_bytes);
+    if (HAK_UNLIKELY(held >= mark || vain != 0)) look_again(mark, held, vain);
 }

@@ -144,7 +144,7 @@ static void set_length(uint32_t first, uint32_t pages) {
 }
 
 /* Cuts PAGES pages at FIRST, DIRTY of them dirty, out of the free span at HEAD, which holds them. */
-static void cut(uint32_t head, uint32_t first, uint32_t pages, uint32_t dirty) {
+HAK_INLINE void cut(uint32_t head, uint32_t first, uint32_t pages, uint32_t dirty) {
     uint32_t end = head + span_at(head)->pages;
     HAK_ASSERT(head <= first && first + pages <= end);
     uint32_t rest = end - (first + pages), dirty_left = span_at(head)->dirty - dirty;
