@@ -23,7 +23,7 @@ extern HAK_HIDDEN const struct hak_page start_page;
 /* Changes one, after the start: see options_change. Any thread. */
 int start_change_option(const char *name, const char *value);
 
-/* The value of one as text, even while another thread changes it: see options_value. Not in signal handlers. */
+/* The value of one as text, even while another thread changes it: see options_value. */
 void start_read_option(enum option_id id, char *text, size_t bytes);
 
 HAK_INLINE void start_once(void) {

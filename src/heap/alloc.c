@@ -99,6 +99,7 @@ static void *alloc_from_commons(unsigned class, bool *zero) {
     if (gather_or_create(&commons, class, &block + 1, 1, zero) == 0) block = NULL;
     tell_of_commons();
     os_lock_drop(&commons.lock);
+    remote_settle();
     return block;
 }
 
@@ -209,9 +210,9 @@ static HAK_COLD void *alloc_revealed(size_t bytes, size_t alignment, bool wanted
 }
 
 static HAK_NOINLINE void *alloc_slowly(size_t bytes, size_t alignment, bool *zero, const void *caller) {
-    os_refusal_forget();
     thread_ensure_heap();
-    if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero);
+    if (HAK_UNLIKELY(!slow_enter())) return alloc_quietly(bytes, alignment, zero); /* what was refused is the interrupted path's to know */
+    os_refusal_forget();
     const bool wanted_zero = *zero;
     void *block = alloc_once(bytes, alignment, zero);
     if (HAK_UNLIKELY(block == NULL) && may_be_revealed(bytes, alignment)) block = alloc_revealed(bytes, alignment, wanted_zero, zero);

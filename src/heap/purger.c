@@ -190,11 +190,12 @@ static struct {
 } soft;
 
 void heap_on_soft_limit(heap_callback *callback, void *context) {
-    counter_add(&soft.version, 1);
+    const uint64_t changing = counter_read(&soft.version) | 1; /* odd already in a child whose parent forked beside a change */
+    counter_set(&soft.version, changing);
     /* release, all: a thread that sees something new sees the version that goes with it, or a later one. */
     atomic_store_explicit(&soft.callback, callback, memory_order_release);
     atomic_store_explicit(&soft.context, context, memory_order_release);
-    atomic_store_explicit(&soft.version, counter_read(&soft.version) + 1, memory_order_release);
+    atomic_store_explicit(&soft.version, changing + 1, memory_order_release);
     atomic_store_explicit(&soft.told, false, memory_order_release); /* this one was not called yet: pairs with keep_to_soft_limit */
 }
 
@@ -265,6 +266,7 @@ static void settle_heap(struct heap *heap) {
     stack_fit_budget(heap);
     if (ticks_of(heap) / TICKS_PER_LOOK % LOOKS_AT_MEDIUM == 0) stack_give_idle_medium(heap);
     os_lock_drop(&heap->lock);
+    remote_settle();
 }
 
 /* Milliseconds since the last look that did something; 0: too soon for another. Another thread may have

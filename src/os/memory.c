@@ -82,7 +82,8 @@ void os_name(void *address, size_t bytes, const char *name) {
     static _Atomic bool refused; /* relaxed: asked twice at worst */
     if (atomic_load_explicit(&refused, memory_order_relaxed)) return;
     int saved = errno;
-    if (prctl(SET_VMA, SET_VMA_ANON_NAME, address, bytes, name) != 0)
+    /* EAGAIN, ENOMEM: too many mappings, or no memory, now. Others will be named. */
+    if (prctl(SET_VMA, SET_VMA_ANON_NAME, address, bytes, name) != 0 && errno != EAGAIN && errno != ENOMEM)
         atomic_store_explicit(&refused, true, memory_order_relaxed);
     errno = saved;
 }

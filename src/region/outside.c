@@ -110,7 +110,7 @@ bool outside_unmap(void *address) {
         return false;
     size_t bytes = slot->bytes;
     atomic_store_explicit(&slot->address, EMPTIED, memory_order_release); /* the slot may be filled again */
-    os_unmap(address, bytes);
+    if (!os_unmap(address, bytes)) os_purge(address, bytes); /* too many mappings: the addresses are lost, the memory is not */
     count(-1, bytes);
     return true;
 }

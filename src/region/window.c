@@ -177,7 +177,8 @@ static bool provide_books(size_t first, size_t last) {
            provide_part((uintptr_t)window.chunks, sizeof(struct chunk), 0, last / CHUNK_PAGES + 1, reserved, &grow.chunks_end);
 }
 
-/* Reserves at least PAGES more, after a gap if another mapping is in the way. */
+/* Reserves at least PAGES more, after a gap if another mapping is in the way: where the kernel refuses more than that, half of it and so
+ * on, and these alone last. */
 static bool reserve_region(size_t pages) {
     size_t wanted = min_size(max_size(counter_read(&grow.reserved_page) * PAGE_BYTES, REGION_LEAST_BYTES), REGION_MOST_BYTES);
     size_t limit = os_address_limit();
@@ -187,7 +188,9 @@ static bool reserve_region(size_t pages) {
         size_t start = counter_read(&grow.reserved_page) + gap;
         if (start >= window.pages || window.pages - start < pages) return false;
         size_t most = min_size(wanted, window.pages - start);
-        for (size_t size = round_up(most, CHUNK_PAGES); size >= pages; size = round_down(size / 2, CHUNK_PAGES)) {
+        size_t next = 0;
+        for (size_t size = round_up(most, CHUNK_PAGES); size != 0; size = next) {
+            next = size > pages ? max_size(round_down(size / 2, CHUNK_PAGES), pages) : 0;
             if (size > window.pages - start) continue;
             if (!os_reserve_at(page_address(start), size * PAGE_BYTES)) continue;
             os_name(page_address(start), size * PAGE_BYTES, OS_NAME_BLOCKS);

@@ -1,6 +1,7 @@
 /* deliver.c - see deliver.h. A signal handler runs this, too: no locks, no allocation. */
 #include "watch/deliver.h"
 
+#include "heap/enter.h"
 #include "os/os.h"
 
 #include <errno.h>
@@ -12,9 +13,6 @@
 static struct deliver_settings settings[2];
 static char paths[2][DELIVER_PATH_BYTES];
 static _Atomic unsigned current;
-
-/* The thread that began the last report, while it writes it; 0: none does. relaxed, all: a thread compares it with itself only. */
-static _Atomic uint32_t writer;
 
 void deliver_configure(const struct deliver_settings *wanted) {
     unsigned next = 1 - atomic_load_explicit(&current, memory_order_relaxed); /* one thread at a time configures */
@@ -51,9 +49,9 @@ void deliver(void) {
     /* acquire: pairs with deliver_configure. */
     const struct deliver_settings *now = &settings[atomic_load_explicit(&current, memory_order_acquire)];
     int saved = errno;
-    uint32_t self = os_thread_id();
     char path[256], error[12];
-    atomic_store_explicit(&writer, self, memory_order_relaxed);
+    thread_state.reporting = true;
+    atomic_signal_fence(memory_order_seq_cst); /* the mark is set before the file is there, and cleared after it has its name */
     if (now->wanted && now->path[0] == '\0') {
         report_write(os_message_fd(), now->form);
     } else if (now->wanted) {
@@ -62,14 +60,15 @@ void deliver(void) {
         if (!fits || !write_file(path, now->form))
             os_message("statistics cannot be written to %s: %s", now->path, os_error_name(errno, error));
     }
-    atomic_compare_exchange_strong_explicit(&writer, &self, 0, memory_order_relaxed, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    thread_state.reporting = false;
     errno = saved;
 }
 
 /* In the middle of a report of this thread another one would take away its file; the first one tells as much. */
 static void on_signal(int number) {
     (void)number;
-    if (atomic_load_explicit(&writer, memory_order_relaxed) != os_thread_id()) deliver();
+    if (!thread_state.reporting) deliver();
 }
 
 void deliver_on_signal(int number) {

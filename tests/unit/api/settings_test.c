@@ -298,6 +298,22 @@ static void ask_late(void) {
 
 TEST(who_asks_late_is_told) { IN_CHILD(ask_late); }
 
+static void *ask_until_over(void *unused) {
+    while (!atomic_load(&over)) hak_on_soft_limit(count_call, &calls);
+    return unused;
+}
+
+/* Many of these are forked in the middle of a change by the other thread. */
+static void ask_beside_changes(void) {
+    pthread_t other;
+    CHECK_EQ(pthread_create(&other, NULL, ask_until_over, NULL), 0);
+    for (size_t i = 0; i < check_count(30); i++) IN_CHILD(stay_above_soft_limit);
+    atomic_store(&over, true);
+    pthread_join(other, NULL);
+}
+
+TEST(a_child_is_told_though_its_parent_was_changing_that) { IN_CHILD(ask_beside_changes); }
+
 static void spoil_errno(void *context) {
     count_call(context);
     errno = EBADF;

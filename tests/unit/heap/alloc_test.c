@@ -252,6 +252,17 @@ TEST(a_handler_gets_blocks_outside) {
     heap_free(stay, NULL);
 }
 
+/* A handler in the middle of a slow path that has just been refused memory. */
+TEST(a_handler_leaves_what_was_refused) {
+    CHECK(slow_enter());
+    os_refusal.error = ENOMEM;
+    heap_free(heap_alloc(MIB(3), NULL), NULL);
+    const int error = os_refusal.error;
+    os_refusal_forget();
+    slow_leave();
+    CHECK_EQ(error, ENOMEM);
+}
+
 TEST(without_memory) {
     enum { MOST = 200000 };
     static void *blocks[MOST];

@@ -8,6 +8,7 @@
  *   a part is searched from end to end           searches_are_short
  *   what was refused is counted                  refusals_lose_nothing
  *   what was freed stays counted                 a_block_and_its_end
+ *   what cannot be unmapped stays resident       what_cannot_be_unmapped_is_not_resident
  */
 #include "blocks.h"
 #include "child.h"
@@ -135,6 +136,20 @@ TEST(refusals_lose_nothing) {
     CHECK(filler[count] != NULL && outside_unmap(filler[count]));
     for (size_t i = 0; i + 1 < count; i++) CHECK_AT(outside_unmap(filler[i]), i);
     CHECK(totals_are(others, other_bytes));
+}
+
+/* As where a process has as many mappings as it may have. */
+TEST(what_cannot_be_unmapped_is_not_resident) {
+    const size_t bytes = MIB(32), before = resident_bytes();
+    char *block = outside_map(bytes, 16);
+    CHECK(block != NULL);
+    memset(block, 'x', bytes);
+    fail_arm(FAIL_MUNMAP, 1, false, ENOMEM);
+    CHECK(outside_unmap(block));
+    CHECK_EQ(fail_failed(), 1);
+    fail_disarm();
+    CHECK_RESIDENT(before, MIB(8));
+    CHECK_EQ(outside_bytes(block), 0);
 }
 
 /* Addresses come back at once here: one thread's fresh block is often what another just unmapped. */

@@ -11,6 +11,7 @@
  *   pages without books are committed again      pages_wait_for_their_books
  *   no place is tried below 32 TiB               a_small_address_space
  *   none but where the kernel takes hints        a_window_where_the_kernel_puts_it
+ *   a region is reserved by halves alone         a_region_as_long_as_is_granted
  */
 #include "new_window.h"
 #include "span/bins.h"
@@ -229,3 +230,15 @@ static void extend_without_books(void) {
 TEST(pages_wait_for_their_books) {
     IN_CHILD(extend_without_books);
 }
+
+/* Of 64 MiB, which it would like, the kernel refuses more than 48; half of that is too little. */
+static void extend_by_what_is_granted(void) {
+    enum { PAGES = MIB(100) / PAGE_BYTES };
+    CHECK(start_window(GIB(256)));
+    refuse_maps_from = MIB(48);
+    const struct page_run run = window_extend(PAGES);
+    CHECK(run.pages >= PAGES);
+    check_usable(run);
+}
+
+TEST(a_region_as_long_as_is_granted) { IN_CHILD(extend_by_what_is_granted); }

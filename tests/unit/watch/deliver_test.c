@@ -69,7 +69,18 @@ static void write_to_long_names(void) {
 
 TEST(a_name_that_is_too_long_is_refused) { IN_CHILD(write_to_long_names); }
 
-static void ask_for_another(void) { raise(SIGUSR1); }
+static void *deliver_too(void *unused) {
+    deliver();
+    return unused;
+}
+
+/* Another thread's report begins and ends in between. */
+static void ask_for_another(void) {
+    pthread_t other;
+    CHECK_EQ(pthread_create(&other, NULL, deliver_too, NULL), 0);
+    CHECK_EQ(pthread_join(other, NULL), 0);
+    raise(SIGUSR1);
+}
 
 static void write_while_asked(void) {
     enum { CALLS = 8 };
