@@ -17,8 +17,9 @@
  * One that interrupts the allocator does not deadlock; but if it interrupts the few instructions of a fast path, a block may be
  * handed out twice, or lost. hak_stats_write and hak_option_get may be called from any handler.
  *
- * fork: the child may use every function, whatever the parent's other threads were doing. _Fork and clone(2) skip the fork
- * handlers: a child of theirs must not allocate if the parent had other threads.
+ * fork: the child may use every function, whatever the parent's other threads were doing. If one was setting an option, the child has
+ * part of the change until it sets that option. _Fork and clone(2) skip the fork handlers: a child of theirs must not allocate if the
+ * parent had other threads.
  *
  * The standard names also include cfree, mallinfo, mallinfo2, mallopt, malloc_info and malloc_stats. They differ from
  * glibc's where its heap has no counterpart: see hakmem(3).

@@ -206,20 +206,9 @@ HAK_COLD void start_now(void) {
     slow_leave();
 }
 
-/* The thread that was changing an option is not in the child, where some settings would stay as they were before. Only a path that was being
- * set may have parts of both. Not in a signal handler that forked inside a slow path: locks that settings need may be held. */
-static void finish_change(void) {
-    if (!slow_enter()) return;
-    configure_again();
-    slow_leave();
-}
-
-/* Before the fork the lock is not taken: its holder may wait for one of those that a fork takes. */
 static HAK_ENTRY void fork_child(void) {
-    const bool changing = !os_lock_try(&start_lock);
     os_lock_reset(&start_lock);
     heap_fork_child();
-    if (changing) finish_change();
 }
 
 /* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other

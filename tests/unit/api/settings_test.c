@@ -6,7 +6,6 @@
  *   a callback that comes late      who_asks_late_is_told
  *   errno is what a callback left   a_callback_does_not_show_in_errno
  *   read while it is written        what_is_read_was_set
- *   a fork leaves a change undone   a_child_has_all_of_a_change
  *   handlers wait for the lock      handlers_do_not_wait_for_what_they_interrupted
  */
 #include "blocks.h"
@@ -15,7 +14,6 @@
 #ifndef TEST_AGAINST_LIBC
 
 #include "api/settings.h"
-#include "heap/purger.h"
 #include "span/span.h"
 
 #include <errno.h>
@@ -94,32 +92,6 @@ static void read_what_is_set(void) {
 }
 
 TEST(what_is_read_was_set) { IN_CHILD(read_what_is_set); }
-
-static void *set_until_over(void *unused) {
-    for (int i = 0; !atomic_load(&over); i++) CHECK_EQ(hak_option_set("decay", i % 2 == 0 ? "2s" : "never"), 0);
-    return unused;
-}
-
-static void check_what_follows(void) {
-    struct span_counts counts;
-    const bool never = strcmp(value_of("decay"), "never") == 0;
-    span_counts_read(&counts);
-    CHECK(never || strcmp(value_of("decay"), "2s") == 0);
-    CHECK_EQ(counts.half_life_ms == 2000, !never);
-    CHECK_EQ(purger_is_allowed(), !never);
-}
-
-/* Most of these find the other thread in the middle, where it waits for a lock that the fork has taken. */
-static void fork_while_it_is_set(void) {
-    pthread_t setter;
-    CHECK_EQ(hak_option_set("decay", "2s"), 0);
-    CHECK_EQ(pthread_create(&setter, NULL, set_until_over, NULL), 0);
-    for (size_t i = 0; i < check_count(100); i++) IN_CHILD(check_what_follows);
-    atomic_store(&over, true);
-    pthread_join(setter, NULL);
-}
-
-TEST(a_child_has_all_of_a_change) { IN_CHILD(fork_while_it_is_set); }
 
 static volatile sig_atomic_t handled, refused;
 
