@@ -21,6 +21,7 @@
 #include "heap/heap.h"
 #include "heap/stack.h"
 #include "heap/thread.h"
+#include "no_purger.h"
 #include "region/outside.h"
 
 TEST(every_size_and_alignment) {
