@@ -1,5 +1,5 @@
-/* stats.h - what the slow paths know, read while they run. No function here takes a lock or allocates, so other threads go on, and a
- * signal handler may call them. Numbers from different places are of slightly different moments. */
+/* stats.h - what the slow paths know, read while they run. No function here allocates, and only stats_reset_peaks takes a lock, so other
+ * threads go on, and a signal handler may call the others. Numbers from different places are of slightly different moments. */
 #ifndef HAK_WATCH_STATS_H
 #define HAK_WATCH_STATS_H
 

@@ -19,6 +19,7 @@
 #include "heap/footprint.h"
 #include "heap/purge.h"
 #include "heap/thread.h"
+#include "in_use.h"
 #include "own_heap.h"
 #include "purge_steps.h"
 
@@ -403,14 +404,6 @@ static void exit_between(void) {
 TEST(its_thread_may_end) { IN_CHILD(exit_between); }
 
 /* ---- on request ------------------------------------------------------------------------------------------- */
-
-/* As a look at the heap does now and then. */
-static uint64_t told_in_use(struct heap *heap) {
-    os_lock_take(&heap->lock);
-    footprint_tell(&heap->in_use_change);
-    os_lock_drop(&heap->lock);
-    return footprint_in_use();
-}
 
 static void collect_own(void) {
     enum { COUNT = 64 };

@@ -12,6 +12,7 @@
 
 #include "clock.h"
 #include "heap/footprint.h"
+#include "in_use.h"
 #include "kernel.h"
 #include "no_purger.h"
 
@@ -189,14 +190,6 @@ static void find_half_used(void) {
     heap_free(kept, NULL);
 }
 TEST(a_slab_with_room_is_found) { IN_CHILD(find_half_used); }
-
-/* As a look at the heap does now and then. */
-static uint64_t told_in_use(struct heap *heap) {
-    os_lock_take(&heap->lock);
-    footprint_tell(&heap->in_use_change);
-    os_lock_drop(&heap->lock);
-    return footprint_in_use();
-}
 
 /* Otherwise the block that is found room for comes on top, as a peak that never was. */
 static void find_own(void) {
