@@ -69,6 +69,11 @@ static inline void sandbox_allow_only(const struct sandbox_rule *rules, size_t c
     sandbox_enter(rules, count, SECCOMP_RET_ALLOW, SANDBOX_REFUSE(error));
 }
 
+/* Ends a child whose filter kills it where a file is opened, which _exit does in the build that counts. */
+__attribute__((noreturn)) static inline void sandbox_leave(void) {
+    for (;;) syscall(SYS_exit_group, 0);
+}
+
 static inline bool sandbox_is_possible(void) {
     uint32_t action = SECCOMP_RET_ERRNO;
     return syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;

@@ -383,7 +383,7 @@ def test_files_that_may_not_grow(build: Build, tmp_path: Path) -> None:
     program, folder = compile_c(tmp_path / "fails", FAILS), tmp_path / "reports"
     folder.mkdir()
     changes = {"stats": "json", "stats_file": f"{folder}/report"}
-    done = run("sh", "-c", 'ulimit -f 0; exec "$0"', program, env=preloaded(build, **changes))
+    done = run("sh", "-c", 'ulimit -S -f 0; exec "$0"', program, env=preloaded(build, **changes))
     # Standard error is a file, too: of the line about it nothing is seen either.
     assert (done.returncode, done.stdout, done.stderr) == (0, "failed\n", "")
     assert list(folder.iterdir()) == []

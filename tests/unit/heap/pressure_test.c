@@ -235,6 +235,7 @@ static void grow_under_a_filter(void) {
     grow_beside_free_memory();
     CHECK(dirty_mib() >= LEFT_MIB && near_limit() == 0);
     leave_root();
+    sandbox_leave();
 }
 TEST(own_filters_meet_no_files) {
     if (!sandbox_is_possible()) SKIP("no seccomp filters");

@@ -405,7 +405,7 @@ static void write_into_broken_pipe(void) {
 TEST(a_broken_pipe_is_an_error) { IN_CHILD(write_into_broken_pipe); }
 
 static void write_beyond_the_limit(void) {
-    const struct rlimit none = {0, 0};
+    const struct rlimit none = {0, RLIM_INFINITY};
     int full = memfd_create("full", MFD_CLOEXEC);
     CHECK(full >= 0);
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);

@@ -96,6 +96,7 @@ static void with_the_programs_own(void) {
     os_note_filter();
     sandbox_enter(SANDBOX_RULES(no_mincore_no_files), SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
     must_pass_for_all();
+    sandbox_leave();
 }
 
 TEST(under_the_programs_own_filter) {

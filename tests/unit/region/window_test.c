@@ -99,7 +99,7 @@ HELPER(look_under_a_limit_of_no_use) {
 static const char *limited_helper;
 
 static void exec_limited(void) {
-    struct rlimit limit = {asked_bytes, asked_bytes};
+    struct rlimit limit = {asked_bytes, RLIM_INFINITY};
     CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
     become_helper(limited_helper);
 }
