@@ -45,8 +45,6 @@ void span_reset_peak(void) {
 
 struct span_size_counts span_sizes[SPAN_SIZES];
 
-static struct span_size_counts *size_counts(uint32_t pages) { return &span_sizes[highest_bit(pages)]; }
-
 size_t span_end_page(void) { return counter_read(&spans.end_page); }
 
 /* ---- limits ----------------------------------------------------------------------------------------- */
@@ -90,90 +88,7 @@ bool span_is_over_soft(void) {
 
 uint64_t span_soft_bytes(void) { return counter_read(&soft_pages) * PAGE_BYTES; }
 
-/* ---- cutting and merging (lock held) ------------------------------------------------------------ */
-
-static bool same_zone(uint32_t a, uint32_t b) { return page_chunk(a)->zone == page_chunk(b)->zone; }
-
-/* The first page of the free span of the same zone that ends before FIRST; 0 when there is none. */
-static uint32_t free_before(uint32_t first) {
-    const struct span *before = span_at(first - 1);
-    if ((before->kind != SPAN_FREE && before->kind != SPAN_FREE_LAST) || !same_zone(first - 1, first))
-        return 0;
-    return before->kind == SPAN_FREE ? first - 1 : before->head;
-}
-
-/* The free span of the same zone that starts at AFTER; 0 when there is none. */
-static uint32_t free_after(uint32_t after) {
-    return page_is_inside(after) && span_at(after)->kind == SPAN_FREE && same_zone(after - 1, after) ? after
-                                                                                                     : 0;
-}
-
-/* Inserts a run of free pages of one zone, DIRTY of them dirty, merged with the free spans on both sides. */
-static void insert_merged(uint32_t first, uint32_t pages, uint32_t dirty) {
-    uint32_t before = free_before(first), after = free_after(first + pages);
-    if (after != 0) {
-        pages += span_at(after)->pages;
-        dirty += span_at(after)->dirty;
-        if (before != 0) bins_remove(after);
-    }
-    if (before != 0) {
-        pages += span_at(before)->pages;
-        dirty += span_at(before)->dirty;
-        first = before;
-    }
-    if (before == 0 && after == 0)
-        bins_insert(first, pages, dirty);
-    else
-        bins_change(before != 0 ? before : after, first, pages, dirty);
-}
-
-static void label(uint32_t first, uint32_t pages, enum span_kind kind) {
-    struct span *span = span_at(first);
-    span->pages = pages;
-    span->kind = (uint8_t)kind;
-    span_at(first + pages - 1)->kind = (uint8_t)kind;
-}
-
-static void label_used(uint32_t first, uint32_t pages) { label(first, pages, SPAN_USED); }
-
-/* Of a used span. */
-static void set_length(uint32_t first, uint32_t pages) {
-    counter_sub(&size_counts(span_at(first)->pages)->live, 1);
-    counter_add(&size_counts(pages)->live, 1);
-    label_used(first, pages);
-}
-
-/* Cuts PAGES pages at FIRST, DIRTY of them dirty, out of the free span at HEAD, which holds them. */
-HAK_INLINE void cut(uint32_t head, uint32_t first, uint32_t pages, uint32_t dirty) {
-    uint32_t end = head + span_at(head)->pages;
-    HAK_ASSERT(head <= first && first + pages <= end);
-    uint32_t rest = end - (first + pages), dirty_left = span_at(head)->dirty - dirty;
-    if (first != head) { /* only for alignments above a page, and for purging */
-        uint32_t dirty_before = pages_count_dirty(head, first - head);
-        bins_change(head, head, first - head, dirty_before);
-        if (rest != 0) bins_insert(first + pages, rest, dirty_left - dirty_before);
-    } else if (rest != 0) {
-        bins_change(head, first + pages, rest, dirty_left);
-    } else {
-        bins_remove(head);
-    }
-    label_used(first, pages);
-    counter_sub(&spans.counts.dirty_pages, dirty);
-}
-
-void span_carve(uint32_t head, uint32_t first, uint32_t pages) {
-    struct pages_before before = pages_mark_used(first, pages);
-    cut(head, first, pages, before.dirty);
-    span_at(first)->zero = before.touched == 0;
-    counter_add(&spans.counts.used_pages, pages);
-    purge_note_taken(before.returned);
-}
-
-void span_hold(uint32_t head, struct page_run run) {
-    const uint32_t first = (uint32_t)run.first, pages = (uint32_t)run.pages;
-    pages_mark_held(first, pages);
-    cut(head, first, pages, pages_count_dirty(first, pages));
-}
+/* ---- taking and giving ---------------------------------------------------------------------------- */
 
 static void note_peak(void) {
     counter_raise(&spans.counts.used_pages_peak, counter_read(&spans.counts.used_pages));
@@ -201,32 +116,11 @@ static uint32_t take_at(struct place place, size_t pages) {
     if (place.head == 0) return 0;
     span_carve(place.head, place.first, (uint32_t)pages);
     counter_add(&spans.counts.taken, 1);
-    counter_add(&size_counts((uint32_t)pages)->taken, 1);
-    counter_add(&size_counts((uint32_t)pages)->live, 1);
+    counter_add(&span_counts_of((uint32_t)pages)->taken, 1);
+    counter_add(&span_counts_of((uint32_t)pages)->live, 1);
     note_peak();
     return place.first;
 }
-
-/* How many pages from FIRST on are of one zone. */
-static uint32_t pages_of_zone(uint32_t first, uint32_t pages) {
-    uint32_t end = first + pages, at = first;
-    while (at < end && same_zone(first, at)) at = at - at % CHUNK_PAGES + CHUNK_PAGES;
-    return min_u32(at, end) - first;
-}
-
-void span_free(uint32_t first, uint32_t pages) {
-    pages_mark_free(first, pages);
-    while (pages != 0) { /* a span that was lengthened may reach into the other zone */
-        uint32_t run = pages_of_zone(first, pages), dirty = pages_count_dirty(first, run);
-        counter_sub(&spans.counts.used_pages, run);
-        counter_add(&spans.counts.dirty_pages, dirty);
-        insert_merged(first, run, dirty);
-        first += run;
-        pages -= run;
-    }
-}
-
-/* ---- taking and giving ---------------------------------------------------------------------------- */
 
 static uint64_t brought_pages(void) { return counter_read(&spans.counts.fresh_pages); }
 
@@ -245,7 +139,7 @@ static bool bring(size_t pages, enum span_zone zone, bool at_end) {
     huge_settle(run, zone);
     span_lock();
     span_note_fresh(run);
-    insert_merged((uint32_t)run.first, (uint32_t)run.pages, 0);
+    span_insert((uint32_t)run.first, (uint32_t)run.pages, 0);
     span_unlock();
     return true;
 }
@@ -369,7 +263,7 @@ uint32_t span_take_grown(size_t pages, size_t align_pages) { return take(pages, 
 /* Lock held. */
 static void count_given(uint32_t pages) {
     counter_add(&spans.counts.given, 1);
-    counter_sub(&size_counts(pages)->live, 1);
+    counter_sub(&span_counts_of(pages)->live, 1);
 }
 
 void span_give(uint32_t first) {
@@ -379,12 +273,6 @@ void span_give(uint32_t first) {
     count_given(pages);
     span_free(first, pages);
     span_unlock();
-}
-
-void span_lose(uint32_t first, uint32_t pages) {
-    counter_sub(&spans.counts.used_pages, pages);
-    counter_add(&spans.counts.lost_pages, pages);
-    label(first, pages, SPAN_LOST);
 }
 
 void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages) {
@@ -421,7 +309,7 @@ static size_t extend_into_free(uint32_t first, size_t pages, uint64_t *brought) 
         }
         uint32_t more = min_u32((uint32_t)missing, span_at(after)->pages);
         span_carve(after, after, more);
-        set_length(first, span->pages + more);
+        span_set_length(first, span->pages + more);
         missing -= more;
         note_peak();
     }
@@ -459,8 +347,7 @@ void span_trim(uint32_t first, size_t pages) {
     span_lock();
     uint32_t surplus = span->pages - (uint32_t)pages;
     if (surplus != 0) {
-        set_length(first, (uint32_t)pages);
-        label_used(first + (uint32_t)pages, surplus);
+        span_split(first, (uint32_t)pages);
         span_free(first + (uint32_t)pages, surplus);
     }
     span_unlock();

@@ -2,6 +2,7 @@
 #ifndef HAK_SPAN_STATE_H
 #define HAK_SPAN_STATE_H
 
+#include "base/bits.h"
 #include "os/os.h"
 #include "span/span.h"
 
@@ -26,14 +27,25 @@ HAK_INLINE void span_tell(const struct ace_decision *decision) {
     if (spans.settings.keeper != NULL) spans.settings.keeper(decision);
 }
 
+/* The counts of spans of PAGES pages. */
+HAK_INLINE struct span_size_counts *span_counts_of(uint32_t pages) { return &span_sizes[highest_bit(pages)]; }
+
+/* ---- cut.c (span lock held) ------------------------------------------------------------------------- */
+
+/* Inserts a run of free pages of one zone, DIRTY of them dirty, merged with the free spans on both sides. */
+void span_insert(uint32_t first, uint32_t pages, uint32_t dirty);
+
 /* Cuts PAGES pages at FIRST out of the free span at HEAD, which holds them, as a used span. */
 void span_carve(uint32_t head, uint32_t first, uint32_t pages);
 
 /* As span_carve, but RUN stays as it is, clean or dirty: nobody touches it. Not really in use: no limit and no peak counts it. */
 void span_hold(uint32_t head, struct page_run run);
 
-/* As span_take, for a block in use that grows and moves there. */
-uint32_t span_take_grown(size_t pages, size_t align_pages);
+/* The used span at FIRST has PAGES pages from now on. */
+void span_set_length(uint32_t first, uint32_t pages);
+
+/* Ends the used span at FIRST after PAGES pages: what lies behind them is another. */
+void span_split(uint32_t first, uint32_t pages);
 
 /* Frees pages that are used, merged with the free spans around them. */
 void span_free(uint32_t first, uint32_t pages);
@@ -41,11 +53,18 @@ void span_free(uint32_t first, uint32_t pages);
 /* Gives used pages up, in whatever state the kernel left them: they are never used again. */
 void span_lose(uint32_t first, uint32_t pages);
 
+/* ---- span.c --------------------------------------------------------------------------------------------- */
+
+/* As span_take, for a block in use that grows and moves there. */
+uint32_t span_take_grown(size_t pages, size_t align_pages);
+
 /* Frees the used span at FIRST, except LOST_PAGES pages of it at LOST, which are lost. Takes the span lock. */
 void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages);
 
 /* RUN is fresh memory: counts it. Span lock held. */
 void span_note_fresh(struct page_run run);
+
+/* ---- purge.c ------------------------------------------------------------------------------------------- */
 
 /* GROWTH pages that are not dirty are about to be taken for a long span: if more would be held than ever, some of the dirty ones are
  * returned, but not those of the free span at SPARED, which it will be cut from. Makes system calls: no lock held. */
