@@ -106,6 +106,7 @@ static char *search_path(const char *name) {
 }
 
 static const char *find_program(char *name) {
+    if (name[0] == '\0') fail(EXIT_NOT_FOUND, "the name of the program is empty");
     if (strchr(name, '/') == NULL) return search_path(name);
     if (is_file_to_execute(name)) return name;
     int missing = errno == ENOENT || errno == ENOTDIR;
@@ -209,13 +210,6 @@ static void set_environment(const struct request *request, const char *library) 
     free(preload);
 }
 
-static void fill_signals(sigset_t *set) {
-    static const int signals[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGUSR1,
-                                  SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
-    sigemptyset(set);
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaddset(set, signals[i]);
-}
-
 /* What is neither ELF nor a script with an interpreter is run by the shell, as execvp and shells do. */
 static void execute(const char *program, char **command) {
     execv(program, command);
@@ -265,8 +259,22 @@ static void stop_with(pid_t child, int signal_number) {
     kill(child, SIGCONT);
 }
 
-/* Waits for CHILD and passes signals on. What the terminal sends goes to the whole foreground group, the
- * child included: only what another process sent to the launcher is passed on. */
+/* Whether the program is to have a signal as well: what another process sent; and alarms that were set before the launcher
+ * was executed, since no fork inherits these. What the terminal sends goes to the whole foreground group, the program
+ * included. */
+static bool is_to_pass_on(const siginfo_t *info) {
+    const bool alarm = info->si_signo == SIGALRM || info->si_signo == SIGVTALRM || info->si_signo == SIGPROF;
+    return info->si_code <= 0 || alarm;
+}
+
+static void pass_on(pid_t child, const siginfo_t *info) {
+    if (info->si_code == SI_QUEUE)
+        sigqueue(child, info->si_signo, info->si_value);
+    else
+        kill(child, info->si_signo);
+}
+
+/* Waits for CHILD and passes signals on. */
 static int wait_for(pid_t child, const sigset_t *signals) {
     for (;;) {
         int status;
@@ -274,7 +282,7 @@ static int wait_for(pid_t child, const sigset_t *signals) {
         int signal_number = sigwaitinfo(signals, &info);
         if (signal_number < 0) continue;
         if (signal_number != SIGCHLD) {
-            if (info.si_code <= 0) kill(child, signal_number);
+            if (is_to_pass_on(&info)) pass_on(child, &info);
             continue;
         }
         while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
@@ -349,7 +357,7 @@ int main(int argc, char **argv) {
     set_environment(&request, library);
     free(library);
 
-    fill_signals(&signals);
+    sigfillset(&signals);
     sigprocmask(SIG_BLOCK, &signals, &old_mask);
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, &old_child);
     pid_t child = start(program, request.command, &old_mask, &old_child);

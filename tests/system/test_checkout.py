@@ -189,8 +189,9 @@ def test_a_build_that_is_out_of_date_and_cannot_be_written(foreign_checkout: Pat
     assert as_a_guest(foreign_checkout, "run", "--", "true").returncode == 125
 
 
-def test_an_environment_that_is_missing_and_cannot_be_written(foreign_checkout: Path) -> None:
-    (foreign_checkout / ".venv/requirements.installed").unlink()
+@pytest.mark.parametrize("lacking", ["requirements.installed", "bin/python"])
+def test_an_environment_that_is_missing_and_cannot_be_written(foreign_checkout: Path, lacking: str) -> None:
+    (foreign_checkout / ".venv" / lacking).unlink()
     result = as_a_guest(foreign_checkout, "doctor")
     assert result.returncode == 2
     only_line(result.stderr)
@@ -229,6 +230,12 @@ def lab_start(checkout: Path, here: Path | None = None) -> subprocess.Popen[str]
     env = environment(PATH=f"{checkout}/bin:{os.environ['PATH']}")
     line = [checkout / "hakmem", "help", "ab"]
     return subprocess.Popen(line, env=env, cwd=here, stdout=subprocess.PIPE, text=True)
+
+
+def test_an_environment_whose_interpreter_is_gone_is_made_anew(outdated_checkout: Path) -> None:
+    run_well("cp", outdated_checkout / "requirements.txt", outdated_checkout / ".venv/requirements.installed")
+    (outdated_checkout / ".venv/bin/python").symlink_to("/nowhere/python3")
+    assert lab_start(outdated_checkout).communicate(timeout=60)[0].startswith("anew: ")
 
 
 def test_an_environment_is_replaced_when_the_new_one_is_whole_and_once(outdated_checkout: Path) -> None:

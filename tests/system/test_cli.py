@@ -1,5 +1,6 @@
 """./hakmem and its launcher: what they say and pass on."""
 
+import ctypes
 import os
 import pty
 import re
@@ -14,6 +15,7 @@ from toolbox import (
     COMMAND,
     TIMEOUT_SECONDS,
     Build,
+    compile_c,
     has_statistics,
     only_line,
     run,
@@ -234,7 +236,23 @@ def start(build: Build, started: list[subprocess.Popen[str]], *command: str) -> 
     return process
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"])
+SENT = [
+    "SIGTERM",
+    "SIGINT",
+    "SIGHUP",
+    "SIGQUIT",
+    "SIGUSR1",
+    "SIGUSR2",
+    "SIGWINCH",
+    "SIGALRM",
+    "SIGPIPE",
+    "SIGTTIN",
+    "SIGPWR",
+    "SIGRTMIN",
+]
+
+
+@pytest.mark.parametrize("name", SENT)
 def test_signal_to_the_launcher_reaches_the_program_once(
     build: Build, started: list[subprocess.Popen[str]], name: str
 ) -> None:
@@ -243,6 +261,44 @@ def test_signal_to_the_launcher_reaches_the_program_once(
     output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
     assert output == f"[({signal.Signals[name].value}, 1)]\n"
     assert process.returncode == 7
+
+
+VALUE_TAKER = """
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile int value;
+static void take(int number, siginfo_t *info, void *context) {
+    (void)number, (void)context;
+    value = info->si_value.sival_int;
+}
+int main(void) {
+    struct sigaction action = {.sa_flags = SA_SIGINFO};
+    action.sa_sigaction = take;
+    sigaction(SIGRTMIN + 1, &action, NULL);
+    puts("ready");
+    fflush(stdout);
+    for (int i = 0; value == 0 && i < 500; i++) usleep(20000);
+    printf("%d\\n", value);
+    return 0;
+}
+"""
+
+
+def test_a_signal_brings_its_value(
+    build: Build, started: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    process = start(build, started, str(compile_c(tmp_path / "taker", VALUE_TAKER)))
+    assert ctypes.CDLL(None).sigqueue(process.pid, signal.SIGRTMIN + 1, ctypes.c_void_p(4711)) == 0
+    output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert output == "4711\n"
+
+
+def test_an_alarm_set_before_ends_the_program(build: Build) -> None:
+    """The usual way to limit a command's time where there is no timeout."""
+    script = "import os, signal, sys; signal.alarm(1); os.execv(sys.argv[1], sys.argv[1:])"
+    result = run(sys.executable, "-c", script, COMMAND, "run", "--", "sleep", "60", env=build.environment())
+    assert result.returncode == -signal.SIGALRM
 
 
 def test_signal_that_is_not_caught_ends_both(build: Build, started: list[subprocess.Popen[str]]) -> None:
