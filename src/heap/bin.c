@@ -189,10 +189,14 @@ static void hand_over_one(struct heap *heap, uint32_t first, unsigned class) {
     os_lock_drop(&commons.lock);
 }
 
-void bin_hand_over(struct heap *heap) {
+bool bin_hand_over(struct heap *heap, uint32_t most_slabs) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++)
         for (int bucket = 0; bucket < BUCKETS; bucket++)
-            for (uint32_t first; (first = heap->bins[class].slabs[bucket]) != 0;) hand_over_one(heap, first, class);
+            for (uint32_t first; (first = heap->bins[class].slabs[bucket]) != 0; most_slabs--) {
+                if (most_slabs == 0) return false;
+                hand_over_one(heap, first, class);
+            }
+    return true;
 }
 
 bool bin_hand_over_fullest(struct heap *heap, unsigned class, enum bucket least) {

@@ -60,8 +60,8 @@ struct depth_sum {
 
 enum heap_state { HEAP_DEAD, HEAP_LIVE, HEAP_SHARED };
 
-/* Slabs with returned blocks that one refill takes in at most. */
-enum { DRAIN_SLABS = 64 };
+/* Slabs with returned blocks that one refill takes in at most, and of an ended thread that one operation hands over. */
+enum { DRAIN_SLABS = 64, HAND_OVER_SLABS = 256 };
 
 /* Blocks of a class that a thread frees for other heaps, and returns, before they are taken for a stream, whose
  * blocks are kept; and how many of a stream are freed before it is checked again. */
@@ -181,9 +181,10 @@ void bin_put(struct heap *heap, void *const *blocks, size_t count);
  * lock held. */
 void bin_take_out(void *block, uint32_t first, bool freed);
 
-/* Hands every slab of HEAP to the commons, whose lock is taken for each; or the fullest of CLASS in the list LEAST or
- * in one of emptier slabs, false when there is none. */
-void bin_hand_over(struct heap *heap);
+/* Hands MOST_SLABS slabs of HEAP at most to the commons, whose lock is taken for each; false when some are left. */
+bool bin_hand_over(struct heap *heap, uint32_t most_slabs);
+
+/* Hands over the fullest of CLASS in the list LEAST or in one of emptier slabs; false when there is none. */
 bool bin_hand_over_fullest(struct heap *heap, unsigned class, enum bucket least);
 
 /* Takes a slab of CLASS from the commons, whose lock is taken; false when there is none. */
@@ -259,11 +260,15 @@ void reveal_helped(void);
 /* Passes a pointer that is not hakmem's to the handler set at start. */
 size_t heap_foreign(void *block, enum heap_foreign_use use);
 
-/* Hands slabs of heaps whose threads did not survive a fork to the commons. No lock held. */
-void thread_reap_forsaken(void);
+/* A heap whose thread did not survive a fork waits for a thread from now on, or holds nothing any more; false when there is none such.
+ * No lock held. */
+bool thread_reap_forsaken(void);
 
 /* Hands over all that HEAP holds, if it is parked. No lock held; call remote_settle afterwards. */
 void thread_retire_parked(struct heap *heap);
+
+/* The same for HAND_OVER_SLABS slabs at most, so that it takes no operation long: false when some are left, and HEAP stays parked. */
+bool thread_retire_some(struct heap *heap);
 
 /* Makes all that HEAP, which no thread has, holds available to others: blocks to their slabs, slabs to the commons.
  * Its lock is held. */

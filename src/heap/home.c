@@ -26,6 +26,7 @@ static bool is_to_share(const struct heap *heap) {
 struct heap *home_choose(struct heap *heap) {
     if (HAK_LIKELY(!is_to_share(heap))) return heap;
     if (heap->home != heap) return heap->home;
+    if (atomic_load_explicit(&heap->slab_total, memory_order_relaxed) > HAND_OVER_SLABS) return heap; /* to hand over more would take long */
     struct heap *shared = registry_shared(SHARED_PER_PROCESSOR * heap_settings.processors);
     return shared != NULL ? shared : heap;
 }

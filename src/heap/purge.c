@@ -78,8 +78,7 @@ static void visit_heaps(bool all) {
         heap->asleep_visits = (uint8_t)(asleep ? min_u32(heap->asleep_visits + 1u, SLEEPER_VISITS) : 0);
         const uint32_t life = atomic_load_explicit(&heap->state, memory_order_relaxed); /* a hint, too */
         if (life == HEAP_DEAD) {
-            if (heap->visited) thread_retire_parked(heap);
-            state.left |= !heap->visited;
+            state.left |= !heap->visited || !thread_retire_some(heap);
         } else {
             sleepers += life == HEAP_LIVE && heap->asleep_visits == SLEEPER_VISITS;
         }
@@ -256,7 +255,7 @@ uint64_t heap_collect(void) {
         footprint_tell(&heap->in_use_change); /* before the search reads what is in use: it settles the peak by that */
         os_lock_drop(&heap->lock);
     }
-    thread_reap_forsaken();
+    while (thread_reap_forsaken()) {}
     uint64_t before = atomic_load_explicit(&os_counters.purged_bytes, memory_order_relaxed); /* a statistic */
     purge_steps(PURGE_ALL);
     uint64_t after = atomic_load_explicit(&os_counters.purged_bytes, memory_order_relaxed);

@@ -167,7 +167,7 @@ bool purger_is_undisturbed(struct heap *heap) { return is_calm(heap, os_clock_ms
 static bool try_to_start(struct heap *heap, const void *caller, uint64_t now_ms) {
     if (is_refused(now_ms) || (caller != NULL && os_is_libc(caller))) return false;
     if (heap != NULL && (!is_calm(heap, now_ms) || !is_owner(heap))) return false;
-    if (os_in_loader_callback()) return false;
+    if (os_may_be_loader_callback()) return false;
     if (atomic_exchange_explicit(&purger_running, true, memory_order_seq_cst)) return true;
     if (os_thread_start(run, NAME)) {
         atomic_fetch_add_explicit(&purger_started, 1, memory_order_relaxed); /* a statistic */

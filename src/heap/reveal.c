@@ -35,6 +35,7 @@ void reveal_own(void) {
         buffer_give_all(own, NULL);
         os_lock_drop(&own->lock);
     }
+    while (thread_reap_forsaken()) {}
     for (struct heap *heap = registry_first(); heap != NULL; heap = heap->next)
         if (atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD) thread_retire_parked(heap); /* a hint */
     drain_all();

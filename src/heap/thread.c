@@ -58,7 +58,7 @@ size_t heap_foreign(void *block, enum heap_foreign_use use) { return foreign_han
 /* HEAP waits for a thread from now on. If more than REGISTRY_WAITING heaps do, the first beyond them is retired. */
 static void give(struct heap *heap) {
     struct heap *beyond = registry_give(heap);
-    if (beyond != NULL) thread_retire_parked(beyond);
+    if (beyond != NULL) thread_retire_some(beyond); /* visits retire the rest */
     remote_settle();
 }
 
@@ -82,25 +82,34 @@ static void park(struct heap *heap) {
     give(heap);
 }
 
-void thread_hand_over(struct heap *heap) {
+/* False when more than MOST_SLABS slabs were there: some are left. HEAP's lock is held. */
+static bool hand_over(struct heap *heap, uint32_t most_slabs) {
     if (HAK_LIKELY(!heap_is_shared(heap))) {
         stack_empty_all(heap);
         buffer_give_all(heap, NULL);
     }
     remote_drain(heap); /* before the hand-over: a slab that becomes free by this is released instead */
-    bin_hand_over(heap);
+    const bool all = bin_hand_over(heap, most_slabs);
     footprint_tell(&heap->in_use_change);
+    return all;
 }
 
-void thread_retire_parked(struct heap *heap) {
+void thread_hand_over(struct heap *heap) { hand_over(heap, UINT32_MAX); }
+
+static bool retire(struct heap *heap, uint32_t most_slabs) {
     os_lock_take(&heap->lock);
-    if (heap->parked) {
-        thread_hand_over(heap);
+    const bool all = !heap->parked || hand_over(heap, most_slabs);
+    if (heap->parked && all) {
         if (!heap_is_shared(heap)) stack_reset_all(heap);
         heap->parked = false;
     }
     os_lock_drop(&heap->lock);
+    return all;
 }
+
+void thread_retire_parked(struct heap *heap) { retire(heap, UINT32_MAX); }
+
+bool thread_retire_some(struct heap *heap) { return retire(heap, HAND_OVER_SLABS); }
 
 /* Called when a thread ends, among the destructors of its other keys. Later operations of the thread use
  * the commons. */
@@ -252,15 +261,15 @@ void thread_forgo_heap(void) { set_gone(); }
 /* Their threads were anywhere but inside a lock, since prepare held all locks: of what each did, a child sees a
  * beginning. Operations without a lock leave stacks and buffers whole even so: a block on its way in or out may be
  * lost, or still there. */
-void thread_reap_forsaken(void) {
-    for (struct heap *heap; (heap = registry_take_forsaken()) != NULL;) {
-        os_lock_take(&heap->lock);
-        thread_hand_over(heap);
-        stack_reset_all(heap);
-        home_leave(heap);
-        heap->parked = false;
-        os_lock_drop(&heap->lock);
-        if (heap->home != heap) thread_retire_parked(heap->home); /* no heap that waits leads to it */
-        give(heap);
-    }
+bool thread_reap_forsaken(void) {
+    struct heap *heap = registry_take_forsaken();
+    if (HAK_LIKELY(heap == NULL)) return false;
+    os_lock_take(&heap->lock);
+    heap->parked = !hand_over(heap, HAND_OVER_SLABS);
+    stack_reset_all(heap);
+    home_leave(heap);
+    os_lock_drop(&heap->lock);
+    if (heap->home != heap) thread_retire_some(heap->home); /* no heap that waits leads to it */
+    give(heap);
+    return true;
 }

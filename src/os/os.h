@@ -158,10 +158,10 @@ bool os_is_loader(const void *address);
  * from a constructor. */
 void os_stay_loaded(void);
 
-/* Whether this thread is, as far as can be seen, inside a callback of dl_iterate_phdr. It then holds a lock of the loader and must
- * not start a thread: that waits for a second lock, and dlopen takes the two in reverse order. Looks at 1 MiB of the stack, which takes
- * up to a tenth of a millisecond. */
-bool os_in_loader_callback(void);
+/* Whether this thread may be inside a callback of dl_iterate_phdr. It then holds a lock of the loader and must not start a thread:
+ * that waits for a second lock, and dlopen takes the two in reverse order. Looks at 1 MiB of the stack, which takes up to a tenth of a
+ * millisecond. True on a stack that libc did not make, as fibres have: nobody knows where it ends. */
+bool os_may_be_loader_callback(void);
 
 /* For fork: keeps other threads out of libc's list of open streams, which its fork would lock only after all locks of
  * this library. Nothing where libc does not let it be locked. Reset: in the child. */

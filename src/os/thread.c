@@ -140,12 +140,17 @@ static int look_at(struct dl_phdr_info *object, size_t size, void *unused) {
 /* Where callbacks of dl_iterate_phdr return to. */
 static const void *after_callback;
 
+static uintptr_t first_record; /* libc's of the first thread; 0: not known */
+
 static HAK_NOINLINE int look_back(struct dl_phdr_info *object, size_t size, void *unused) {
     after_callback = __builtin_return_address(0);
     return look_at(object, size, unused);
 }
 
-void os_find_libc(void) { dl_iterate_phdr(look_back, NULL); }
+void os_find_libc(void) {
+    dl_iterate_phdr(look_back, NULL);
+    if (os_thread_id() == os_first_thread_id()) first_record = (uintptr_t)pthread_self();
+}
 
 bool os_is_libc(const void *address) {
     uintptr_t at = (uintptr_t)address;
@@ -155,6 +160,8 @@ bool os_is_libc(const void *address) {
 bool os_is_loader(const void *address) { return holds(loader_code, (uintptr_t)address) && !holds(libc_code, (uintptr_t)address); }
 
 /* ---- whether the loader's lock is held ------------------------------------------------------------------ */
+
+enum { FAR = 1024 * 1024 }; /* what is looked at */
 
 /* The kernel reads the set before it finds that it knows no such way to change the mask. Every sandbox allows this call. */
 static bool is_readable(uintptr_t address) {
@@ -185,20 +192,23 @@ static bool is_return_to(uintptr_t word, const void *wanted) {
 #endif
 }
 
-/* Where the stack that holds AT ends, as far as is known: libc's record of a thread lies at the end of the stack that it began on,
- * and what lies beyond is others', who may unmap it at any time. The main thread's stack is never unmapped, nor is what lies above it. */
-static uintptr_t stack_end(uintptr_t at, uintptr_t most) {
+/* Where the stack that holds AT ends; 0 on a stack that is neither the process's first nor one that libc made, such as a fibre's: what
+ * lies beyond that is others', who may unmap it at any time. libc's record of a thread lies at the end of the stack that it began on,
+ * the kernel's random bytes at the end of the first one, which may be long, but lies far from all that is mapped. */
+static uintptr_t stack_end(uintptr_t at) {
+    enum { FIRST_MOST = 64 * 1024 * 1024 };
     const uintptr_t record = (uintptr_t)pthread_self();
-    return record > at && record < most ? round_down(record, sizeof(void *)) : most;
+    const bool is_first = record == first_record;
+    const uintptr_t end = is_first ? (uintptr_t)getauxval(AT_RANDOM) : record;
+    return end > at && end - at <= (is_first ? FIRST_MOST : FAR) ? round_down(end, sizeof(void *)) : 0;
 }
 
-/* The return address of a callback lies somewhere further up on its stack. That may be any stack, of any length, so every
- * page is tested first; an emulator that calls all addresses readable is not believed. */
-static bool is_on_stack(const void *wanted) {
-    enum { FAR = 1024 * 1024, UNMAPPED = 8, LEAST_PAGE_BYTES = 4096 };
-    uintptr_t at = round_up((uintptr_t)__builtin_frame_address(0), sizeof wanted), known = 0;
+/* The return address of a callback lies somewhere between AT and END. Every page is tested first: a fibre's stack may lie close below
+ * another's end. An emulator that calls all addresses readable is not believed. */
+static bool is_on_stack(uintptr_t at, uintptr_t end, const void *wanted) {
+    enum { UNMAPPED = 8, LEAST_PAGE_BYTES = 4096 };
     if (is_readable(UNMAPPED)) return false;
-    for (const uintptr_t end = stack_end(at, at + FAR); at < end; at += sizeof wanted) {
+    for (uintptr_t known = 0; at < end; at += sizeof wanted) {
         if (at >= known && !is_readable(at)) return false;
         known = round_down(at, LEAST_PAGE_BYTES) + LEAST_PAGE_BYTES;
         if (is_return_to(word_at(at), wanted)) return true;
@@ -206,10 +216,13 @@ static bool is_on_stack(const void *wanted) {
     return false;
 }
 
-bool os_in_loader_callback(void) {
+bool os_may_be_loader_callback(void) {
     if (under_valgrind) return true; /* it would report each word of a frame that was never written */
+    if (after_callback == NULL) return false;
+    const uintptr_t at = round_up((uintptr_t)__builtin_frame_address(0), sizeof(void *)), end = stack_end(at);
+    if (end == 0) return true;
     int saved = errno;
-    bool found = after_callback != NULL && is_on_stack(after_callback);
+    bool found = is_on_stack(at, min_size(end, at + FAR), after_callback);
     errno = saved;
     return found;
 }

@@ -127,7 +127,7 @@ bool window_start(size_t bytes) {
     if (limit != SIZE_MAX) {
         /* Once the limit covers every address that could be mapped. The rest is room for gaps: what is free is unmapped where a longer run
          * is needed. The words of it are a two-thousandth of the limit. */
-        most = min_size(most, max_size(round_up(limit, CHUNK_BYTES) * 8, WINDOW_LEAST_BYTES));
+        most = min_size(most, max_size(round_up(min_size(limit, most), CHUNK_BYTES) * 8, WINDOW_LEAST_BYTES));
         region = min_size(region, max_size(round_down(limit / 8, CHUNK_BYTES), CHUNK_BYTES));
     }
     most = max_size(round_down(most, CHUNK_BYTES), WINDOW_LEAST_BYTES);

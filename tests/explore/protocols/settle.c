@@ -94,7 +94,7 @@ static void setup_passed_on(void) {
 }
 static void hand_over_and_settle(void) {
     os_lock_take(&dead->lock);
-    bin_hand_over(dead);
+    bin_hand_over(dead, UINT32_MAX);
     os_lock_drop(&dead->lock);
     remote_settle();
 }

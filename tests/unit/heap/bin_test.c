@@ -162,7 +162,7 @@ TEST(handing_over_and_adopting) {
         CHECK(partial >= 2);
 
         os_lock_take(&from->lock);
-        bin_hand_over(from);
+        bin_hand_over(from, UINT32_MAX);
         os_lock_drop(&from->lock);
         CHECK_EQ(check_lists(from, class), 0);
         CHECK_EQ(from->bins[class].slab_count, 0);
@@ -209,7 +209,7 @@ TEST(others_come_between) {
     for (uint64_t start = os_clock_ms(); !atomic_load(&came_between) && os_clock_ms() - start < ENOUGH_MS;) {
         os_lock_take(&from->lock);
         atomic_store(&handing_over, true);
-        bin_hand_over(from);
+        bin_hand_over(from, UINT32_MAX);
         atomic_store(&handing_over, false);
         for (int slab = 0; slab < SLABS; slab++) CHECK(bin_adopt(from, CLASS));
         os_lock_drop(&from->lock);

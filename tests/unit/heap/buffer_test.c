@@ -197,7 +197,7 @@ static void give_back_in_child(void) {
     struct heap *theirs = atomic_load(&forked_heap);
     CHECK(theirs->forsaken);
     CHECK(waiting_in(theirs) <= REMOTE_BLOCKS);
-    thread_reap_forsaken(); /* a block that is given back twice ends the process */
+    while (thread_reap_forsaken()) {} /* a block that is given back twice ends the process */
     CHECK_EQ(waiting_in(theirs), 0);
     CHECK_EQ(buffer_held_bytes(theirs), 0);
     drain(thread_heap());

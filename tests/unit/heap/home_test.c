@@ -11,6 +11,7 @@
  *   whoever shares leaves as soon as he may         whoever_shares_goes_on
  *   what was kept before is kept                    whoever_gets_other_slabs_gives_back_what_he_kept
  *   who shares begins with as many as others        whoever_shares_begins_with_few
+ *   however many slabs there are, all go at once    whoever_would_give_back_much_keeps_it
  */
 #include "heaps.h"
 
@@ -232,6 +233,26 @@ static void change(void) {
 }
 TEST(whoever_gets_other_slabs_gives_back_what_he_kept) { IN_CHILD(change); }
 
+static void *keep_much(void *unused) {
+    do CHECK((last_block = heap_alloc(BYTES, NULL)) != NULL);
+    while (atomic_load(&thread_heap()->slab_total) <= HAND_OVER_SLABS);
+    last_heap = thread_heap();
+    return unused;
+}
+
+static void change_with_much(void) {
+    begin_threads(THREADS + 2);
+    run_thread(keep_much, NULL);
+    struct heap *const heap = last_heap;
+    heap_settings.processors = 1;
+    run_thread(look_at_home, NULL);
+    CHECK(last_heap == heap && last_home == heap);
+    CHECK(slabs_of(heap) > HAND_OVER_SLABS);
+    end_threads();
+}
+/* A thread's first operation would take as long as there are slabs. */
+TEST(whoever_would_give_back_much_keeps_it) { IN_CHILD(change_with_much); }
+
 enum { USED = 14 };
 static size_t held_after[USED];
 
@@ -271,7 +292,7 @@ static void allocate_in_child(void) {
     CHECK_EQ(atomic_load(&shared->state), HEAP_SHARED);
     for (size_t i = 0; i < THREADS; i++)
         for (size_t k = 0; k < HELD; k++) heap_free(kept[i][k], NULL);
-    thread_reap_forsaken();
+    while (thread_reap_forsaken()) {}
     remote_settle();
     CHECK_EQ(shared->sharers, 0);
     CHECK_EQ(atomic_load(&shared->state), HEAP_DEAD);

@@ -278,7 +278,7 @@ static void hand_over(void) {
     happened++;
     os_lock_take(&sieve_heap->lock);
     atomic_store(&sieve_heap->state, HEAP_DEAD);
-    bin_hand_over(sieve_heap);
+    bin_hand_over(sieve_heap, UINT32_MAX);
     os_lock_drop(&sieve_heap->lock);
 }
 

@@ -5,6 +5,7 @@
  *   it loses what lies in their stacks           a_child_reaps_what_was_forsaken
  *   a heap that changes hands is nobody's        a_child_finds_heaps_that_change_hands
  *   a fork inside of a fork keeps all locks      a_fork_inside_of_a_fork
+ *   all of a forsaken heap goes at once          a_child_reaps_in_portions
  */
 #include "heaps.h" /* first: it says _GNU_SOURCE */
 
@@ -41,7 +42,7 @@ static void reap_and_use(const struct sum *before) {
     struct sum sum = sum_of_heaps();
     CHECK_EQ(sum.live, 1);
     CHECK_EQ(sum.slabs, before->slabs);
-    thread_reap_forsaken();
+    while (thread_reap_forsaken()) {}
     sum = sum_of_heaps();
     CHECK_EQ(sum.live, 1);
     CHECK(sum.slabs_of_commons >= FORSAKEN * 4);
@@ -57,7 +58,7 @@ static void reap_and_use(const struct sum *before) {
         CHECK(block_holds(atomic_load(&kept[i]), 5000, i));
         heap_free(atomic_load(&kept[i]), NULL);
     }
-    thread_reap_forsaken();
+    while (thread_reap_forsaken()) {}
     CHECK_EQ(sum_of_heaps().heaps, before->heaps);
 }
 
@@ -103,7 +104,7 @@ TEST(a_child_finds_heaps_that_change_hands) {
     CHECK(child >= 0);
     if (child == 0) {
         alarm(CHILD_SECONDS);
-        thread_reap_forsaken();
+        while (thread_reap_forsaken()) {}
         CHECK(registry_idle(idle, 1) == 1 && idle[0] == taken);
         CHECK_EQ(registry_live(), 1);
         CHECK(registry_take(0) == taken && registry_take_forsaken() == NULL);
@@ -168,7 +169,7 @@ TEST(forks_while_blocks_go_home) {
         CHECK(child >= 0);
         if (child == 0) {
             alarm(CHILD_SECONDS);
-            thread_reap_forsaken();
+            while (thread_reap_forsaken()) {}
             for (int k = 0; k < 100; k++) CHECK(heap_alloc(512, NULL) != NULL);
             _exit(0);
         }
@@ -177,4 +178,38 @@ TEST(forks_while_blocks_go_home) {
     atomic_store(&ring_ends, true);
     CHECK_EQ(pthread_join(thread, NULL), 0);
     for (size_t i = 0; i < RING; i++) heap_free(atomic_exchange(&ring[i], NULL), NULL);
+}
+
+enum { LARGE_SLABS = 2 * HAND_OVER_SLABS };
+static struct heap *large_heap;
+static void *last_of_large;
+
+static void *hold_much(void *unused) {
+    do CHECK((last_of_large = heap_alloc(30000, NULL)) != NULL);
+    while (atomic_load(&thread_heap()->slab_total) < LARGE_SLABS);
+    large_heap = thread_heap();
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier); /* the fork is in between */
+    return unused;
+}
+
+/* The heap waits with the rest, as that of a thread that ended. */
+static void reap_large(void) {
+    CHECK(thread_reap_forsaken());
+    CHECK(large_heap->parked);
+    CHECK_EQ(atomic_load(&large_heap->slab_total), LARGE_SLABS - HAND_OVER_SLABS);
+    CHECK(!thread_reap_forsaken());
+    heap_free(last_of_large, NULL);
+    CHECK(thread_retire_some(large_heap) && !large_heap->parked);
+    CHECK_EQ(atomic_load(&large_heap->slab_total), 0);
+}
+
+TEST(a_child_reaps_in_portions) {
+    pthread_t thread;
+    CHECK_EQ(pthread_barrier_init(&barrier, NULL, 2), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, hold_much, NULL), 0);
+    pthread_barrier_wait(&barrier);
+    IN_CHILD(reap_large);
+    pthread_barrier_wait(&barrier);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
 }

@@ -13,6 +13,7 @@
  *   a heap that changes hands is lost in it      a_child_finds_heaps_that_change_hands
  *   the dead thread's front stays in place       destructors_use_the_commons
  *   deep stacks are all brought in               deep_stacks_cost_what_is_used_of_them
+ *   a large heap is retired at once              a_large_heap_is_retired_in_portions
  */
 #include "blocks.h"
 #include "child.h"
@@ -331,6 +332,26 @@ TEST(so_many_wait_and_no_more) {
     reveal_all(); /* nobody waits with something in the next test */
     heap_settings.processors = processors;
 }
+
+static void *leave_much(void *unused) {
+    do CHECK(heap_alloc(30000, NULL) != NULL);
+    while (atomic_load(&thread_heap()->slab_total) <= 2 * HAND_OVER_SLABS);
+    leaver = thread_heap();
+    return unused;
+}
+
+static void retire_in_portions(void) {
+    reveal_all(); /* the next thread begins with an empty heap */
+    run_thread(leave_much, NULL);
+    for (uint32_t times = 1; times <= 2; times++) {
+        CHECK(!thread_retire_some(leaver) && leaver->parked);
+        CHECK_EQ(atomic_load(&leaver->slab_total), (2 - times) * HAND_OVER_SLABS + 1);
+    }
+    CHECK(thread_retire_some(leaver) && !leaver->parked);
+    CHECK_EQ(atomic_load(&leaver->slab_total), 0);
+}
+/* So that no operation of another thread takes long. */
+TEST(a_large_heap_is_retired_in_portions) { IN_CHILD(retire_in_portions); }
 
 TEST(what_is_retired_holds_nothing) {
     run_thread(leave_few, NULL);

@@ -5,7 +5,7 @@
  *   the loader is forgotten                      whose_code_it_is
  *   every object, or the program, is libc        whose_code_it_is
  *   no callback is one, or none that signs its return address   inside_a_callback_of_the_loader
- *   a stack is read past its end                 a_short_stack_of_any_kind
+ *   a fibre's stack passes for a thread's        what_lies_behind_the_stack_of_a_fibre
  *   what lies behind a thread's is               what_lies_behind_the_stack_of_a_thread
  */
 #include "check.h"
@@ -39,7 +39,7 @@ TEST(whose_code_it_is) {
 /* As far from the loader's own frame as a program may get. */
 static __attribute__((noinline)) bool look_from_afar(size_t bytes) {
     volatile char frame[1024] = {0}; /* what earlier calls left there would pass for frames */
-    bool seen = bytes <= sizeof frame ? os_in_loader_callback() : look_from_afar(bytes - sizeof frame);
+    bool seen = bytes <= sizeof frame ? os_may_be_loader_callback() : look_from_afar(bytes - sizeof frame);
     return seen && frame[0] == 0;
 }
 
@@ -50,7 +50,7 @@ static int call_back(struct dl_phdr_info *object, size_t size, void *seen) {
     (void)object;
     (void)size;
     errno = 4711;
-    *(bool *)seen = os_in_loader_callback() && look_from_afar(500000);
+    *(bool *)seen = os_may_be_loader_callback() && look_from_afar(500000);
     return errno == 4711 ? 1 : 2;
 }
 
@@ -58,7 +58,7 @@ TEST(inside_a_callback_of_the_loader) {
     bool seen = false;
     os_find_libc();
     if (getauxval(AT_BASE) == 0) OMIT("linked statically");
-    CHECK(!os_in_loader_callback());
+    CHECK(!os_may_be_loader_callback());
     CHECK_EQ(dl_iterate_phdr(call_back, &seen), 1);
     CHECK(CHECK_SHADOWED || seen);
     CHECK(!look_from_afar(20000));
@@ -68,22 +68,23 @@ TEST(inside_a_callback_of_the_loader) {
 static ucontext_t back, fibre;
 static bool fibre_saw;
 
-static void look_in_fibre(void) { fibre_saw = os_in_loader_callback(); }
+static void look_in_fibre(void) { fibre_saw = os_may_be_loader_callback(); }
 
-/* Of a fibre, with nothing behind it. */
-TEST(a_short_stack_of_any_kind) {
+/* Somebody may unmap it at any time, so it is not read; a callback that runs there would not be seen. */
+TEST(what_lies_behind_the_stack_of_a_fibre) {
+    os_find_libc();
+    if (getauxval(AT_BASE) == 0) OMIT("linked statically");
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *stack = mmap(NULL, 8 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(stack != MAP_FAILED);
-    CHECK_EQ(mprotect(stack + 7 * page, page, PROT_NONE), 0);
     CHECK_EQ(getcontext(&fibre), 0);
     fibre.uc_stack.ss_sp = stack;
-    fibre.uc_stack.ss_size = 7 * page;
+    fibre.uc_stack.ss_size = 4 * page;
     fibre.uc_link = &back;
     makecontext(&fibre, look_in_fibre, 0);
-    fibre_saw = true;
     CHECK_EQ(swapcontext(&back, &fibre), 0);
-    CHECK(!fibre_saw);
+    CHECK(fibre_saw);
+    CHECK(!os_may_be_loader_callback());
     munmap(stack, 8 * page);
 }
 #endif
@@ -96,7 +97,7 @@ static int returns_to(struct dl_phdr_info *object, size_t size, void *address) {
 }
 
 static void *look_from_thread(void *saw) {
-    *(bool *)saw = os_in_loader_callback();
+    *(bool *)saw = os_may_be_loader_callback();
     return NULL;
 }
 

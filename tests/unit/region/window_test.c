@@ -96,6 +96,9 @@ HELPER(look_under_a_limit_of_no_use) {
     CHECK(window.pages * PAGE_BYTES >= GIB(64));
 }
 
+/* The multiples that a window of such a limit would have are beyond a word. */
+HELPER(look_under_a_high_limit) { CHECK(window.pages * PAGE_BYTES >= GIB(64)); }
+
 static const char *limited_helper;
 
 static void exec_limited(void) {
@@ -124,4 +127,9 @@ TEST(under_a_limit) {
 TEST(a_limit_beyond_all_addresses_is_none) {
     const size_t limits[] = {SIZE_MAX / 2, SIZE_MAX / 2 + GIB(1), SIZE_MAX - GIB(1)};
     run_limited("look_under_a_limit_of_no_use", limits, 3);
+}
+
+TEST(a_high_limit_makes_no_small_window) {
+    const size_t eighth = (size_t)1 << 61, limits[] = {eighth - 1, eighth, eighth + MIB(8), SIZE_MAX / 4 - 1};
+    run_limited("look_under_a_high_limit", limits, 4);
 }
