@@ -8,10 +8,10 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-enum answer { ASK_THE_KERNEL, REFUSE, PRETEND, REFUSE_LATE, REFUSE_AND_FILL };
+enum answer { ASK_THE_KERNEL, REFUSE, PRETEND, REFUSE_LATE, REFUSE_AND_FILL, GO_ELSEWHERE };
 CHECK_UNUSED static enum answer mmap_answer, munmap_answer, mprotect_answer, madvise_answer, mremap_answer;
 CHECK_UNUSED static int mprotect_error = EACCES, madvise_error = EINVAL, mremap_error = EINVAL;
-CHECK_UNUSED static void *filled_by_another;
+CHECK_UNUSED static void *filled_by_another, *mapped_elsewhere;
 
 /* ThreadSanitizer calls some of these before it can run instrumented code: there they stay libc's, and what
  * needs a kernel that says no is skipped. */
@@ -19,6 +19,11 @@ CHECK_UNUSED static void *filled_by_another;
 #define NEED_A_STUBBORN_KERNEL() OMIT("ThreadSanitizer needs the calls itself")
 #else
 #define NEED_A_STUBBORN_KERNEL() ((void)0)
+
+/* Elsewhere: as a kernel before 4.17 answers where something lies already, since it does not know the flag. */
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
 
 extern void *__interceptor_mmap(void *, size_t, int, int, int, off_t) __attribute__((weak));
 extern int __interceptor_munmap(void *, size_t) __attribute__((weak));
@@ -29,6 +34,8 @@ void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t 
         errno = ENOMEM;
         return MAP_FAILED;
     }
+    if (mmap_answer == GO_ELSEWHERE)
+        return mapped_elsewhere = (void *)syscall(SYS_mmap, hint, bytes, protection, flags & ~MAP_FIXED_NOREPLACE, file, offset);
     if (__interceptor_mmap) return __interceptor_mmap(hint, bytes, protection, flags, file, offset);
     return (void *)syscall(SYS_mmap, hint, bytes, protection, flags, file, offset);
 }

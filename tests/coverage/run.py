@@ -24,7 +24,13 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build-coverage"
 SOURCES = "src/"
 # What starts programs in ways that only tests/system knows: by the launcher, without libraries, under other kernels.
-SYSTEM_TESTS = ("test_bad_circumstances", "test_refusals", "test_cxx_libraries", "test_statistics")
+SYSTEM_TESTS = (
+    "test_bad_circumstances",
+    "test_refusals",
+    "test_cxx_libraries",
+    "test_page_size",
+    "test_statistics",
+)
 # The library is several times slower here than what the bounds of tests of time are made for.
 TRIES = 3
 # How much is given back in a given time, which depends on how much was used in it.

@@ -185,7 +185,9 @@ TEST(what_the_new_handler_throws_arrives) {
     }
     CHECK(arrived);
     CHECK(::operator new(impossible, std::nothrow) == nullptr);
-    CHECK_EQ(handler_calls, 2);
+    CHECK(::operator new(impossible, std::align_val_t(4096), std::nothrow) == nullptr);
+    CHECK(::operator new[](impossible, std::align_val_t(4096), std::nothrow) == nullptr);
+    CHECK_EQ(handler_calls, 4);
     std::set_new_handler(nullptr);
 }
 

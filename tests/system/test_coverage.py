@@ -21,7 +21,8 @@ def test_every_explanation_is_a_sentence_of_its_own() -> None:
 def test_what_is_explained_is_there(place: Place) -> None:
     assert place.file.startswith("src/")
     text = (ROOT / place.file).read_text()
-    assert f"{place.function}(" in text
+    name = place.function.split("(")[0]  # of C++ functions gcov says the parameters, too
+    assert f"{name}(" in text
     if place.text is not None:
         assert place.text in [line.strip() for line in text.splitlines()]
         assert place.branches >= 1

@@ -12,15 +12,21 @@
  *   what was kept before is kept                    whoever_gets_other_slabs_gives_back_what_he_kept
  *   who shares begins with as many as others        whoever_shares_begins_with_few
  *   however many slabs there are, all go at once    whoever_would_give_back_much_keeps_it
+ *   what comes too late for who owned a slab waits  what_comes_late_is_passed_on
+ *   without memory for a shared heap there is none  without_memory_nobody_shares
+ *   a full stack that waits gets one more           what_does_not_fit_in_a_stack_that_waits_goes_home
  */
 #include "heaps.h"
 
 #include "child.h"
 #include "crowd.h"
+#include "faults/fail_calls.h"
 
 #include "heap/alloc.h"
 #include "heap/footprint.h"
+#include "heap/home.h"
 #include "no_purger.h"
+#include "region/books.h"
 
 enum { BYTES = 900, HELD = 40 };
 
@@ -286,6 +292,65 @@ TEST(whoever_shares_begins_with_few) {
     IN_CHILD(begin_sharing);
     IN_CHILD(begin_with_slabs);
 }
+
+/* As of a thread that read whose slab it was before that shared, and pushes it where it was sought then. */
+static void *find_late_block(void *unused) {
+    void *block = heap_alloc(BYTES, NULL);
+    struct heap *const heap = thread_heap(), *const home = heap->home;
+    CHECK(block != NULL && home != heap);
+    const struct bin *bin = &home->bins[size_class_of(BYTES)];
+    const uint64_t returned = counter_read(&bin->remote_blocks);
+    remote_give(NULL, &block, 1);
+    atomic_store(&heap->inbox, atomic_exchange(&home->inbox, 0));
+    CHECK(remote_has_some(heap) && !remote_has_some(home));
+    for (int i = 0; i < 100 && remote_has_some(heap); i++) CHECK(heap_alloc(BYTES, NULL) != NULL);
+    CHECK(!remote_has_some(heap));
+    reveal_own();
+    CHECK_EQ(counter_read(&bin->remote_blocks), returned + 1);
+    return unused;
+}
+static void come_late(void) {
+    begin_threads(1);
+    run_thread(find_late_block, NULL);
+    end_threads();
+}
+TEST(what_comes_late_is_passed_on) { IN_CHILD(come_late); }
+
+static void share_without_memory(void) {
+    thread_ensure_heap();
+    struct heap *const heap = thread_heap();
+    heap_settings.processors = 0;
+    fail_arm(FAIL_ANY, 1, true, ENOMEM);
+    while (books_take(16) != NULL) {}
+    CHECK(home_choose(heap) == heap);
+    fail_disarm();
+    CHECK(home_choose(heap) != heap);
+}
+TEST(without_memory_nobody_shares) { IN_CHILD(share_without_memory); }
+
+static void *fill_stack(void *unused) {
+    enum { MOST = 2000 };
+    static void *blocks[MOST];
+    const unsigned class = size_class_of(BYTES);
+    for (size_t i = 0; i < MOST; i++) CHECK((blocks[i] = heap_alloc(BYTES, NULL)) != NULL);
+    last_heap = thread_heap();
+    size_t freed = 0;
+    while (stack_has_room(last_heap, class)) heap_free(blocks[freed++], NULL);
+    last_block = blocks[freed];
+    return unused;
+}
+static void free_beside_a_full_stack(void) {
+    run_thread(fill_stack, NULL);
+    const unsigned class = size_class_of(BYTES);
+    const uint64_t held = stack_held(last_heap, class), in_use = footprint_in_use();
+    const uint64_t taken = counter_read(&last_heap->bins[class].taken_blocks);
+    CHECK(last_heap->parked && held != 0 && !stack_has_room(last_heap, class));
+    run_thread(free_one, last_block);
+    CHECK_EQ(stack_held(last_heap, class), held);
+    CHECK_EQ(counter_read(&last_heap->bins[class].taken_blocks), taken - 1);
+    CHECK_EQ(footprint_in_use(), in_use - slab_classes[class].block_bytes);
+}
+TEST(what_does_not_fit_in_a_stack_that_waits_goes_home) { IN_CHILD(free_beside_a_full_stack); }
 
 static void allocate_in_child(void) {
     struct heap *shared = shared_heap();

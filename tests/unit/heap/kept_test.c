@@ -18,11 +18,14 @@
  *   of several each keeps as little as if it touched all, or goes on to keep more; nobody is told
  *                                                of_several_what_was_not_touched_is_more
  *   all of a huge page passes for touched        of_huge_pages_some_counts_as_touched
+ *   where nothing adapts it is looked at all the same   where_nothing_adapts_nobody_looks
+ *   who is awake beside sleepers keeps more than one that is alone   who_is_awake_keeps_no_more_than_one_alone
  */
 #include "medium.h"
 
 #include "ace/budget.h"
 #include "heap/footprint.h"
+#include "heap/registry.h"
 #include "no_purger.h"
 
 #include <sys/mman.h>
@@ -299,3 +302,31 @@ static void work_on_huge_pages(void) {
 }
 static void several_on_huge_pages(void) { beside_another(work_on_huge_pages); }
 TEST(of_huge_pages_some_counts_as_touched) { IN_CHILD(several_on_huge_pages); }
+
+static void keep_where_nothing_adapts(void) {
+    heap_settings.fixed = true;
+    heap_settings.keeper = remember;
+    work(200, false);
+    CHECK(times_told == 0 && own()->medium_touched == ACE_TOUCHED_UNKNOWN);
+}
+static void several_where_nothing_adapts(void) { beside_another(keep_where_nothing_adapts); }
+TEST(where_nothing_adapts_nobody_looks) { IN_CHILD(several_where_nothing_adapts); }
+
+/* What it keeps costs little, so it may keep sixteen times as much; the other sleeps, and has no share. */
+static void keep_beside_a_sleeper(void) {
+    enum { COUNT = 16 };
+    heap_settings.keeper = remember;
+    counter_set(&heap_settings.thread_cache_bytes, MIB(64)); /* which is not what bounds it */
+    registry_note_sleepers(1);
+    work(200, false);
+    see_told(1, 16);
+    for (int i = 0; i < 40; i++)
+        for (unsigned class = SMALL_CLASSES; class < SIZE_CLASSES; class++) take_and_give(slab_classes[class].block_bytes, COUNT);
+    const uint64_t sized_bytes = counter_read(&own()->medium_depth.bytes);
+    CHECK_AT(sized_bytes > MIB(24) && sized_bytes <= MIB(32), sized_bytes); /* of 64 that its share would be */
+}
+static void one_and_a_sleeper(void) { beside_another(keep_beside_a_sleeper); }
+TEST(who_is_awake_keeps_no_more_than_one_alone) {
+    need_a_kernel_that_tells();
+    IN_CHILD(one_and_a_sleeper);
+}

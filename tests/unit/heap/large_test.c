@@ -228,7 +228,7 @@ TEST(growing_and_shrinking) {
     CHECK(large_resize(page, MIB(1) + 1) == block);
     CHECK_EQ(large_usable_bytes(page), MIB(1) + PAGE_BYTES);
     CHECK(!heap_resize(block, SMALL_MAX_BYTES)); /* a small block holds it in less */
-    CHECK(!large_resize(page, SIZE_MAX));
+    CHECK(!large_resize(page, SIZE_MAX) && !large_extend(page, SIZE_MAX));
     CHECK(!large_resize(page, (size_t)PTRDIFF_MAX));
     CHECK(!large_resize(page, window.pages * PAGE_BYTES));
     char *next = block + MIB(1) + PAGE_BYTES, *neighbour = NULL;

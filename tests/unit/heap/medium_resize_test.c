@@ -5,10 +5,13 @@
  *   any resize makes a large one of it, or one to the size that was asked for
  *                                                what_changes_nothing_leaves_it_a_slab
  *   without a slab it is as short as may be      they_are_as_long_as_was_said
+ *   what has no slab is taken for medium         what_lies_outside_stays_as_it_is
  */
 #include "medium.h"
 
+#include "heap/enter.h"
 #include "heap/footprint.h"
+#include "heap/large.h"
 #include "no_purger.h"
 
 #include <inttypes.h>
@@ -96,6 +99,21 @@ static void not_resized(void) {
     heap_free(block, NULL);
 }
 TEST(what_changes_nothing_leaves_it_a_slab) { IN_CHILD(not_resized); }
+
+/* Nor does it of what lies outside of the window, which has no slab. */
+static void not_extended_outside(void) {
+    bool zero;
+    CHECK(slow_enter());
+    char *block = large_map_outside(MIB(2), 16, &zero);
+    slow_leave();
+    CHECK(block != NULL && !window_holds(block));
+    const size_t bytes = heap_usable_bytes(block);
+    block_fill(block, bytes, 3);
+    CHECK(heap_extend(block, bytes + 1) == 0 && heap_extend(block, bytes) == bytes);
+    CHECK(heap_usable_bytes(block) == bytes && block_holds(block, bytes, 3));
+    heap_free(block, NULL);
+}
+TEST(what_lies_outside_stays_as_it_is) { IN_CHILD(not_extended_outside); }
 
 /* One that gets no slab any more has as many bytes as was said all the same, or there is none. */
 static void good_below_a_limit(void) {

@@ -8,6 +8,9 @@
  *   what is pinned is purged again and again           what_is_pinned_is_not_purged_in_vain
  *   what was pinned once is kept for ever              what_is_no_longer_pinned_returns
  *   the child of a fork believes its parent            a_child_starts_afresh
+ *   what is far from the limit returns all the same    far_from_the_limit_nothing_returns
+ *   a limit that was lifted holds                      a_limit_that_was_lifted_is_none
+ *   one of several threads asks                        among_threads_it_is_the_purge_threads_work
  *   files are opened in a signal handler               handlers_open_no_files
  *   files are opened under the program's own filter    own_filters_meet_no_files
  */
@@ -122,10 +125,11 @@ TEST(free_memory_returns_near_a_limit) { in_child_with_root(free_near_a_limit); 
 enum { SMALL_BYTES = 64, SMALL = (int)(MIB(40) / SMALL_BYTES), PINNING = 4, PINNED_MIB = 30, SHARE_MIB = 7 };
 static void *small[SMALL];
 
-static void take_small(void) {
-    for (int i = 0; i < SMALL; i++)
+static void take_some_small(int count) {
+    for (int i = 0; i < count; i++)
         if (small[i] == NULL) CHECK((small[i] = heap_alloc(SMALL_BYTES, NULL)) != NULL);
 }
+static void take_small(void) { take_some_small(SMALL); }
 
 static void free_small(void) {
     for (int i = 0; i < SMALL; i++) {
@@ -177,6 +181,59 @@ static void fork_near_a_limit(void) {
     leave_root();
 }
 TEST(a_child_starts_afresh) { in_child_with_root(fork_near_a_limit); }
+
+/* Half of what was pinned near the limit is used again and freed: that is much, but less is held by now. */
+static void free_far_from_the_limit(void) {
+    heap_free(pin_near_a_limit(), NULL);
+    const uint64_t before = near_limit();
+    take_some_small(SMALL / 2);
+    CHECK(footprint_returnable() <= MIB(PINNED_MIB / 2 + 2));
+    free_small();
+    CHECK(footprint_returnable() >= MIB(PINNED_MIB - 2));
+    CHECK_EQ(near_limit(), before);
+    leave_root();
+}
+TEST(far_from_the_limit_nothing_returns) { in_child_with_root(free_far_from_the_limit); }
+
+static void free_without_a_limit_any_more(void) {
+    begin(LIMIT);
+    void *first = take_mib(10), *second = take_mib(20);
+    take_mib(26);
+    CHECK(second != NULL && near_limit() == 1 && dirty_mib() == 0);
+    put_group("max", "max", "1000", "0.00");
+    CHECK_EQ(pressure_pace(), PURGE_DUE); /* as the purge thread finds out */
+    heap_free(first, NULL);
+    CHECK(dirty_mib() >= 8 && near_limit() == 1);
+    leave_root();
+}
+TEST(a_limit_that_was_lifted_is_none) { in_child_with_root(free_without_a_limit_any_more); }
+
+static pthread_barrier_t meeting;
+
+static void *be_another(void *unused) {
+    heap_free(heap_alloc(100, NULL), NULL);
+    pthread_barrier_wait(&meeting);
+    pthread_barrier_wait(&meeting);
+    return unused;
+}
+
+static void free_beside_another(void) {
+    pthread_t other;
+    begin(LIMIT);
+    void *first = take_mib(10), *second = take_mib(20);
+    take_mib(26);
+    CHECK(second != NULL && near_limit() == 1 && dirty_mib() == 0);
+    purger_configure(60 * 60 * 1000, false); /* none that would be there sooner */
+    CHECK_EQ(pthread_barrier_init(&meeting, NULL, 2), 0);
+    CHECK_EQ(pthread_create(&other, NULL, be_another, NULL), 0);
+    pthread_barrier_wait(&meeting);
+    heap_free(first, NULL);
+    CHECK(dirty_mib() >= 8 && near_limit() == 1);
+    pthread_barrier_wait(&meeting);
+    CHECK_EQ(pthread_join(other, NULL), 0);
+    leave_root();
+}
+TEST(among_threads_it_is_the_purge_threads_work) { in_child_with_root(free_beside_another); }
 
 /* ---- where there is none, or nobody asks ------------------------------------------------------------------ */
 

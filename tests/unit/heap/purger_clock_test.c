@@ -5,6 +5,7 @@
  *   a sleep returns everything, whatever the half-life   a_short_sleep_returns_nothing, a_peak_serves_the_next
  *   another thread's later look is a long sleep          a_later_look_is_no_sleep
  *   above the soft limit a long purge is followed by another    a_long_purge_above_the_soft_limit_is_followed_by_rest
+ *   what threads kept is told like what is in use               what_was_only_kept_is_not_told
  */
 #include "../../clock.h" /* first: it says _GNU_SOURCE */
 
@@ -131,3 +132,42 @@ static void stay_above_soft_limit(void) {
 }
 
 TEST(a_long_purge_above_the_soft_limit_is_followed_by_rest) { IN_CHILD(stay_above_soft_limit); }
+
+static int told;
+static void count_told(void *unused) {
+    (void)unused;
+    told++;
+}
+
+static void *keep_some(void *unused) {
+    void *blocks[8];
+    for (int round = 0; round < 50; round++) {
+        for (size_t i = 0; i < 8; i++) CHECK((blocks[i] = heap_alloc(MIB(1), NULL)) != NULL);
+        for (size_t i = 0; i < 8; i++) heap_free(blocks[i], NULL);
+    }
+    return unused;
+}
+
+/* The thread that kept it has ended, and the next would have it. */
+static void exceed_soft_limit_by_what_is_kept(void) {
+    pthread_t thread;
+    struct span_counts before, after;
+    configure(1000 * 1000);
+    heap_on_soft_limit(count_told, NULL);
+    span_counts_read(&before);
+    CHECK_EQ(pthread_create(&thread, NULL, keep_some, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    span_counts_read(&after);
+    CHECK(after.used_pages > before.used_pages + MIB(1) / PAGE_BYTES);
+    clock_pass(100);
+    limit_to(before.used_pages + MIB(1) / PAGE_BYTES);
+    CHECK(span_is_over_soft());
+    look();
+    CHECK(!span_is_over_soft());
+    CHECK_EQ(told, 0);
+    CHECK(heap_alloc(MIB(4), NULL) != NULL);
+    look();
+    CHECK_EQ(told, 1);
+}
+
+TEST(what_was_only_kept_is_not_told) { IN_CHILD(exceed_soft_limit_by_what_is_kept); }

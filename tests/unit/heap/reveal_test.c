@@ -4,7 +4,7 @@
  * Planted defects it was seen to catch:
  *   each failure empties all stacks              who_asks_again_and_again_costs_others_little
  *   for a while nobody is asked at all           what_others_freed_since_is_found
- *   what helped passes for vain                  what_helped_is_done_again
+ *   what helped passes for vain                  what_helped_is_done_again, what_others_have_is_found_for_a_block_that_grows
  *   only free pages count                        a_slab_with_room_is_found
  *   what the own stacks held counts as in use    what_is_found_is_not_in_use
  */
@@ -149,6 +149,23 @@ static void grow(void) {
     end_other(thread);
 }
 TEST(so_is_who_asks_for_more) { BESIDE_ANOTHER(grow); }
+
+static void grow_by_what_others_have(void) {
+    pthread_t thread = start_other();
+    char *block = heap_alloc(MIB(4), NULL);
+    CHECK(block != NULL && heap_resize(block, MIB(2)) == block); /* with room behind it */
+    leave_pages(0);
+    CHECK_EQ(heap_extend(block, MIB(2) + BYTES), MIB(2) + BYTES);
+    CHECK_EQ(held_by_other(), 0);
+    leave_pages(2 * 4); /* for what it takes again */
+    tell(2);
+    tell(0);
+    CHECK(held_by_other() != 0);
+    leave_pages(0);
+    CHECK_EQ(heap_extend(block, MIB(2) + 2 * BYTES), MIB(2) + 2 * BYTES); /* it helped: there is no pause */
+    end_other(thread);
+}
+TEST(what_others_have_is_found_for_a_block_that_grows) { BESIDE_ANOTHER(grow_by_what_others_have); }
 
 /* ---- what costs nobody ---------------------------------------------------------------------------------- */
 

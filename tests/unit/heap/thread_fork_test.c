@@ -6,6 +6,7 @@
  *   a heap that changes hands is nobody's        a_child_finds_heaps_that_change_hands
  *   a fork inside of a fork keeps all locks      a_fork_inside_of_a_fork
  *   all of a forsaken heap goes at once          a_child_reaps_in_portions
+ *   what is drained in part is forgotten         a_child_goes_on_with_what_was_drained_in_part
  */
 #include "heaps.h" /* first: it says _GNU_SOURCE */
 
@@ -212,4 +213,33 @@ TEST(a_child_reaps_in_portions) {
     IN_CHILD(reap_large);
     pthread_barrier_wait(&barrier);
     CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+/* Blocks of several slabs came back, and this thread has taken in those of one. */
+TEST(a_child_goes_on_with_what_was_drained_in_part) {
+    enum { SLABS = 3, BYTES = 32 * 1024 };
+    void *blocks[SLABS];
+    size_t count = 0;
+    uint32_t last = 0;
+    while (count < SLABS) { /* few of them lie in a slab */
+        void *block = heap_alloc(BYTES, NULL);
+        CHECK(block != NULL);
+        if (slab_head(page_index(block)) != last) blocks[count++] = block;
+        last = slab_head(page_index(block));
+    }
+    struct heap *const heap = thread_heap();
+    reveal_own();
+    remote_give(NULL, blocks, SLABS);
+    os_lock_take(&heap->lock);
+    CHECK_EQ(remote_drain_some(heap, 1), 1);
+    os_lock_drop(&heap->lock);
+    CHECK(remote_has_some(heap) && atomic_load(&heap->inbox) == 0);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    os_lock_take(&heap->lock); /* in both */
+    CHECK_EQ(remote_drain(heap), SLABS - 1);
+    os_lock_drop(&heap->lock);
+    CHECK(!remote_has_some(heap) && !atomic_load(&heap->undrained));
+    if (child == 0) _exit(0);
+    wait_for(child);
 }

@@ -3,8 +3,10 @@
  * Planted defects it was seen to catch:
  *   microseconds, or seconds, for milliseconds   it_runs_with_the_monotonic_clock
  *   time since 1970 (CLOCK_REALTIME_COARSE)      it_runs_with_the_monotonic_clock
+ *   a sleep that a signal ended was refused      a_signal_ends_a_sleep
  */
 #include "blocks.h"
+#include "child.h"
 #include "os/os.h"
 
 #include <time.h>
@@ -49,3 +51,23 @@ TEST(it_never_goes_back_in_any_thread) {
     for (int i = 0; i < 3; i++) CHECK_EQ(pthread_create(&threads[i], NULL, read_often, NULL), 0);
     for (int i = 0; i < 3; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
 }
+
+static volatile sig_atomic_t signals;
+static void note_signal(int number) {
+    (void)number;
+    signals = 1;
+}
+
+static void sleep_until_a_signal(void) {
+    enum { LONG_MS = 1000 * 1000 };
+    CHECK(signal(SIGALRM, note_signal) != SIG_ERR);
+    const uint64_t start = exact_ms();
+    alarm(1);
+    errno = 4711;
+    CHECK(os_sleep_ms(LONG_MS));
+    CHECK_EQ(errno, 4711);
+    CHECK(signals == 1 && exact_ms() < start + LONG_MS);
+}
+
+/* Whoever sleeps was not refused: the purge thread would end. */
+TEST(a_signal_ends_a_sleep) { IN_CHILD(sleep_until_a_signal); }

@@ -61,6 +61,12 @@ static void check_unlimited(struct os_group group) {
     CHECK(group.memory_used_bytes == OS_UNLIMITED && group.stalled == OS_UNLIMITED);
 }
 
+static void put_mounts(void) {
+    put("/proc/self/mountinfo",
+        "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw\n"
+        "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n");
+}
+
 TEST(where_nothing_is_said_nothing_is_known) {
     begin();
     check_unlimited(group_now());
@@ -69,13 +75,12 @@ TEST(where_nothing_is_said_nothing_is_known) {
     put("/proc/self/cgroup", "nonsense\n:::\n0\n");
     put("/proc/self/mountinfo", "x\n- - -\n1 2 3\n");
     check_unlimited(group_now());
+    put_mounts();
+    put("/sys/fs/cgroup/memory.max", "1000\n");
+    put("/sys/fs/cgroup/memory.current", "10\n");
+    put("/proc/self/cgroup", "4:cpu,cpuacct:/\n"); /* of version 1, without a group of memory */
+    check_unlimited(group_now());
     end();
-}
-
-static void put_mounts(void) {
-    put("/proc/self/mountinfo",
-        "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw\n"
-        "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n");
 }
 
 TEST(version_2) {
@@ -189,8 +194,8 @@ TEST(lists_of_controllers) {
     begin();
     put("/proc/self/mountinfo",
         "32 30 0:28 / /sys/fs/cgroup/memoryless rw - cgroup cgroup rw,memoryless\n"
-        "33 30 0:28 /elsewhere /sys/fs/cgroup/memory rw - cgroup cgroup rw,cpuacct,memory\n");
-    put("/proc/self/cgroup", "6:memoryless:/s\n4:cpuacct,memory:/c\n");
+        "33 30 0:28 /elsewhere /sys/fs/cgroup/memory rw - cgroup cgroup rw,cpuacct,memory,pids\n");
+    put("/proc/self/cgroup", "6:memoryless:/s\n5:no_memory:/s\n4:cpuacct,memory,pids:/c\n");
     put("/sys/fs/cgroup/memoryless/s/memory.limit_in_bytes", "1000\n");
     put("/sys/fs/cgroup/memoryless/s/memory.usage_in_bytes", "10\n");
     put("/sys/fs/cgroup/memory/c/memory.limit_in_bytes", "3000\n");

@@ -4,9 +4,11 @@
  *   the end belongs to the mapping   the_range_is_the_kernels
  *   a long name is cut at its end    names
  *   a line is read from the middle   many_mappings
+ *   out of memory is taken for want of support, or what the kernel lacks is asked for again   refused_names
  */
 #include "child.h" /* first: it says _GNU_SOURCE */
 
+#include "faults/fail_calls.h"
 #include "os/os.h"
 
 #include <sys/mman.h>
@@ -100,3 +102,37 @@ static void look_without_descriptors(void) {
 }
 
 TEST(without_proc_nothing_is_known) { IN_CHILD(look_without_descriptors); }
+
+/* How often the kernel is asked for two names. */
+static unsigned long asked_to_name(int error) {
+    char *memory = os_map(os_page_bytes(), os_page_bytes());
+    CHECK(memory != NULL);
+    fail_arm(FAIL_PRCTL, 1, true, error);
+    errno = 4711;
+    os_name(memory, os_page_bytes(), OS_NAME_BLOCKS);
+    os_name(memory, os_page_bytes(), OS_NAME_BLOCKS);
+    CHECK_EQ(errno, 4711);
+    fail_disarm();
+    return fail_counted(FAIL_PRCTL);
+}
+
+HELPER(names_are_refused) {
+    CHECK_EQ(asked_to_name(EAGAIN), 2);
+    CHECK_EQ(asked_to_name(ENOMEM), 2);
+    CHECK_EQ(asked_to_name(EINVAL), 1);
+    CHECK_EQ(asked_to_name(EINVAL), 0);
+}
+
+/* Where the kernel lacks names that is known since the start: here it had no memory then. */
+static void start_without_memory_for_names(void) {
+    setenv("FAIL_CALL", "prctl", 1);
+    setenv("FAIL_FOR", "ever", 1);
+    setenv("FAIL_ERRNO", "EAGAIN", 1);
+    become_helper("names_are_refused");
+}
+
+TEST(refused_names) {
+    if (CHECK_SHADOWED) OMIT("the sanitizer makes such calls too");
+    if (access("/proc/self/exe", X_OK) != 0) SKIP("no /proc");
+    IN_CHILD(start_without_memory_for_names);
+}

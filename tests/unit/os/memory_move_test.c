@@ -10,6 +10,8 @@
  *   out of memory is taken for want of support   refused_moves, huge_pages_are_asked_for_while_there_are_some
  *   nothing is renewed                           a_renewed_range_is_zero
  *   what the kernel moves is taken for a failure   a_move_takes_the_contents_along
+ *   what lies elsewhere stays there              refused_moves
+ *   what cannot be given back is moved all the same   a_first_move_where_nothing_goes_back
  */
 #include "blocks.h"
 #include "child.h"
@@ -138,6 +140,18 @@ static void move_and_lose(void) {
     CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED); /* never after */
 }
 
+/* The same by a kernel that maps elsewhere instead: nobody needs that. */
+static void move_and_lose_to_an_old_kernel(void) {
+    map_pair();
+    mremap_answer = REFUSE;
+    mmap_answer = GO_ELSEWHERE;
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_MOVE_LOST);
+    mmap_answer = ASK_THE_KERNEL;
+    check_from_stayed();
+    CHECK(mapped_elsewhere != NULL && mapped_elsewhere != pair.to && !can_read(mapped_elsewhere));
+    CHECK(can_write(pair.to));
+}
+
 /* What the first move finds out by pages of its own: where there was no memory, nothing. */
 static void probe_without_memory(void) {
     map_pair();
@@ -167,6 +181,25 @@ TEST(a_first_move_without_memory) {
     IN_CHILD(probe_beside_another);
 }
 
+/* Where what was moved cannot be given back, moves are of no use: an emulator may refuse, or do nothing. */
+static void move_where_nothing_goes_back(void) {
+    map_pair();
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
+    madvise_answer = ASK_THE_KERNEL;
+    check_from_stayed();
+    CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
+}
+
+TEST(a_first_move_where_nothing_goes_back) {
+    NEED_A_STUBBORN_KERNEL();
+    static const enum answer answers[] = {REFUSE, PRETEND};
+    for (size_t i = 0; i < 2; i++) {
+        madvise_answer = answers[i];
+        IN_CHILD(move_where_nothing_goes_back);
+    }
+    madvise_answer = ASK_THE_KERNEL;
+}
+
 TEST(refused_moves) {
     NEED_A_STUBBORN_KERNEL();
     check_that_moves_work();
@@ -178,6 +211,7 @@ TEST(refused_moves) {
         mremap_error = out_of_memory[i];
         IN_CHILD(move_without_memory);
         IN_CHILD(move_and_lose);
+        IN_CHILD(move_and_lose_to_an_old_kernel);
     }
 }
 

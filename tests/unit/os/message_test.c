@@ -5,10 +5,11 @@
  *   EINTR is taken for an end                    what_is_interrupted_arrives_whole
  *   a full pipe is taken for a broken one        what_is_read_slowly_arrives_whole
  *   nobody's reading is waited for for ever      who_reads_nothing_is_given_up
+ *   each signal has a reader waited for anew     signals_do_not_prolong_the_wait
  *   one that reads nothing is taken for all      another_reader_is_waited_for
  *   a long line loses its line end               long_lines_are_cut
  *   the kept descriptor is trusted               another_file_under_the_kept_number
- *   a pipe is kept open                          a_pipe_is_not_kept
+ *   a pipe is kept open, or a socket             a_pipe_or_a_socket_is_not_kept
  *   what is 2 later is taken for it              another_file_under_2, no_standard_error_at_the_start
  *   who asks late is not asked what 2 is         late_what_is_2_is_kept_to, late_a_file_of_the_programs_own
  *   a broken pipe ends the program               a_broken_pipe_is_an_error
@@ -25,6 +26,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -143,6 +145,16 @@ static void write_to_a_reader_who_sleeps(void) {
 }
 
 TEST(who_reads_nothing_is_given_up) { IN_CHILD(write_to_a_reader_who_sleeps); }
+
+static void write_to_a_reader_who_sleeps_among_signals(void) {
+    const struct itimerval often = {{0, 20000}, {0, 20000}};
+    CHECK(signal(SIGALRM, do_nothing) != SIG_ERR);
+    CHECK_EQ(setitimer(ITIMER_REAL, &often, NULL), 0);
+    write_to_a_reader_who_sleeps();
+}
+
+/* Or it would never end. */
+TEST(signals_do_not_prolong_the_wait) { IN_CHILD(write_to_a_reader_who_sleeps_among_signals); }
 
 /* Into a pipe that is full already, after another's reader was waited for in vain. */
 static void write_beside_a_reader_who_sleeps(int fd) {
@@ -275,9 +287,11 @@ static void keep_without_a_copy(void) {
 
 TEST(without_a_copy_2_is_kept_to) { goes_to_the_file(keep_without_a_copy, "hakmem: one word\n"); }
 
-static void keep_a_pipe(void) {
+static int pair_of_sockets(int ends[2]) { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends); }
+
+static void keep_what_is_read(int (*make)(int ends[2])) {
     int ends[2];
-    CHECK_EQ(pipe(ends), 0);
+    CHECK_EQ(make(ends), 0);
     CHECK_EQ(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
     close(ends[1]);
     os_message_keep(true);
@@ -288,11 +302,17 @@ static void keep_a_pipe(void) {
     char text[100];
     CHECK_EQ(read(ends[0], text, sizeof text), strlen("hakmem: heard\n"));
     CHECK_EQ(poll(&end, 1, 0), 1);
-    CHECK_EQ(end.revents, POLLHUP); /* whoever reads it need not wait */
+    CHECK(end.revents & POLLHUP); /* whoever reads it need not wait */
+    CHECK_EQ(read(ends[0], text, sizeof text), 0);
     os_message("not into the file");
 }
+static void keep_a_pipe(void) { keep_what_is_read(pipe); }
+static void keep_a_socket(void) { keep_what_is_read(pair_of_sockets); }
 
-TEST(a_pipe_is_not_kept) { goes_to_the_file(keep_a_pipe, ""); }
+TEST(a_pipe_or_a_socket_is_not_kept) {
+    goes_to_the_file(keep_a_pipe, "");
+    goes_to_the_file(keep_a_socket, "");
+}
 
 static void begin_without(void (*start)(void)) {
     close(STDERR_FILENO);

@@ -5,8 +5,12 @@
  *   the pages' words are read from the wrong place    under_a_filter_from_the_start
  *   a file is opened under the program's own filter   under_the_programs_own_filter
  *   half an answer counts                             where_the_kernel_does_not_say
+ *   a kernel without filters passes for a filter      where_there_are_no_filters
+ *   one that may not be asked for them for none       where_nobody_may_ask_for_filters
  */
 #include "check.h"
+#include "child.h"
+#include "faults/fail_calls.h"
 #include "os/os.h"
 
 enum { PAGES = 600, ODD_BYTES = 100 }; /* more than either way asks for at once */
@@ -55,12 +59,6 @@ TEST(without_a_filter) {
     must_be_told();
 }
 
-/* ---- under filters -------------------------------------------------------------------------------------- */
-
-#if __has_include(<linux/seccomp.h>) /* musl's headers do not bring the kernel's */
-
-#include "sandbox.h"
-
 static void must_pass_for_all(void) {
     size_t touched;
     char *memory = some_touched(&touched);
@@ -70,6 +68,36 @@ static void must_pass_for_all(void) {
     CHECK_EQ(errno, 4711);
     os_unmap(memory, PAGES * page);
 }
+
+static void ask_where_there_are_none(void) {
+    fail_arm(FAIL_PRCTL, 1, true, EINVAL); /* as a kernel without seccomp answers */
+    os_note_filter();
+    must_be_told();
+    CHECK(fail_counted(FAIL_MINCORE) > 0);
+}
+
+TEST(where_there_are_no_filters) {
+    need_a_kernel_that_tells();
+    IN_CHILD(ask_where_there_are_none);
+}
+
+/* That is a filter's work, so mincore may end the process; and here no file can be opened, either. */
+static void ask_where_nobody_may(void) {
+    fail_arm(FAIL_PRCTL, 1, true, EPERM);
+    os_note_filter();
+    fail_arm(FAIL_OPEN, 1, true, EMFILE);
+    must_pass_for_all();
+    CHECK(fail_failed() > 0 && fail_counted(FAIL_MINCORE) == 0);
+    fail_disarm();
+}
+
+TEST(where_nobody_may_ask_for_filters) { IN_CHILD(ask_where_nobody_may); }
+
+/* ---- under filters -------------------------------------------------------------------------------------- */
+
+#if __has_include(<linux/seccomp.h>) /* musl's headers do not bring the kernel's */
+
+#include "sandbox.h"
 
 static const struct sandbox_rule no_mincore[] = {{.call = SYS_mincore}};
 static const struct sandbox_rule no_mincore_no_files[] = {{.call = SYS_mincore}, {.call = SYS_openat}, {.call = SYS_pread64}};

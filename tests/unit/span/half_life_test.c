@@ -224,4 +224,34 @@ static void tell_half_life(void) {
 
 TEST(each_change_of_the_half_life_is_told) { IN_CHILD(tell_half_life); }
 
+/* A part of a huge page stays while the program works: it is not due again and again, or the purge thread would not rest. */
+static void decay_of_a_part(void) {
+    enum { PART = KEPT_PAGES + 4 };
+    configure(1000, 0);
+    struct mine mine = take_keyed(4 * CHUNK_PAGES, true, 1);
+    purge_all();
+    uint32_t end = mine.first + mine.pages;
+    end -= end % CHUNK_PAGES; /* of a chunk */
+    span_trim(mine.first, end - PART - mine.first);
+    purge_all();
+    struct mine part = take_keyed(PART, true, 2);
+    CHECK(part.first == end - PART && page_chunk(part.first)->zone == ZONE_HUGE);
+    span_give(part.first);
+    CHECK_EQ(counts_now().dirty_pages, PART);
+    bool more = true;
+    for (int i = 0; i < 5; i++) {
+        clock_pass(LONG_MS);
+        span_purging_lock();
+        CHECK_EQ(span_decay(SPAN_PACE_WORK, UINT64_MAX, &more).tried_pages, 0);
+        span_purging_unlock();
+        CHECK(!more);
+    }
+    CHECK_EQ(counts_now().dirty_pages, PART);
+    clock_pass(LONG_MS);
+    decay_at(SPAN_PACE_IDLE, UINT64_MAX); /* as nobody works it goes */
+    CHECK(counts_now().dirty_pages <= KEPT_PAGES);
+}
+
+TEST(a_part_of_a_huge_page_is_not_due) { IN_CHILD(decay_of_a_part); }
+
 TEST(at_once_and_never_stay_so) { IN_CHILD(half_life_of_extremes); }

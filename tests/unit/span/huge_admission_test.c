@@ -11,6 +11,7 @@
  *   where a part begins with free memory it is not looked at   what_is_free_does_not_hide_the_rest
  *   one byte of a huge page passes for all of it, or nothing shows what is touched   who_touches_no_more_gets_no_more
  *   a witness is mended                          a_witness_stays_one
+ *   where nothing shows what is touched all is, or nothing   what_was_seen_last_stands, at_first_nothing_shows
  */
 #include "child.h"
 #include "faults/fail_calls.h"
@@ -181,3 +182,43 @@ static void ask_behind_a_gap(void) {
 }
 
 TEST(what_lies_before_a_gap_counts) { IN_CHILD(ask_behind_a_gap); }
+
+/* What came since the last look was given back, and old memory is used instead: nothing shows whether it is touched. */
+static void ask_where_nothing_shows(bool touched) {
+    if (!touched && os_page_bytes() > 4096) OMIT("too few words for such pages");
+    touch_memory();
+    leave_nothing_dirty();
+    const uint32_t pages = (uint32_t)counts_now().fresh_pages + 8 * CHUNK_PAGES;
+    struct mine used = take_keyed(4 * pages, false, 1), spare = take_keyed(2 * pages, false, 2); /* a word in each page */
+    if (touched) memset(page_address(used.first), 1, used.pages * PAGE_BYTES);
+    span_give(spare.first);
+    configure(ACE_NEVER, 1);
+    const enum span_zone zone = touched ? ZONE_HUGE : ZONE_PLAIN;
+    const struct mine since = take_keyed(3 * pages, true, 3);
+    CHECK_EQ(page_chunk(since.first)->zone, zone);
+    span_give(since.first);
+    spare = take_keyed(2 * pages, false, 4);
+    const uint64_t looks = calls_of(OS_CALL_MINCORE);
+    const struct mine last = take_keyed(counts_now().fresh_pages + 1, true, 5);
+    CHECK_EQ(page_chunk(last.first)->zone, zone);
+    CHECK_EQ(calls_of(OS_CALL_MINCORE), looks);
+}
+static void ask_after_touching(void) { ask_where_nothing_shows(true); }
+static void ask_after_touching_nothing(void) { ask_where_nothing_shows(false); }
+
+TEST(what_was_seen_last_stands) {
+    IN_CHILD(ask_after_touching);
+    IN_CHILD(ask_after_touching_nothing);
+}
+
+/* Where all had huge pages until now. */
+static void ask_for_the_first_time(void) {
+    if (counts_now().fresh_pages != 0) OMIT("malloc was here before");
+    configure(ACE_NEVER, 0);
+    take_keyed(64 * CHUNK_PAGES, true, 1);
+    configure(ACE_NEVER, 1);
+    const struct mine mine = take_keyed(counts_now().fresh_pages + 1, true, 2);
+    CHECK_EQ(page_chunk(mine.first)->zone, ZONE_HUGE);
+}
+
+TEST(at_first_nothing_shows) { IN_CHILD(ask_for_the_first_time); }

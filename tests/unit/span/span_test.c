@@ -289,6 +289,28 @@ static void extend_below_a_limit(void) {
 
 TEST(a_span_that_grows_makes_room_below_a_limit) { IN_CHILD(extend_below_a_limit); }
 
+/* The kernel takes nothing back: what is free stays, and whoever grows goes on. */
+static void extend_below_a_limit_in_vain(void) {
+    enum { PAGES = 100 };
+    configure(ACE_NEVER, UINT64_MAX);
+    purge_all();
+    const uint32_t free_later = span_take(4 * PAGES, 1, false);
+    struct mine mine = take_keyed(span_end_page(), false, 7);
+    CHECK(span_extend(mine.first, mine.pages = (uint32_t)span_end_page() - mine.first)); /* to the very end */
+    span_give(free_later);
+    const struct span_counts before = counts_now();
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = before.used_pages + 2 * PAGES});
+    fail_arm(FAIL_MADVISE, 1, true, EINVAL);
+    CHECK(span_extend(mine.first, mine.pages + PAGES));
+    CHECK(fail_failed() > 0);
+    fail_disarm();
+    CHECK_EQ(counts_now().returned_pages, before.returned_pages);
+    check_books();
+}
+
+TEST(a_span_grows_where_no_room_can_be_made) { IN_CHILD(extend_below_a_limit_in_vain); }
+
 static void extend_without_memory(void) {
     configure(ACE_NEVER, UINT64_MAX);
     struct mine mine = take_keyed(span_end_page(), false, 7);
