@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.cli import app
-from hakmem_lab.commands.bench import budget_seconds
+from hakmem_lab.commands.bench import budget_seconds, status_of
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.store import SampleStore, provenance_columns
 from hakmem_lab.measure.task import Task
+from hakmem_lab.reports.matrix_lines import floor_lines
 from hakmem_lab.reports.matrix_report import Content, matrix_show, results_csv
-from hakmem_lab.reports.matrix_text import figures_grid, memory_grid
+from hakmem_lab.reports.matrix_text import figures_grid, memory_grid, outcome_grid
 from hakmem_lab.reports.page import mood
 from hakmem_lab.reports.pictures import pictures_make
 from hakmem_lab.reports.then_and_now import then_grid
@@ -30,7 +31,20 @@ from hakmem_lab.studies.judging import judge
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES
 from hakmem_lab.workloads.cells import CELLS
 from lab_command import lab
-from lab_matrix import PEERS, SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make, tails_make
+from lab_matrix import (
+    FEW,
+    PEERS,
+    SETTINGS,
+    SOURCE,
+    crashing,
+    observed_make,
+    plan_make,
+    row_make,
+    samples_make,
+    staged,
+    tails_make,
+    unserved,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -169,6 +183,73 @@ def test_too_few_rounds_are_said_in_words() -> None:
     assert content.short[0].rows[0][2:4] == ("open", "too few rounds")
 
 
+@pytest.mark.parametrize(
+    ("fails", "glibc", "said"),
+    [
+        ("", 2.0, "No workload is below half of glibc."),
+        ("glibc", 2.0, "Of the 1 of 2 workloads that were compared with glibc none is below half of it."),
+        (
+            "hakmem",
+            2.0,
+            "Of the 1 of 2 workloads that were compared with glibc none is below half of it. hakmem failed in bad.",
+        ),
+        ("hakmem", 0.4, "Below half of glibc: good (0.40 (0.40 to 0.40)). hakmem failed in bad."),
+    ],
+)
+def test_no_workload_is_below_half_of_glibc_where_all_were_compared(
+    fails: str, glibc: float, said: str
+) -> None:
+    good, bad = row_make("good"), row_make("bad")
+    samples = [*samples_make(good, glibc=glibc), *crashing(samples_make(bad, glibc=2.0), fails)]
+    assert floor_lines(judge(plan_make(good, bad), samples)) == [said]
+
+
+def test_where_nothing_was_compared_with_glibc_nothing_is_said_of_half_of_it() -> None:
+    row = row_make("cell")
+    crash = judge(plan_make(row), crashing(samples_make(row), "hakmem"))
+    assert floor_lines(crash) == ["No workload was compared with glibc. hakmem failed in cell."]
+    assert floor_lines(judge(plan_make(row), [])) == ["No workload was compared with glibc."]
+
+
+def test_a_mean_says_of_how_many_workloads_it_is() -> None:
+    rows = [row_make(name) for name in ("one", "two", "three")]
+    samples = [one for row in rows[:2] for one in samples_make(row, glibc=2.0)]
+    bad = crashing(samples_make(rows[2]), "hakmem")
+    lines = Content.of(judge(plan_make(*rows), [*samples, *bad])).lines
+    assert any(line.startswith("Geometric mean over 2 of 3 workloads: 2.00") for line in lines)
+
+
+def test_the_pairs_of_the_outcomes_are_those_of_their_intervals() -> None:
+    """Ten rounds, of which two selected."""
+    matrix = judge(plan_make(FEW), staged(FEW, samples_make(FEW, glibc=3.0, jemalloc=1.2, mimalloc3=1.0)))
+    grid = outcome_grid(matrix)
+    assert grid.columns[-1] == "pairs"
+    assert [row[-1] for row in grid.rows] == ["8"]
+
+
+def test_a_workload_that_the_picture_of_speeds_leaves_out_is_named_below_it() -> None:
+    good, bad = row_make("good"), row_make("bad")
+    samples = [*samples_make(good), *crashing(samples_make(bad), "hakmem")]
+    speed = pictures_make(judge(plan_make(good, bad), samples))[0]
+    assert speed.name == "speed"
+    assert speed.caption.endswith(" Without a ratio: bad (lost: hakmem crashed: signal 11).")
+    alone = pictures_make(judge(plan_make(good), samples_make(good)))[0]
+    assert "Without a ratio" not in alone.caption
+
+
+def test_the_status_is_of_a_loss_of_no_answer_or_of_neither() -> None:
+    row, still = row_make("cell"), row_make("still", control=True)
+    won = samples_make(row, glibc=2.0)
+    assert status_of(judge(plan_make(row), won)) == 0
+    assert status_of(judge(plan_make(row), crashing(won, "hakmem"))) == 1
+    nobody = unserved(row_make("nobody"))
+    assert status_of(judge(plan_make(row, nobody), won)) == 3
+    assert status_of(judge(plan_make(nobody), [])) == 3
+    assert status_of(judge(plan_make(still), samples_make(still))) == 3
+    crash = crashing(won, "hakmem")
+    assert status_of(judge(plan_make(row, nobody), crash)) == 1
+
+
 def test_without_instruments_there_are_no_empty_pictures() -> None:
     row = row_make("cell")
     samples = [replace(one, minor_faults=3) for one in samples_make(row)]
@@ -267,7 +348,7 @@ def bench_start(build: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.fixture
-def crashing(tmp_path: Path) -> Path:
+def crash_library(tmp_path: Path) -> Path:
     """A library that ends every process."""
     source, library = tmp_path / "crash.c", tmp_path / "crash.so"
     source.write_text("__attribute__((constructor)) static void crash(void) { __builtin_trap(); }")
@@ -284,9 +365,9 @@ def test_an_option_that_hakmem_does_not_understand_is_refused(served: Path, comm
         app(line, standalone_mode=False)
 
 
-def test_a_run_that_is_interrupted_and_resumed(build: Path, crashing: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_interrupted_and_resumed(build: Path, crash_library: Path, tmp_path: Path) -> None:
     """With a peer that crashes: it has its row, and the others go on."""
-    only = ["--only", "64 of 64 B", "--allocators", f"glibc,{crashing}"]
+    only = ["--only", "64 of 64 B", "--allocators", f"glibc,{crash_library}"]
     options = [*only, "--confidence", "50", "--budget", "2s", "--seed", "5"]
     with bench_start(build, *options) as first:
         assert first.stderr is not None

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from hakmem_lab.measure.store import Sample
+from hakmem_lab.studies.answers import Answer, State
 from hakmem_lab.studies.goals import (
     EVERY_CLASS,
     GOALS,
@@ -14,8 +16,7 @@ from hakmem_lab.studies.goals import (
     MID,
     PHASES,
     START,
-    Answer,
-    State,
+    STARTING_ROWS,
     goals_reached,
     is_named,
 )
@@ -23,7 +24,7 @@ from hakmem_lab.studies.judging import Matrix, judge
 from hakmem_lab.studies.matrix import SAME, Row
 from hakmem_lab.studies.suites import group_means
 from hakmem_lab.workloads.cells import CELLS
-from lab_matrix import observed_make, plan_make, row_make, samples_make, tails_make
+from lab_matrix import crashing, observed_make, plan_make, row_make, samples_make, tails_make, unserved
 
 PEERS = ("glibc", "mimalloc3", "mimalloc3-nothp", "snmalloc")
 
@@ -164,6 +165,103 @@ def test_a_workload_that_is_missed_is_so_beside_one_that_is_void() -> None:
     assert state_of(matrix_of(rows), "4096 slots and more") is State.MISSED
 
 
+ROWS_OF = pytest.mark.parametrize(
+    ("names", "group", "area", "wanted"),
+    [
+        (("one", "two"), "small", "blocks to 1 KiB, one thread", ""),
+        (MANY_SLOTS, "small", "4096 slots and more", ""),
+        (MID, "mid", "1 to 8 KiB, 8 to 32 KiB", ""),
+        (("one", "two"), "hand-over", "producers and consumers", ""),
+        (("one", "two", "three", "four"), "programs", "real programs", "mean"),
+        (("one", "two"), "programs", "real programs", "behind in none"),
+        (("one", "two"), "any", "peak RSS", "mean"),
+        (("one", "two"), "any", "peak RSS", "in no workload"),
+        (("one", "two"), "any", "page faults", "in no workload"),
+        ((START, "one"), "any", "peak RSS", "mean"),
+        (STARTING_ROWS, "any", "the figures it starts from", ""),
+    ],
+)
+
+
+def fast_runs(names: tuple[str, ...], group: str) -> tuple[list[Row], list[Sample]]:
+    """In which hakmem reaches what a goal asks."""
+    rows = [row_make(name, PEERS, group=group) for name in names]
+    speeds = level(snmalloc=3, glibc=3, mimalloc3=3, mimalloc3_nothp=3)
+    smaller = {"hakmem": 0.5}
+    samples = [
+        replace(one, minor_faults=900) if one.arm == "hakmem" else one
+        for row in rows
+        for one in samples_make(row, rss=smaller, **speeds)
+    ]
+    return rows, samples
+
+
+def answered(rows: list[Row], samples: list[Sample], area: str, wanted: str = "") -> Answer:
+    answer = answer_of(judge(plan_make(*rows, peers=PEERS), samples), area, wanted)
+    assert answer is not None
+    return answer
+
+
+@ROWS_OF
+def test_a_workload_in_which_hakmem_failed_misses_the_goal(
+    names: tuple[str, ...], group: str, area: str, wanted: str
+) -> None:
+    rows, samples = fast_runs(names, group)
+    assert answered(rows, samples, area, wanted).state is State.MET
+    first = [one for one in samples if one.task == names[0]]
+    others = [one for one in samples if one.task != names[0]]
+    for failing in ([*others, *crashing(first, "hakmem")], crashing(samples, "hakmem")):
+        answer = answered(rows, failing, area, wanted)
+        assert answer.state is State.MISSED
+        assert f"hakmem crashed in {names[0]}" in answer.why
+
+
+@ROWS_OF
+def test_a_workload_that_was_not_measured_leaves_the_goal_open(
+    names: tuple[str, ...], group: str, area: str, wanted: str
+) -> None:
+    rows, samples = fast_runs(names, group)
+    others = [one for one in samples if one.task != names[0]]
+    assert answered(rows, others, area, wanted).state is State.OPEN
+    assert answered(rows, [], area, wanted).state is State.OPEN
+    nobody = [unserved(rows[0], ("hakmem", *PEERS)), *rows[1:]]
+    assert answered(nobody, others, area, wanted).state is State.OPEN
+
+
+def test_a_peer_that_failed_is_not_the_best_but_leaves_a_goal_about_it_open() -> None:
+    rows, samples = fast_runs(MANY_SLOTS, "small")
+    some = [one for one in samples if one.task != MANY_SLOTS[0]]
+    failing = [*some, *crashing([one for one in samples if one not in some], "mimalloc3")]
+    answer = answered(rows, failing, "4096 slots and more")
+    assert answer.state is State.OPEN
+    assert f"not known: {MANY_SLOTS[0]} (mimalloc3 crashed: signal 11)" in answer.why
+    assert answered(rows, failing, "peak RSS", "mean").state is State.MET
+    rows, samples = fast_runs((START,), "start")
+    assert answered(rows, crashing(samples, "mimalloc3"), "start of a process").state is State.MET
+
+
+def test_what_is_below_so_many_times_the_best_peer_is_open_but_a_crash_is_missed() -> None:
+    rows, samples = fast_runs(MID[:2], "mid")
+    slow = [replace(one, seconds=(one.seconds or 0) * 2.5) if one.arm == "hakmem" else one for one in samples]
+    assert answered(rows, slow, "1 to 8 KiB, 8 to 32 KiB").state is State.OPEN
+    crash = [*slow[: len(slow) // 2], *crashing(slow[len(slow) // 2 :], "hakmem")]
+    assert answered(rows, crash, "1 to 8 KiB, 8 to 32 KiB").state is State.MISSED
+
+
+def test_a_crash_may_be_in_a_workload_above_64_mib() -> None:
+    rows, samples = fast_runs(("one", "two"), "any")
+    large = [replace(one, peak_rss_kib=100_000) for one in samples]
+    area = "page faults, above 64 MiB"
+    assert answered(rows, large, area).state is State.MISSED
+    few = [replace(one, minor_faults=100) if one.arm == "hakmem" else one for one in large]
+    assert answered(rows, few, area).state is State.MET
+    crash = [*few[: len(few) // 2], *crashing(few[len(few) // 2 :], "hakmem")]
+    answer = answered(rows, crash, area)
+    assert answer.state is State.OPEN
+    assert "not known: two (hakmem crashed: signal 11)" in answer.why
+    assert answered(rows, crashing(few, "hakmem"), area).state is State.OPEN
+
+
 def test_programs_are_compared_by_their_means() -> None:
     """One that is behind does not lose the mean."""
     matrix = matrix_of(
@@ -239,6 +337,39 @@ def test_tails_are_missed_where_chance_does_not_explain_them(
     assert answer is not None
     assert answer.state is state
     assert ("perhaps" in answer.why) == (behind > 0 and state is State.OPEN)
+
+
+@pytest.mark.parametrize("kind", ["observed", "tail"])
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_crash_with_a_clock_leaves_the_tails_open(kind: str, alone: bool) -> None:
+    rows = [row_make(name, PEERS) for name in (["one"] if alone else ["one", "two"])]
+    seen = [observed_make(row, arm) for row in rows for arm in ("hakmem", *PEERS)]
+    tails = {"hakmem": SHORTER} | dict.fromkeys(PEERS, [40.0] * 4)
+    samples = [*seen, *(one for row in rows for one in tails_make(row, tails))]
+    samples += [one for row in rows for one in samples_make(row)]
+    assert answered(rows, samples, "latency").state is State.MET
+    ended = {"outcome": "hung: 120 s", "latency_p999_ns": None}
+    failing = [
+        replace(one, **ended)
+        if (one.kind, one.task, one.arm, one.slot) == (kind, "one", "hakmem", 0)
+        else one
+        for one in samples
+    ]
+    answer = answered(rows, failing, "latency")
+    assert answer.state is State.OPEN
+    assert "not known: one (hakmem, in the run" in answer.why and "hung: 120 s" in answer.why
+
+
+def test_tails_are_missed_where_hakmem_crashed_and_open_where_they_were_not_judged() -> None:
+    rows = [row_make(name, PEERS) for name in ("one", "two")]
+    seen = [observed_make(row, arm) for row in rows for arm in ("hakmem", *PEERS)]
+    clocked = tails_make(rows[0], {"hakmem": SHORTER} | dict.fromkeys(PEERS, [40.0] * 4))
+    answer = answered(rows, [*seen, *clocked], "latency")
+    assert (answer.state, "not known: two (not measured)" in answer.why) == (State.OPEN, True)
+    crash = crashing(samples_make(rows[1]), "hakmem")
+    peers_alone = [one for one in seen if (one.task, one.arm) != ("two", "hakmem")]
+    answer = answered(rows, [*peers_alone, *clocked, *crash], "latency")
+    assert (answer.state, "hakmem crashed in two" in answer.why) == (State.MISSED, True)
 
 
 def test_what_was_missed_comes_first() -> None:

@@ -139,6 +139,18 @@ def tails_make(row: Row, tails: Mapping[str, Sequence[float]]) -> list[Sample]:
     ]
 
 
+def crashing(samples: Sequence[Sample], arm: str) -> list[Sample]:
+    return [
+        replace(one, outcome="crashed: signal 11", ops=None, seconds=None) if one.arm == arm else one
+        for one in samples
+    ]
+
+
+def unserved(row: Row, arms: Sequence[str] = ("hakmem", *PEERS)) -> Row:
+    """As the plan has a workload in which every allocator fails."""
+    return replace(row, rounds=RoundPlan(0, ()), failures=dict.fromkeys(arms, "hung: 120 s"))
+
+
 def of_task(samples: list[Sample], row: Row) -> list[Sample]:
     return [one for one in samples if one.task == row.name]
 

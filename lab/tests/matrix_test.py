@@ -7,11 +7,11 @@ import pytest
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.calibrate import Work
 from hakmem_lab.measure.rounds import RoundPlan
-from hakmem_lab.measure.store import Sample
 from hakmem_lab.reports.matrix_lines import warning_lines
+from hakmem_lab.reports.matrix_text import failures_grid
 from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.candidates import Candidate
-from hakmem_lab.studies.comparing import peers_left
+from hakmem_lab.studies.comparing import NOT_MEASURED, peers_left
 from hakmem_lab.studies.goals import MANY_SLOTS
 from hakmem_lab.studies.judging import NOT_SELECTED, TOO_FEW_ROUNDS, Matrix, Outcome, judge
 from hakmem_lab.studies.matrix import (
@@ -30,10 +30,12 @@ from lab_matrix import (
     PEERS,
     SETTINGS,
     SOURCE,
+    crashing,
     observed_make,
     plan_make,
     row_make,
     samples_make,
+    tails_make,
 )
 
 ROW = row_make("cell")
@@ -133,6 +135,47 @@ def test_why_there_is_no_best_peer(rounds: int, selection: int, glibc_fails: boo
     assert (cell.outcome, cell.best, cell.note) == (Outcome.OPEN, None, note)
     told = [line for line in warning_lines(matrix) if line.startswith("Too few rounds")]
     assert bool(told) == (note == TOO_FEW_ROUNDS)
+
+
+def test_where_every_peer_crashed_it_is_they_who_are_why_there_is_no_best() -> None:
+    row = row_make("cell", peers=("glibc", "mimalloc3"))
+    samples = crashing(crashing(samples_make(row), "glibc"), "mimalloc3")
+    (cell,) = judge(plan_make(row, peers=("glibc", "mimalloc3")), samples).cells
+    assert (cell.outcome, cell.note) == (
+        Outcome.OPEN,
+        "glibc crashed: signal 11; mimalloc3 crashed: signal 11",
+    )
+
+
+def test_what_was_not_measured_has_no_rounds_rather_than_too_few() -> None:
+    matrix = judge(plan_make(ROW), [])
+    assert (matrix.cells[0].outcome, matrix.cells[0].note) == (Outcome.OPEN, NOT_MEASURED)
+    assert warning_lines(matrix) == ["No round was measured of cell."]
+
+
+def test_a_workload_in_which_every_allocator_fails_stays_in_the_plan() -> None:
+    """Without rounds: it takes nothing from the others, and is no loss."""
+    failures = {"hakmem": "hung: 120 s", "glibc": "crashed: signal 11"}
+    works = {"cell": Work(1, PEER_WALLS, {}), "nobody": Work(1, {}, failures)}
+    alone, nobody = (
+        rows_plan(candidates, works, SETTINGS, 200.0, 300.0, True)
+        for candidates in ([CANDIDATE], [replace(CANDIDATE, name="nobody"), CANDIDATE])
+    )
+    assert [row.name for row in nobody] == ["nobody", "cell"]
+    assert nobody[1] == alone[0]
+    assert (nobody[0].rounds, nobody[0].failures, nobody[0].seconds) == (RoundPlan(0, ()), failures, 0.0)
+    matrix = judge(plan_make(*nobody, peers=("glibc",)), [])
+    (cell,) = [one for one in matrix.cells if one.row.name == "nobody"]
+    assert (cell.outcome, cell.note) == (Outcome.OPEN, "every allocator fails in it: hung: 120 s")
+    assert matrix.failures == {("nobody", arm): what for arm, what in failures.items()}
+
+
+def test_a_negative_control_in_which_every_allocator_fails_makes_the_run_void() -> None:
+    still = replace(CANDIDATE, name="still", control=True)
+    works = {"still": Work(1, {}, dict.fromkeys(("hakmem", *PEERS), "crashed: signal 11"))}
+    rows = rows_plan([still], works, SETTINGS, 200.0, 300.0, True)
+    matrix = judge(plan_make(ROW, *rows), samples_make(ROW, glibc=2.0))
+    assert matrix.cells[0].outcome is Outcome.VOID
 
 
 PEER_WALLS = {"hakmem": 1.0, "glibc": 3.0, "mimalloc3": 1.0, "jemalloc": 2.0, SAME: 1.0, SETTINGS.slowed: 1.0}
@@ -268,13 +311,6 @@ def test_a_best_peer_that_crashes_after_it_was_selected_is_why_there_is_none() -
     assert (cell.outcome, cell.note) == (Outcome.OPEN, "mimalloc3, which was selected, crashed: signal 11")
 
 
-def crashing(samples: list[Sample], arm: str) -> list[Sample]:
-    return [
-        replace(one, outcome="crashed: signal 11", ops=None, seconds=None) if one.arm == arm else one
-        for one in samples
-    ]
-
-
 def test_a_peer_that_crashes_is_a_result_and_the_others_are_compared() -> None:
     matrix = judge(plan_make(ROW), crashing(samples_make(ROW, mimalloc3=1.5), "glibc"))
     result = matrix.result("cell", "glibc")
@@ -299,6 +335,26 @@ def test_a_crash_of_hakmem_is_a_loss() -> None:
     assert matrix.lost == [matrix.cells[0]]
     assert matrix.cells[0].note == "hakmem crashed: signal 11"
     assert matrix.controls == ()
+
+
+def test_what_fails_with_instruments_or_a_clock_is_told_and_loses_nothing() -> None:
+    ended = {"outcome": "crashed: signal 11", "latency_p999_ns": None}
+    seen = [replace(observed_make(ROW, "hakmem"), **ended), observed_make(ROW, "glibc")]
+    clocked = [
+        replace(one, **ended) if one.slot == 2 else one for one in tails_make(ROW, {"jemalloc": [40.0] * 4})
+    ]
+    matrix = judge(plan_make(ROW), [*samples_make(ROW), *seen, *clocked])
+    crash = "in the run with instruments: crashed: signal 11"
+    assert matrix.failures == {
+        ("cell", "hakmem"): crash,
+        ("cell", "jemalloc"): "in the runs with a clock: crashed: signal 11",
+    }
+    assert matrix.cells[0].outcome is Outcome.WON
+    assert ("cell", "hakmem") not in matrix.observed
+    assert warning_lines(matrix)[0] == f"hakmem failed in cell: {crash}."
+    assert ("cell", "hakmem", crash) in failures_grid(matrix).rows
+    both = judge(plan_make(ROW), [*crashing(samples_make(ROW), "hakmem"), *seen])
+    assert both.failures["cell", "hakmem"] == f"crashed: signal 11; {crash}"
 
 
 def test_a_peer_that_failed_before_the_rounds_is_named() -> None:

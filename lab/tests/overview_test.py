@@ -16,7 +16,7 @@ from hakmem_lab.studies.baseline import Gate
 from hakmem_lab.studies.matrix import RESULTS_FILE
 from hakmem_lab.studies.overview import Overview, overview_gather
 from hakmem_lab.studies.where import ALLOCATOR, FunctionCost, Where
-from lab_matrix import SETTINGS, SOURCE, observed_make, plan_make, row_make, samples_make
+from lab_matrix import SETTINGS, SOURCE, crashing, observed_make, plan_make, row_make, samples_make
 
 ROWS = ("one", "two", "three")
 
@@ -28,8 +28,9 @@ def run_make(
     complete: bool = True,
     cpu: str = SOURCE.cpu,
     only: str = "",
+    fails: str = "",
 ) -> Path:
-    """A run of the matrix in which hakmem is so many times as fast as glibc in each row, and as the others."""
+    """A run of the matrix in which hakmem is so many times as fast as glibc in each row, and as the others, or FAILS."""
     rows = [row_make(row) for row in glibc]
     source = replace(SOURCE, cpu=cpu, commit=f"commit-{name}", date=f"2026-01-{name} 00:00 UTC")
     plan = replace(plan_make(*rows), run=name, source=source, settings=replace(SETTINGS, only=only))
@@ -39,7 +40,8 @@ def run_make(
     for row in rows:
         level = glibc[row.name]
         rss = {"glibc": 1 / 1.5} if row.name == "two" else None
-        store.append(samples_make(row, rss=rss, glibc=level, mimalloc3=1.0, jemalloc=1.0))
+        samples = samples_make(row, rss=rss, glibc=level, mimalloc3=1.0, jemalloc=1.0)
+        store.append(crashing(samples, "hakmem") if row.name == fails else samples)
         store.append([observed_make(row, "hakmem")])
     store.compact()
     if complete:
@@ -79,6 +81,28 @@ def test_the_newest_complete_run_is_shown_and_held_against_the_one_before(checko
     assert words["two", "glibc"] == "as before"
     assert (overview.changes[0].row, overview.changes[0].word) == ("one", "slower")
     assert "1 are clearly slower beside their peer, 1 clearly faster" in change_lines(overview)[0]
+
+
+def test_a_workload_that_crashes_now_is_a_change_and_so_is_one_that_no_longer_does(
+    checkout: Checkout,
+) -> None:
+    run_make(checkout.root, "01", level(2.0), fails="three")
+    run_make(checkout.root, "02", level(2.0) | {"two": 1.0}, fails="one")
+    overview = gathered(checkout)
+    assert [(one.row, one.word) for one in overview.changes[:2]] == [("one", "fails now"), ("two", "slower")]
+    assert ("three", "runs again") in {(one.row, one.word) for one in overview.changes}
+    told = change_lines(overview)
+    assert "of 3 comparisons 1 are clearly slower" in told[0]
+    assert told[1:] == [
+        "Change: hakmem fails now in one (crashed: signal 11).",
+        "Change: hakmem no longer fails in three.",
+    ]
+    page = page_make(overview, "raw")
+    titles = {grid.title: grid.rows for grid in page.grids}
+    assert titles["What crashed, hung or refused"] == (("one", "hakmem", "crashed: signal 11"),)
+    changes = next(rows for title, rows in titles.items() if title.startswith("Change since"))
+    assert changes[0] == ("one", "", "fails now", "", "crashed: signal 11", "")
+    assert "hakmem failed in one: crashed: signal 11." in page.lines
 
 
 @pytest.mark.parametrize("before", [{"other": 2.0}, None])

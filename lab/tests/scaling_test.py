@@ -37,7 +37,7 @@ from hakmem_lab.studies.scaling import (
     scaling_judge,
 )
 from lab_command import lab
-from lab_matrix import SETTINGS, plan_make, row_make, sample_make
+from lab_matrix import SETTINGS, crashing, plan_make, row_make, sample_make, unserved
 
 OPS = 1_000_000
 HEAPS = (1 * MIB, 10 * MIB, 100 * MIB, 1000 * MIB)
@@ -164,6 +164,55 @@ def test_few_rounds_are_told() -> None:
 def test_two_points_have_no_slope() -> None:
     line = scaling_make([20.0, 30.0], [5.0, 5.0]).line(HEAP, "glibc")
     assert line is not None and line.word == "not told"
+
+
+def failing(names: dict[str, slice], arm: str = "hakmem", nobody: str = "") -> Scaling:
+    """A flat cost; so many runs of each point fail, and nobody can be run at one of them."""
+    plan, samples = run_make([20.0, 20.2, 19.9, 20.1], [5.0] * 4)
+    for name, which in names.items():
+        own = [one for one in samples if (one.task, one.arm) == (name, arm)]
+        samples = [one for one in samples if one not in own[which]] + crashing(own[which], arm)
+    samples = [one for one in samples if one.task != nobody]
+    rows = tuple(unserved(row, ("hakmem", "glibc")) if row.name == nobody else row for row in plan.rows)
+    matrix = judge(replace(plan, rows=rows), samples)
+    return scaling_judge(matrix, samples, kept_points(matrix))
+
+
+@pytest.mark.parametrize("which", [slice(None), slice(3, 4)], ids=["always", "once"])
+def test_an_axis_on_which_hakmem_crashed_is_not_called_flat(which: slice) -> None:
+    scaling = failing({"heap 1000 MiB": which})
+    line, glibc = scaling.line(HEAP, "hakmem"), scaling.line(HEAP, "glibc")
+    assert line is not None and glibc is not None
+    assert (line.word, len(line.costs), glibc.word, glibc.absent) == ("open", 3, "flat", {})
+    (said,) = answer_lines(scaling)
+    assert "heap from 1 MiB to 100 MiB" in said and "not decided whether flat" in said
+    assert said.endswith(" hakmem has no figure at 1000 MiB (crashed: signal 11).")
+    place = slopes_grid(scaling).columns.index("no figure at")
+    assert [row[place] for row in slopes_grid(scaling).rows] == ["1000 MiB (crashed: signal 11)", ""]
+
+
+def test_a_twin_in_which_hakmem_crashed_is_named() -> None:
+    (said,) = answer_lines(failing({"heap 10 MiB, kept": slice(None)}))
+    assert said.endswith(" hakmem has no figure at 10 MiB, kept (crashed: signal 11).")
+
+
+def test_a_point_at_which_every_allocator_fails_is_named() -> None:
+    scaling = failing({}, nobody="heap 1000 MiB")
+    (said,) = answer_lines(scaling)
+    assert said.endswith(" hakmem has no figure at 1000 MiB (hung: 120 s).")
+    assert [line.word for line in scaling.lines] == ["open", "open"]
+
+
+def test_an_axis_on_which_hakmem_crashed_everywhere_has_its_crashes() -> None:
+    names = {Point(HEAP, value).name(way): slice(None) for value in HEAPS for way in (REPLACE, KEEP)}
+    scaling = failing(names)
+    (said,) = answer_lines(scaling)
+    assert (
+        "there is no cost at any point. hakmem has no figure at 1 MiB (crashed: signal 11); 1 MiB, kept"
+        in said
+    )
+    assert slopes_grid(scaling).rows[0][1:3] == ("hakmem", "not told")
+    assert "blocks kept" in page_make(scaling, "raw/").html()
 
 
 def test_the_page_says_it_all() -> None:

@@ -34,6 +34,7 @@ from hakmem_lab.studies.bench import (
     run_resumable,
 )
 from hakmem_lab.studies.candidates import candidates_prepare, workload_names, workloads_choose
+from hakmem_lab.studies.judging import Matrix
 from hakmem_lab.studies.matrix import RESULTS_FILE, MatrixPlan, Settings
 from hakmem_lab.workloads.cells import Suite
 from hakmem_lab.workloads.find import words_named
@@ -91,7 +92,8 @@ def bench(
 ) -> None:
     """The matrix: compares hakmem with its peers in every workload of a suite, in interleaved rounds; losses first.
 
-    Exit status: 0 if no workload is lost, 1 if one is, 2 for an error, 130 if interrupted.
+    Exit status: 0 if no workload is lost, 1 if one is, 2 for an error, 3 if nothing was compared or a workload fails
+    under every allocator, 130 if interrupted.
     """
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.reports.matrix_report import matrix_show
@@ -131,8 +133,17 @@ def bench(
             bench_measure(begun, field, candidates)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
-    if matrix_show(begun, report, json_file, complete=True).lost:
-        raise typer.Exit(1)
+    status = status_of(matrix_show(begun, report, json_file, complete=True))
+    if status:
+        raise typer.Exit(status)
+
+
+def status_of(matrix: Matrix) -> int:
+    if matrix.lost:
+        return 1
+    rows = [row for row in matrix.plan.rows if not row.control]
+    compared = any(one.estimate for one in matrix.results if not one.row.control)
+    return 0 if compared and all(row.served for row in rows) else 3
 
 
 def budget_seconds(settings: Settings, budget: str, chosen: int) -> tuple[float, float]:

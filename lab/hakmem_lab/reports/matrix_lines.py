@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from hakmem_lab.allocators.peers import glibc_note
 from hakmem_lab.allocators.pins import pinned_note
 from hakmem_lab.reports.report import ratio_text
+from hakmem_lab.studies.comparing import NOT_MEASURED
 from hakmem_lab.studies.judging import TOO_FEW_ROUNDS, Matrix, Outcome
+from hakmem_lab.studies.matrix import SAME
 from hakmem_lab.studies.suites import ALL, GroupMean
 from hakmem_lab.studies.tails import BEHIND_CHANCE, JUDGED
 from hakmem_lab.workloads.cells import Measure
@@ -22,31 +24,45 @@ def summary_lines(matrix: Matrix, means: Sequence[GroupMean]) -> list[str]:
         + "."
     ]
     lines += [
-        f"Geometric mean over all workloads: {ratio_text(one.estimate)} times as fast as {one.peer}."
+        f"Geometric mean over {_share_text(one.workloads, len(matrix.cells))}: {ratio_text(one.estimate)} times as fast"
+        f" as {one.peer}."
         for one in means
         if one.group == ALL
     ]
     return [*lines, *floor_lines(matrix)]
 
 
+def _share_text(number: int, of: int) -> str:
+    return "all workloads" if number == of else f"{number} of {of} workloads"
+
+
 def floor_lines(matrix: Matrix) -> list[str]:
     """The minimum that the earlier design set itself."""
-    slow = [
-        f"{one.row.name} ({ratio_text(one.estimate)})"
-        for one in matrix.results
-        if one.against == "glibc" and one.estimate and one.estimate.ratio < 0.5
-        if not one.row.control and not one.row.memory
-    ]
     if "glibc" not in matrix.plan.peers:
         return []
-    return [f"Below half of glibc: {'; '.join(slow)}." if slow else "No workload is below half of glibc."]
+    beside = [one for cell in matrix.cells if (one := matrix.result(cell.row.name, "glibc"))]
+    compared = [(one.row.name, one.estimate) for one in beside if one.estimate]
+    slow = [f"{name} ({ratio_text(estimate)})" for name, estimate in compared if estimate.ratio < 0.5]
+    if not compared:
+        line = "No workload was compared with glibc."
+    elif slow:
+        line = f"Below half of glibc: {'; '.join(slow)}."
+    elif len(compared) == len(beside):
+        line = "No workload is below half of glibc."
+    else:
+        line = f"Of the {len(compared)} of {len(beside)} workloads that were compared with glibc none is below half of it."
+    failed = [one.row.name for one in beside if matrix.failed(one.row.name)]
+    return [f"{line} hakmem failed in {'; '.join(failed)}." if failed else line]
 
 
 def warning_lines(matrix: Matrix) -> list[str]:
-    """What was measured under conditions other than intended, or not at all."""
+    """What was measured under conditions other than intended, or not at all; first of all where hakmem failed."""
     plan = matrix.plan
     processors = plan.source.processors
-    lines = [f"Not measured: {name}: {why}." for name, why in plan.missing.items()]
+    own = (plan.subject, SAME, plan.settings.slowed)
+    failed = [f"{row}: {what}" for (row, arm), what in matrix.failures.items() if arm in own]
+    lines = [f"hakmem failed in {'; '.join(dict.fromkeys(failed))}."] if failed else []
+    lines += [f"Not measured: {name}: {why}." for name, why in plan.missing.items()]
     moved = [one.name for one in matrix.controls if one.row.control and not one.passed]
     if moved:
         lines.append(
@@ -59,6 +75,9 @@ def warning_lines(matrix: Matrix) -> list[str]:
     few = [one.row.name for one in matrix.cells if one.note == TOO_FEW_ROUNDS]
     if few:
         lines.append(f"Too few rounds for a choice of the best peer: {'; '.join(few)}.")
+    none = [one.row.name for one in matrix.cells if one.note == NOT_MEASURED]
+    if none:
+        lines.append(f"No round was measured of {'; '.join(none)}.")
     busy = {one.row.name for one in matrix.results if one.estimate and one.disturbed >= one.estimate.pairs}
     if busy:
         lines.append(f"The machine was busy: all pairs were disturbed in {'; '.join(sorted(busy))}.")

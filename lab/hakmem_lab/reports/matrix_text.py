@@ -29,7 +29,7 @@ def outcome_grid(matrix: Matrix) -> Grid:
     percent = 100 * matrix.plan.settings.confidence
     return Grid(
         "Each workload against the best of all peers, losses first",
-        ("workload", "group", "outcome", "best peer", f"times as fast ({percent:g} %)", "p (Holm)", "rounds"),
+        ("workload", "group", "outcome", "best peer", f"times as fast ({percent:g} %)", "p (Holm)", "pairs"),
         tuple(_outcome_row(one) for one in matrix.cells),
         text_columns=4,
     )
@@ -38,7 +38,7 @@ def outcome_grid(matrix: Matrix) -> Grid:
 def _outcome_row(cell: CellResult) -> tuple[str, ...]:
     row = cell.row
     if cell.best is None:
-        return (row.name, row.group, cell.outcome.value, cell.note, "", "", str(row.rounds.rounds))
+        return (row.name, row.group, cell.outcome.value, cell.note, "", "", "")
     return (
         row.name,
         row.group,
@@ -46,7 +46,7 @@ def _outcome_row(cell: CellResult) -> tuple[str, ...]:
         cell.best.peer,
         ratio_text(cell.best.estimate),
         p_text(cell.p_adjusted),
-        str(row.rounds.rounds),
+        str(cell.best.estimate.pairs),
     )
 
 
@@ -219,7 +219,7 @@ def comparisons_grid(matrix: Matrix) -> Grid:
     more = ("by processor time", "memory", "times as large", "MiB", "peer MiB", "faults", "peer faults")
     return Grid(
         "Every comparison, losses first",
-        (*columns, *more, "rounds", "disturbed"),
+        (*columns, *more, "pairs", "disturbed"),
         tuple(_comparison_row(one) for one in matrix.losses_first),
         text_columns=3,
     )

@@ -9,13 +9,14 @@ from hakmem_lab.reports.baseline import gates_grid
 from hakmem_lab.reports.ceiling import answer_lines, ceiling_picture, shares_grid
 from hakmem_lab.reports.drawing import Picture
 from hakmem_lab.reports.matrix_lines import reading_lines, summary_lines, warning_lines
-from hakmem_lab.reports.matrix_text import counts_grid, groups_grid, memory_word, outcome_grid
+from hakmem_lab.reports.matrix_text import counts_grid, failures_grid, groups_grid, memory_word, outcome_grid
 from hakmem_lab.reports.page import Page
 from hakmem_lab.reports.pictures import pictures_make
 from hakmem_lab.reports.report import mib_text, ratio_text
 from hakmem_lab.reports.where import number_text
+from hakmem_lab.statistics.estimate import Estimate
 from hakmem_lab.studies.comparing import Result
-from hakmem_lab.studies.overview import Change, Overview
+from hakmem_lab.studies.overview import AS_BEFORE, FAILS, FASTER, RUNS, SLOWER, Change, Overview
 from hakmem_lab.studies.suites import group_means
 from hakmem_lab.studies.where import ALLOCATOR, Where
 
@@ -41,6 +42,7 @@ def page_make(overview: Overview, samples: str) -> Page:
         results_grid("Strengths: clearly faster, most first", overview.strengths),
         results_grid("Weaknesses: clearly slower, most first", overview.weaknesses),
         memory_grid("Weaknesses: a clearly larger peak, most first", overview.larger),
+        failures_grid(matrix),
         changes_grid(overview.changes),
         history_grid(overview),
         bottlenecks_grid(overview.where),
@@ -58,7 +60,7 @@ def page_make(overview: Overview, samples: str) -> Page:
 def results_grid(title: str, results: Sequence[Result]) -> Grid:
     return Grid(
         title,
-        ("workload", "group", "against", "times as fast", "rounds"),
+        ("workload", "group", "against", "times as fast", "pairs"),
         tuple(
             (one.row.name, one.row.group, one.against, ratio_text(one.estimate), str(one.estimate.pairs))
             for one in results[:ROWS_MAX]
@@ -97,15 +99,20 @@ def change_lines(overview: Overview) -> list[str]:
             "Change: there is no earlier run on this machine with most of these workloads; --since FOLDER names one."
         ]
     words = [one.word for one in overview.changes]
+    slower, faster, same = (words.count(word) for word in (SLOWER, FASTER, AS_BEFORE))
     since = f"since {overview.before.source.date}, commit {overview.before.source.commit}"
+    fails = [f"{one.row} ({one.now})" for one in overview.changes if one.word == FAILS]
+    runs = [one.row for one in overview.changes if one.word == RUNS]
     return [
-        f"Change {since}: of {len(words)} comparisons {words.count('slower')} are clearly slower beside their peer,"
-        f" {words.count('faster')} clearly faster, {words.count('as before')} not clearly different."
+        f"Change {since}: of {slower + faster + same} comparisons {slower} are clearly slower beside their peer,"
+        f" {faster} clearly faster, {same} not clearly different.",
+        *([f"Change: hakmem fails now in {'; '.join(fails)}."] if fails else []),
+        *([f"Change: hakmem no longer fails in {'; '.join(runs)}."] if runs else []),
     ]
 
 
 def changes_grid(changes: Sequence[Change]) -> Grid:
-    clear = [one for one in changes if one.word != "as before"]
+    clear = [one for one in changes if one.word != AS_BEFORE]
     return Grid(
         "Change since the earlier run, beside the same peers: losses first",
         ("workload", "against", "is", "then", "now", "change"),
@@ -114,14 +121,18 @@ def changes_grid(changes: Sequence[Change]) -> Grid:
                 one.row,
                 one.against,
                 one.word,
-                ratio_text(one.then),
-                ratio_text(one.now),
-                f"{100 * (one.ratio - 1):+.0f} %",
+                _then_or_now(one.then),
+                _then_or_now(one.now),
+                "" if one.ratio is None else f"{100 * (one.ratio - 1):+.0f} %",
             )
             for one in clear
         ),
         text_columns=3,
     )
+
+
+def _then_or_now(found: Estimate | str) -> str:
+    return found if isinstance(found, str) else ratio_text(found)
 
 
 def history_grid(overview: Overview) -> Grid:

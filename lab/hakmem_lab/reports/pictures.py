@@ -80,9 +80,15 @@ def ratios_picture(matrix: Matrix) -> Picture | None:
     percent = 100 * matrix.plan.settings.confidence
     caption = (
         f"Each workload against the best of its peers, with its {percent:g} % interval, losses first. The grey band"
-        " is the margin."
+        f" is the margin.{_without_ratio(matrix)}"
     )
     return Picture("speed", "Speed", caption, figure)
+
+
+def _without_ratio(matrix: Matrix) -> str:
+    """The workloads that the picture of ratios does not show."""
+    left = [f"{one.row.name} ({one.outcome.value}: {one.note})" for one in matrix.cells if not one.best]
+    return f" Without a ratio: {'; '.join(left)}." if left else ""
 
 
 def _ratio_row(axes: Axes, matrix: Matrix, cell: CellResult, place: int) -> list[float]:

@@ -49,18 +49,23 @@ def nanoseconds_text(value: float | None) -> str:
 
 def answer_lines(scaling: Scaling) -> list[str]:
     """A sentence about hakmem for each axis."""
-    lines = []
-    for axis in scaling.axes:
-        line = scaling.line(axis, scaling.matrix.plan.subject)
-        if line is None:
-            lines.append(f"{axis}: hakmem was not measured.")
-        else:
-            lines.append(_answer_line(line))
-    return lines
+    found = (scaling.line(axis, scaling.matrix.plan.subject) for axis in scaling.axes)
+    return [_answer_line(line) for line in found if line is not None]
+
+
+def absent_text(line: Line) -> str:
+    return "; ".join(f"{point} ({why})" for point, why in line.absent.items())
 
 
 def _answer_line(line: Line) -> str:
+    said = _slope_text(line)
+    return f"{said} {line.allocator} has no figure at {absent_text(line)}." if line.absent else said
+
+
+def _slope_text(line: Line) -> str:
     axis = AXES[line.axis]
+    if not line.costs:
+        return f"{line.axis} ({axis.what}): there is no cost at any point."
     low, high = axis.text(line.costs[0].value), axis.text(line.costs[-1].value)
     head = f"{line.axis} from {low} to {high} ({axis.what}): "
     if line.whole is None:
@@ -86,9 +91,10 @@ def _answer_line(line: Line) -> str:
             f". It bends most from {axis.text(bend.before)} to {axis.text(bend.after)}:"
             f" {figure_text(bend.times)} times"
         )
-    if line.fewest.rounds < ENOUGH_ROUNDS:
-        rounds = "1 round" if line.fewest.rounds == 1 else f"{line.fewest.rounds} rounds"
-        said += f". At {axis.text(line.fewest.value)} there were only {rounds}: the intervals are narrower than they should be"
+    fewest = line.fewest
+    if fewest is not None and fewest.rounds < ENOUGH_ROUNDS:
+        rounds = "1 round" if fewest.rounds == 1 else f"{fewest.rounds} rounds"
+        said += f". At {axis.text(fewest.value)} there were only {rounds}: the intervals are narrower than they should be"
     return said + "."
 
 
@@ -107,7 +113,8 @@ def slopes_grid(scaling: Scaling) -> Grid:
             figure_text(line.kept),
             figure_text(line.own),
             where,
-            str(line.fewest.rounds),
+            absent_text(line),
+            str(line.fewest.rounds) if line.fewest else "",
         )
         return (line.axis, line.allocator, line.word, *figures)
 
@@ -121,6 +128,7 @@ def slopes_grid(scaling: Scaling) -> Grid:
             "blocks kept",
             "allocator's own part",
             "largest step up",
+            "no figure at",
             "fewest rounds",
         ),
         tuple(row(line) for line in scaling.lines),
@@ -216,7 +224,7 @@ def scaling_picture(scaling: Scaling) -> Picture | None:
         figure = figure_make(8.5, 3.4)
         panels = figure.subplots(1, len(axes), squeeze=False)[0]
         for panel, axis in zip(panels, axes, strict=True):
-            for line in (one for one in scaling.lines if one.axis == axis):
+            for line in (one for one in scaling.lines if one.axis == axis and one.costs):
                 values = [cost.value for cost in line.costs]
                 middles = [cost.whole.middle for cost in line.costs]
                 below = [cost.whole.middle - cost.whole.low for cost in line.costs]

@@ -140,18 +140,13 @@ def bench_plan(
     spent = time.monotonic() - began + watching
     left, limit = (max(1.0, seconds - spent) for seconds in (settings.budget_seconds, settings.limit_seconds))
     rows = rows_plan(candidates, works, settings, left, limit, best_only)
-    unserved = {
-        one.name: f"every allocator fails in it: {next(iter(works[one.name].failures.values()))}"
-        for one in candidates
-        if not works[one.name].walls
-    }
     folder = checkout.results_new(kind)
     plan = MatrixPlan(
         run=folder.name,
         settings=settings,
         source=source,
         peers=tuple(peer.name for peer in field.peers),
-        missing={**field.missing, **missing, **unserved},
+        missing={**field.missing, **missing},
         identities=identities_of(field, stage, candidates),
         rows=tuple(rows),
     )

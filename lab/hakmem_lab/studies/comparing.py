@@ -15,6 +15,8 @@ from hakmem_lab.statistics.selection import fastest_beside
 from hakmem_lab.studies.matrix import Row, Settings
 from hakmem_lab.workloads.cells import Measure
 
+NOT_MEASURED = "not measured"
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -115,7 +117,7 @@ def compare(
     before, _ = arms.pairs(subject, other, SELECTION_MIN, row.rounds.places_anyway(other))
     failure = next(
         (f"{arm} {arms.failures[arm]}" for arm in (subject, other) if arm in arms.failures),
-        "" if pairs else "not measured",
+        "" if pairs else NOT_MEASURED,
     )
     if failure:
         pairs, before = [], []

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
 
 from hakmem_lab.measure.service import LIBC
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.statistics.rates import chance_of_so_many
-from hakmem_lab.studies.comparing import Result
+from hakmem_lab.studies.answers import Answer, Gaps, State, answer_make, gaps_of, named_text
+from hakmem_lab.studies.comparing import NOT_MEASURED, Result
 from hakmem_lab.studies.judging import CellResult, Matrix, Outcome
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES
 from hakmem_lab.studies.suites import GroupMean
@@ -24,8 +24,6 @@ FAULTS_SLACK = 1.02
 """Page faults of two runs of one program differ by this much."""
 RSS_MOST = 1.15
 LARGE_KIB = 64 << 10
-NAMED_MAX = 3
-"""An answer names at most this many workloads; the tables have them all."""
 EVERY_CLASS = "every class, four patterns"
 MANY_SLOTS = ("random mix, 8192 slots", "random mix, 90 % allocating")
 MID = (
@@ -39,20 +37,6 @@ LARGE = "512 KiB-2 MiB, 256 slots"
 PHASES = "change of phase, 8192 slots"
 START = "start of `true`"
 STARTING_ROWS = tuple(then.row for then in STARTING_FIGURES)
-
-
-class State(Enum):
-    """In the order of a report."""
-
-    MISSED = "missed"
-    OPEN = "open"
-    MET = "met"
-
-
-@dataclass(frozen=True)
-class Answer:
-    state: State
-    why: str
 
 
 @dataclass(frozen=True)
@@ -105,9 +89,15 @@ def _behind_none(*names: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer 
             if (number := sum(1 for one in cells if one.outcome is outcome))
         )
         slowest = min((one for one in cells if one.best), key=_ratio, default=None)
-        return Answer(state, counts + (f"; slowest: {_cell_text(slowest)}" if slowest else ""))
+        why = counts + (f"; slowest: {_cell_text(slowest)}" if slowest else "")
+        return answer_make(state, why, Gaps(_broken_of(matrix, cells)))
 
     return answer
+
+
+def _broken_of(matrix: Matrix, cells: Iterable[CellResult]) -> dict[str, str]:
+    names = {one.row.name for one in cells}
+    return {name: what for name, what in matrix.broken.items() if name in names}
 
 
 def _ratio(cell: CellResult) -> float:
@@ -129,15 +119,18 @@ def _times_the_best(least: float, *names: str) -> Callable[[Matrix, Sequence[Gro
     """Or at the ceiling, which a matrix does not contain; so what is below stays open."""
 
     def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
-        cells = [one for one in matrix.cells if one.row.name in names and one.best]
+        cells = [one for one in matrix.cells if one.row.name in names]
+        broken = _broken_of(matrix, cells)
         void = [one.row.name for one in cells if one.outcome is Outcome.VOID]
+        unknown = {one.row.name: one.note for one in cells if one.best is None and one.row.name not in broken}
         figures = [
             (_cell_text(one), one.best.estimate)
             for one in cells
             if one.best and one.outcome is not Outcome.VOID
         ]
-        found = _at_least(least, figures, void)
-        return replace(found, state=State.OPEN) if found and found.state is State.MISSED else found
+        found = _at_least(least, figures, Gaps(broken, unknown, void))
+        below = found is not None and found.state is State.MISSED and not broken
+        return replace(found, state=State.OPEN) if found and below else found
 
     return answer
 
@@ -146,40 +139,33 @@ def _times_a_peer(
     least: float, peer: str, *names: str
 ) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
     def answer(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
-        return _each_at_least(least, [one for name in names if (one := matrix.result(name, peer))])
+        return _each_at_least(matrix, least, [one for name in names if (one := matrix.result(name, peer))])
 
     return answer
 
 
-def _each_at_least(least: float, results: Sequence[Result]) -> Answer | None:
+def _each_at_least(matrix: Matrix, least: float, results: Sequence[Result]) -> Answer | None:
     figures = [
         (f"{one.row.name}, {_times(one.estimate)} {one.against}", one.estimate)
         for one in results
         if one.estimate and one.verdict is not Verdict.VOID
     ]
-    return _at_least(least, figures, _void_rows(results))
+    return _at_least(least, figures, gaps_of(matrix, results, _void_rows(results)))
 
 
 def _void_rows(results: Iterable[Result]) -> list[str]:
     return list(dict.fromkeys(one.row.name for one in results if one.verdict is Verdict.VOID))
 
 
-def _at_least(least: float, figures: Sequence[tuple[str, Estimate]], void: Sequence[str]) -> Answer | None:
-    """Each interval must be clear of the goal. VOID are workloads that say nothing; with one of these the goal is
-    not met."""
-    if not figures and not void:
+def _at_least(least: float, figures: Sequence[tuple[str, Estimate]], gaps: Gaps) -> Answer | None:
+    """Each interval must be clear of the goal."""
+    if not figures and not gaps.told:
         return None
-    below = [text for text, estimate in figures if estimate.high < least]
-    reached = not void and all(estimate.low >= least for _, estimate in figures)
+    below = any(estimate.high < least for _, estimate in figures)
+    reached = all(estimate.low >= least for _, estimate in figures)
     state = State.MISSED if below else State.MET if reached else State.OPEN
     ordered = [text for text, _ in sorted(figures, key=lambda one: one[1].ratio)]
-    told = [_named(ordered), f"void: {_named(void)}" if void else ""]
-    return Answer(state, "; ".join(text for text in told if text))
-
-
-def _named(texts: Sequence[str]) -> str:
-    more = len(texts) - NAMED_MAX
-    return "; ".join([*texts[:NAMED_MAX], *([f"and {more} more"] if more > 0 else [])])
+    return answer_make(state, named_text(ordered), gaps)
 
 
 def _not_behind(peer: str, group: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
@@ -203,15 +189,19 @@ def _not_behind_the_preloaded(name: str) -> Callable[[Matrix, Sequence[GroupMean
 
 
 def _within_the_margin(matrix: Matrix, results: Iterable[Result]) -> Answer | None:
-    return _each_at_least(1 / (1 + matrix.plan.settings.margin), list(results))
+    return _each_at_least(matrix, 1 / (1 + matrix.plan.settings.margin), list(results))
 
 
 def _ahead_in_the_mean(group: str) -> Callable[[Matrix, Sequence[GroupMean]], Answer | None]:
+    """A mean over a part of the workloads says nothing about all of them."""
+
     def answer(matrix: Matrix, means: Sequence[GroupMean]) -> Answer | None:
         own = [(f"{_times(one.estimate)} {one.peer}", one.estimate) for one in means if one.group == group]
-        void = _void_rows(one for one in matrix.results if one.row.group == group)
-        found = _at_least(1.0, own, void)
-        return replace(found, state=State.OPEN) if found and void else found
+        results = [one for one in matrix.results if one.row.group == group]
+        gaps = gaps_of(matrix, results, _void_rows(results))
+        found = _at_least(1.0, own, gaps)
+        in_part = gaps.leave_open and not gaps.broken
+        return replace(found, state=State.OPEN) if found and in_part else found
 
     return answer
 
@@ -232,23 +222,28 @@ def _over_peers(
 ) -> dict[str, dict[str, float]]:
     """By workload and peer: hakmem's figure over the peer's; MEDIANS gives both."""
     figures: dict[str, dict[str, float]] = {}
-    for one in matrix.results:
+    for one in _of_workloads(matrix):
         own, other = medians(one)
-        if own and other and not one.row.control:
+        if own and other:
             figures.setdefault(one.row.name, {})[one.against] = own / other
     return figures
 
 
 def _rss_in_the_mean(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
-    figures = _over_peers(matrix, _rss)
+    figures, gaps = _over_peers(matrix, _rss), gaps_of(matrix, _of_workloads(matrix))
     means = {
         peer: _geometric(row[peer] for row in figures.values() if peer in row) for peer in matrix.plan.peers
     }
     known = sorted(((mean, peer) for peer, mean in means.items() if mean), reverse=True)
-    if not known:
+    if not known and not gaps.told:
         return None
-    state = State.MISSED if known[0][0] > 1 else State.MET
-    return Answer(state, _named([f"{mean:.2f} of {peer}" for mean, peer in known]))
+    state = State.MISSED if known and known[0][0] > 1 else State.MET
+    return answer_make(state, named_text([f"{mean:.2f} of {peer}" for mean, peer in known]), gaps)
+
+
+def _of_workloads(matrix: Matrix, without: frozenset[str] = frozenset()) -> list[Result]:
+    """Against the peers other than those."""
+    return [one for one in matrix.results if not one.row.control and one.against not in without]
 
 
 def _geometric(ratios: Iterable[float]) -> float:
@@ -257,36 +252,44 @@ def _geometric(ratios: Iterable[float]) -> float:
 
 
 def _largest(
-    figures: Mapping[str, Mapping[str, float]], most: float, without: frozenset[str]
+    matrix: Matrix,
+    medians: Callable[[Result], tuple[float, float]],
+    most: float,
+    without: frozenset[str] = frozenset(),
 ) -> Answer | None:
     """No workload above this many times the smallest peer's figure."""
+    gaps = gaps_of(matrix, _of_workloads(matrix, without))
     worst = sorted(
         (
             (max(known.items(), key=lambda one: one[1]), name)
-            for name, row in figures.items()
+            for name, row in _over_peers(matrix, medians).items()
             if (known := {peer: ratio for peer, ratio in row.items() if peer not in without})
         ),
         key=lambda one: -one[0][1],
     )
     if not worst:
-        return None
+        return answer_make(State.MET, "", gaps) if gaps.told else None
     above = [f"{name}, {ratio:.2f} of {peer}" for (peer, ratio), name in worst if ratio > most]
     (peer, ratio), name = worst[0]
     if not above:
-        return Answer(State.MET, f"at most {ratio:.2f} of {peer} in {name}")
-    return Answer(State.MISSED, f"{len(above)} of {len(worst)} are: {_named(above)}")
+        return answer_make(State.MET, f"at most {ratio:.2f} of {peer} in {name}", gaps)
+    return answer_make(State.MISSED, f"{len(above)} of {len(worst)} are: {named_text(above)}", gaps)
 
 
 def _rss_everywhere(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
-    return _largest(_over_peers(matrix, _rss), RSS_MOST, frozenset())
+    return _largest(matrix, _rss, RSS_MOST)
 
 
 def _faults_everywhere(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
-    return _largest(_over_peers(matrix, _faults), FAULTS_SLACK, ASKS_FOR_HUGE_PAGES)
+    return _largest(matrix, _faults, FAULTS_SLACK, ASKS_FOR_HUGE_PAGES)
 
 
 def _faults_of_large(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
+    """Whether a workload without a figure is a large one is not known, either."""
     peer = "mimalloc3-nothp"
+    found = gaps_of(matrix, [one for one in _of_workloads(matrix) if one.against == peer])
+    failed = {name: f"hakmem {what}" for name, what in found.broken.items()}
+    gaps = Gaps(unknown={**failed, **found.unknown})
     large = {
         one.row.name
         for one in matrix.results
@@ -295,9 +298,10 @@ def _faults_of_large(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
     figures = _over_peers(matrix, _faults)
     ratios = [row[peer] for name, row in figures.items() if name in large and peer in row]
     if not ratios:
-        return None
+        return answer_make(State.OPEN, "", gaps) if gaps.told else None
     mean = _geometric(ratios)
-    return Answer(State.MET if mean <= 1 / 3 else State.MISSED, f"{mean:.2f} in {len(ratios)} workloads")
+    state = State.MET if mean <= 1 / 3 else State.MISSED
+    return answer_make(state, f"{mean:.2f} in {len(ratios)} workloads", gaps)
 
 
 # ---- the rest -----------------------------------------------------------------------------------------------
@@ -306,8 +310,9 @@ def _faults_of_large(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
 def _tails(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
     """Missed if so many are behind that chance does not explain it: of fifty workloads in which it is as long as the
     peer's, one is behind as often as not."""
+    gaps = _tail_gaps(matrix)
     if not matrix.tails:
-        return None
+        return answer_make(State.OPEN, "", gaps) if gaps.told else None
     behind = sorted((one for one in matrix.tails if one.behind), key=lambda one: -one.ratio)
     longer = sum(one.ratio > 1 for one in matrix.tails) - len(behind)
     chance = chance_of_so_many(len(behind), len(matrix.tails), BEHIND_CHANCE)
@@ -315,8 +320,29 @@ def _tails(matrix: Matrix, _: Sequence[GroupMean]) -> Answer | None:
     state = State.MISSED if missed else State.OPEN if behind or longer else State.MET
     doubt = " (by chance, perhaps)" if behind and not missed else ""
     counts = f"behind in {len(behind)} of {len(matrix.tails)}{doubt}, longer without being clear in {longer}"
-    named = _named([f"{one.row}, {one.ratio:.2f} of {one.peer}" for one in behind])
-    return Answer(state, f"{counts}; {named}" if named else counts)
+    behinds = named_text([f"{one.row}, {one.ratio:.2f} of {one.peer}" for one in behind])
+    return answer_make(state, f"{counts}; {behinds}" if behinds else counts, gaps)
+
+
+def _tail_gaps(matrix: Matrix) -> Gaps:
+    """Of the workloads that tell latencies under any allocator. A crash with a clock or with instruments is one, but
+    perhaps theirs."""
+    subject = matrix.plan.subject
+    telling = {row for (row, _), one in matrix.observed.items() if one.latency_p999_ns}
+    rows = [
+        one.name for one in matrix.plan.rows if one.name in telling and not one.control and not one.memory
+    ]
+    judged = {one.row for one in matrix.tails}
+    broken = {name: what for name, what in matrix.broken.items() if name in rows}
+    failed = {
+        row: f"hakmem, {what}" for (row, arm), what in matrix.failures_watched.items() if arm == subject
+    }
+    unknown = {
+        name: failed.get(name, NOT_MEASURED)
+        for name in rows
+        if name not in broken and (name in failed or name not in judged)
+    }
+    return Gaps(broken, unknown)
 
 
 GOALS = (

@@ -16,7 +16,7 @@ from enum import Enum
 from hakmem_lab.measure.store import OBSERVED, TAIL, TIMED, Sample
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.statistics.selection import Best, best_compare, holm, margin_p_value
-from hakmem_lab.studies.comparing import ArmSamples, Result, compare, peer_select
+from hakmem_lab.studies.comparing import NOT_MEASURED, ArmSamples, Result, compare, peer_select
 from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row, Settings
 from hakmem_lab.studies.tails import Tail, tail_judge
 
@@ -33,6 +33,10 @@ class Outcome(Enum):
 
 TOO_FEW_ROUNDS = "too few rounds"
 NOT_SELECTED = "no peer is selected here"
+EVERY_FAILS = "every allocator fails in it"
+
+WATCHED = {OBSERVED: "in the run with instruments", TAIL: "in the runs with a clock"}
+"""What failed there stands with these words beside what failed in the rounds."""
 
 VERDICT_ORDER = (Verdict.BEHIND, Verdict.VOID, Verdict.UNCLEAR, Verdict.EQUAL, Verdict.AHEAD)
 
@@ -66,8 +70,10 @@ class Matrix:
     cells: tuple[CellResult, ...]
     """Losses first."""
     controls: tuple[Control, ...]
-    failures: Mapping[tuple[str, str], str]
-    """By row and arm."""
+    failures_timed: Mapping[tuple[str, str], str]
+    """By row and arm: what failed in the rounds or before them, so that nothing can be compared."""
+    failures_watched: Mapping[tuple[str, str], str]
+    """By row and arm: what failed in the runs with instruments or with a clock."""
     observed: Mapping[tuple[str, str], Sample]
     """By row and allocator."""
     tails: tuple[Tail, ...]
@@ -86,8 +92,27 @@ class Matrix:
         )
 
     @property
+    def failures(self) -> dict[tuple[str, str], str]:
+        """All of them, by row and arm."""
+        both = (self.failures_timed, self.failures_watched)
+        keys = sorted({key for some in both for key in some})
+        return {key: "; ".join(some[key] for some in both if key in some) for key in keys}
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """By row: how hakmem failed where there is an allocator that could be run."""
+        return {row.name: what for row in self.plan.rows if row.served and (what := self.failed(row.name))}
+
+    @property
     def lost(self) -> list[CellResult]:
         return [one for one in self.cells if one.outcome is Outcome.LOST]
+
+    def failed(self, row: str) -> str:
+        """How hakmem failed in it; empty if it did not."""
+        return self.failures_timed.get((row, self.plan.subject), "")
+
+    def was_compared(self, row: str) -> bool:
+        return any(one.estimate for one in self.results if one.row.name == row)
 
     def result(self, row: str, against: str) -> Result | None:
         return next((one for one in self.results if (one.row.name, one.against) == (row, against)), None)
@@ -96,13 +121,16 @@ class Matrix:
 def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
     timed: dict[str, list[Sample]] = defaultdict(list)
     observed: dict[tuple[str, str], Sample] = {}
+    watched: list[Sample] = []
     clocked: dict[str, list[Sample]] = defaultdict(list)
     for sample in samples:
         if sample.kind == TIMED:
             timed[sample.task].append(sample)
+        elif sample.outcome:
+            watched.append(sample)
         elif sample.kind == TAIL:
             clocked[sample.task].append(sample)
-        elif sample.kind == OBSERVED and not sample.outcome:
+        elif sample.kind == OBSERVED:
             observed[sample.task, sample.allocator] = sample
     results: list[Result] = []
     controls: list[Control] = []
@@ -129,7 +157,26 @@ def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
         if not row.control
         and (tail := _tail(row, observed, clocked[row.name], plan.settings.margin)) is not None
     )
-    return Matrix(plan, tuple(results), cells, tuple(controls), failures, observed, tails, medians)
+    return Matrix(
+        plan=plan,
+        results=tuple(results),
+        cells=cells,
+        controls=tuple(controls),
+        failures_timed=failures,
+        failures_watched=_failures_watched(watched),
+        observed=observed,
+        tails=tails,
+        medians=medians,
+    )
+
+
+def _failures_watched(samples: Sequence[Sample]) -> dict[tuple[str, str], str]:
+    """The first of each kind."""
+    first: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    for kind, where in WATCHED.items():
+        for one in sorted((one for one in samples if one.kind == kind), key=lambda one: one.slot):
+            first[one.task, one.arm].setdefault(kind, f"{where}: {one.outcome}")
+    return {key: "; ".join(told.values()) for key, told in first.items()}
 
 
 def _tail(
@@ -237,7 +284,7 @@ def _cells_judge(
     cells = []
     for (row, one), p_value in zip(found, adjusted, strict=True):
         broken = failures.get((row.name, plan.subject), "")
-        if broken:
+        if broken and row.served:
             cells.append(CellResult(row, Outcome.LOST, None, p_value, f"{plan.subject} {broken}"))
         elif one is None:
             cells.append(CellResult(row, Outcome.OPEN, None, p_value, notes[row.name]))
@@ -258,10 +305,15 @@ def _without_best(
 ) -> str:
     """Why there is no best peer, if there is none. If all arms have all rounds, as in a row that rests, none of
     several peers is selected, however many rounds there are."""
+    if not row.served:
+        return f"{EVERY_FAILS}: {next(iter(failures.values()), '')}"
     if selected in failures:
         return f"{selected}, which was selected, {failures[selected]}"
-    several = sum(1 for one in results if one.estimate) > 1
-    return NOT_SELECTED if several and not row.rounds.selection else TOO_FEW_ROUNDS
+    compared = sum(1 for one in results if one.estimate)
+    if not compared:
+        failed = [f"{one.against} {failures[one.against]}" for one in results if one.against in failures]
+        return "; ".join(failed) or NOT_MEASURED
+    return NOT_SELECTED if compared > 1 and not row.rounds.selection else TOO_FEW_ROUNDS
 
 
 def _outcome(best: Best, p_value: float, settings: Settings, slowdown_seen: bool) -> Outcome:

@@ -79,6 +79,11 @@ class Row:
     seconds: float = 0.0
     """Planned seconds for the rounds."""
 
+    @property
+    def served(self) -> bool:
+        """Whether any allocator could be run in it before the rounds; if none, it has none."""
+        return bool(self.rounds.arms)
+
     @classmethod
     def read(cls, kept: dict[str, Any]) -> Row:
         rounds = kept["rounds"]

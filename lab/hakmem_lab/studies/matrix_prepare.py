@@ -79,23 +79,33 @@ def rows_plan(
     best_only: bool,
 ) -> list[Row]:
     """SECONDS are left for the rounds of all rows. If they are too few for the fewest useful rounds, those take up
-    to LIMIT. BEST_ONLY: the best of the peers is selected, and the others leave their time to it."""
-    served = [candidate for candidate in candidates if works[candidate.name].walls]
-    always = {one.name: _always(one, works[one.name], settings) if best_only else () for one in served}
-    named = {one.name: _named(one, works[one.name], always[one.name]) for one in served}
+    to LIMIT. BEST_ONLY: the best of the peers is selected, and the others leave their time to it. A row in which
+    every allocator failed has no rounds, but is one: its failures are results."""
+    always = {one.name: _always(one, works[one.name], settings) if best_only else () for one in candidates}
+    named = {one.name: _named(one, works[one.name], always[one.name]) for one in candidates}
     least = pairs_needed(settings.confidence)
-    demands = [
-        works[one.name].demand(
+    demands = {
+        one.name: works[one.name].demand(
             LONG_RUN_ROUNDS if works[one.name].wall > LONG_RUN_SECONDS else least,
             always[one.name],
             named[one.name],
         )
-        for one in served
-    ]
-    counts = rounds_share(demands, seconds / (1 + EXTRA_SHARE), limit / (1 + EXTRA_SHARE), ROUNDS_MAX)
+        for one in candidates
+    }
+    served = [one.name for one in candidates if works[one.name].walls]
+    within, most = (time / (1 + EXTRA_SHARE) for time in (seconds, limit))
+    shared = rounds_share([demands[name] for name in served], within, most, ROUNDS_MAX)
+    counts = dict(zip(served, shared, strict=True))
     return [
-        _row(candidate, works[candidate.name], always[candidate.name], named[candidate.name], count, demand)
-        for candidate, demand, count in zip(served, demands, counts, strict=True)
+        _row(
+            one,
+            works[one.name],
+            always[one.name],
+            named[one.name],
+            counts.get(one.name, 0),
+            demands[one.name],
+        )
+        for one in candidates
     ]
 
 

@@ -37,24 +37,32 @@ MATRIX_KIND = "bench"
 T = TypeVar("T")
 
 
+FAILS, SLOWER, FASTER, RUNS, AS_BEFORE = "fails now", "slower", "faster", "runs again", "as before"
+CHANGE_ORDER = (FAILS, SLOWER, FASTER, RUNS, AS_BEFORE)
+
+
 @dataclass(frozen=True)
 class Change:
-    """One workload against one peer, in an earlier run and in this one."""
+    """One workload against one peer, or hakmem alone in it, in an earlier run and in this one."""
 
     row: str
     against: str
-    then: Estimate
-    now: Estimate
+    """Empty if hakmem failed in one of the two."""
+    word: str
+    then: Estimate | str
+    """Or how it failed; empty if it did not."""
+    now: Estimate | str
 
-    @property
-    def word(self) -> str:
+    @classmethod
+    def of(cls, row: str, against: str, then: Estimate, now: Estimate) -> Change:
         """A change is reported only if the intervals do not overlap."""
-        if self.now.low > self.then.high:
-            return "faster"
-        return "slower" if self.now.high < self.then.low else "as before"
+        word = FASTER if now.low > then.high else SLOWER if now.high < then.low else AS_BEFORE
+        return cls(row, against, word, then, now)
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> float | None:
+        if isinstance(self.then, str) or isinstance(self.now, str):
+            return None
         return self.now.ratio / self.then.ratio
 
 
@@ -184,17 +192,28 @@ def runs_before(runs: Mapping[Path, MatrixPlan], kept: Kept) -> Iterator[Path]:
 
 
 def changes_between(then: Matrix, now: Matrix) -> list[Change]:
-    """Each side compared with its peers of the same day, because absolute speeds of two days cannot be compared."""
-    changes = []
+    """Each side compared with its peers of the same day, because absolute speeds of two days cannot be compared.
+    Where hakmem fails in one of the two, that is the change."""
+    changes = _failures_between(then, now)
     for result in now.losses_first:
         earlier = then.result(result.row.name, result.against)
         if earlier is None or earlier.estimate is None or result.estimate is None or result.row.memory:
             continue
         if Verdict.VOID in (earlier.verdict, result.verdict):
             continue
-        changes.append(Change(result.row.name, result.against, earlier.estimate, result.estimate))
-    order = ("slower", "faster", "as before")
-    return sorted(changes, key=lambda one: (order.index(one.word), one.ratio))
+        changes.append(Change.of(result.row.name, result.against, earlier.estimate, result.estimate))
+    return sorted(changes, key=lambda one: (CHANGE_ORDER.index(one.word), one.ratio or 0.0))
+
+
+def _failures_between(then: Matrix, now: Matrix) -> list[Change]:
+    """The workloads, also those about memory, in which hakmem failed in one and was compared in the other."""
+    words = ((FAILS, now, then), (RUNS, then, now))
+    return [
+        Change(row.name, "", word, then.failed(row.name), now.failed(row.name))
+        for word, failing, other in words
+        for row in now.plan.rows
+        if failing.failed(row.name) and not row.control and other.was_compared(row.name)
+    ]
 
 
 HISTORY = """

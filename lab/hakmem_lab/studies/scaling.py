@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.store import TIMED, Sample
 from hakmem_lab.studies.candidates import Candidate, cell_candidate
+from hakmem_lab.studies.comparing import NOT_MEASURED
 from hakmem_lab.studies.judging import Matrix
 from hakmem_lab.workloads.cell import COUNT_PLACE, SEED_PLACE, Cell, Group
 from hakmem_lab.workloads.cells import CELLS
@@ -37,6 +39,8 @@ SPARE = 1.5
 FLAT = 1.10
 """A tenfold increase may change the cost by up to this factor and still be called flat."""
 RESAMPLES = 2000
+
+NONE_FAILED: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 Samples = NDArray[np.float64]
 
@@ -225,6 +229,8 @@ class Line:
     axis: str
     allocator: str
     costs: tuple[Cost, ...]
+    absent: Mapping[str, str]
+    """Points without a cost, and twins and memories that failed, each with its reason."""
     whole: Figure | None
     """The effect of a tenfold increase on the cost; None with fewer than three points."""
     kept: Figure | None
@@ -234,18 +240,20 @@ class Line:
     """Of its own part if that is known, otherwise of the whole; only if it is clear of FLAT."""
 
     @property
-    def fewest(self) -> Cost:
-        """The point with the fewest rounds."""
-        return min(self.costs, key=lambda cost: cost.rounds)
+    def fewest(self) -> Cost | None:
+        """The point with the fewest rounds; None without a cost anywhere."""
+        return min(self.costs, key=lambda cost: cost.rounds, default=None)
 
     @property
     def word(self) -> str:
-        """For its own part, if that is known."""
+        """For its own part, if that is known. Nothing good is said of an axis with points that are absent."""
         judged = self.own or self.whole
         if judged is None:
             return "not told"
         if judged.low > FLAT:
             return "grows"
+        if self.absent:
+            return "open"
         if judged.high < 1 / FLAT:
             return "falls"
         return "flat" if judged.low >= 1 / FLAT and judged.high <= FLAT else "open"
@@ -266,21 +274,36 @@ class Scaling:
 
 
 def scaling_judge(matrix: Matrix, samples: Sequence[Sample], points: Sequence[Point]) -> Scaling:
-    """From a run's samples alone."""
+    """From a run's samples alone. What failed now and then has no cost by its other runs."""
     runs: dict[tuple[str, str], list[Sample]] = {}
+    failures = matrix.failures_timed
     for sample in samples:
-        if sample.kind == TIMED and not sample.outcome and sample.ops and sample.seconds:
+        if (
+            sample.kind == TIMED
+            and (sample.task, sample.arm) not in failures
+            and sample.ops
+            and sample.seconds
+        ):
             runs.setdefault((sample.task, sample.arm), []).append(sample)
     allocators = (matrix.plan.subject, *matrix.plan.peers)
     axes = list(dict.fromkeys(point.axis for point in points))
     processors, confidence = matrix.plan.source.processors, matrix.plan.settings.confidence
     rng = np.random.default_rng(matrix.plan.settings.seed)
     lines = [
-        line_make(axis, name, [one for one in points if one.axis == axis], runs, processors, confidence, rng)
+        line_make(
+            axis,
+            name,
+            [one for one in points if one.axis == axis],
+            runs,
+            processors,
+            confidence,
+            rng,
+            failures,
+        )
         for axis in axes
         for name in allocators
     ]
-    return Scaling(matrix, tuple(points), tuple(line for line in lines if line is not None))
+    return Scaling(matrix, tuple(points), tuple(lines))
 
 
 def quiet_of(samples: Sequence[Sample]) -> list[Sample]:
@@ -327,8 +350,8 @@ def line_make(
     processors: int,
     confidence: float,
     rng: np.random.Generator,
-) -> Line | None:
-    """None if it was not measured."""
+    failures: Mapping[tuple[str, str], str] = NONE_FAILED,
+) -> Line:
     costs: list[Cost] = []
     whole: list[Samples] = []
     kept: list[Samples] = []
@@ -355,8 +378,6 @@ def line_make(
                 memory=memory_share(point, touched) if touched else None,
             )
         )
-    if not costs:
-        return None
     values = [cost.value for cost in costs]
     told = all(cost.own_is_told for cost in costs)
     # A draw in which the part vanishes would have no logarithm.
@@ -367,11 +388,28 @@ def line_make(
         axis=axis,
         allocator=allocator,
         costs=tuple(costs),
+        absent=absent_find(allocator, points, runs, failures),
         whole=None if slopes[0] is None else figure_make(slopes[0], confidence),
         kept=None if slopes[1] is None else figure_make(slopes[1], confidence),
         own=None if part is None else figure_make(part, confidence),
         bend=bend_find(values, positive or whole, confidence),
     )
+
+
+def absent_find(
+    allocator: str,
+    points: Sequence[Point],
+    runs: Mapping[tuple[str, str], Sequence[Sample]],
+    failures: Mapping[tuple[str, str], str],
+) -> dict[str, str]:
+    absent = {}
+    for point in points:
+        for way in point.ways:
+            key = (point.name(way), allocator)
+            missing = NOT_MEASURED if way == REPLACE and key not in runs else ""
+            if why := failures.get(key, missing):
+                absent[point.name(way).removeprefix(f"{point.axis} ")] = why
+    return absent
 
 
 def bend_find(values: Sequence[int], costs: Sequence[Samples], confidence: float) -> Bend | None:

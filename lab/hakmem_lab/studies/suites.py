@@ -15,6 +15,7 @@ class GroupMean:
     group: str
     peer: str
     estimate: Estimate
+    workloads: int
 
 
 def group_means(matrix: Matrix) -> list[GroupMean]:
@@ -33,5 +34,5 @@ def group_means(matrix: Matrix) -> list[GroupMean]:
         for group in groups:
             cells = [one.unselected for one in own if one.unselected and group in (ALL, one.row.group)]
             if len(cells) > (1 if group == ALL else 2):
-                means.append(GroupMean(group, peer, suite_estimate(cells, settings.confidence)))
+                means.append(GroupMean(group, peer, suite_estimate(cells, settings.confidence), len(cells)))
     return sorted(means, key=lambda one: groups.index(one.group))
