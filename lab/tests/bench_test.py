@@ -105,6 +105,17 @@ def test_a_page_that_cannot_be_written_takes_no_table_away(
     assert not (kept.folder / "results.csv").exists()
 
 
+def test_a_run_in_which_everything_failed_has_no_samples_and_completes(tmp_path: Path) -> None:
+    plan = replace(plan_make(), missing={"cell": "every allocator fails in it: failed: status 1"})
+    run, report = Kept(tmp_path / "run", plan), tmp_path / "matrix.md"
+    plan.save(run.folder)
+    matrix_show(run, report, None, complete=True)
+    assert (run.folder / "results.csv").exists()
+    assert not report.with_suffix(".parquet").exists()
+    pages = (report, report.with_suffix(".html"), run.folder / "report.html")
+    assert all("Raw samples" not in page.read_text() for page in pages)
+
+
 def test_results_have_a_row_for_each_comparison(kept: Kept) -> None:
     rows = list(csv.DictReader(results_csv(kept.judged()).splitlines()))
     assert len(rows) == 3 * len(PEERS)
