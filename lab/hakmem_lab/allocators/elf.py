@@ -21,6 +21,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def identity(path: Path) -> str:
+    """Of any file, as it is shown."""
+    return sha256(path)[:16]
+
+
 def build_id(path: Path) -> str:
     """The linker's build id; the start of the file's SHA-256 if it has none."""
     try:

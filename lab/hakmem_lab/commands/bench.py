@@ -125,9 +125,9 @@ def bench(
             candidates, missing = candidates_prepare(stage, chosen, settings.seed)
             if begun is None:
                 command = command_text(settings, allocators)
-                begun = bench_plan(checkout, stage, field, candidates, settings, command, missing)
+                begun = bench_plan(checkout, field, candidates, settings, command, missing)
             else:
-                resume_check(begun.plan, checkout, stage, field, candidates)
+                resume_check(begun.plan, checkout, field, candidates, missing)
             bench_measure(begun, field, candidates)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None

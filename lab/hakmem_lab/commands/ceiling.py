@@ -102,9 +102,7 @@ def ceiling(
             names = [CEILING, NULL, *words_split(allocators)]
             field = field_gather(PeerStore(checkout), stage, names, settings)
             command = command_text(settings, suite, allocators)
-            run = bench_plan(
-                checkout, stage, field, candidates, settings, command, refused, KIND, best_only=False
-            )
+            run = bench_plan(checkout, field, candidates, settings, command, refused, KIND, best_only=False)
             rounds_measure(run, field, candidates, KIND, "row")
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None

@@ -106,9 +106,7 @@ def scaling(
         with staged(checkout) as stage:
             candidates = scaling_candidates(stage, fits)
             field = field_gather(PeerStore(checkout), stage, words_split(peers), settings)
-            run = bench_plan(
-                checkout, stage, field, candidates, settings, command, refused, KIND, best_only=False
-            )
+            run = bench_plan(checkout, field, candidates, settings, command, refused, KIND, best_only=False)
             rounds_measure(run, field, candidates, KIND, "point")
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
