@@ -94,6 +94,23 @@ def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:
     assert path.read_text().count("\n") >= 2
 
 
+def test_a_command_that_fails_later_ends_with_its_samples(build: Path, tmp_path: Path) -> None:
+    """Not in its first three runs: the observed ones, and one of a round."""
+    runs = tmp_path / "runs"
+    script = f"echo >>{runs}; [ $(wc -l <{runs}) -le 3 ]"
+    process = lab(build, "--budget", "10s", "--allocators", "hakmem", "--", "sh", "-c", script)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 2
+    told = re.fullmatch(
+        r"hakmem: sh under glibc( again| slowed by 6 %)? exited with 1; it fails by itself, which tells nothing of allocators;"
+        r" what was measured is in (\S*bench_results/compare/\S+)\n",
+        errors,
+    )
+    assert told is not None, errors
+    with (LAB.parent / told[2]).open() as file:
+        assert len(list(csv.DictReader(file))) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
