@@ -20,6 +20,7 @@ from typing import Any
 import duckdb
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 from hakmem_lab.measure.provenance import Provenance
 
 TIMED = "timed"
@@ -137,7 +138,7 @@ class SampleStore:
         lines = "".join(json.dumps(vars(one) | self._provenance) + "\n" for one in samples)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with self._journal.open("a") as file:
+            with self._journal.open("a", encoding=ENCODING) as file:
                 file.write(lines)
             disk_sync(self._journal)
             disk_sync(self.folder)
