@@ -16,7 +16,8 @@ import pytest
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import app
-from hakmem_lab.commands.bench import budget_seconds
+from hakmem_lab.commands.bench import budget_seconds, command_text
+from hakmem_lab.commands.units import seconds_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.store import Sample, SampleStore, provenance_columns
 from hakmem_lab.measure.task import Task
@@ -223,6 +224,11 @@ def test_more_memory_stands_out_as_a_loss() -> None:
 )
 def test_budgets(suite: str, only: str, budget: str, expected: tuple[float, float]) -> None:
     assert budget_seconds(replace(SETTINGS, suite=suite, only=only), budget, 3) == expected
+
+
+def test_a_command_with_a_long_budget_can_be_given_again() -> None:
+    words = command_text(replace(SETTINGS, budget_seconds=1_080_000.0), "").split()
+    assert seconds_parse(words[words.index("--budget") + 1]) == 1_080_000
 
 
 def test_an_interruption_says_where_everything_is(kept: Kept) -> None:

@@ -78,6 +78,27 @@ def test_compare_from_beginning_to_end_on_one_processor(build: Path, tmp_path: P
     assert shlex.split(recorded)[-len(command) :] == command
 
 
+def test_a_comparison_in_a_folder_that_was_deleted_has_its_answer(build: Path, tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "hakmem_lab", "compare", "--build", str(build.resolve()), "--budget", "1s"]
+    line += ["--allocators", "hakmem", "--", "true"]
+    done = subprocess.run(
+        [
+            "sh",
+            "-c",
+            f'mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec "$@"',
+            "sh",
+            *line,
+        ],
+        env={**os.environ, "PYTHONPATH": str(LAB), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode in (0, 3), done.stderr) == (True, "")
+    assert done.stdout.splitlines()[-1].endswith(".")
+
+
 def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:
     before = set(KEPT.glob("*/samples.csv"))
     process = lab(build, "--budget", "10m", "--allocators", "hakmem", "--", "sleep", "0.2")
