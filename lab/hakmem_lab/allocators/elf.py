@@ -42,11 +42,14 @@ def build_id(path: Path) -> str:
 
 def compilers(path: Path) -> str:
     """The compilers named in its .comment section."""
-    with path.open("rb") as file:
-        section = ELFFile(file).get_section_by_name(".comment")
-        if section is None:
-            return "unknown"
-        parts = section.data().decode("ascii", "replace").split("\0")
+    try:
+        with path.open("rb") as file:
+            section = ELFFile(file).get_section_by_name(".comment")
+            if section is None:
+                return "unknown"
+            parts = section.data().decode("ascii", "replace").split("\0")
+    except ELFError as error:
+        raise LabError(f"{path.name} is no program or library: {error}") from error
     return ", ".join(sorted({part for part in parts if part})) or "unknown"
 
 
