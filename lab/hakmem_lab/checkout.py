@@ -90,8 +90,11 @@ class Checkout:
 
 
 def path_here(path: Path) -> str:
-    """The path as the terminal shows it: usable from the current folder."""
-    here = Path.cwd()
+    """The path as the terminal shows it: usable from the current folder, also if that was deleted."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return str(path)
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 

@@ -106,6 +106,16 @@ def main() -> None:
         print(f"hakmem: {shown(str(error))}", file=sys.stderr)
         sys.exit(error.exit_status)
     except OSError as error:  # a full disk, a file that cannot be read
-        where = f"{Path(error.filename).name}: " if isinstance(error.filename, str) else ""
-        print(f"hakmem: {where}{error.strerror or error}", file=sys.stderr)
+        print(f"hakmem: {_about(error)}{error.strerror or error}", file=sys.stderr)
         sys.exit(LabError.exit_status)
+
+
+def _about(error: OSError) -> str:
+    """The name of what could not be used, and a colon; empty if that is not known."""
+    if isinstance(error.filename, str):
+        return f"{Path(error.filename).name}: "
+    try:
+        Path.cwd()
+    except OSError:  # it was deleted, and a path of the user's begins there
+        return "the current folder: "
+    return ""

@@ -12,6 +12,9 @@ from stat import S_IMODE
 
 from hakmem_lab.errors import LabError
 
+ENCODING = "utf-8"
+"""Of our files, whatever the user's locale: pages declare it, and another user reads them."""
+
 NAMES_AS_THEY_ARE = "surrogateescape"
 """Files and arguments may have names that are not UTF-8: their bytes are written unchanged."""
 
@@ -24,7 +27,7 @@ def text_write(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if _takes_what_comes(path) or not _replaced(path.resolve(), text):
-            path.write_text(text, errors=NAMES_AS_THEY_ARE)
+            path.write_text(text, ENCODING, NAMES_AS_THEY_ARE)
     except OSError as error:
         raise LabError(f"cannot write {path}: {error.strerror}") from error
 
@@ -49,7 +52,7 @@ def _replace(path: Path, text: str) -> None:
     """An earlier file must be one that may be written; its owner and its mode stay."""
     beside = path.with_name(f".{token_hex(8)}.tmp")
     try:
-        with beside.open("x", errors=NAMES_AS_THEY_ARE) as file:
+        with beside.open("x", encoding=ENCODING, errors=NAMES_AS_THEY_ARE) as file:
             if path.exists():
                 with path.open("ab") as earlier:
                     kept = os.fstat(earlier.fileno())
@@ -65,7 +68,7 @@ def _replace(path: Path, text: str) -> None:
 
 def text_read(path: Path) -> str:
     """Reads what text_write wrote."""
-    return path.read_text(errors=NAMES_AS_THEY_ARE)
+    return path.read_text(ENCODING, NAMES_AS_THEY_ARE)
 
 
 def target_check(path: Path | None) -> Path | None:

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab.allocators.peers import Peer
+from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import app
-from hakmem_lab.commands.bench import budget_seconds, status_of
+from hakmem_lab.commands.bench import budget_seconds, command_text, status_of
+from hakmem_lab.commands.units import seconds_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
-from hakmem_lab.measure.store import SampleStore, provenance_columns
+from hakmem_lab.measure.store import Sample, SampleStore, provenance_columns
 from hakmem_lab.measure.task import Task
 from hakmem_lab.reports.matrix_lines import floor_lines
 from hakmem_lab.reports.matrix_report import Content, matrix_show, results_csv
@@ -25,11 +27,21 @@ from hakmem_lab.reports.matrix_text import figures_grid, memory_grid, outcome_gr
 from hakmem_lab.reports.page import mood
 from hakmem_lab.reports.pictures import pictures_make
 from hakmem_lab.reports.then_and_now import then_grid
-from hakmem_lab.studies.bench import Field, Kept, interruptions_told, rounds_measure
+from hakmem_lab.studies.bench import (
+    Field,
+    Kept,
+    bench_measure,
+    identities_of,
+    interruptions_told,
+    resume_check,
+    rounds_measure,
+    rows_check,
+)
 from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.judging import judge
+from hakmem_lab.studies.matrix import is_measured
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES
-from hakmem_lab.workloads.cells import CELLS
+from hakmem_lab.workloads.cells import CELLS, Measure
 from lab_command import lab
 from lab_matrix import (
     FEW,
@@ -117,6 +129,17 @@ def test_a_page_that_cannot_be_written_takes_no_table_away(
     told = capsys.readouterr().out
     assert "lost row" in told and "1 lost" in told and "page: " not in told
     assert not (kept.folder / "results.csv").exists()
+
+
+def test_a_run_in_which_everything_failed_has_no_samples_and_completes(tmp_path: Path) -> None:
+    plan = replace(plan_make(), missing={"cell": "every allocator fails in it: failed: status 1"})
+    run, report = Kept(tmp_path / "run", plan), tmp_path / "matrix.md"
+    plan.save(run.folder)
+    matrix_show(run, report, None, complete=True)
+    assert (run.folder / "results.csv").exists()
+    assert not report.with_suffix(".parquet").exists()
+    pages = (report, report.with_suffix(".html"), run.folder / "report.html")
+    assert all("Raw samples" not in page.read_text() for page in pages)
 
 
 def test_results_have_a_row_for_each_comparison(kept: Kept) -> None:
@@ -284,6 +307,11 @@ def test_budgets(suite: str, only: str, budget: str, expected: tuple[float, floa
     assert budget_seconds(replace(SETTINGS, suite=suite, only=only), budget, 3) == expected
 
 
+def test_a_command_with_a_long_budget_can_be_given_again() -> None:
+    words = command_text(replace(SETTINGS, budget_seconds=1_080_000.0), "").split()
+    assert seconds_parse(words[words.index("--budget") + 1]) == 1_080_000
+
+
 def test_an_interruption_says_where_everything_is(kept: Kept) -> None:
     where = f"what was measured is in {kept.folder}, and --resume goes on"
     with pytest.raises(RunInterruptedError, match=f"interrupted; {where}"), interruptions_told(kept):
@@ -316,6 +344,83 @@ def test_a_run_is_not_resumed_with_another_budget_or_seed(
     plan_make(row_make("cell")).save(tmp_path / "bench" / "run")
     done = lab("bench", "--resume", "--confidence", "99", *option, LAB_RESULTS_DIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (2, f"hakmem: cannot resume run: {said}\n")
+
+
+class NoTask:
+    threads = 1
+    measure = Measure.TIME
+
+
+def candidate_make(name: str, /, **changes: object) -> Candidate:
+    candidate = Candidate(
+        name, "small", "program", "1", lambda _: NoTask(), 1, identities={"bench/program": "1f"}
+    )  # type: ignore[arg-type,return-value]  # no run is made
+    return replace(candidate, **changes)  # type: ignore[arg-type]  # any field by its name
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"program": "other"}, "its program: 'program' then, 'other' now"),
+        ({"arguments": "2"}, "its arguments: '1' then, '2' now"),
+        ({"group": "large"}, "its group: 'small' then, 'large' now"),
+        ({"control": True}, "its control: 'False' then, 'True' now"),
+        ({"memory": True}, "its memory: 'False' then, 'True' now"),
+        ({"name": "another"}, "there is no such workload any more"),
+    ],
+)
+def test_a_row_that_is_another_now_is_not_resumed(changes: dict[str, object], said: str) -> None:
+    plan = plan_make(row_make("cell"))
+    rows_check(plan, [candidate_make("cell")], {})
+    with pytest.raises(LabError, match=f"^cannot resume run: cell: {said}$"):
+        rows_check(plan, [candidate_make("cell", **changes)], {})
+
+
+def test_a_row_whose_figure_is_another_now_is_not_resumed() -> None:
+    plan = plan_make(row_make("cell", measure=Measure.CPU))
+    said = "^cannot resume run: cell: its measure: 'processor time' then, 'time' now$"
+    with pytest.raises(LabError, match=said):
+        rows_check(plan, [candidate_make("cell")], {})
+
+
+def test_a_row_that_cannot_run_now_is_not_resumed(checkout: Checkout) -> None:
+    field = Field(Peer("hakmem", "0", None, "id"), (), {}, ())
+    with pytest.raises(LabError, match=r"^cannot resume run: redis: not installed: redis-server$"):
+        resume_check(
+            plan_make(row_make("redis")), checkout, field, [], {"redis": "not installed: redis-server"}
+        )
+
+
+def test_a_run_is_of_the_programs_that_its_rows_run() -> None:
+    field = Field(Peer("hakmem", "0", None, "id"), (), {}, ())
+    candidates = [
+        candidate_make("cell"),
+        candidate_make(
+            "redis", first_count=0, identities={"redis/redis.toml": "2f", "bench/command_cost": "3f"}
+        ),
+        candidate_make("unserved", identities={"unserved/unserved.toml": "4f"}),
+    ]
+    assert identities_of(field, candidates, [row_make("cell"), row_make("redis")]) == {
+        "hakmem": "0 id",
+        "bench/program": "1f",
+        "redis/redis.toml": "2f",
+        "bench/command_cost": "3f",
+    }
+
+
+def test_what_was_kept_is_read_once_no_other_process_adds_to_it(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locked: list[bool] = []
+
+    def load(_: SampleStore) -> list[Sample]:
+        locked.append(is_measured(kept.folder))
+        raise LabError("read")
+
+    monkeypatch.setattr(SampleStore, "load", load)
+    with pytest.raises(LabError, match=r"^read; what was measured is in "):
+        bench_measure(kept, Field(Peer("hakmem", "0", None, "id"), (), {}, ()), [])
+    assert locked == [True]
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,21 @@ def test_without_standard_output_an_error_is_said(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "hakmem: the standard output is closed\n")
 
 
+def test_a_folder_that_was_deleted_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert path_here(tmp_path / "samples.csv") == str(tmp_path / "samples.csv")
+    monkeypatch.setattr(sys, "argv", ["hakmem", "peers", "--build", "build"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().err
+    assert (ended.value.code, said) == (2, "hakmem: the current folder: No such file or directory\n")
+
+
 def test_what_a_terminal_would_obey_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """In the name of a process, or in a variable's value; other letters stay."""
     hostile = "s\u00e9rver\x1b]0;x\x07\n\u202e\udc80"

@@ -78,6 +78,27 @@ def test_compare_from_beginning_to_end_on_one_processor(build: Path, tmp_path: P
     assert shlex.split(recorded)[-len(command) :] == command
 
 
+def test_a_comparison_in_a_folder_that_was_deleted_has_its_answer(build: Path, tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "hakmem_lab", "compare", "--build", str(build.resolve()), "--budget", "1s"]
+    line += ["--allocators", "hakmem", "--", "true"]
+    done = subprocess.run(
+        [
+            "sh",
+            "-c",
+            f'mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir {tmp_path}/gone && exec "$@"',
+            "sh",
+            *line,
+        ],
+        env={**os.environ, "PYTHONPATH": str(LAB), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode in (0, 3), done.stderr) == (True, "")
+    assert done.stdout.splitlines()[-1].endswith(".")
+
+
 def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:
     before = set(KEPT.glob("*/samples.csv"))
     process = lab(build, "--budget", "10m", "--allocators", "hakmem", "--", "sleep", "0.2")
@@ -92,6 +113,23 @@ def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:
     path = LAB.parent / errors.split(" is in ")[1].strip()
     assert path in kept
     assert path.read_text().count("\n") >= 2
+
+
+def test_a_command_that_fails_later_ends_with_its_samples(build: Path, tmp_path: Path) -> None:
+    """Not in its first three runs: the observed ones, and one of a round."""
+    runs = tmp_path / "runs"
+    script = f"echo >>{runs}; [ $(wc -l <{runs}) -le 3 ]"
+    process = lab(build, "--budget", "10s", "--allocators", "hakmem", "--", "sh", "-c", script)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 2
+    told = re.fullmatch(
+        r"hakmem: sh under glibc( again| slowed by 6 %)? exited with 1; it fails by itself, which tells nothing of allocators;"
+        r" what was measured is in (\S*bench_results/compare/\S+)\n",
+        errors,
+    )
+    assert told is not None, errors
+    with (LAB.parent / told[2]).open() as file:
+        assert len(list(csv.DictReader(file))) == 3
 
 
 @pytest.mark.parametrize(

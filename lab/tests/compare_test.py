@@ -20,12 +20,13 @@ from hakmem_lab.reports.compare import (
     plan_line,
     result_content,
     sentence,
+    short_line,
     verdict_grid,
 )
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.compare import Arms, Comparing, Course, Plan, Sample, observe_first
 from hakmem_lab.studies.compare_samples import COLUMNS, sample_row
-from hakmem_lab.studies.compare_verdicts import IDLE, PEAK, TIME, Outcome, outcome_make
+from hakmem_lab.studies.compare_verdicts import IDLE, PEAK, TIME, Answer, Outcome, outcome_make
 from hakmem_lab.workloads.cells import Measure
 from lab_pairs import RUN
 
@@ -190,6 +191,51 @@ def test_the_same_speed_in_less_memory_is_said() -> None:
     assert "30 % less memory (at least 30 %) at its peak" in said
 
 
+class Jittery(FakeTask):
+    """One of the allocators takes now more, now less."""
+
+    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        run = super().run(arm, conditions)
+        factor = math.exp(self.rng.gauss(0, 0.1)) if arm.name == "jittery" else 1.0
+        return replace(run, seconds=run.seconds * factor)
+
+
+def test_what_is_said_to_be_sure_is_an_answer_also_where_another_is_not_decided() -> None:
+    done = study(Jittery({"glibc": 0.5, "small": 0.5, "jittery": 0.5}, kib={"small": 700}))
+    assert done.verdict("small") is Verdict.EQUAL
+    assert done.verdict("jittery") is Verdict.UNCLEAR
+    assert done.outcome.decision.answer is Answer.SMALLER
+    assert done.outcome.decision.is_conclusive
+    said = sentence(done.outcome, done.plan)
+    assert said.startswith("Nothing is clearly faster than glibc, but small takes as long within 3 %")
+
+
+def test_an_allocator_without_the_figure_that_decides_leaves_it_open() -> None:
+    """A run too short to have taken any processor time."""
+
+    class Idle(FakeTask):
+        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+            run = super().run(arm, conditions)
+            return replace(run, cpu_seconds=0.0) if arm.name == "idle" else run
+
+    done = study(Idle({"glibc": 0.5, "idle": 0.5}, measure=Measure.CPU))
+    assert done.outcome.decision.answer is Answer.OPEN
+    assert sentence(done.outcome, done.plan).startswith(
+        "Nothing is clearly better than glibc, but the budget"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "repeat", "said"), [(0.001, 1, 401), (0.001, 100, 401), (0.001, 300, 0), (0.3, 1, 0)]
+)
+def test_a_short_run_is_told_what_would_do(seconds: float, repeat: int, said: int) -> None:
+    line = short_line(seconds, repeat)
+    assert bool(line) == bool(said)
+    if said:
+        assert line.startswith(f"One run takes {1000 * seconds * repeat:.0f} ms: ")
+        assert f"--repeat {said} for" in line
+
+
 def test_nothing_better_is_an_answer() -> None:
     done = study(FakeTask({"glibc": 0.5, "same": 0.5, "slow": 0.7}))
     assert done.outcome.is_decided
@@ -344,6 +390,16 @@ def test_a_program_that_fails_by_itself_is_an_error() -> None:
         study(
             FakeTask({"glibc": 0.5, "fast": 0.4}, fails=lambda name, _: "failed" if name == "glibc" else "")
         )
+
+
+@pytest.mark.parametrize("control", ["glibc", "glibc again"])
+def test_a_program_that_fails_now_and_then_is_said_to_fail_by_itself(control: str) -> None:
+    def fails(name: str, run: int) -> str:
+        return "failed: status 1" if name == control and run > 20 else ""
+
+    said = f"^fake under {control} failed; it fails by itself, which tells nothing of allocators$"
+    with pytest.raises(LabError, match=said):
+        study(FakeTask({"glibc": 0.5, "fast": 0.4}, fails=fails))
 
 
 def test_nothing_to_compare_is_one_line() -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from hakmem_lab.errors import LabError
 from hakmem_lab.files import text_read, text_write
 
+LAB = Path(__file__).resolve().parents[1]
 LONG = "x" * 10_000
 
 
@@ -33,6 +36,34 @@ def test_what_cannot_be_written_as_a_whole_changes_nothing(tmp_path: Path, earli
     with files_up_to(4096), pytest.raises(LabError, match=r"^cannot write \S+result\.json: File too large$"):
         text_write(path, LONG)
     assert [one.read_text() for one in tmp_path.iterdir()] == ([] if earlier is None else [earlier])
+
+
+def test_texts_are_utf_8_in_every_locale(tmp_path: Path) -> None:
+    """Pages declare it. This locale has ASCII alone."""
+    program = """
+import sys
+from pathlib import Path
+from hakmem_lab.files import text_read, text_write
+from hakmem_lab.measure.samples import RowWriter
+from hakmem_lab.workloads.programs.file import program_read
+
+folder, text = Path(sys.argv[1]), "\\u00e9 \\u2192 \\udcff"
+text_write(folder / "page", text)
+assert text_read(folder / "page") == text
+writer = RowWriter(folder / "rows", ["\\u00e9 \\u2192 \\udcff"])
+writer.write(["1"])
+writer.close()
+assert program_read(folder / "mine.toml").about == "caf\\u00e9"
+"""
+    (tmp_path / "mine.toml").write_text('about = "caf\u00e9"\n[run]\ncommand = ["true"]\n', "utf-8")
+    environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(LAB)}
+    command = [sys.executable, "-B", "-c", program, str(tmp_path)]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "page").read_bytes() == "\u00e9 \u2192 ".encode() + b"\xff"
+    assert (tmp_path / "rows").read_bytes() == "\u00e9 \u2192 ".encode() + b"\xff\n1\n"
 
 
 def test_the_file_behind_a_link_is_replaced_and_keeps_its_mode(tmp_path: Path) -> None:

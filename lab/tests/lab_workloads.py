@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -57,8 +56,7 @@ def line_of(program: Path, arguments: str, environment: dict[str, str] | None = 
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
-    line: Line = json.loads(done.stdout)
-    return line
+    return Line.parse(done.stdout, program.name)
 
 
 def library_make(library: Path, source: str) -> Path:

@@ -65,7 +65,7 @@ def count_by(monkeypatch: pytest.MonkeyPatch, operations_of: Callable[[int], int
         operations = operations_of(int(arguments[2]))
         cost = {"glibc": 50, "hakmem": 35}[arm.name]
         place = Place("/lib/liballocator.so", "malloc", "malloc.c", 1, 0)
-        return Profile(Counter({place: 90_000 + cost * operations})), {"ops": operations}
+        return Profile(Counter({place: 90_000 + cost * operations})), Line(ops=operations)
 
     monkeypatch.setattr(callgrind, "workload_profile", profile)
 

@@ -180,6 +180,30 @@ def test_a_load_that_fails_is_named(stage: Stage) -> None:
         prepared(stage, text).run(GLIBC, CONDITIONS)
 
 
+def test_a_program_is_the_same_only_with_its_files_and_tools(stage: Stage) -> None:
+    tool, given = stage.folder / "bin/sorter", stage.folder / "words"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    given.write_text("one")
+    text = f'tools = ["sh", "sorter"]\nfiles = ["words"]\npath = ["{tool.parent}"]\n[run]\ncommand = ["sorter"]\n'
+
+    def identities(comment: str = "") -> dict[str, str]:
+        return prepared(stage, text + comment).identities()
+
+    before = identities()
+    assert set(before) == {"mine/mine.toml", "mine/words", "mine/sh", "mine/sorter", "bench/command_cost"}
+    assert identities() == before
+    given.write_text("two")
+    tool.write_text("#!/bin/dash\n")
+    now = identities("# seen again\n")
+    assert {name for name in now if now[name] != before[name]} == {
+        "mine/mine.toml",
+        "mine/words",
+        "mine/sorter",
+    }
+
+
 def test_what_is_not_installed_is_named_with_its_package(stage: Stage) -> None:
     program = replace(program_named("redis"), tools=("redis-server", "no-such-tool"), path=())
     with pytest.raises(LabError, match=r"not installed: .*no-such-tool \(on Debian: apt-get install .*"):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -8,10 +9,12 @@ import pytest
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure import runner
+from hakmem_lab.measure.rounds import Failure, run_once
 from hakmem_lab.measure.runner import (
     PRELOAD_PLACE,
     Arm,
     Conditions,
+    Measured,
     command_make,
     environment_make,
     process_run,
@@ -22,6 +25,14 @@ LIBRARY = Path("/opt/x/liballocator.so")
 PRELOADED = Peer("other", "1", LIBRARY, "id", (("OTHER_OPTION", "value"),))
 GLIBC = Peer("glibc", "2.36", None, "id")
 CPUS = tuple(os.sched_getaffinity(0))
+LINE: dict[str, object] = {
+    "ops": 1,
+    "seconds": 1.0,
+    "cpu_seconds": 1.0,
+    "minor_faults": 7,
+    "major_faults": 0,
+    "involuntary_switches": 0,
+}
 
 
 def bytes_of(environment: dict[str, str]) -> int:
@@ -113,6 +124,28 @@ def test_output_that_is_no_json_is_an_error() -> None:
         runner.json_run(Path("/bin/echo"), ["{"], Arm(GLIBC), Conditions(1, 0, CPUS))
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (LINE, ""),
+        ([LINE], "JSON that is no object"),
+        ({}, "no 'ops'"),
+        ({name: value for name, value in LINE.items() if name != "seconds"}, "no 'seconds'"),
+        (LINE | {"minor_faults": None}, "a 'minor_faults' that is no number"),
+        (LINE | {"latency_ns": {"p50": 1}}, "no 'p99'"),
+    ],
+)
+def test_a_line_that_lacks_something_is_a_failed_run(line: object, said: str) -> None:
+    class Printing:
+        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+            return runner.workload_run(Path("/bin/echo"), [json.dumps(line)], arm, conditions)
+
+    run = run_once(Printing(), Arm(GLIBC), Conditions(1, 0, CPUS))  # type: ignore[arg-type]  # only run is called
+    assert isinstance(run, Measured) == (not said)
+    if said:
+        assert run == Failure(f"failed: echo under glibc printed {said}")
+
+
 def test_a_child_is_pinned_and_the_laboratory_is_not() -> None:
     code = "import os; print(len(os.sched_getaffinity(0)))"
     output = process_run(["/usr/bin/env", "python3", "-c", code], dict(os.environ), CPUS[:1])
@@ -125,6 +158,5 @@ def test_faults_are_those_of_the_whole_process(
     monkeypatch: pytest.MonkeyPatch, before: dict[str, int], faults: int
 ) -> None:
     """Those before its work, too; a program that only starts others counts no work of its own."""
-    line = {"ops": 1, "seconds": 1.0, "cpu_seconds": 1.0, "minor_faults": 7, "major_faults": 0}
-    monkeypatch.setattr(runner, "json_run", lambda *_: line | {"involuntary_switches": 0} | before)
+    monkeypatch.setattr(runner, "json_run", lambda *_: runner.Line(LINE | before))
     assert runner.workload_run(Path("any"), [], Arm(GLIBC), Conditions(1, 0, CPUS)).minor_faults == faults

@@ -95,6 +95,40 @@ def test_a_run_that_was_killed_between_its_files_has_no_row_twice(tmp_path: Path
     assert counted == [(6,)]
 
 
+def test_a_round_that_was_measured_again_is_kept_once_everywhere(tmp_path: Path) -> None:
+    """It was cut off, and what was left of it already in a part."""
+    store = store_at(tmp_path)
+    whole, cut, again = samples_some(1), samples_some(2)[2:], samples_some(2)[2:]
+    again = [replace(one, seconds=0.5) for one in again]
+    store.append([*whole, cut[0]])
+    store.compact()
+    store.append(again)
+    for _ in ("in the journal", "in a part"):
+        assert store.load() == [*whole, *again]
+        assert store.export(tmp_path / "all.parquet")
+        exported = duckdb.sql(
+            f"SELECT slot, arm, seconds FROM '{tmp_path}/all.parquet' ORDER BY ALL"
+        ).fetchall()
+        assert exported == sorted((one.slot, one.arm, one.seconds) for one in store.load())
+        store.compact()
+    kept = duckdb.sql(f"SELECT slot, arm, seconds FROM '{tmp_path}/raw/*.parquet' ORDER BY ALL").fetchall()
+    assert kept == exported
+    assert not list(tmp_path.glob("**/*.tmp"))
+
+
+@pytest.mark.parametrize("journal", [None, "", '{"kind": "timed", "task": "ce'])
+def test_without_samples_there_is_no_file(tmp_path: Path, journal: str | None) -> None:
+    store = store_at(tmp_path)
+    if journal is not None:
+        store.folder.mkdir()
+        (store.folder / "journal.jsonl").write_text(journal)
+    assert store.load() == []
+    assert not store.export(tmp_path / "all.parquet")
+    store.compact()
+    assert not store.export(tmp_path / "all.parquet")
+    assert not list(tmp_path.glob("all.*"))
+
+
 def test_every_row_says_where_it_comes_from(tmp_path: Path) -> None:
     """The query of lab/README.md, over all runs."""
     for run in ("one", "two"):

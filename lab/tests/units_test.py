@@ -1,8 +1,16 @@
 from __future__ import annotations
 
 import pytest
-from hakmem_lab.commands.units import bytes_parse, change_parse, seconds_parse, share_parse
+from hakmem_lab.commands.units import (
+    SECONDS_MAX,
+    bytes_parse,
+    change_parse,
+    seconds_parse,
+    seconds_text,
+    share_parse,
+)
 from hakmem_lab.errors import LabError
+from hypothesis import given, strategies
 
 
 @pytest.mark.parametrize(
@@ -10,6 +18,18 @@ from hakmem_lab.errors import LabError
 )
 def test_times(text: str, seconds: float) -> None:
     assert seconds_parse(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(60.0, "60s"), (1080000.0, "1080000s"), (0.5, "0.5s"), (1e-05, "0.00001s")]
+)
+def test_a_time_is_written_as_it_is_read(seconds: float, text: str) -> None:
+    assert seconds_text(seconds) == text
+
+
+@given(strategies.floats(1e-6, SECONDS_MAX))
+def test_a_time_that_was_written_is_the_same_when_it_is_read(seconds: float) -> None:
+    assert seconds_parse(seconds_text(seconds)) == seconds
 
 
 @pytest.mark.parametrize(("text", "share"), [("3%", 0.03), ("0.03", 0.03), (".5", 0.5), ("0.5 %", 0.005)])

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from hakmem_lab.allocators.tools import PACKAGES, environment_plain, tool_run
 from hakmem_lab.checkout import LIBRARY, Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 from hakmem_lab.processes import program_run
 
 MARK = "hakmem@"
@@ -36,7 +37,7 @@ def library_of(checkout: Checkout, what: str, profiling: bool = False) -> Path:
 
 def presets(checkout: Checkout) -> dict[str, dict[str, str]]:
     """By name, with the options for CMake."""
-    kept = json.loads((checkout.root / "CMakePresets.json").read_text())["configurePresets"]
+    kept = json.loads((checkout.root / "CMakePresets.json").read_text(ENCODING))["configurePresets"]
     return {one["name"]: one.get("cacheVariables", {}) for one in kept if not one.get("hidden")}
 
 

@@ -21,6 +21,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def identity(path: Path) -> str:
+    """Of any file, as it is shown."""
+    return sha256(path)[:16]
+
+
 def build_id(path: Path) -> str:
     """The linker's build id; the start of the file's SHA-256 if it has none."""
     try:
@@ -37,11 +42,14 @@ def build_id(path: Path) -> str:
 
 def compilers(path: Path) -> str:
     """The compilers named in its .comment section."""
-    with path.open("rb") as file:
-        section = ELFFile(file).get_section_by_name(".comment")
-        if section is None:
-            return "unknown"
-        parts = section.data().decode("ascii", "replace").split("\0")
+    try:
+        with path.open("rb") as file:
+            section = ELFFile(file).get_section_by_name(".comment")
+            if section is None:
+                return "unknown"
+            parts = section.data().decode("ascii", "replace").split("\0")
+    except ELFError as error:
+        raise LabError(f"{path.name} is no program or library: {error}") from error
     return ", ".join(sorted({part for part in parts if part})) or "unknown"
 
 

@@ -17,6 +17,7 @@ from hakmem_lab.allocators.pins import Pinned
 from hakmem_lab.allocators.recipes import library_build
 from hakmem_lab.allocators.registries import package_fetch
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 
 NOTE = "made.txt"
 FINGERPRINT_DIGITS = 10
@@ -49,7 +50,7 @@ def _make(pinned: Pinned, folder: Path) -> None:
             made.mkdir()
             library = made / Path(pinned.library).name
             shutil.copy(_library_fetch(pinned, Path(scratch)), library)
-            (made / NOTE).write_text(_note(pinned, library))
+            (made / NOTE).write_text(_note(pinned, library), ENCODING)
             _keep(made, folder)
     except OSError as error:
         raise LabError(f"{pinned}: {error.strerror or error}") from error
@@ -80,7 +81,7 @@ def _intact(pinned: Pinned, library: Path) -> bool:
     note = library.with_name(NOTE)
     if not (library.is_file() and note.is_file()):
         return False
-    return note.read_text() == _note(pinned, library) and (
+    return note.read_text(ENCODING) == _note(pinned, library) and (
         pinned.library_sha256 is None or pinned.library_sha256 == elf.sha256(library)
     )
 

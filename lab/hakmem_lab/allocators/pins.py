@@ -11,6 +11,7 @@ from typing import Any
 from hakmem_lab.allocators.recipes import Recipe
 from hakmem_lab.checkout import machine
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 
 LOCK = Path(__file__).with_name("peers.toml")
 
@@ -58,19 +59,19 @@ class Pinned:
 
 
 def pinned_names(lock: Path = LOCK) -> list[str]:
-    return list(tomllib.loads(lock.read_text()))
+    return list(tomllib.loads(lock.read_text(ENCODING)))
 
 
 def pinned_note(name: str, lock: Path = LOCK) -> str:
     """What a reader must know beside its figures; nothing for a peer that is not pinned. The same on any machine."""
-    entries = tomllib.loads(lock.read_text())
+    entries = tomllib.loads(lock.read_text(ENCODING))
     entry = entries.get(name, {})
     other = entries.get(entry.get("same_as", ""), {})
     return str(entry.get("note", other.get("note", "")))
 
 
 def pinned_read(name: str, lock: Path = LOCK) -> Pinned:
-    entries = tomllib.loads(lock.read_text())
+    entries = tomllib.loads(lock.read_text(ENCODING))
     entry = entries[name]
     if "same_as" not in entry:
         return _library_read(name, entry)

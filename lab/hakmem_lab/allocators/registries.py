@@ -17,6 +17,7 @@ from hakmem_lab.allocators import elf
 from hakmem_lab.allocators.pins import Package, Pinned
 from hakmem_lab.allocators.tools import tool_run, tools_check
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 
 FETCH_SECONDS = 300
 
@@ -45,7 +46,7 @@ def _wheel_fetch(pinned: Pinned, folder: Path) -> list[Path]:
     """pip checks the hash, too."""
     package = pinned.package
     wanted = folder / "wanted.txt"
-    wanted.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n")
+    wanted.write_text(f"{package.name}=={package.version} --hash=sha256:{package.sha256}\n", ENCODING)
     command = [sys.executable, "-I", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-deps", "--only-binary", ":all:", "--require-hashes"]
     command += ["--dest", str(folder), "--requirement", str(wanted)]
@@ -93,7 +94,8 @@ def _crate_fetch(pinned: Pinned, folder: Path) -> list[Path]:
     (wanting / "src/lib.rs").touch()
     (wanting / "Cargo.toml").write_text(
         '[package]\nname = "peer"\nversion = "0.0.0"\nedition = "2021"\n\n[workspace]\n\n'
-        f'[dependencies]\n{package.name} = "={package.version.partition("+")[0]}"\n'
+        f'[dependencies]\n{package.name} = "={package.version.partition("+")[0]}"\n',
+        ENCODING,
     )
     tool_run(str(pinned), ["cargo", "fetch", "--quiet"], wanting, FETCH_SECONDS)
     return sorted((cargo_home() / "registry/cache").glob(f"*/{_crate_folder(package)}.crate"))

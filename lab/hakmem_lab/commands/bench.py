@@ -22,7 +22,7 @@ from hakmem_lab.commands.common import (
     again_check,
     words_split,
 )
-from hakmem_lab.commands.units import seconds_parse, share_parse
+from hakmem_lab.commands.units import seconds_parse, seconds_text, share_parse
 from hakmem_lab.errors import RunInterruptedError
 from hakmem_lab.measure.stage import staged
 from hakmem_lab.studies.bench import (
@@ -127,9 +127,9 @@ def bench(
             candidates, missing = candidates_prepare(stage, chosen, settings.seed)
             if begun is None:
                 command = command_text(settings, allocators)
-                begun = bench_plan(checkout, stage, field, candidates, settings, command, missing)
+                begun = bench_plan(checkout, field, candidates, settings, command, missing)
             else:
-                resume_check(begun.plan, checkout, stage, field, candidates)
+                resume_check(begun.plan, checkout, field, candidates, missing)
             bench_measure(begun, field, candidates)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
@@ -165,6 +165,6 @@ def command_text(settings: Settings, allocators: str) -> str:
     if allocators:
         names = [Path(word).name for word in words_split(allocators)]  # a library's path stays here
         command += ["--allocators", ",".join(names)]
-    command += ["--budget", f"{settings.budget_seconds:g}s", "--margin", f"{100 * settings.margin:g}%"]
+    command += ["--budget", seconds_text(settings.budget_seconds), "--margin", f"{100 * settings.margin:g}%"]
     command += ["--confidence", f"{100 * settings.confidence:g}", "--seed", str(settings.seed)]
     return shlex.join(command)

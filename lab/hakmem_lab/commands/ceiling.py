@@ -22,7 +22,7 @@ from hakmem_lab.commands.common import (
     grids_show,
     words_split,
 )
-from hakmem_lab.commands.units import seconds_parse, share_parse
+from hakmem_lab.commands.units import seconds_parse, seconds_text, share_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.stage import staged
 from hakmem_lab.studies.bench import Kept, bench_plan, field_gather, rounds_measure
@@ -102,9 +102,7 @@ def ceiling(
             names = [CEILING, NULL, *words_split(allocators)]
             field = field_gather(PeerStore(checkout), stage, names, settings)
             command = command_text(settings, suite, allocators)
-            run = bench_plan(
-                checkout, stage, field, candidates, settings, command, refused, KIND, best_only=False
-            )
+            run = bench_plan(checkout, field, candidates, settings, command, refused, KIND, best_only=False)
             rounds_measure(run, field, candidates, KIND, "row")
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
@@ -138,7 +136,7 @@ def command_text(settings: Settings, suite: Suite | None, allocators: str) -> st
     if allocators:
         names = [Path(word).name for word in words_split(allocators)]  # a library's path stays here
         command += ["--allocators", ",".join(names)]
-    command += ["--budget", f"{settings.budget_seconds:g}s", "--margin", f"{100 * settings.margin:g}%"]
+    command += ["--budget", seconds_text(settings.budget_seconds), "--margin", f"{100 * settings.margin:g}%"]
     command += ["--confidence", f"{100 * settings.confidence:g}", "--seed", str(settings.seed)]
     return shlex.join(command)
 

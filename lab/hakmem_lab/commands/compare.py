@@ -28,7 +28,7 @@ from hakmem_lab.commands.common import (
 from hakmem_lab.commands.units import seconds_parse, share_parse
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure import launch, provenance
-from hakmem_lab.measure.command import SHORT_SECONDS, CommandTask, command_task
+from hakmem_lab.measure.command import CommandTask, command_task
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.samples import RowWriter
 from hakmem_lab.measure.service import Service, libc_path
@@ -39,6 +39,7 @@ from hakmem_lab.reports.compare import (
     result_content,
     result_write,
     sentence,
+    short_line,
     verdict_grid,
 )
 from hakmem_lab.studies.compare import Arms, Comparing, Course, ObservedTask, Plan, Sample, observe_first
@@ -148,7 +149,7 @@ def compare(
         )
         outcome = judge()
     _show(study, source, task, course, plan, outcome, missing, json_file)
-    if not (outcome.is_decided or outcome.best) or outcome.is_void:
+    if not outcome.decision.is_conclusive:
         raise typer.Exit(INCONCLUSIVE)
 
 
@@ -199,13 +200,10 @@ def _show(
     missing: Sequence[str],
     json_file: Path | None,
 ) -> None:
-    one_run = medians_of(course, outcome.baseline).get(TIME.name)  # none where no round was undisturbed
+    each = medians_of(course, outcome.baseline).get(TIME.name)  # none where no round was undisturbed
     lines = [plan_line(plan, course, outcome), *note_lines(outcome), *missing]
-    if isinstance(task, CommandTask) and one_run is not None and one_run < SHORT_SECONDS:
-        lines.append(
-            f"One run takes {1000 * one_run:.0f} ms: the start of the process and noise weigh much. Give it more to do, or"
-            f" --repeat {round(2 * SHORT_SECONDS / one_run) + 1} for starts and all."
-        )
+    if isinstance(task, CommandTask) and each is not None:
+        lines += filter(None, [short_line(each, task.start.repeat)])
     last = sentence(outcome, plan)
     content = result_content(source, course, plan, outcome, last)
     samples = study.checkout.shown(study.samples.path)

@@ -21,7 +21,7 @@ from hakmem_lab.commands.common import (
     grids_show,
     words_split,
 )
-from hakmem_lab.commands.units import bytes_parse, seconds_parse, share_parse
+from hakmem_lab.commands.units import bytes_parse, seconds_parse, seconds_text, share_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.stage import staged
 from hakmem_lab.studies.bench import Kept, bench_plan, field_gather, rounds_measure
@@ -106,9 +106,7 @@ def scaling(
         with staged(checkout) as stage:
             candidates = scaling_candidates(stage, fits)
             field = field_gather(PeerStore(checkout), stage, words_split(peers), settings)
-            run = bench_plan(
-                checkout, stage, field, candidates, settings, command, refused, KIND, best_only=False
-            )
+            run = bench_plan(checkout, field, candidates, settings, command, refused, KIND, best_only=False)
             rounds_measure(run, field, candidates, KIND, "point")
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
@@ -150,7 +148,7 @@ def command_text(settings: Settings, chosen: dict[str, list[int]], peers: str) -
     for axis, values in chosen.items():
         if tuple(values) != AXES[axis].values:
             command += [options[axis], ",".join(map(str, values))]
-    command += ["--peers", ",".join(names), "--budget", f"{settings.budget_seconds:g}s"]
+    command += ["--peers", ",".join(names), "--budget", seconds_text(settings.budget_seconds)]
     command += ["--margin", f"{100 * settings.margin:g}%", "--confidence", f"{100 * settings.confidence:g}"]
     return shlex.join([*command, "--seed", str(settings.seed)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from hakmem_lab.errors import LabError
 
@@ -24,6 +25,11 @@ def seconds_parse(text: str, what: str = "budget") -> float:
     if seconds > SECONDS_MAX:
         raise LabError(f"--{what} is longer than a year: '{text}'")
     return seconds
+
+
+def seconds_text(seconds: float) -> str:
+    """What seconds_parse reads as exactly that."""
+    return f"{Decimal(str(seconds)):f}".removesuffix(".0") + "s"
 
 
 def share_parse(text: str, what: str = "margin") -> float:

@@ -6,7 +6,6 @@ mixed with times. strace counts system calls; if it is not installed they stay u
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -104,7 +103,8 @@ def _traced_run(task: CellTask, arm: Arm, conditions: Conditions) -> tuple[Line,
             code = process.returncode
             outcome = f"crashed: signal {-code}" if code < 0 else f"failed: status {code}"
             raise ProcessFailedError(f"{program.name} {outcome} (under {arm.name})", outcome)
-        line = json.loads(output.read_text())
+        printed = output.read_text(encoding="utf-8", errors="replace")
+    line = Line.parse(printed, f"{program.name} under {arm.name}")
     service_check(line, arm.peer)
     return line, points
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import ProcessFailedError
+from hakmem_lab.files import ENCODING
 from hakmem_lab.measure.runner import PRELOAD_PLACE, Arm, command_make, environment_make, process_run
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.workloads.cells import Cell, Group, Measure
@@ -43,10 +44,10 @@ def plan_of(stage: Stage, cell: Cell) -> str:
     if not kept.exists():
         kept.parent.mkdir(exist_ok=True)
         try:
-            kept.write_text(_count(stage, cell, kept.with_suffix(".count")))
+            kept.write_text(_count(stage, cell, kept.with_suffix(".count")), ENCODING)
         except ProcessFailedError as error:
-            kept.write_text(f"{REFUSED}{_reason(str(error))}")
-    plan = kept.read_text()
+            kept.write_text(f"{REFUSED}{_reason(str(error))}", ENCODING)
+    plan = kept.read_text(ENCODING)
     if plan.startswith(REFUSED):
         reason = plan.removeprefix(REFUSED)
         raise ProcessFailedError(

@@ -29,8 +29,37 @@ path and options."""
 
 RUN_SECONDS_MAX = 120.0
 
-Line = dict[str, Any]
-"""What a program of bench/ prints."""
+
+class Line(dict[str, Any]):
+    """The JSON object that a program of bench/ prints; what it lacks is an error."""
+
+    who = "the program"
+
+    @classmethod
+    def parse(cls, text: str, who: str) -> Line:
+        """WHO printed TEXT."""
+
+        def made(values: dict[str, Any]) -> Line:
+            line = cls(values)
+            line.who = who
+            return line
+
+        try:
+            line = json.loads(text, object_hook=made)
+        except ValueError as error:
+            raise LabError(f"{who} printed no JSON: {error}") from error
+        if not isinstance(line, cls):
+            raise LabError(f"{who} printed JSON that is no object")
+        return line
+
+    def __missing__(self, key: str) -> object:
+        raise LabError(f"{self.who} printed no '{key}'")
+
+    def number(self, key: str, default: float | None = None) -> Any:  # noqa: ANN401  # an int where one was printed
+        value = self[key] if default is None else self.get(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise LabError(f"{self.who} printed a '{key}' that is no number")
+        return value
 
 
 @dataclass(frozen=True)
@@ -165,13 +194,11 @@ def json_run(
             environment_make(arm, conditions.padding, preload) | dict(variables or {}),
             conditions.cpus,
         )
-        line: Line = json.loads(output)
     except ProcessFailedError as error:
         raise ProcessFailedError(f"{error} (under {arm.name})", error.outcome) from error
     except LabError as error:
         raise LabError(f"{error} (under {arm.name})") from error
-    except json.JSONDecodeError as error:
-        raise LabError(f"{program.name} under {arm.name} printed no JSON: {error}") from error
+    line = Line.parse(output, f"{program.name} under {arm.name}")
     service_check(line, arm.peer)
     return line
 
@@ -211,14 +238,14 @@ def workload_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: 
     line = json_run(program, arguments, arm, conditions)
     wall = time.monotonic() - started
     return Measured(
-        ops=line["ops"],
-        seconds=line["seconds"],
+        ops=line.number("ops"),
+        seconds=line.number("seconds"),
         wall_seconds=wall,
-        cpu_seconds=line["cpu_seconds"],
+        cpu_seconds=line.number("cpu_seconds"),
         peak_rss_kib=line.get("peak_rss_kib"),
-        minor_faults=line["minor_faults"] + line.get("minor_faults_before", 0),
-        major_faults=line["major_faults"],
-        involuntary_switches=line["involuntary_switches"],
+        minor_faults=line.number("minor_faults") + line.number("minor_faults_before", 0),
+        major_faults=line.number("major_faults"),
+        involuntary_switches=line.number("involuntary_switches"),
         steal_ticks=steal_ticks_read() - steal,
         checksum=line.get("checksum"),
         latency=latency_of(line),

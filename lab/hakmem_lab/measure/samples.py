@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.files import NAMES_AS_THEY_ARE
+from hakmem_lab.files import ENCODING, NAMES_AS_THEY_ARE
 from hakmem_lab.measure.pairs import Pair
 from hakmem_lab.measure.runner import Arm, Measured
 
@@ -61,7 +61,7 @@ class RowWriter:
         try:
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self.path.open("w", newline="", errors=NAMES_AS_THEY_ARE)
+                self._file = self.path.open("w", encoding=ENCODING, errors=NAMES_AS_THEY_ARE, newline="")
                 csv.writer(self._file, lineterminator="\n").writerow(self._columns)
             csv.writer(self._file, lineterminator="\n").writerow(row)
             self._file.flush()

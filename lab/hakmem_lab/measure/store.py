@@ -1,21 +1,26 @@
 """Raw samples that outlive the run: one row for each process, with everything that is needed to judge it.
 
 A round is appended to a journal and is on disk before the next begins; a finished task's journal becomes a Parquet
-file. So whatever ends a run, no measurement is lost, and all runs together are one table that DuckDB reads:
+file, a part. So whatever ends a run, no measurement is lost, and all runs together are one table that DuckDB reads:
 'bench_results/bench/*/raw/*.parquet'.
+
+A round that was cut off is measured again: of rows with the same key the last is kept. The parts have no key twice; what
+the journal replaces is taken out of them before it becomes a part itself.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 from hakmem_lab.measure.provenance import Provenance
 
 TIMED = "timed"
@@ -79,6 +84,8 @@ class Sample:
         return (self.kind, self.task, self.slot, self.attempt, self.arm)
 
 
+KEY = "kind, task, slot, attempt, arm"
+"""Sample.key, for SQL."""
 SQL_TYPES = {"str": "VARCHAR", "int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN"}
 
 
@@ -131,7 +138,7 @@ class SampleStore:
         lines = "".join(json.dumps(vars(one) | self._provenance) + "\n" for one in samples)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with self._journal.open("a") as file:
+            with self._journal.open("a", encoding=ENCODING) as file:
                 file.write(lines)
             disk_sync(self._journal)
             disk_sync(self.folder)
@@ -139,42 +146,57 @@ class SampleStore:
             raise LabError(f"cannot write samples: {error.strerror}; those before are kept") from error
 
     def compact(self) -> None:
-        """Turns the journal into one more Parquet file."""
+        """Turns the journal into one more part."""
         if not self._journal.exists():
             return
-        number = max((int(part.stem) for part in self.folder.glob("*.parquet")), default=0) + 1
-        path = self.folder / f"{number:04d}.parquet"
-        scratch = path.with_suffix(".tmp")
+        journal = self._journal_rows()
         try:
-            self._copy(f"SELECT * FROM {self._journal_rows()}", scratch)
-            disk_sync(scratch)
-            scratch.rename(path)
-            disk_sync(self.folder)
+            for part in self._parts_replaced():
+                _write(f"SELECT * FROM {_parts_rows([part])} ANTI JOIN {journal} USING ({KEY})", part)
+            number = max((int(part.stem) for part in self._parts()), default=0) + 1
+            _write(f"SELECT * FROM {journal}", self.folder / f"{number:04d}.parquet")
             self._journal.unlink()
         except (OSError, duckdb.Error) as error:
-            scratch.unlink(missing_ok=True)
-            raise LabError(f"cannot write {path.name}: {error}; the journal keeps its rows") from error
+            raise LabError(f"cannot write a part: {error}; the journal keeps its rows") from error
 
     def load(self) -> list[Sample]:
-        return samples_load(self._sources())
+        """What is kept, in the order in which it was written."""
+        kept = self._kept_rows()
+        if not kept:
+            return []
+        names = list(SAMPLE_TYPES)
+        columns = ", ".join(f'"{name}"' for name in names)
+        try:
+            with _database() as database:
+                rows = database.execute(f"SELECT {columns} FROM {kept} ORDER BY place").fetchall()
+        except duckdb.Error as error:
+            raise LabError(f"the samples cannot be read: {error}") from error
+        return [_sample_of(dict(zip(names, row, strict=True))) for row in rows]
 
-    def export(self, path: Path) -> None:
-        """Writes all rows, without repeats, to one small file."""
-        scratch = path.with_suffix(".tmp")
+    def export(self, path: Path) -> bool:
+        """Writes what is kept to one small file; false, and no file, if that is nothing."""
+        if not self.load():
+            return False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            tables = " UNION ALL BY NAME ".join(f"SELECT * FROM {source}" for source in self._sources())
-            self._copy(
-                f"SELECT DISTINCT * FROM ({tables}) ORDER BY kind, task, slot, attempt, position", scratch
-            )
-            scratch.rename(path)
+            order = "kind, task, slot, attempt, position"
+            _write(f"SELECT * EXCLUDE (place) FROM {self._kept_rows()} ORDER BY {order}", path)
         except (OSError, duckdb.Error) as error:
-            scratch.unlink(missing_ok=True)
             raise LabError(f"cannot write {path}: {error}") from error
+        return True
 
-    def _copy(self, query: str, path: Path) -> None:
-        with duckdb.connect() as database:
-            database.execute(f"COPY ({query}) TO {_quoted(path)} (FORMAT parquet, COMPRESSION zstd)")
+    def _kept_rows(self) -> str:
+        """PLACE says in which order they were written; empty if there is nothing to read."""
+        sources, parts = [], self._parts()
+        if parts:
+            sources.append(f"SELECT * FROM {_parts_rows(parts)}")
+        if self._journal.exists() and self._journal.stat().st_size:
+            sources.append(f"SELECT * FROM {self._journal_rows()}")
+        if not sources:
+            return ""
+        placed = f"SELECT *, row_number() OVER () AS place FROM ({' UNION ALL BY NAME '.join(sources)})"
+        last = f"row_number() OVER (PARTITION BY {KEY} ORDER BY place DESC) = 1"
+        return f"(SELECT * FROM ({placed}) QUALIFY {last})"
 
     def _journal_rows(self) -> str:
         """A row that was cut off by the end of a process has no key and is left out."""
@@ -188,31 +210,48 @@ class SampleStore:
             f" ignore_errors = true, columns = {{{columns}}}) WHERE task IS NOT NULL)"
         )
 
-    def _sources(self) -> list[str]:
-        sources = []
-        if any(self.folder.glob("*.parquet")):
-            sources.append(f"read_parquet({_quoted(self.folder / '*.parquet')}, union_by_name = true)")
-        if self._journal.exists() and self._journal.stat().st_size:
-            sources.append(self._journal_rows())
-        return sources
+    def _parts(self) -> list[Path]:
+        """In the order in which they were written."""
+        return sorted(self.folder.glob("*.parquet"), key=lambda part: int(part.stem))
+
+    def _parts_replaced(self) -> list[Path]:
+        """Those with keys that the journal has, too."""
+        parts = self._parts()
+        if not parts:
+            return []
+        rows = _parts_rows(parts, filename=True)
+        query = f"SELECT DISTINCT filename FROM {rows} SEMI JOIN {self._journal_rows()} USING ({KEY})"
+        with _database() as database:
+            return [Path(name) for (name,) in database.execute(query).fetchall()]
 
 
-def samples_load(sources: Sequence[str]) -> list[Sample]:
-    names = list(SAMPLE_TYPES)
-    columns = ", ".join(f'"{name}"' for name in names)
-    by_key: dict[tuple[str, str, int, int, str], Sample] = {}
-    with duckdb.connect() as database:
-        for source in sources:
-            try:
-                rows = database.execute(f"SELECT {columns} FROM {source}").fetchall()
-            except duckdb.Error as error:
-                raise LabError(f"the samples cannot be read: {error}") from error
-            for row in rows:
-                values = dict(zip(names, row, strict=True))
-                values["rss_trace"] = tuple((at, int(kib)) for at, kib in values["rss_trace"] or ())
-                sample = Sample(**values)
-                by_key[sample.key] = sample
-    return list(by_key.values())
+def _sample_of(values: dict[str, Any]) -> Sample:
+    trace = tuple((at, int(kib)) for at, kib in values["rss_trace"] or ())
+    return Sample(**values | {"rss_trace": trace})
+
+
+def _database() -> duckdb.DuckDBPyConnection:
+    """One thread reads rows in the order in which they were written."""
+    return duckdb.connect(config={"threads": 1})
+
+
+def _write(query: str, path: Path) -> None:
+    """The rows of QUERY are on disk, as a whole, when this returns."""
+    scratch = path.with_suffix(".tmp")
+    try:
+        with _database() as database:
+            database.execute(f"COPY ({query}) TO {_quoted(scratch)} (FORMAT parquet, COMPRESSION zstd)")
+        disk_sync(scratch)
+        scratch.rename(path)
+        disk_sync(path.parent)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _parts_rows(parts: Iterable[Path], filename: bool = False) -> str:
+    """With a column FILENAME if that is true."""
+    files = ", ".join(map(_quoted, parts))
+    return f"read_parquet([{files}], union_by_name = true, filename = {str(filename).lower()})"
 
 
 def _quoted(path: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hakmem_lab.files import json_write
 from hakmem_lab.grid import Grid
+from hakmem_lab.measure.command import SHORT_SECONDS
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.studies.compare import Course, Plan
@@ -19,6 +20,7 @@ from hakmem_lab.studies.compare_verdicts import (
     MEMORY_MARGIN,
     PEAK,
     TIME,
+    Answer,
     Judged,
     Outcome,
     Row,
@@ -122,43 +124,36 @@ def _mib(kib: float | None) -> str:
 
 def sentence(outcome: Outcome, plan: Plan) -> str:
     """What to use, what it gains, how sure."""
-    own = outcome.baseline
-    if not outcome.judged_rows:
-        return f"No answer: no other allocator than {own} ran the program to the end of the rounds."
-    if outcome.is_void and outcome.same is not None:
-        return (
-            f"No answer: {own} beside itself differed ({change_text(outcome.same)} {outcome.primary}), so the machine was"
-            " too noisy and every verdict is void; run it again when the machine is quieter."
-        )
-    if outcome.best is not None:
-        return _recommend(outcome, outcome.best)
-    smaller = [
-        row
-        for row in outcome.with_verdict(PEAK.name, Verdict.AHEAD)
-        if row.judged[outcome.primary].verdict is Verdict.EQUAL
-    ]
-    if smaller:
-        best = max(smaller, key=lambda row: row.judged[PEAK.name].estimate.ratio)
-        return (
-            f"Nothing is clearly faster than {own}, but {best.name} takes as long within"
-            f" {100 * outcome.margin:g} % and needs {_gain(best.judged[PEAK.name].estimate, 'memory')} at its peak;"
-            f" {_sure(outcome)}."
-        )
-    if outcome.is_decided:
-        return (
-            f"Nothing is clearly better than {own} for this program: stay with it; {_sure(outcome)}."
-            f" {_visible(outcome)}"
-        )
-    thrifty = outcome.with_verdict(CPU.name, Verdict.AHEAD) if outcome.primary != CPU.name else []
-    if thrifty:
-        best = max(thrifty, key=lambda row: row.judged[CPU.name].estimate.ratio)
-        gain = _gain(best.judged[CPU.name].estimate, CPU.name)
-        return (
-            f"By the clock nothing is clearly better than {own}, in more noise than this budget can see through, but"
-            f" {best.name} takes {gain}; {_sure(outcome)}. {_visible(outcome)}".strip()
-        )
-    advice = "" if plan.enough else f": --budget {math.ceil(plan.seconds_needed / 10) * 10}s might do"
-    return f"Nothing is clearly better than {own}, but the budget was too small to be sure{advice}. {_visible(outcome)}".strip()
+    own, decision = outcome.baseline, outcome.decision
+    match decision.answer, decision.row:
+        case Answer.NOBODY, _:
+            return f"No answer: no other allocator than {own} ran the program to the end of the rounds."
+        case Answer.VOID, _:
+            differed = "" if outcome.same is None else f" ({change_text(outcome.same)} {outcome.primary})"
+            return (
+                f"No answer: {own} beside itself differed{differed}, so the machine was too noisy and every verdict is void;"
+                " run it again when the machine is quieter."
+            )
+        case Answer.FASTER, Row() as best:
+            return _recommend(outcome, best)
+        case Answer.SMALLER, Row() as best:
+            return (
+                f"Nothing is clearly faster than {own}, but {best.name} takes as long within"
+                f" {100 * outcome.margin:g} % and needs {_gain(best.judged[PEAK.name].estimate, 'memory')} at its peak;"
+                f" {_sure(outcome)}."
+            )
+        case Answer.STAY, _:
+            text = f"Nothing is clearly better than {own} for this program: stay with it; {_sure(outcome)}."
+        case Answer.THRIFTY, Row() as best:
+            gain = _gain(best.judged[CPU.name].estimate, CPU.name)
+            text = (
+                f"By the clock nothing is clearly better than {own}, in more noise than this budget can see through, but"
+                f" {best.name} takes {gain}; {_sure(outcome)}."
+            )
+        case _:
+            advice = "" if plan.enough else f": --budget {math.ceil(plan.seconds_needed / 10) * 10}s might do"
+            text = f"Nothing is clearly better than {own}, but the budget was too small to be sure{advice}."
+    return f"{text} {_visible(outcome)}".strip()
 
 
 def _recommend(outcome: Outcome, best: Row) -> str:
@@ -224,6 +219,18 @@ def note_lines(outcome: Outcome) -> list[str]:
     if others:
         lines.append(f"Void, since {outcome.baseline} differed from itself there: {', '.join(others)}.")
     return lines
+
+
+def short_line(seconds: float, repeat: int) -> str:
+    """Advice for a run that is too short to be measured well; empty if it is not. It is REPEAT commands in a row, of so
+    many SECONDS each."""
+    one_run = seconds * repeat
+    if one_run >= SHORT_SECONDS:
+        return ""
+    return (
+        f"One run takes {1000 * one_run:.0f} ms: the start of the process and noise weigh much. Give it more to do, or"
+        f" --repeat {round(2 * SHORT_SECONDS / seconds) + 1} for starts and all."
+    )
 
 
 # ---- as JSON -----------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ class Page:
     reading: Sequence[str]
     """How to read it."""
     samples: str
-    """Where the raw samples are, relative to the page."""
+    """Where the raw samples are, relative to the page; empty if there are none."""
 
     def html(self) -> str:
         environment = jinja2.Environment(
@@ -79,16 +79,15 @@ class Page:
     def write_run(self, folder: Path, store: SampleStore, report: Path | None) -> Path:
         """Into the FOLDER of its run, whose path there is the result, and to REPORT if that was requested."""
         kept = folder / PAGE_FILE
-        text_write(kept, self.html())
+        text_write(kept, (self if store.folder.exists() else replace(self, samples="")).html())
         if report is not None:
             self.write_with(store, report)
         return kept
 
     def write_with(self, store: SampleStore, path: Path) -> None:
-        """Also writes the samples beside it."""
+        """Also writes the samples, if there are any, beside it."""
         samples = path.with_suffix(".parquet")
-        store.export(samples)
-        replace(self, samples=samples.name).write(path)
+        replace(self, samples=samples.name if store.export(samples) else "").write(path)
 
 
 def svg_inline(picture: Picture) -> str:

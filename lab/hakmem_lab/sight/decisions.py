@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 from hakmem_lab.sight.books import NEVER, Books
 from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.memory import making_sense, memory_open
@@ -196,7 +197,7 @@ def _look_of_page(page: Page) -> Look:
 def look_of_report(path: Path) -> Look:
     """PATH: statistics as JSON, of the library or of `hakmem stats`."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text(ENCODING))
     except OSError as error:
         raise LabError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

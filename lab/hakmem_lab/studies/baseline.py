@@ -32,6 +32,7 @@ from hakmem_lab.allocators import elf
 from hakmem_lab.allocators.builds import git
 from hakmem_lab.checkout import Checkout, machine
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.runner import Arm, Line, command_make, environment_make, process_run, service_check
 from hakmem_lab.measure.stage import Stage, copy_to_disk
@@ -121,7 +122,7 @@ def compiler_name(comment: str) -> str:
 
 def baseline_read(path: Path) -> Baseline:
     try:
-        kept: dict[str, Any] = json.loads(path.read_text())
+        kept: dict[str, Any] = json.loads(path.read_text(ENCODING))
         rows = {
             name: Counts(**row | {"entries": {entry: Entry(**of) for entry, of in row["entries"].items()}})
             for name, row in kept["rows"].items()
@@ -212,11 +213,9 @@ def _native_run(
     command = command_make(
         stage.program(cell.program), cell.command(NATIVE_TIMES * cell.first_count, SEED), arm.peer
     )
-    line: Line = json.loads(
-        process_run(
-            [*fixed_addresses(), *command], environment_make(arm, 0, preload=True) | dict(further), cpus
-        )
-    )
+    environment = environment_make(arm, 0, preload=True) | dict(further)
+    printed = process_run([*fixed_addresses(), *command], environment, cpus)
+    line = Line.parse(printed, f"{cell.program} under {arm.name}")
     service_check(line, arm.peer)
     return line
 
@@ -392,7 +391,7 @@ def names_defined(text: str) -> set[str]:
 
 def files_of(sources: Path, names: Iterable[str]) -> list[Path]:
     """The files in which the functions are defined; if a macro defines one, the file in which its name stands."""
-    texts = {path: path.read_text() for path in sorted(sources.rglob("*.[ch]"))}
+    texts = {path: path.read_text(ENCODING) for path in sorted(sources.rglob("*.[ch]"))}
     defined = {path: names_defined(text) for path, text in texts.items()}
     found: dict[Path, None] = {}
     for name in names:
@@ -411,7 +410,7 @@ def files_behind(sources: Path, names: Iterable[str]) -> list[Path]:
         if path in seen:
             continue
         seen[path] = None
-        included = (sources / name for name in INCLUDE.findall(path.read_text()))
+        included = (sources / name for name in INCLUDE.findall(path.read_text(ENCODING)))
         pending += [one for one in included if one.is_file()]
     return sorted(seen)
 

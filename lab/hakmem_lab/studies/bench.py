@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hakmem_lab.allocators import elf
 from hakmem_lab.allocators.arms import arms_parse, peer_stage
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.allocators.service import service_prove
@@ -27,16 +26,23 @@ from hakmem_lab.studies.matrix import (
     SAME,
     SUBJECT,
     MatrixPlan,
+    Row,
     Settings,
     interrupted_find,
     machine_text,
     measuring,
     sameness_check,
 )
-from hakmem_lab.studies.matrix_prepare import observed_seconds, rows_plan, works_find, works_observed
+from hakmem_lab.studies.matrix_prepare import (
+    observed_seconds,
+    rows_plan,
+    workload_of,
+    works_find,
+    works_observed,
+)
 from hakmem_lab.studies.matrix_run import rows_observe, rows_run, seconds_left
 from hakmem_lab.studies.progress import duration_text, progress_shown
-from hakmem_lab.workloads.cell import Suite
+from hakmem_lab.workloads.cell import Measure, Suite
 
 KIND = "bench"
 
@@ -110,17 +116,18 @@ def service_complaint(stage: Stage, peer: Peer) -> str:
     return ""
 
 
-def identities_of(field: Field, stage: Stage, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """What must be the same when a run is continued."""
+def identities_of(field: Field, candidates: Sequence[Candidate], rows: Sequence[Row]) -> dict[str, str]:
+    """What must be the same when a run is continued. Of the candidates those are measured that have a row."""
     identities = {peer.name: f"{peer.version} {peer.identity}" for peer in field.measured}
-    for name in sorted({candidate.program for candidate in candidates if candidate.first_count}):
-        identities[f"bench/{name}"] = elf.sha256(stage.program(name))[:16]
+    measured = {row.name for row in rows}
+    for candidate in candidates:
+        if candidate.name in measured:
+            identities |= candidate.identities
     return identities
 
 
 def bench_plan(
     checkout: Checkout,
-    stage: Stage,
     field: Field,
     candidates: Sequence[Candidate],
     settings: Settings,
@@ -147,7 +154,7 @@ def bench_plan(
         source=source,
         peers=tuple(peer.name for peer in field.peers),
         missing={**field.missing, **missing},
-        identities=identities_of(field, stage, candidates),
+        identities=identities_of(field, candidates, rows),
         rows=tuple(rows),
     )
     kept = Kept(folder, plan)
@@ -171,19 +178,42 @@ def run_resumable(checkout: Checkout, settings: Settings, named: Sequence[str]) 
 
 
 def resume_check(
-    plan: MatrixPlan, checkout: Checkout, stage: Stage, field: Field, candidates: Sequence[Candidate]
+    plan: MatrixPlan,
+    checkout: Checkout,
+    field: Field,
+    candidates: Sequence[Candidate],
+    missing: Mapping[str, str],
 ) -> None:
+    """An error unless every row of the PLAN can go on as it began. MISSING are workloads that cannot run now."""
+    rows_check(plan, candidates, missing)
     now = provenance.collect(checkout, "", None, field.measured)
-    sameness_check(plan, identities_of(field, stage, candidates), machine_text(now))
+    sameness_check(plan, identities_of(field, candidates, plan.rows), machine_text(now))
+
+
+def rows_check(plan: MatrixPlan, candidates: Sequence[Candidate], missing: Mapping[str, str]) -> None:
+    by_name = {candidate.name: candidate for candidate in candidates}
+    for row in plan.rows:
+        where = f"cannot resume {plan.run}: {row.name}"
+        candidate = by_name.get(row.name)
+        if candidate is None:
+            raise LabError(f"{where}: {missing.get(row.name, 'there is no such workload any more')}")
+        for name, now in workload_of(candidate, row.count).items():
+            then = getattr(row, name)
+            if then != now:
+                raise LabError(f"{where}: its {name}: '{_said(then)}' then, '{_said(now)}' now")
+
+
+def _said(value: object) -> object:
+    return value.value if isinstance(value, Measure) else value
 
 
 def bench_measure(kept: Kept, field: Field, candidates: Sequence[Candidate]) -> None:
     """The rounds, then the runs with instruments; samples that an interrupted run kept are not measured again."""
     plan, store = kept.plan, kept.store
     tasks_of = {candidate.name: candidate.task_of for candidate in candidates}
-    samples = store.load()
     with measuring(kept.folder), interruptions_told(kept):
         store.compact()
+        samples = store.load()  # once no other process adds any
         rounds_shown(kept, field, tasks_of, "row", samples)
         with progress_shown("instruments", len(plan.rows), float(len(plan.rows))) as step:
             rows_observe(plan.rows, tasks_of, field.arms, plan.settings.seed, store, step, samples)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections import Counter
@@ -194,7 +193,7 @@ def workload_profile(
     environment = environment_make(arm, 0, preload=True) | dict(further or {})
     command = [str(stage.program(program)), *arguments]
     profile, printed = profile_run(command, environment, cpus, stage.folder, addresses)
-    line: Line = json.loads(printed)
+    line = Line.parse(printed, f"{program} under {arm.name}")
     service_check(line, arm.peer)
     return profile, line
 

@@ -3,9 +3,10 @@ fixed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from hakmem_lab.allocators import elf
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.task import CellTask, Task
@@ -34,6 +35,8 @@ class Candidate:
     control: bool = False
     memory: bool = False
     figure: str = ""
+    identities: Mapping[str, str] = field(default_factory=dict)
+    """Of the files that are measured with it, by name."""
 
 
 def cell_candidate(stage: Stage, cell: Cell) -> Candidate:
@@ -49,6 +52,7 @@ def cell_candidate(stage: Stage, cell: Cell) -> Candidate:
         control=cell.control,
         memory=cell.memory,
         figure=cell.figure,
+        identities={f"bench/{cell.program}": elf.identity(stage.program(cell.program))},
     )
 
 
@@ -60,6 +64,7 @@ def program_candidate(program: ProgramFile, task: ProgramTask) -> Candidate:
         arguments=program.about,
         task_of=lambda _: task,
         first_count=0,
+        identities=task.identities(),
     )
 
 

@@ -258,7 +258,9 @@ class Comparing:
                 run = self.task.run(arm, conditions)
             except ProcessFailedError as error:
                 if arm in self.arms.controls:
-                    raise
+                    raise LabError(
+                        f"{error}; it fails by itself, which tells nothing of allocators"
+                    ) from error
                 course.failures[arm.name] = error.outcome
                 continue
             runs[arm.name] = run

@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
@@ -63,6 +64,32 @@ class Row:
     """The median ratio of time, if it was only screened."""
     failure: str = ""
 
+    def verdict(self, figure: str) -> Verdict | None:
+        return self.judged[figure].verdict if figure in self.judged else None
+
+
+class Answer(Enum):
+    """What a comparison comes to."""
+
+    NOBODY = "no other allocator ran the program to the end of the rounds"
+    VOID = "the user's own allocator differed from itself"
+    FASTER = "another is faster"
+    SMALLER = "none is faster, but another is as fast and smaller"
+    STAY = "none is better"
+    THRIFTY = "not decided by the clock, but another takes less processor time"
+    OPEN = "not decided"
+
+
+@dataclass(frozen=True)
+class Decision:
+    answer: Answer
+    row: Row | None = None
+    """The allocator that it is about."""
+
+    @property
+    def is_conclusive(self) -> bool:
+        return self.answer in (Answer.FASTER, Answer.SMALLER, Answer.STAY)
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -89,22 +116,33 @@ class Outcome:
     def judged_rows(self) -> list[Row]:
         return [row for row in self.rows if row.judged]
 
-    def with_verdict(self, figure: str, verdict: Verdict) -> list[Row]:
-        return [
-            row for row in self.judged_rows if figure in row.judged and row.judged[figure].verdict is verdict
-        ]
-
-    @property
-    def best(self) -> Row | None:
-        """The fastest of those that are clearly faster."""
-        faster = self.with_verdict(self.primary, Verdict.AHEAD)
-        return faster[0] if faster else None
-
     @property
     def is_decided(self) -> bool:
         """Every finalist has a verdict in the primary figure."""
-        verdicts = [row.judged[self.primary].verdict for row in self.judged_rows]
-        return bool(verdicts) and all(one not in (Verdict.UNCLEAR, Verdict.VOID) for one in verdicts)
+        verdicts = [row.verdict(self.primary) for row in self.judged_rows]
+        return bool(verdicts) and all(one not in (None, Verdict.UNCLEAR, Verdict.VOID) for one in verdicts)
+
+    @property
+    def decision(self) -> Decision:
+        """The fastest of those that are clearly faster; otherwise what else is sure."""
+        if not self.judged_rows:
+            return Decision(Answer.NOBODY)
+        if self.is_void:
+            return Decision(Answer.VOID)
+        if faster := self._most_ahead(self.primary):
+            return Decision(Answer.FASTER, faster)
+        if smaller := self._most_ahead(PEAK.name, lambda row: row.verdict(self.primary) is Verdict.EQUAL):
+            return Decision(Answer.SMALLER, smaller)
+        if self.is_decided:
+            return Decision(Answer.STAY)
+        if thrifty := self._most_ahead(CPU.name):
+            return Decision(Answer.THRIFTY, thrifty)
+        return Decision(Answer.OPEN)
+
+    def _most_ahead(self, figure: str, also: Callable[[Row], bool] = lambda _: True) -> Row | None:
+        """Of those that are clearly ahead in this figure."""
+        ahead = [row for row in self.judged_rows if row.verdict(figure) is Verdict.AHEAD and also(row)]
+        return max(ahead, key=lambda row: row.judged[figure].estimate.ratio, default=None)
 
 
 def log_ratios(rounds: Sequence[Round], figure: Figure, baseline: str, name: str) -> list[float]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.files import text_write
+from hakmem_lab.files import ENCODING, text_write
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.rounds import RoundPlan
 from hakmem_lab.measure.store import disk_sync
@@ -132,7 +132,7 @@ class MatrixPlan:
     def load(cls, folder: Path) -> MatrixPlan:
         path = folder / PLAN_FILE
         try:
-            kept = json.loads(path.read_text())
+            kept = json.loads(path.read_text(ENCODING))
             source = Provenance(**kept["source"] | {"peers": tuple(kept["source"]["peers"])})
             return cls(
                 run=kept["run"],

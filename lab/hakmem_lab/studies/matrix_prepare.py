@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hakmem_lab.measure.calibrate import LONG_RUN_SECONDS, Work, work_find, work_fixed
 from hakmem_lab.measure.pairs import conditions_draw
@@ -132,18 +133,10 @@ def _row(
     count: int,
     demand: Demand,
 ) -> Row:
-    task = candidate.task_of(work.count)
     arms = sorted(work.walls, key=lambda name: name != SUBJECT)
     return Row(
         name=candidate.name,
-        group=candidate.group,
-        program=candidate.program,
-        arguments=candidate.arguments,
-        threads=task.threads,
-        measure=task.measure,
-        control=candidate.control,
-        memory=candidate.memory,
-        figure=candidate.figure,
+        **workload_of(candidate, work.count),
         count=work.count,
         rounds=RoundPlan(
             count, tuple(arms), demand.selection(count), always, work.near(always) if always else (), named
@@ -151,6 +144,21 @@ def _row(
         failures=work.failures,
         seconds=demand.total(count),
     )
+
+
+def workload_of(candidate: Candidate, count: int) -> dict[str, Any]:
+    """The fields of its row that say what is run, and what its figure is."""
+    task = candidate.task_of(count)
+    return {
+        "group": candidate.group,
+        "program": candidate.program,
+        "arguments": candidate.arguments,
+        "threads": task.threads,
+        "measure": task.measure,
+        "control": candidate.control,
+        "memory": candidate.memory,
+        "figure": candidate.figure,
+    }
 
 
 def works_observed(

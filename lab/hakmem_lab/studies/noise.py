@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.files import text_write
+from hakmem_lab.files import ENCODING, text_write
 from hakmem_lab.measure.pairs import conditions_draw, cpus_allowed
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import Task
@@ -135,7 +135,7 @@ def noise_write(noise: Noise, path: Path = TRACE_FILE) -> None:
 def noise_read(path: Path = TRACE_FILE) -> Noise:
     if not path.is_file():
         raise LabError(f"{path.name} is not there: ./hakmem honesty --record makes it")
-    content = json.loads(path.read_text())
+    content = json.loads(path.read_text(ENCODING))
     traces = tuple(
         Trace(trace["condition"], trace["load"], tuple(Run(*values) for values in trace["runs"]))
         for trace in content["traces"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from hakmem_lab.allocators.builds import sources_build
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 from hakmem_lab.studies.baseline import FOLDER, Gate, Loss
 from hakmem_lab.studies.where import ALLOCATOR, Diff
 
@@ -49,7 +50,7 @@ class Finding:
 def planted_read(checkout: Checkout) -> Planted:
     path = checkout.root / FILE
     try:
-        return Planted(**tomllib.loads(path.read_text()))
+        return Planted(**tomllib.loads(path.read_text(ENCODING)))
     except OSError as error:
         raise LabError(f"{path.name} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, TypeError) as error:
@@ -67,12 +68,12 @@ def planted_build(checkout: Checkout, loss: Planted, scratch: Path) -> Path:
         else:
             shutil.copy(source, sources / name)
     file = sources / loss.file
-    text = file.read_text()
+    text = file.read_text(ENCODING)
     if text.count(loss.find) != 1:
         raise LabError(
             f"{loss.file} has the text of the planted loss {text.count(loss.find)} times, not once"
         )
-    file.write_text(text.replace(loss.find, loss.replace))
+    file.write_text(text.replace(loss.find, loss.replace), ENCODING)
     return sources_build(checkout, "hakmem with the planted loss", sources, scratch)
 
 

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.allocators.service import service_prove
 from hakmem_lab.checkout import Checkout, path_here
-from hakmem_lab.errors import RunInterruptedError
+from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.samples import SampleWriter, sample_writer
 from hakmem_lab.measure.stage import Stage, staged
@@ -52,7 +52,7 @@ def progress_make() -> Progress:
 
 @contextmanager
 def study_open(checkout: Checkout, kind: str, seed: int) -> Iterator[Study]:
-    """Samples go to bench_results/KIND/TIME/."""
+    """Samples go to bench_results/KIND/TIME/. Whatever ends it is told with where they are."""
     path: Path | None = None
     try:
         with staged(checkout) as stage:
@@ -60,5 +60,12 @@ def study_open(checkout: Checkout, kind: str, seed: int) -> Iterator[Study]:
             with sample_writer(path) as samples, progress_make() as shown:
                 yield Study(checkout, stage, PeerStore(checkout), random.Random(seed), shown, samples)
     except KeyboardInterrupt:
-        kept = f"; what was measured is in {path_here(path)}" if path and path.exists() else ""
-        raise RunInterruptedError(f"interrupted{kept}") from None
+        raise RunInterruptedError(f"interrupted{_kept_text(path)}") from None
+    except RunInterruptedError:
+        raise
+    except LabError as error:
+        raise LabError(f"{error}{_kept_text(path)}") from error
+
+
+def _kept_text(samples: Path | None) -> str:
+    return f"; what was measured is in {path_here(samples)}" if samples and samples.exists() else ""

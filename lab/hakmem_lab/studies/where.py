@@ -27,6 +27,7 @@ from hakmem_lab.allocators.arms import arm_parse
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 from hakmem_lab.measure.kernel import (
     Caller,
     Sampled,
@@ -116,7 +117,7 @@ class Where:
 def where_read(path: Path) -> Where:
     """A result that --json kept."""
     try:
-        kept: dict[str, Any] = json.loads(path.read_text())
+        kept: dict[str, Any] = json.loads(path.read_text(ENCODING))
         lists: dict[str, Callable[..., object]] = {
             "functions": FunctionCost,
             "spots": Spot,

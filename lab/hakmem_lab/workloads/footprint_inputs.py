@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 from hakmem_lab.workloads.cells import SEED_PLACE
 from hakmem_lab.workloads.find import is_meant
 from hakmem_lab.workloads.redis_server import command
@@ -134,7 +135,7 @@ def inputs_make(folder: Path, seed: int) -> None:
     rng = random.Random(seed)
     for name in ("objects.py", "heavy.cpp", "database.sql"):
         shutil.copy(SHARED / name, folder)
-    (folder / "redis.sh").write_text(REDIS)
+    (folder / "redis.sh").write_text(REDIS, ENCODING)
     (folder / "redis.commands").write_bytes(redis_commands(rng, keys=120_000))
 
 

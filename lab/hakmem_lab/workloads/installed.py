@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 
 
 def package_of(checkout: Checkout, tool: str) -> str:
-    for line in (checkout.root / "tests/system/tools.txt").read_text().splitlines():
+    for line in (checkout.root / "tests/system/tools.txt").read_text(ENCODING).splitlines():
         words = line.split()
         if words[:1] == [tool]:
             return " ".join(words[1:])

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 
 FOLDER = Path(__file__).parent
 
@@ -28,7 +29,7 @@ class Canned:
 
 def canned_read(path: Path) -> Canned:
     try:
-        kept = tomllib.loads(path.read_text())
+        kept = tomllib.loads(path.read_text(ENCODING))
         lists = {name: tuple(kept.pop(name)) for name in ("arms", "benches")}
         found = Canned(name=path.stem, **lists, **kept)
     except OSError as error:

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.files import ENCODING
 from hakmem_lab.workloads.cells import Measure
 
 FOLDER = Path(__file__).parent
@@ -129,7 +130,7 @@ def program_named(name: str) -> ProgramFile:
 
 def program_read(path: Path) -> ProgramFile:
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text(ENCODING))
     except OSError as error:
         raise LabError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

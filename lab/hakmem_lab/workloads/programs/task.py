@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
+from hakmem_lab.allocators import elf
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure import launch
@@ -111,6 +112,14 @@ class ProgramTask:
     @property
     def switches_are_noise(self) -> bool:
         return False
+
+    def identities(self) -> dict[str, str]:
+        """Of all that a run consists of besides the allocator: its files, its tools, and what starts them."""
+        own = {name: self.program.beside / name for name in (f"{self.name}.toml", *self.program.files)}
+        found = ((tool, shutil.which(tool, path=self.environment["PATH"])) for tool in self.program.tools)
+        tools = {tool: Path(place) for tool, place in found if place is not None}
+        identities = {f"{self.name}/{name}": elf.identity(path) for name, path in (own | tools).items()}
+        return identities | {f"bench/{launch.TOOL}": elf.identity(self.tool)}
 
     def run(self, arm: Arm, conditions: Conditions) -> Measured:
         """glibc is preloaded like any other, because a program may bring its own allocator."""
