@@ -236,7 +236,7 @@ static bool is_as_good(size_t usable, uint32_t word, size_t bytes) {
  * neither. Between slow_enter and slow_leave. */
 static bool become_large(void *block, uint32_t word) {
     if (word == WORD_LARGE) return true;
-    if (word == WORD_NONE || !class_is_medium(word & WORD_CLASS_MASK)) return false;
+    if (!class_is_medium(word & WORD_CLASS_MASK)) return false; /* WORD_NONE is that of a small class */
     large_make_of_medium(block);
     return true;
 }

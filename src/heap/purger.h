@@ -66,7 +66,7 @@ HAK_INLINE void purger_tick(const void *caller, bool heavy) {
         thread_ensure_heap(); /* a thread may free one large block and sleep */
         heap = thread_heap();
     }
-    if (HAK_UNLIKELY(heap == NULL || thread_state.busy)) return;
+    if (HAK_UNLIKELY(heap == NULL)) return;
     if (HAK_UNLIKELY(purger_counts(heap) | heavy)) purger_look(heap, caller);
 }
 
@@ -74,7 +74,7 @@ HAK_INLINE void purger_tick(const void *caller, bool heavy) {
  * allocates in the middle of changing what starting a thread reads. libc does not. */
 HAK_INLINE void purger_tick_for_alloc(const void *caller) {
     struct heap *heap = thread_heap();
-    if (HAK_UNLIKELY(heap == NULL || thread_state.busy)) return;
+    if (HAK_UNLIKELY(heap == NULL)) return;
     if (HAK_UNLIKELY(purger_counts(heap))) purger_look(heap, os_is_loader(caller) ? caller : NULL);
 }
 

@@ -49,7 +49,6 @@ static bool take_from_owners(unsigned class) {
     bool found = false;
     for (unsigned i = 0; i < LOOKED_AT && !found; i++) {
         heap = heap == NULL || heap->next == NULL ? registry_first() : heap->next;
-        if (heap == NULL) break;
         const bool live = atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_LIVE; /* a hint, like the next */
         if (!live || atomic_load_explicit(&heap->slab_total, memory_order_relaxed) == 0) continue;
         if (!os_lock_try(&heap->lock)) continue; /* its holder may be waiting for a processor */

@@ -321,10 +321,9 @@ bool span_extend(uint32_t first, size_t pages) {
     struct span *span = span_at(first);
     uint32_t before = span->pages;
     if (pages > window.pages) return false;
-    if (pages > before) {
-        note_growth(pages - before);
-        make_room(pages - before);
-    }
+    HAK_ASSERT(pages >= before);
+    note_growth(pages - before);
+    make_room(pages - before);
     bool unmapped = false;
     for (unsigned round = 0;; round++) {
         uint64_t brought;

@@ -97,7 +97,7 @@ uint64_t span_soft_bytes(void);
 /* Frees the used span that starts at FIRST. No system calls: may be called under a heap's lock. */
 void span_give(uint32_t first);
 
-/* Lengthens the used span at FIRST to PAGES pages, into a free neighbour or fresh memory behind it; false if that is
+/* Lengthens the used span at FIRST to PAGES pages, no fewer than it has, into a free neighbour or fresh memory behind it; false if that is
  * impossible. May make system calls. */
 bool span_extend(uint32_t first, size_t pages);
 
