@@ -92,13 +92,14 @@ void *os_reserve(size_t bytes) { return map_pages(NULL, bytes, PROT_NONE, 0); }
 
 void *os_reserve_readable(size_t bytes) { return map_pages(NULL, bytes, PROT_READ, 0); }
 
-bool os_reserve_at(void *address, size_t bytes) {
+enum os_place os_reserve_at(void *address, size_t bytes) {
     /* A hint, not MAP_FIXED_NOREPLACE: old kernels, emulators and ThreadSanitizer each treat that flag
      * differently, and if the place is free, the hint gets it just as well. */
     void *got = map_pages(address, bytes, PROT_NONE, 0);
-    if (got == address) return true;
-    if (got != NULL) os_unmap(got, bytes);
-    return false;
+    if (got == address) return OS_PLACE_RESERVED;
+    if (got == NULL) return OS_PLACE_REFUSED;
+    os_unmap(got, bytes);
+    return OS_PLACE_TAKEN;
 }
 
 bool os_map_at(void *address, size_t bytes) {

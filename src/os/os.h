@@ -23,8 +23,9 @@ size_t os_page_bytes(void);
 /* Inaccessible address space, anywhere; NULL if refused. Costs no memory. */
 void *os_reserve(size_t bytes);
 
-/* The same at ADDRESS and nowhere else; false if refused or if something lies there. */
-bool os_reserve_at(void *address, size_t bytes);
+/* The same at ADDRESS and nowhere else. Taken: something lies there. */
+enum os_place { OS_PLACE_RESERVED, OS_PLACE_TAKEN, OS_PLACE_REFUSED };
+enum os_place os_reserve_at(void *address, size_t bytes);
 
 /* Readable, writable, zeroed memory at ADDRESS and nowhere else; false if refused or if something lies there. */
 bool os_map_at(void *address, size_t bytes);

@@ -95,7 +95,7 @@ static bool start_sparse(size_t bytes, size_t region_bytes) {
     for (unsigned attempt = 0; attempt < sizeof lower_bits; attempt++) {
         uintptr_t books = random_base(seed, attempt);
         uintptr_t base = books + books_bytes_for(pages);
-        if (!os_reserve_at((char *)base + CHUNK_BYTES, region_bytes)) continue;
+        if (os_reserve_at((char *)base + CHUNK_BYTES, region_bytes) != OS_PLACE_RESERVED) continue;
         os_name((char *)base + CHUNK_BYTES, region_bytes, OS_NAME_BLOCKS);
         settle(true, base, pages, books, words, CHUNK_PAGES + region_bytes / PAGE_BYTES);
         return true;
@@ -178,7 +178,8 @@ static bool provide_books(size_t first, size_t last) {
 }
 
 /* Reserves at least PAGES more, after a gap if another mapping is in the way: where the kernel refuses more than that, half of it and so
- * on, and these alone last. */
+ * on, and these alone last. Where it refuses these, it has none behind a gap either, and one that had by then would leave the gap
+ * unused for ever. */
 static bool reserve_region(size_t pages) {
     size_t wanted = min_size(max_size(counter_read(&grow.reserved_page) * PAGE_BYTES, REGION_LEAST_BYTES), REGION_MOST_BYTES);
     size_t limit = os_address_limit();
@@ -189,16 +190,19 @@ static bool reserve_region(size_t pages) {
         if (start >= window.pages || window.pages - start < pages) return false;
         size_t most = min_size(wanted, window.pages - start);
         size_t next = 0;
+        enum os_place place = OS_PLACE_TAKEN;
         for (size_t size = round_up(most, CHUNK_PAGES); size != 0; size = next) {
             next = size > pages ? max_size(round_down(size / 2, CHUNK_PAGES), pages) : 0;
             if (size > window.pages - start) continue;
-            if (!os_reserve_at(page_address(start), size * PAGE_BYTES)) continue;
+            place = os_reserve_at(page_address(start), size * PAGE_BYTES);
+            if (place != OS_PLACE_RESERVED) continue;
             os_name(page_address(start), size * PAGE_BYTES, OS_NAME_BLOCKS);
             /* After a gap, what is left of the region before it stays unused. */
             if (gap != 0) grow.next_page = start;
             counter_set(&grow.reserved_page, start + size);
             return true;
         }
+        if (place == OS_PLACE_REFUSED) return false;
     }
     return false;
 }

@@ -53,15 +53,16 @@ void *os_reserve_readable(size_t bytes) { return os_map(bytes, KERNEL_PAGE); }
 enum { WINDOW_BYTES = 8 << 20, BOOKS_BYTES = 2 << 20 };
 static uintptr_t window_start_address;
 
-bool os_reserve_at(void *address, size_t bytes) {
+enum os_place os_reserve_at(void *address, size_t bytes) {
     uintptr_t start = (uintptr_t)address & ~(uintptr_t)((4ull << 30) - 1);
     if (window_start_address == 0) {
         window_start_address = start;
         map_at(start, WINDOW_BYTES + BOOKS_BYTES);
     }
-    return (uintptr_t)address + bytes <= window_start_address + WINDOW_BYTES + BOOKS_BYTES;
+    const bool inside = (uintptr_t)address + bytes <= window_start_address + WINDOW_BYTES + BOOKS_BYTES;
+    return inside ? OS_PLACE_RESERVED : OS_PLACE_REFUSED;
 }
-bool os_map_at(void *address, size_t bytes) { return os_reserve_at(address, bytes); }
+bool os_map_at(void *address, size_t bytes) { return os_reserve_at(address, bytes) == OS_PLACE_RESERVED; }
 bool os_commit(void *address, size_t bytes) {
     (void)address;
     (void)bytes;

@@ -49,15 +49,15 @@ TEST(reserve_at_means_there) {
     page = os_page_bytes();
     char *memory = os_reserve(3 * page);
     uint64_t before = mapped_bytes();
-    CHECK(!os_reserve_at(memory, page));
-    CHECK(!os_reserve_at(memory + 2 * page, 2 * page));
+    CHECK_EQ(os_reserve_at(memory, page), OS_PLACE_TAKEN);
+    CHECK_EQ(os_reserve_at(memory + 2 * page, 2 * page), OS_PLACE_TAKEN);
     CHECK_EQ(mapped_bytes(), before);
     CHECK(os_commit(memory, 3 * page));
     memory[page] = 'x';
-    CHECK(!os_reserve_at(memory + page, page));
+    CHECK_EQ(os_reserve_at(memory + page, page), OS_PLACE_TAKEN);
     CHECK_EQ(memory[page], 'x');
     os_unmap(memory + page, page);
-    CHECK(os_reserve_at(memory + page, page));
+    CHECK_EQ(os_reserve_at(memory + page, page), OS_PLACE_RESERVED);
     CHECK(!can_read(memory + page));
     CHECK_EQ(mapped_bytes(), before);
     os_unmap(memory, 3 * page);
@@ -242,7 +242,7 @@ TEST(refusals_are_results) {
     }
     mmap_answer = munmap_answer = mprotect_answer = madvise_answer = mremap_answer = REFUSE;
     errno = 4711;
-    bool any = os_reserve(page) || os_reserve_readable(page) || os_reserve_at(memory + page, page) ||
+    bool any = os_reserve(page) || os_reserve_readable(page) || os_reserve_at(memory + page, page) != OS_PLACE_REFUSED ||
                os_map_at(memory + page, page) ||
                os_map(page, 64 * page) || os_commit(memory, page) || os_purge(memory, page) ||
                os_prefer_huge(memory, page) || os_avoid_huge(memory, page) || os_renew(memory, page) == OS_MOVE_RENEWED ||

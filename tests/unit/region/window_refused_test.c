@@ -12,6 +12,7 @@
  *   no place is tried below 32 TiB               a_small_address_space
  *   none but where the kernel takes hints        a_window_where_the_kernel_puts_it
  *   a region is reserved by halves alone         a_region_as_long_as_is_granted
+ *   what is refused passes for taken by others   what_is_refused_for_a_moment_leaves_no_gap
  */
 #include "new_window.h"
 #include "span/bins.h"
@@ -22,6 +23,7 @@
 /* What is refused; nothing by default. */
 static bool refuse_hints, refuse_all_maps, refuse_books;
 static size_t maps; /* that were not refused */
+static size_t refuse_next; /* so many with a hint */
 static uintptr_t refuse_hints_from = UINTPTR_MAX;
 static size_t refuse_maps_from = SIZE_MAX, refuse_readable_from = SIZE_MAX;
 static size_t refuse_fixed_from = SIZE_MAX, refuse_protect_from = SIZE_MAX;
@@ -35,6 +37,11 @@ void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t 
         refuse_all_maps || bytes >= refuse_maps_from ||
         (protection == PROT_READ && bytes >= refuse_readable_from) ||
         (refuse_books && !fixed && (protection & PROT_WRITE) != 0)) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    if (hint != NULL && !fixed && refuse_next != 0) {
+        refuse_next--;
         errno = ENOMEM;
         return MAP_FAILED;
     }
@@ -242,3 +249,16 @@ static void extend_by_what_is_granted(void) {
 }
 
 TEST(a_region_as_long_as_is_granted) { IN_CHILD(extend_by_what_is_granted); }
+
+/* A limit that another thread lifts meanwhile: behind a gap there would have been no more than before it. */
+static void extend_while_a_limit_is_lifted(void) {
+    enum { PAGES = MIB(300) / PAGE_BYTES };
+    CHECK(start_window(GIB(256)));
+    const struct page_run before = window_extend(1);
+    refuse_next = 1;
+    const struct page_run run = window_extend(PAGES);
+    CHECK(refuse_next == 0 && run.pages >= PAGES);
+    CHECK_EQ(run.first, before.first + before.pages);
+}
+
+TEST(what_is_refused_for_a_moment_leaves_no_gap) { IN_CHILD(extend_while_a_limit_is_lifted); }
