@@ -18,6 +18,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Finished:
+    pid: int
     status: int
     """Below zero: the signal that ended it."""
     printed: bytes
@@ -83,7 +84,7 @@ def program_run(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()  # not for what else may hold its output
             raise
-    return Finished(process.returncode, printed, errors.decode(errors="replace"))
+    return Finished(process.pid, process.returncode, printed, errors.decode(errors="replace"))
 
 
 @contextmanager
