@@ -255,8 +255,8 @@ def test_a_static_program_is_seen_where_files_have_no_attributes(
 
 LIBRARY = Path("/peers/libpeer.so")
 TOOL = Path("/bench/command_cost")
-BOUND = "binding file /bin/one [0] to /peers/libpeer.so [0]: normal symbol `malloc' [X]\n" + (
-    "binding file /bin/one [0] to /peers/libpeer.so [0]: normal symbol `free' [X]\n"
+BOUND = "binding file /bin/5 [0] to /peers/libpeer.so [0]: normal symbol `malloc' [X]\n" + (
+    "binding file /bin/5 [0] to /peers/libpeer.so [0]: normal symbol `free' [X]\n"
 )
 OTHER = BOUND.replace("/peers/libpeer.so", "/lib/other.so")
 
@@ -270,6 +270,12 @@ def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True, looks: int
     [
         ([image(5, 9)], {5: BOUND}, ""),
         ([image(5, 9, mapped=False, looks=1)], {5: BOUND}, ""),  # seen before its libraries were mapped
+        (  # by exec the same process became a program without the library
+            [image(5, 9, mapped=False, looks=1)],
+            {5: BOUND.replace("/bin/5", "env")},
+            "program-5 (100 % of the work): the library is not",
+        ),
+        ([image(5, 9, mapped=False, looks=1)], {5: BOUND.replace("/bin/5", "program-5")}, ""),
         ([image(5, 9), image(6, 90, parent=5)], {5: BOUND}, ""),  # forked, and runs on
         ([image(5, 99), image(6, 1)], {5: BOUND, 6: OTHER}, ""),  # a helper, small beside it
         (
@@ -280,7 +286,7 @@ def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True, looks: int
         (
             [image(5, 9)],
             {5: OTHER},
-            "program-5 (100 % of the work): malloc of one is bound to other.so",
+            "program-5 (100 % of the work): malloc of 5 is bound to other.so",
         ),
         (
             [image(5, 9, mapped=False)],

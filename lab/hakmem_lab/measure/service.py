@@ -9,6 +9,7 @@ the linker records what it binds.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from hakmem_lab.measure.tree import Image, Watched
 
 LIBC = "glibc"
 """The peer that means no preload; the C library must then serve."""
+SOURCE = re.compile(r"binding file (.+?) \[\d+\] to ")
 UNSERVED_SHARE_MAX = 0.1
 """Share of the processor time that helpers with their own allocator may take."""
 
@@ -123,10 +125,18 @@ def _owner(text: str, tool: Path) -> str:
 
 def _complaint(image: Image, text: str, library: Path, tool: Path) -> str:
     obstacle = "" if image.mapped else preload_obstacle(image.program)
-    # Seen once, it may just have been started: what the linker wrote down decides.
-    if not image.mapped and (obstacle or image.looks > 1 or not text):
+    # Seen once, it may just have been started: what the linker wrote down of it decides.
+    if not image.mapped and (obstacle or image.looks > 1 or not _is_recorded(image, text)):
         return obstacle or "the library is not mapped in it"
     return bindings_complaint([text], library, tool)
+
+
+def _is_recorded(image: Image, text: str) -> bool:
+    """Whether the linker's record of its process is also of this program, and not only of one that it replaced. The
+    linker knows a program by the name that it was started under."""
+    names = {image.program.name, image.name}
+    sources = {Path(source.lstrip("-")) for source in SOURCE.findall(text)}
+    return any(one.name in names or (one.is_absolute() and one.resolve() == image.program) for one in sources)
 
 
 def preload_obstacle(program: Path) -> str:
