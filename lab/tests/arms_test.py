@@ -64,7 +64,7 @@ def test_a_librarys_path_may_hold_a_colon(
         ("hakmem:decay", "'decay' is not an option with a value"),
         ("hakmem:", "'' is not an option with a value"),
         ("/nowhere/libfoo.so", "/nowhere/libfoo.so: there is no such library"),
-        (__file__, "arms_test.py is not a shared object: "),
+        (__file__, "arms_test.py is not an ELF file, or a damaged one: "),
     ],
 )
 def test_what_cannot_be_an_arm_is_refused(store: PeerStore, text: str, message: str) -> None:

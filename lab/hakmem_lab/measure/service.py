@@ -18,9 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-
+from hakmem_lab.allocators import elf
 from hakmem_lab.allocators.bindings import BINDING, bindings_complaint, linker_environment
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.runner import Arm
@@ -143,12 +141,9 @@ def preload_obstacle(program: Path) -> str:
     """Why the dynamic linker cannot preload anything into it; empty when it can."""
     if is_privileged(program):
         return "privileged (setuid or capabilities): the dynamic linker preloads nothing into it"
-    try:
-        with program.open("rb") as file:
-            if all(segment["p_type"] != "PT_INTERP" for segment in ELFFile(file).iter_segments()):
-                return "a static binary: nothing can be preloaded into it"
-    except (OSError, ELFError):
-        return ""
+    with suppress(OSError, elf.NotElfError):
+        if not elf.has_interpreter(program):
+            return "a static binary: nothing can be preloaded into it"
     return ""
 
 
