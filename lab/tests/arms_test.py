@@ -37,7 +37,9 @@ def test_options_are_the_same_library_in_another_environment(store: PeerStore) -
     assert environment_make(Arm(peer), 0, preload=True)["HAKMEM_CONF"] == "decay:never,profile:small"
 
 
-@pytest.mark.parametrize("value", ["profile=./my.profile", "stats=json,stats_file=/dev/null", "stats_file=a.so"])
+@pytest.mark.parametrize(
+    "value", ["profile=./my.profile", "stats=json,stats_file=/dev/null", "stats_file=a.so"]
+)
 def test_an_options_value_may_be_a_path(store: PeerStore, value: str) -> None:
     peer = arm_parse(f"hakmem:{value}", store)
     assert (peer.name, peer.library) == (f"hakmem:{value}", store.obtain("hakmem").library)
@@ -45,9 +47,7 @@ def test_an_options_value_may_be_a_path(store: PeerStore, value: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["lib:1.so", "lib:1", "lib hakmem:decay=1s.so"])
-def test_a_librarys_path_may_hold_a_colon(
-    store: PeerStore, build: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_librarys_path_may_hold_a_colon(store: PeerStore, build: Path, tmp_path: Path, name: str) -> None:
     library = tmp_path / name
     library.write_bytes((build / "libhakmem.so").read_bytes())
     peer = arm_parse(str(library), store)

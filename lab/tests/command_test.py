@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -235,11 +236,33 @@ def test_a_static_child_of_a_wrapper_is_seen(tool: Path, folder: Path, hakmem: A
     assert service.complaint.endswith("a static binary: nothing can be preloaded into it")
 
 
-def test_a_privileged_program_is_seen(folder: Path) -> None:
-    program = compile_c(folder / "raised", WORKS)
-    assert preload_obstacle(program) == ""
-    program.chmod(0o4755)
-    assert preload_obstacle(program).startswith("privileged")
+@pytest.mark.parametrize(
+    ("mode", "user", "group", "attributes", "privileged"),
+    [
+        (0o755, 1000, 1000, [], False),
+        (0o4755, 1000, 1000, [], True),
+        (0o4755, 0, 0, [], False),  # root's own program gives root nothing
+        (0o2755, 0, 1000, [], True),
+        (0o2755, 1000, 0, [], False),
+        (0o2745, 0, 1000, [], False),  # setgid without execution: a lock
+        (0o755, 1000, 1000, ["security.capability"], True),
+        (0o755, 0, 0, ["security.capability"], False),
+    ],
+)
+def test_a_program_of_root_is_privileged_if_it_gets_rights_that_we_have_not(
+    monkeypatch: pytest.MonkeyPatch,
+    mode: int,
+    user: int,
+    group: int,
+    attributes: list[str],
+    privileged: bool,
+) -> None:
+    file = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, 0, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(Path, "stat", lambda _path: file)
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    monkeypatch.setattr(os, "getgid", lambda: group)
+    monkeypatch.setattr(os, "listxattr", lambda _path: attributes)
+    assert preload_obstacle(Path("/nowhere/program")).startswith("privileged") == privileged
 
 
 def test_a_static_program_is_seen_where_files_have_no_attributes(

@@ -47,7 +47,7 @@ def test_a_damaged_file_is_one_line(program: Path, damage: Callable[[bytearray],
     damage(content)
     program.write_bytes(content)
     for read in (elf.build_id, elf.compilers):
-        with pytest.raises(LabError, match="^program is not an ELF file, or a damaged one: "):
+        with pytest.raises(LabError, match=r"^program is not an ELF file, or a damaged one: "):
             read(program)
     assert elf.defined(program, ("main",)) == ()
     assert preload_obstacle(program) in ("", "a static binary: nothing can be preloaded into it")
@@ -61,7 +61,9 @@ def test_no_damage_is_a_traceback(program: Path) -> None:
         if number % 3 == 0:
             del content[rng.randrange(5, len(content)) :]
         for _ in range(rng.randrange(1, 4)):
-            content[rng.randrange(4, min(len(content), HEADER_BYTES * (1 if number % 3 else 14)))] = rng.randrange(256)
+            content[rng.randrange(4, min(len(content), HEADER_BYTES * (1 if number % 3 else 14)))] = (
+                rng.randrange(256)
+            )
         program.write_bytes(content)
         elf.defined(program, ("main", "malloc"))
         preload_obstacle(program)

@@ -26,6 +26,8 @@ from hakmem_lab.measure.tree import Image, Watched
 
 LIBC = "glibc"
 """The peer that means no preload; the C library must then serve."""
+SETGID = stat.S_ISGID | stat.S_IXGRP
+"""Without the second the first means something else."""
 SOURCE = re.compile(r"binding file (.+?) \[\d+\] to ")
 UNSERVED_SHARE_MAX = 0.1
 """Share of the processor time that helpers with their own allocator may take."""
@@ -148,11 +150,14 @@ def preload_obstacle(program: Path) -> str:
 
 
 def is_privileged(program: Path) -> bool:
-    """It may have rights that its caller has not."""
+    """It gets rights that we have not, in the kernel's opinion: as root that is no program of root's own."""
     with suppress(OSError):  # it cannot be looked at, or its file system has no attributes
-        if program.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
+        file = program.stat()
+        if file.st_mode & stat.S_ISUID and file.st_uid != os.getuid():
             return True
-        return "security.capability" in os.listxattr(program)
+        if file.st_mode & SETGID == SETGID and file.st_gid != os.getgid():
+            return True
+        return os.getuid() != 0 and "security.capability" in os.listxattr(program)
     return False
 
 
