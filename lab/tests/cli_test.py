@@ -155,6 +155,33 @@ def test_without_standard_output_an_error_is_said(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, "hakmem: the standard output is closed\n")
 
 
+def lab_into(output: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """As `hakmem ARGUMENTS` in a shell, with its standard output as OUTPUT has it."""
+    line = ["bash", "-c", f'set -o pipefail; "$@" {output}', "bash", sys.executable, "-B", "-X", "utf8", "-m"]
+    env = {**os.environ, "PYTHONPATH": str(LAB)}
+    return subprocess.run(
+        [*line, "hakmem_lab", *arguments], env=env, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+
+
+WRITING = (["--help"], ["explain", "--help"], ["canned"], ["show-config", "--json"], ["doctor"])
+
+
+@pytest.mark.parametrize("arguments", WRITING)
+def test_a_full_disk_is_one_line(served: Path, arguments: list[str]) -> None:
+    build = ["--build", str(served)] if arguments[0] in ("doctor", "show-config") else []
+    done = lab_into(">/dev/full", *arguments, *build)
+    assert (done.returncode, done.stderr) == (2, "hakmem: No space left on device\n")
+
+
+@pytest.mark.parametrize("arguments", WRITING)
+def test_nobody_reads_is_no_answer(served: Path, arguments: list[str]) -> None:
+    """In particular not 1, which means that something was found."""
+    build = ["--build", str(served)] if arguments[0] in ("doctor", "show-config") else []
+    done = lab_into("| true", *arguments, *build)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 def test_what_a_terminal_would_obey_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """In the name of a process, or in a variable's value; other letters stay."""
     hostile = "s\u00e9rver\x1b]0;x\x07\n\u202e\udc80"
