@@ -81,6 +81,7 @@ def _command_make(name: str) -> TyperCommand | TyperGroup:
 
 app = typer.Typer(
     cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of every command, too
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,

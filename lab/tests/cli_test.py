@@ -182,6 +182,13 @@ def test_nobody_reads_is_no_answer(served: Path, arguments: list[str]) -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize("arguments", [[], ["explain"], ["baseline"], ["baseline", "check"]])
+def test_help_has_a_short_name(arguments: list[str]) -> None:
+    short, long = lab(*arguments, "-h"), lab(*arguments, "--help")
+    assert (short.returncode, short.stdout) == (0, long.stdout)
+    assert short.stdout.startswith(" ".join(["Usage: ./hakmem", *arguments]))
+
+
 def test_what_a_terminal_would_obey_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """In the name of a process, or in a variable's value; other letters stay."""
     hostile = "s\u00e9rver\x1b]0;x\x07\n\u202e\udc80"
