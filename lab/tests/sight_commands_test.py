@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -144,7 +145,10 @@ def test_stats(checkout: Checkout, tmp_path: Path) -> None:
     assert (report["pid"], report["program"]) == (pid, "program")
     names = {family.name for family in text_string_to_metric_families(as_openmetrics.stdout)}
     assert {"hakmem_memory_held_bytes", "hakmem_class_live_blocks"} <= names
-    assert "memory held_bytes" in as_text.stdout
+    values = re.findall(r"^│ (\w+ \w+) .* (\S.*?) +│$", as_text.stdout, re.MULTILINE)
+    units = {name: value[-1] for name, value in values}
+    assert units["memory held_bytes"] == units["heaps cached_bytes_most"] == "B"
+    assert units["process mappings"].isdigit()
 
 
 @pytest.mark.parametrize(
