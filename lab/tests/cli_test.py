@@ -200,6 +200,11 @@ def test_what_a_terminal_would_obey_is_not_shown(capsys: pytest.CaptureFixture[s
     assert "\x1b]" not in told
 
 
+def test_a_cell_of_a_page_stays_one() -> None:
+    grid = Grid("", ("what", "count"), (("a|b\nc\r\nd", "1"),))
+    assert grid.markdown().splitlines() == ["| what | count |", "| --- | ---: |", "| a\\|b c d | 1 |"]
+
+
 def test_a_wrong_option_is_refused() -> None:
     done = lab("bench", "--suite", "much")
     assert done.returncode == 2
