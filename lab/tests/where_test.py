@@ -321,7 +321,19 @@ def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(WHERE.text())
     assert where_read(path) == WHERE
-    for text in ('{"task": 1}', "[" * 100_000):
+    whole = json.loads(WHERE.text())
+    wrong = [
+        whole | {"total": "x"},
+        whole | {"total": 0},
+        whole | {"total": float("nan")},
+        whole | {"operations": 1.5},
+        whole | {"task": None},
+        whole | {"functions": [{"object": "a", "function": "b", "instructions": "1"}]},
+        whole | {"faults": [{"what": "page fault", "who": ["free"], "count": 1}]},
+        whole | {"faults": {"what": "page fault"}},
+        whole | {"notes": 1},
+    ]
+    for text in ('{"task": 1}', "[" * 100_000, *map(json.dumps, wrong)):
         path.write_text(text)
         with pytest.raises(LabError, match=r"old\.json is not a result of `hakmem where --json`"):
             where_read(path)
