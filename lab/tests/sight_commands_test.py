@@ -106,6 +106,7 @@ def test_explain_a_command_that_is_too_short(
         (["stats", "4194305"], "hakmem: there is no process 4194305"),
         (["explain", "12", "34"], "hakmem: one process at a time"),
         (["doctor", "12", "34"], "hakmem: one process at a time"),
+        (["doctor", "--json", "4711"], "hakmem: --json takes a file, here 4711, and there is no process: "),
         (["stats", "1", "--json", "--openmetrics"], "hakmem: give either --json or --openmetrics"),
         (["show-config", "4194305"], "hakmem: there is no process 4194305"),
         (["doctor", "4194305"], "hakmem: there is no process 4194305"),
