@@ -168,6 +168,24 @@ def test_a_library_that_crashes_is_told_from_the_command(tool: Path, folder: Pat
     assert caught.value.outcome == f"crashed: signal {signal.SIGABRT.value}"
 
 
+def test_what_a_command_sends_to_its_group_stays_there(tool: Path, folder: Path) -> None:
+    assert shell(tool, folder, "trap 'kill 0' EXIT; trap '' TERM; exit 0").ops == 1
+    with pytest.raises(ProcessFailedError) as caught:
+        shell(tool, folder, "kill -KILL 0")
+    assert caught.value.outcome == f"crashed: signal {signal.SIGKILL.value}"
+
+
+@pytest.mark.parametrize("name", ["./script", "script"])
+def test_a_script_without_an_interpreter_is_the_shells(tool: Path, folder: Path, name: str) -> None:
+    script = folder / "script"
+    script.write_text('echo "$0 $*" >said\n')
+    script.chmod(0o755)
+    users = {"PATH": f"/nowhere:{folder}:{os.environ['PATH']}"}
+    task_make(tool, folder, name, "a", "b", users=users).run(OWN, CONDITIONS)
+    path = script if name == "script" else name
+    assert (folder / "said").read_text() == f"{path} a b\n"
+
+
 def test_nothing_stays_behind(tool: Path, folder: Path) -> None:
     start = task_make(tool, folder, "sh", "-c", "setsid sleep 60 & sleep 60").start
     with started(start, OWN, CONDITIONS) as running:
