@@ -118,6 +118,26 @@ def test_input_output_and_environment_are_the_users(tool: Path, folder: Path, ha
     assert (folder / "said").read_text() == f"kept {hakmem.peer.library}:libc.so.6 given\n"
 
 
+@pytest.mark.parametrize("before", [{}, {"LD_PRELOAD": ""}, {"LD_PRELOAD": "libc.so.6"}])
+def test_the_environment_is_of_one_size_whatever_is_preloaded(
+    tool: Path, folder: Path, hakmem: Arm, before: dict[str, str]
+) -> None:
+    """Also beside a user's own preload: where the stack begins may change the speed."""
+    assert hakmem.peer.library is not None
+    copy = folder / "a-longer-name" / "lib.so"
+    copy.parent.mkdir()
+    copy.write_bytes(hakmem.peer.library.read_bytes())
+    script = (
+        "import os; print(sum(len(n) + len(v) + 10 for n, v in os.environb.items()), file=open('said', 'w'))"
+    )
+    sizes = set[str]()
+    for library in (None, hakmem.peer.library, copy):
+        task = task_make(tool, folder, sys.executable, "-I", "-S", "-c", script, users=before)
+        task.run(Arm(Peer("some", "0", library, "id")), CONDITIONS)
+        sizes.add((folder / "said").read_text())
+    assert len(sizes) == 1
+
+
 def test_one_processor_is_enough(tool: Path, folder: Path) -> None:
     task = task_make(tool, folder, "sh", "-c", "nproc >said")
     task.run(OWN, Conditions(1, 0, CPUS[:1]))
