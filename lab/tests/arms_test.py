@@ -153,6 +153,15 @@ def test_a_program_that_fails_in_one_arm_is_one_line(build: Path, tmp_path: Path
     assert message.endswith("returned NULL (under refusing)")
 
 
+@pytest.mark.parametrize("name", ["my lib:1.so", "lib$ORIGIN.so", "lib\u00e9[b]%20.so"])
+def test_a_library_of_any_name_serves(build: Path, store: PeerStore, tmp_path: Path, name: str) -> None:
+    """The dynamic linker takes a space, a colon and a dollar of LD_PRELOAD for something else."""
+    (tmp_path / name).write_bytes((build / "libhakmem.so").read_bytes())
+    with staged(store.checkout) as stage:
+        assert arm_stage(stage, arm_parse(str(tmp_path / name), store), "a").name == name
+        assert stage.peer(store.obtain("hakmem"), "another: name").name == "another: name"
+
+
 def test_two_arms_of_one_library_are_two_files(build: Path, store: PeerStore) -> None:
     with staged(Checkout.find(build)) as stage:
         first = arm_stage(stage, store.obtain("hakmem"), "a")
