@@ -34,7 +34,7 @@ def test_a_study_that_never_began_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a b", "a:b"])
 def test_a_checkout_that_cannot_be_preloaded_from_is_an_error(tmp_path: Path, name: str) -> None:
     checkout = Checkout(tmp_path / name, tmp_path / name / "build")
-    with pytest.raises(LabError, match="its path holds a space or a colon$"), staged(checkout):
+    with pytest.raises(LabError, match=r"its path holds a space or a colon$"), staged(checkout):
         pass
     assert not checkout.root.exists()
 
