@@ -69,10 +69,46 @@ static pid_t child_start_traced(const struct child_command *command) {
     _exit(127);
 }
 
+/* The file that posix_spawnp finds for NAME, to be freed; NULL: none. */
+static char *program_find(const char *name) {
+    if (strchr(name, '/') != NULL) return strdup(name);
+    const char *folders = getenv("PATH");
+    char *copy = strdup(folders != NULL ? folders : "/bin:/usr/bin"), *rest = copy, *folder, *found = NULL;
+    while (found == NULL && (folder = strsep(&rest, ":")) != NULL) {
+        if (asprintf(&found, "%s/%s", *folder != '\0' ? folder : ".", name) < 0) child_fail("no memory");
+        if (access(found, X_OK) == 0) break;
+        free(found);
+        found = NULL;
+    }
+    free(copy);
+    return found;
+}
+
+/* As execvp does it: with the shell that gets the file as its first argument. */
+static int shell_spawn(pid_t *pid, const posix_spawnattr_t *how, const struct child_command *command) {
+    size_t count = 0;
+    while (command->argv[count] != NULL) count++;
+    char **argv = calloc(count + 2, sizeof *argv);
+    char *program = program_find(command->argv[0]);
+    if (argv == NULL || program == NULL) child_fail("cannot run %s: %s", command->argv[0], strerror(ENOEXEC));
+    argv[0] = (char[]){"sh"};
+    argv[1] = program;
+    for (size_t i = 1; i < count; i++) argv[i + 1] = command->argv[i];
+    int error = posix_spawn(pid, "/bin/sh", NULL, how, argv, command->environment);
+    free(program);
+    free(argv);
+    return error;
+}
+
 pid_t child_start(const struct child_command *command, bool traced) {
     if (traced) return child_start_traced(command);
+    posix_spawnattr_t how;
+    posix_spawnattr_init(&how);
+    if (command->own_group) posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP); /* of its own number */
     pid_t pid;
-    int error = posix_spawnp(&pid, command->argv[0], NULL, NULL, command->argv, command->environment);
+    int error = posix_spawnp(&pid, command->argv[0], NULL, &how, command->argv, command->environment);
+    if (error == ENOEXEC) error = shell_spawn(&pid, &how, command);
+    posix_spawnattr_destroy(&how);
     if (error != 0) child_fail("cannot run %s: %s", command->argv[0], strerror(error));
     return pid;
 }

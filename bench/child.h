@@ -10,13 +10,14 @@ struct child_command {
     const char *preload; /* NULL: none */
     char **argv;         /* ends with NULL */
     char **environment;  /* made by child_command_read; ends with NULL */
+    bool own_group;      /* its processes are in a process group of their own: what it sends to its group stays there */
 };
 
 /* Reads `[--preload LIBRARY] [--] COMMAND [ARGUMENT...]` from argv + FIRST. On a wrong line prints USAGE
  * to stderr and exits with 2. */
 void child_command_read(struct child_command *command, int first, char **argv, const char *usage);
 
-/* Starts it. With TRACED it stops at its exec, as ptrace(PTRACE_TRACEME) has it, and its output is dropped.
+/* Starts it; what the kernel cannot execute is the shell's, as a script without "#!". With TRACED it stops at its exec, as ptrace(PTRACE_TRACEME) has it, and its output is dropped.
  * Ends the tool with a message when it cannot start. */
 pid_t child_start(const struct child_command *command, bool traced);
 

@@ -11,7 +11,9 @@
  * in LD_PRELOAD. With --slowdown PERCENT the clock runs on, busy, for that share of the time or, with --measure cpu, of the
  * processor time.
  *
- * If it leads a process group, it ends with the whole group on SIGTERM and when its parent ends. */
+ * If it leads a process group, it ends on SIGTERM and when its parent ends, and so does all that the command started, except
+ * what left for groups of its own. If it leads a session, which has no terminal then, the command is in another group: it may
+ * end its own. From a terminal both are in one, which the terminal's signals are for. */
 #include "child.h"
 
 #include <errno.h>
@@ -42,6 +44,8 @@ struct request {
 };
 
 extern char **environ;
+
+static volatile pid_t command_pid; /* read by group_end */
 
 static double clock_seconds(void) {
     struct timespec now;
@@ -101,13 +105,38 @@ static struct request request_read(char **argv) {
     if (*rest == NULL || **rest == '-') usage_fail("there is no command");
     if (request.command.preload != NULL) preload_add(request.command.preload);
     request.command.argv = rest;
+    request.command.own_group = getsid(0) == getpid();
     request.command.environment = environ;
     return request;
 }
 
-/* Ends the command and all that it started, which are in our process group; and this process. */
+/* Kills the children of this process, with the groups that they lead; false if there is none. For a handler of signals. */
+static bool children_kill(void) {
+    int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool killed = false;
+    pid_t pid = 0;
+    char text[512];
+    for (ssize_t length; (length = read(fd, text, sizeof text)) > 0;) {
+        for (ssize_t i = 0; i < length; i++) {
+            if (text[i] >= '0' && text[i] <= '9') {
+                pid = 10 * pid + (text[i] - '0');
+            } else if (pid != 0) { /* each number ends with a blank */
+                kill(-pid, SIGKILL);
+                if (kill(pid, SIGKILL) == 0) killed = true;
+                pid = 0;
+            }
+        }
+    }
+    close(fd);
+    return killed;
+}
+
+/* Ends the command and what it started, and this process. */
 static void group_end(int number) {
     (void)number;
+    children_kill();
+    if (command_pid > 0) kill(-command_pid, SIGKILL); /* also when its first process has ended */
     kill(0, SIGKILL);
 }
 
@@ -132,17 +161,7 @@ static int status_wait(pid_t pid) {
 /* Kills what the command left running, and what becomes a child of this process as those end. A process of another user may have
  * to stay. */
 static void children_end(void) {
-    bool killed;
-    do {
-        killed = false;
-        FILE *children = fopen("/proc/thread-self/children", "re");
-        if (children == NULL) return;
-        int pid;
-        while (fscanf(children, "%d", &pid) == 1) {
-            if (kill(pid, SIGKILL) == 0) killed = true;
-        }
-        fclose(children);
-    } while (killed && waitpid(-1, NULL, 0) > 0);
+    while (children_kill() && waitpid(-1, NULL, 0) > 0) continue;
 }
 
 /* Busy for SECONDS; returns how long it was. */
@@ -162,7 +181,8 @@ int main(int argc, char **argv) {
     double started = clock_seconds();
     do {
         lseek(STDIN_FILENO, 0, SEEK_SET); /* all runs share one offset in it; a pipe has none */
-        status = status_wait(child_start(&request.command, false));
+        command_pid = child_start(&request.command, false);
+        status = status_wait(command_pid);
     } while (++runs < request.repeat && WIFEXITED(status) && WEXITSTATUS(status) == request.allowed_status);
     double seconds = clock_seconds() - started;
     while (waitpid(-1, NULL, WNOHANG) > 0) continue;

@@ -12,10 +12,12 @@
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -74,6 +76,13 @@ static void argument_read(struct workload *workload, unsigned index, const char 
     workload->value[index] = number;
 }
 
+/* Killed with the process that started it, which alone limits its time. */
+static void end_with_parent(void) {
+    pid_t parent = getppid();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+}
+
 void workload_open(struct workload *workload, const char *name, const struct workload_argument *arguments,
                    unsigned argument_count, int argc, char **argv) {
     if (!in_latency_twin && variable_asks("WORKLOAD_LATENCY")) {
@@ -81,6 +90,7 @@ void workload_open(struct workload *workload, const char *name, const struct wor
         in_latency_twin = true;
         exit(workload_latency_main(argc, argv));
     }
+    end_with_parent();
     memset(workload, 0, sizeof *workload);
     workload->name = name;
     workload->arguments = arguments;

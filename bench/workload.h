@@ -8,6 +8,8 @@
  * Every block carries a tag in its first word from block_make to block_drop. What was written and what
  * was read back are summed; workload_finish refuses to report when the sums differ. So work cannot be
  * skipped, and an allocator that hands one block out twice is caught. Blocks are at least 8 bytes.
+ *
+ * It ends with the process that started it: if that is killed, nobody would end it.
  */
 #ifndef BENCH_WORKLOAD_H
 #define BENCH_WORKLOAD_H

@@ -1,12 +1,11 @@
 """The command line of the laboratory: one module of commands/ for each of its commands.
 
 Exit status: 0 for no loss and all limits met, 1 for a loss or a missed limit, 2 for an error, 3 if a comparison stayed
-inconclusive, 130 if interrupted.
+inconclusive, 130 if interrupted, 141 if nobody reads the output.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from importlib import import_module
@@ -16,7 +15,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from hakmem_lab.errors import LabError, RunInterruptedError, shown
+from hakmem_lab.errors import LabError, RunInterruptedError, UnreadError, shown
+from hakmem_lab.output import output_open
 from hakmem_lab.processes import ending_as_interrupted
 
 COMMANDS = (
@@ -81,6 +81,7 @@ def _command_make(name: str) -> TyperCommand | TyperGroup:
 
 app = typer.Typer(
     cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of every command, too
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -97,11 +98,16 @@ def main() -> None:
     if sys.stdout is None:  # as `>&-` has it: the next file that is opened would take its place
         print("hakmem: the standard output is closed", file=sys.stderr)
         sys.exit(LabError.exit_status)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # standard error does so by itself
-        sys.stdout.reconfigure(errors="replace")  # a file's or a terminal's encoding may be narrower
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = output_open(sys.stdout)
     try:
         with ending_as_interrupted():
-            app(prog_name="./hakmem")
+            try:
+                app(prog_name="./hakmem")
+            finally:
+                sys.stdout.flush()
+    except UnreadError as error:
+        sys.exit(error.exit_status)
     except LabError as error:
         print(f"hakmem: {shown(str(error))}", file=sys.stderr)
         sys.exit(error.exit_status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from signal import SIGPIPE
 from unicodedata import category
 
 
@@ -19,6 +20,12 @@ class LabError(Exception):
 
 class RunInterruptedError(LabError):
     exit_status = 130
+
+
+class UnreadError(LabError):
+    """Nobody reads the standard output any more, as behind `| head`; it says nothing."""
+
+    exit_status = 128 + SIGPIPE
 
 
 class ProcessFailedError(LabError):

@@ -46,8 +46,8 @@ class Grid:
 
     def markdown(self) -> str:
         marks = ["---" if index < self.text_columns else "---:" for index in range(len(self.columns))]
-        # A bar in a text would end its cell.
-        rows = [tuple(text.replace("|", "\\|") for text in row) for row in self.rows]
+        # A bar in a text would end its cell, and the end of a line the table.
+        rows = [tuple(" ".join(text.replace("|", "\\|").splitlines()) for text in row) for row in self.rows]
         lines = [self.columns, marks, *rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import pwd
+import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+SHELL = "/bin/sh"
+PR_SET_PDEATHSIG = 1
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
 class Finished:
+    pid: int
     status: int
     """Below zero: the signal that ended it."""
     printed: bytes
@@ -46,6 +53,27 @@ def pinned_to(cpus: tuple[int, ...]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
+def program_start(
+    command: Sequence[str], start: Callable[[list[str]], subprocess.Popen[bytes]]
+) -> subprocess.Popen[bytes]:
+    """By START. A file that the kernel does not know is run by the shell, as execvp and shells do: a script without
+    `#!`."""
+    try:
+        return start(list(command))
+    except OSError as error:
+        program = shutil.which(command[0])
+        if error.errno != errno.ENOEXEC or program is None:
+            raise
+        return start([SHELL, program, *command[1:]])
+
+
+def end_with(parent: int) -> None:
+    """For a process just forked by PARENT: if that is killed, this one is, too."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it is gone already
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def user_options(name: str) -> dict[str, Any]:
     """Arguments for Popen."""
     if not name:
@@ -65,8 +93,8 @@ def program_run(
     """Runs on CPUS, or on the current ones; subprocess.TimeoutExpired if it takes longer than LIMIT seconds. Then,
     or if the user interrupts, it is killed with all that it started in its own session."""
     with pinned_to(cpus) if cpus else nullcontext():
-        process = subprocess.Popen(
-            command,
+        start = partial(
+            subprocess.Popen,
             stdin=subprocess.PIPE if given else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -75,6 +103,7 @@ def program_run(
             start_new_session=True,
             **user_options(user),
         )
+        process = program_start(command, start)
     with process:
         try:
             printed, errors = process.communicate(given.encode() or None, timeout=limit)
@@ -83,7 +112,7 @@ def program_run(
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()  # not for what else may hold its output
             raise
-    return Finished(process.returncode, printed, errors.decode(errors="replace"))
+    return Finished(process.pid, process.returncode, printed, errors.decode(errors="replace"))
 
 
 @contextmanager

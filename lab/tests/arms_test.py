@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem_lab.allocators.arms import arm_parse, arm_stage, arms_parse, options_peer
+from hakmem_lab.allocators.arms import arm_parse, arm_shown, arm_stage, arms_parse, options_peer, peer_stage
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
@@ -38,6 +38,24 @@ def test_options_are_the_same_library_in_another_environment(store: PeerStore) -
 
 
 @pytest.mark.parametrize(
+    "value", ["profile=./my.profile", "stats=json,stats_file=/dev/null", "stats_file=a.so"]
+)
+def test_an_options_value_may_be_a_path(store: PeerStore, value: str) -> None:
+    peer = arm_parse(f"hakmem:{value}", store)
+    assert (peer.name, peer.library) == (f"hakmem:{value}", store.obtain("hakmem").library)
+    assert arm_shown(peer.name) == peer.name
+
+
+@pytest.mark.parametrize("name", ["lib:1.so", "lib:1", "lib hakmem:decay=1s.so"])
+def test_a_librarys_path_may_hold_a_colon(store: PeerStore, build: Path, tmp_path: Path, name: str) -> None:
+    library = tmp_path / name
+    library.write_bytes((build / "libhakmem.so").read_bytes())
+    peer = arm_parse(str(library), store)
+    assert (peer.name, peer.library) == (name, library)
+    assert arm_shown(str(library)) == name
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("hakmen", "there is no allocator 'hakmen', did you mean hakmem?"),
@@ -46,7 +64,7 @@ def test_options_are_the_same_library_in_another_environment(store: PeerStore) -
         ("hakmem:decay", "'decay' is not an option with a value"),
         ("hakmem:", "'' is not an option with a value"),
         ("/nowhere/libfoo.so", "/nowhere/libfoo.so: there is no such library"),
-        (__file__, "arms_test.py is not a shared object: "),
+        (__file__, "arms_test.py is not an ELF file, or a damaged one: "),
     ],
 )
 def test_what_cannot_be_an_arm_is_refused(store: PeerStore, text: str, message: str) -> None:
@@ -72,6 +90,17 @@ def stage_error(build: Path, peer: Peer) -> str:
 def test_an_option_that_the_library_does_not_know_is_refused(build: Path, store: PeerStore) -> None:
     peer = options_peer(store.obtain("hakmem"), "decay=nevr")
     assert stage_error(build, peer).startswith("hakmem:decay=nevr: HAKMEM_CONF: decay:nevr is not understood")
+
+
+@pytest.mark.parametrize("options", ["stats=text", "stats=json", "stats=openmetrics"])
+def test_what_an_option_prints_is_no_refusal(build: Path, store: PeerStore, options: str) -> None:
+    with staged(Checkout.find(build)) as stage:
+        peer_stage(stage, options_peer(store.obtain("hakmem"), options), "a")
+
+
+def test_a_refusal_among_what_is_printed_is_one(build: Path, store: PeerStore) -> None:
+    message = stage_error(build, options_peer(store.obtain("hakmem"), "stats=json,decay=nevr"))
+    assert message.startswith("hakmem:stats=json,decay=nevr: HAKMEM_CONF: decay:nevr is not understood")
 
 
 @pytest.mark.parametrize(
@@ -122,6 +151,15 @@ def test_a_program_that_fails_in_one_arm_is_one_line(build: Path, tmp_path: Path
     message = stage_error(build, library_make(tmp_path, "refusing", body))
     assert message.startswith("random_mixed exited with 1: random_mixed: malloc(")
     assert message.endswith("returned NULL (under refusing)")
+
+
+@pytest.mark.parametrize("name", ["my lib:1.so", "lib$ORIGIN.so", "lib\u00e9[b]%20.so"])
+def test_a_library_of_any_name_serves(build: Path, store: PeerStore, tmp_path: Path, name: str) -> None:
+    """The dynamic linker takes a space, a colon and a dollar of LD_PRELOAD for something else."""
+    (tmp_path / name).write_bytes((build / "libhakmem.so").read_bytes())
+    with staged(store.checkout) as stage:
+        assert arm_stage(stage, arm_parse(str(tmp_path / name), store), "a").name == name
+        assert stage.peer(store.obtain("hakmem"), "another: name").name == "another: name"
 
 
 def test_two_arms_of_one_library_are_two_files(build: Path, store: PeerStore) -> None:

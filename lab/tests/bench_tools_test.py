@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from lab_processes import all_end
 from lab_workloads import line_of, run
 
 
@@ -95,3 +98,29 @@ def test_the_window_lies_in_one_place_where_that_is_wanted(served: Path) -> None
     steady, library = served / "bench/libsteady.so", served / "libhakmem.so"
     assert len({window_of(steady, library) for _ in range(4)}) == 1
     assert len({window_of(library) for _ in range(4)}) > 1
+
+
+STARTER = """
+import os, signal, subprocess, sys
+with subprocess.Popen([sys.argv[1], "1000000000000", "256", "1"]) as workload:
+    while not open(f"/proc/{workload.pid}/stat").read().startswith(f"{workload.pid} (random_mixed) R"):
+        pass
+    while int(open(f"/proc/{workload.pid}/stat").read().split()[13]) < 5:  # ticks: it has begun its work
+        pass
+    print(workload.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_workload_ends_with_who_started_it(build: Path) -> None:
+    """Nobody else limits its time."""
+    line = [sys.executable, "-I", "-c", STARTER, str(build / "bench/random_mixed")]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        pid = int(starter.stdout.readline())
+    assert starter.returncode == -signal.SIGKILL
+    try:
+        assert all_end([pid])
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

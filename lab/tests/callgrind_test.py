@@ -1,8 +1,20 @@
 from __future__ import annotations
 
-from hakmem_lab.studies.callgrind import Call, Place, profile_read
+import os
+from pathlib import Path
+
+import pytest
+from hakmem_lab.studies import callgrind
+from hakmem_lab.studies.callgrind import Call, Place, profile_read, profile_run
 from hakmem_lab.studies.instructions import PAIRS, pair_cost, passage_cost
 
+VALGRIND = r"""#!/bin/sh
+for word; do
+    case $word in
+        --callgrind-out-file=*) printf 'ob=/bin/pr\351g\nfn=main\n1 5\n' >"${word#*=}" ;;
+    esac
+done
+"""
 FILE = """\
 version: 1
 creator: callgrind
@@ -117,3 +129,12 @@ def test_differences_leave_start_and_depth_out() -> None:
     assert pair_cost(model) == 35
     assert passage_cost(model, 16384) - pair_cost(model) == 28
     assert PAIRS >= 10_000
+
+
+def test_names_may_hold_any_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    valgrind = tmp_path / "valgrind"
+    valgrind.write_text(VALGRIND)
+    valgrind.chmod(0o755)
+    monkeypatch.setattr(callgrind, "valgrind_find", lambda: str(valgrind))
+    profile, _ = profile_run(["program"], {"PATH": os.defpath}, (), tmp_path)
+    assert profile.by_object() == {"/bin/pr\N{REPLACEMENT CHARACTER}g": 5}

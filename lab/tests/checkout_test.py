@@ -6,6 +6,7 @@ import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.samples import RowWriter
+from hakmem_lab.measure.stage import staged
 from hakmem_lab.studies.study import study_open
 
 
@@ -28,6 +29,14 @@ def test_a_study_that_never_began_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = Checkout(tmp_path, tmp_path / "build").results_new("ab")
     RowWriter(folder / "samples.csv", ("one",)).close()
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["a b", "a:b"])
+def test_a_checkout_that_cannot_be_preloaded_from_is_an_error(tmp_path: Path, name: str) -> None:
+    checkout = Checkout(tmp_path / name, tmp_path / name / "build")
+    with pytest.raises(LabError, match=r"its path holds a space or a colon$"), staged(checkout):
+        pass
+    assert not checkout.root.exists()
 
 
 def test_a_study_that_cannot_copy_anything_aside_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -170,6 +170,40 @@ def test_a_folder_that_was_deleted_is_named(
     assert (ended.value.code, said) == (2, "hakmem: the current folder: No such file or directory\n")
 
 
+def lab_into(output: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """As `hakmem ARGUMENTS` in a shell, with its standard output as OUTPUT has it."""
+    line = ["bash", "-c", f'set -o pipefail; "$@" {output}', "bash", sys.executable, "-B", "-X", "utf8", "-m"]
+    env = {**os.environ, "PYTHONPATH": str(LAB)}
+    return subprocess.run(
+        [*line, "hakmem_lab", *arguments], env=env, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+
+
+WRITING = (["--help"], ["explain", "--help"], ["canned"], ["show-config", "--json"], ["doctor"])
+
+
+@pytest.mark.parametrize("arguments", WRITING)
+def test_a_full_disk_is_one_line(served: Path, arguments: list[str]) -> None:
+    build = ["--build", str(served)] if arguments[0] in ("doctor", "show-config") else []
+    done = lab_into(">/dev/full", *arguments, *build)
+    assert (done.returncode, done.stderr) == (2, "hakmem: No space left on device\n")
+
+
+@pytest.mark.parametrize("arguments", WRITING)
+def test_nobody_reads_is_no_answer(served: Path, arguments: list[str]) -> None:
+    """In particular not 1, which means that something was found."""
+    build = ["--build", str(served)] if arguments[0] in ("doctor", "show-config") else []
+    done = lab_into("| true", *arguments, *build)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", [[], ["explain"], ["baseline"], ["baseline", "check"]])
+def test_help_has_a_short_name(arguments: list[str]) -> None:
+    short, long = lab(*arguments, "-h"), lab(*arguments, "--help")
+    assert (short.returncode, short.stdout) == (0, long.stdout)
+    assert short.stdout.startswith(" ".join(["Usage: ./hakmem", *arguments]))
+
+
 def test_what_a_terminal_would_obey_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """In the name of a process, or in a variable's value; other letters stay."""
     hostile = "s\u00e9rver\x1b]0;x\x07\n\u202e\udc80"
@@ -179,6 +213,11 @@ def test_what_a_terminal_would_obey_is_not_shown(capsys: pytest.CaptureFixture[s
     plain = "s\u00e9rver?]0;x????"
     assert [word in told for word in (f"of {plain}", f"a {plain}", f"line {plain}")] == [True] * 3
     assert "\x1b]" not in told
+
+
+def test_a_cell_of_a_page_stays_one() -> None:
+    grid = Grid("", ("what", "count"), (("a|b\nc\r\nd", "1"),))
+    assert grid.markdown().splitlines() == ["| what | count |", "| --- | ---: |", "| a\\|b c d | 1 |"]
 
 
 def test_a_wrong_option_is_refused() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -117,6 +118,26 @@ def test_input_output_and_environment_are_the_users(tool: Path, folder: Path, ha
     assert (folder / "said").read_text() == f"kept {hakmem.peer.library}:libc.so.6 given\n"
 
 
+@pytest.mark.parametrize("before", [{}, {"LD_PRELOAD": ""}, {"LD_PRELOAD": "libc.so.6"}])
+def test_the_environment_is_of_one_size_whatever_is_preloaded(
+    tool: Path, folder: Path, hakmem: Arm, before: dict[str, str]
+) -> None:
+    """Also beside a user's own preload: where the stack begins may change the speed."""
+    assert hakmem.peer.library is not None
+    copy = folder / "a-longer-name" / "lib.so"
+    copy.parent.mkdir()
+    copy.write_bytes(hakmem.peer.library.read_bytes())
+    script = (
+        "import os; print(sum(len(n) + len(v) + 10 for n, v in os.environb.items()), file=open('said', 'w'))"
+    )
+    sizes = set[str]()
+    for library in (None, hakmem.peer.library, copy):
+        task = task_make(tool, folder, sys.executable, "-I", "-S", "-c", script, users=before)
+        task.run(Arm(Peer("some", "0", library, "id")), CONDITIONS)
+        sizes.add((folder / "said").read_text())
+    assert len(sizes) == 1
+
+
 def test_one_processor_is_enough(tool: Path, folder: Path) -> None:
     task = task_make(tool, folder, "sh", "-c", "nproc >said")
     task.run(OWN, Conditions(1, 0, CPUS[:1]))
@@ -165,6 +186,24 @@ def test_a_library_that_crashes_is_told_from_the_command(tool: Path, folder: Pat
     with pytest.raises(ProcessFailedError) as caught:
         shell(tool, folder, "exit 0", Arm(Peer("crash", "0", library, "id")))
     assert caught.value.outcome == f"crashed: signal {signal.SIGABRT.value}"
+
+
+def test_what_a_command_sends_to_its_group_stays_there(tool: Path, folder: Path) -> None:
+    assert shell(tool, folder, "trap 'kill 0' EXIT; trap '' TERM; exit 0").ops == 1
+    with pytest.raises(ProcessFailedError) as caught:
+        shell(tool, folder, "kill -KILL 0")
+    assert caught.value.outcome == f"crashed: signal {signal.SIGKILL.value}"
+
+
+@pytest.mark.parametrize("name", ["./script", "script"])
+def test_a_script_without_an_interpreter_is_the_shells(tool: Path, folder: Path, name: str) -> None:
+    script = folder / "script"
+    script.write_text('echo "$0 $*" >said\n')
+    script.chmod(0o755)
+    users = {"PATH": f"/nowhere:{folder}:{os.environ['PATH']}"}
+    task_make(tool, folder, name, "a", "b", users=users).run(OWN, CONDITIONS)
+    path = script if name == "script" else name
+    assert (folder / "said").read_text() == f"{path} a b\n"
 
 
 def test_nothing_stays_behind(tool: Path, folder: Path) -> None:
@@ -235,11 +274,33 @@ def test_a_static_child_of_a_wrapper_is_seen(tool: Path, folder: Path, hakmem: A
     assert service.complaint.endswith("a static binary: nothing can be preloaded into it")
 
 
-def test_a_privileged_program_is_seen(folder: Path) -> None:
-    program = compile_c(folder / "raised", WORKS)
-    assert preload_obstacle(program) == ""
-    program.chmod(0o4755)
-    assert preload_obstacle(program).startswith("privileged")
+@pytest.mark.parametrize(
+    ("mode", "user", "group", "attributes", "privileged"),
+    [
+        (0o755, 1000, 1000, [], False),
+        (0o4755, 1000, 1000, [], True),
+        (0o4755, 0, 0, [], False),  # root's own program gives root nothing
+        (0o2755, 0, 1000, [], True),
+        (0o2755, 1000, 0, [], False),
+        (0o2745, 0, 1000, [], False),  # setgid without execution: a lock
+        (0o755, 1000, 1000, ["security.capability"], True),
+        (0o755, 0, 0, ["security.capability"], False),
+    ],
+)
+def test_a_program_of_root_is_privileged_if_it_gets_rights_that_we_have_not(
+    monkeypatch: pytest.MonkeyPatch,
+    mode: int,
+    user: int,
+    group: int,
+    attributes: list[str],
+    privileged: bool,
+) -> None:
+    file = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, 0, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(Path, "stat", lambda _path: file)
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    monkeypatch.setattr(os, "getgid", lambda: group)
+    monkeypatch.setattr(os, "listxattr", lambda _path: attributes)
+    assert preload_obstacle(Path("/nowhere/program")).startswith("privileged") == privileged
 
 
 def test_a_static_program_is_seen_where_files_have_no_attributes(
@@ -255,8 +316,8 @@ def test_a_static_program_is_seen_where_files_have_no_attributes(
 
 LIBRARY = Path("/peers/libpeer.so")
 TOOL = Path("/bench/command_cost")
-BOUND = "binding file /bin/one [0] to /peers/libpeer.so [0]: normal symbol `malloc' [X]\n" + (
-    "binding file /bin/one [0] to /peers/libpeer.so [0]: normal symbol `free' [X]\n"
+BOUND = "binding file /bin/5 [0] to /peers/libpeer.so [0]: normal symbol `malloc' [X]\n" + (
+    "binding file /bin/5 [0] to /peers/libpeer.so [0]: normal symbol `free' [X]\n"
 )
 OTHER = BOUND.replace("/peers/libpeer.so", "/lib/other.so")
 
@@ -270,6 +331,12 @@ def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True, looks: int
     [
         ([image(5, 9)], {5: BOUND}, ""),
         ([image(5, 9, mapped=False, looks=1)], {5: BOUND}, ""),  # seen before its libraries were mapped
+        (  # by exec the same process became a program without the library
+            [image(5, 9, mapped=False, looks=1)],
+            {5: BOUND.replace("/bin/5", "env")},
+            "program-5 (100 % of the work): the library is not",
+        ),
+        ([image(5, 9, mapped=False, looks=1)], {5: BOUND.replace("/bin/5", "program-5")}, ""),
         ([image(5, 9), image(6, 90, parent=5)], {5: BOUND}, ""),  # forked, and runs on
         ([image(5, 99), image(6, 1)], {5: BOUND, 6: OTHER}, ""),  # a helper, small beside it
         (
@@ -280,7 +347,7 @@ def image(pid: int, ticks: int, parent: int = 1, mapped: bool = True, looks: int
         (
             [image(5, 9)],
             {5: OTHER},
-            "program-5 (100 % of the work): malloc of one is bound to other.so",
+            "program-5 (100 % of the work): malloc of 5 is bound to other.so",
         ),
         (
             [image(5, 9, mapped=False)],

@@ -175,6 +175,22 @@ def test_a_decision_in_words(decision: Decision, text: str) -> None:
     assert words.sentence(decision) == text
 
 
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (999, "999 ms"),
+        (1500, "1.5 s"),
+        (99_900, "99.9 s"),
+        (300_000, "5 min"),
+        (5_000_000, "83.3 min"),
+        (86_400_000, "24 h"),
+        (36_000_000_000, "10000 h"),
+    ],
+)
+def test_a_time_in_words(ms: int, text: str) -> None:
+    assert words.duration_text(ms) == text
+
+
 def test_where_sizes_settled() -> None:
     def depth(thread: int, size: int, after: int) -> Decision:
         return Decision(1, 0, "depth", "swing", thread, size, 32, after, {})

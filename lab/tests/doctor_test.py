@@ -277,7 +277,9 @@ def test_processors(root: Path) -> None:
 
 
 def test_proofs() -> None:
-    assert [one.level for one in proof_findings({7: "served", 8: "served"}, 7)] == [Level.FINE]
+    (served,) = proof_findings({7: "served", 8: "served"}, 7)
+    assert (served.level, served.value) == (Level.FINE, "2 of 2 that reported")
+    assert "one without it is silent" in served.means  # as a static program that env becomes
     other = list(proof_findings({7: "other /lib/libjemalloc.so"}, 7))
     assert (other[0].level, other[0].value) == (Level.PROBLEM, "/lib/libjemalloc.so")
     assert [one.what for one in proof_findings({}, 7)] == ["proof of service"]

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.measure.tree import children_of
 from hakmem_lab.sight import config, launch
 from hakmem_lab.sight.account import account_read
 from hakmem_lab.sight.config import config_of_command
@@ -16,7 +19,7 @@ from hakmem_lab.sight.page import NoPageError
 from hakmem_lab.sight.process import Process
 from hakmem_lab.sight.program import UnservableError, needs_preload
 from lab_command import lab
-from lab_processes import HEAD, all_end, limits_until
+from lab_processes import HEAD, LAB, all_end, limits_until
 from toolbox import compile_c
 
 UNTIL_TOLD = ["sleep", "600"]
@@ -32,6 +35,27 @@ def test_the_look_that_was_asked_for(checkout: Checkout) -> None:
         assert (seen.value, seen.reached) == (running.pid, True)
         assert 0.3 <= seen.seconds <= running.seconds
         os.kill(running.pid, signal.SIGTERM)
+
+
+def test_a_script_without_an_interpreter_is_the_shells(checkout: Checkout, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text('echo "$1" >"$2"\n')
+    script.chmod(0o755)
+    with launched(checkout, [str(script), "a word", str(tmp_path / "told")]) as running:
+        assert running.wait() == 0
+    assert (tmp_path / "told").read_text() == "a word\n"
+
+
+def test_a_program_ends_with_the_one_that_looks_at_it(build: Path) -> None:
+    """Also if that is killed, which nothing can be done about."""
+    line = [sys.executable, "-m", "hakmem_lab", "explain", "--build", str(build), "--", *UNTIL_TOLD]
+    env = {**os.environ, "PYTHONPATH": str(LAB)}
+    with subprocess.Popen(line, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as looking:
+        deadline = time.monotonic() + 30
+        while not (children := children_of(looking.pid)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        looking.kill()
+    assert children and all_end(children)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(hakmem_lab.__file__).parent
 LAYERS = (
-    {"errors", "checkout", "files", "grid", "processes", "statistics"},
+    {"errors", "checkout", "files", "grid", "output", "processes", "statistics"},
     {"measure", "workloads", "allocators"},
     {"sight"},
     {"studies"},

@@ -15,7 +15,9 @@ import pytest
 from hakmem_lab.errors import LabError
 from hakmem_lab.sight.mappings import mappings_parse, mappings_with_owners
 from hakmem_lab.sight.memory import Residency, memory_open, runs
+from hakmem_lab.sight.objects import objects_read
 from hakmem_lab.sight.process import Limit, Process, ProcessGoneError, process_open
+from toolbox import compile_c
 
 # ---- the kernel's texts -----------------------------------------------------------------------------------
 
@@ -168,6 +170,39 @@ def test_a_zombie(sleeper: subprocess.Popen[bytes]) -> None:
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     with pytest.raises(ProcessGoneError, match="has ended: what is left of it waits for its parent"):
         process_open(sleeper.pid)
+
+
+LEFT = """
+#include <pthread.h>
+#include <unistd.h>
+static void *stay(void *unused) { pause(); return unused; }
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, stay, NULL);
+    pthread_exit(NULL);
+}
+"""
+
+
+def test_a_process_whose_main_thread_has_ended(tmp_path: Path) -> None:
+    program = compile_c(tmp_path / "left", LEFT, "-pthread")
+    with subprocess.Popen([program]) as child:
+        try:
+            deadline = time.monotonic() + 10
+            while " Z " not in Path(f"/proc/{child.pid}/stat").read_text() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            process = process_open(child.pid)
+            assert (process.program(), process.name) == (program, "left")
+            assert process.environment() and process.status()["VmRSS"] and process.mapping_count()
+            with memory_open(process) as memory:
+                first = process.mappings()[0]
+                assert memory.read(first.start, 4) == b"\x7fELF"
+                assert str(program) in [one.path for one in objects_read(memory, process.mappings())]
+        finally:
+            child.kill()
+            child.wait()
+        with pytest.raises(ProcessGoneError):
+            process_open(child.pid)
 
 
 def test_one_that_ends_while_it_is_read(sleeper: subprocess.Popen[bytes]) -> None:

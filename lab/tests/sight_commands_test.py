@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -105,6 +106,7 @@ def test_explain_a_command_that_is_too_short(
         (["stats", "4194305"], "hakmem: there is no process 4194305"),
         (["explain", "12", "34"], "hakmem: one process at a time"),
         (["doctor", "12", "34"], "hakmem: one process at a time"),
+        (["doctor", "--json", "4711"], "hakmem: --json takes a file, here 4711, and there is no process: "),
         (["stats", "1", "--json", "--openmetrics"], "hakmem: give either --json or --openmetrics"),
         (["show-config", "4194305"], "hakmem: there is no process 4194305"),
         (["doctor", "4194305"], "hakmem: there is no process 4194305"),
@@ -144,7 +146,10 @@ def test_stats(checkout: Checkout, tmp_path: Path) -> None:
     assert (report["pid"], report["program"]) == (pid, "program")
     names = {family.name for family in text_string_to_metric_families(as_openmetrics.stdout)}
     assert {"hakmem_memory_held_bytes", "hakmem_class_live_blocks"} <= names
-    assert "memory held_bytes" in as_text.stdout
+    values = re.findall(r"^│ (\w+ \w+) .* (\S.*?) +│$", as_text.stdout, re.MULTILINE)
+    units = {name: value[-1] for name, value in values}
+    assert units["memory held_bytes"] == units["heaps cached_bytes_most"] == "B"
+    assert units["process mappings"].isdigit()
 
 
 @pytest.mark.parametrize(

@@ -304,6 +304,7 @@ def main() -> int:
     given = parser.parse_args()
     defects = chosen(read_defects(), given.names)
     if given.list:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads it may have seen enough
         for defect in defects:
             print(f"{defect.name}: {defect.why} ({defect.test})")
         return 0

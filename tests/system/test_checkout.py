@@ -112,7 +112,7 @@ def foreign_checkout() -> Iterator[Path]:
     """One that only its owner may write: built, and with an environment whose Python says what it was asked."""
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are private
         target = Path(name)
-        for folder in ("src", "build", ".tools", ".venv/bin"):
+        for folder in ("src", "build", "build-profiling", ".tools", ".venv/bin"):
             (target / folder).mkdir(parents=True)
         run_well("cp", COMMAND, COMMAND.parent / "requirements.txt", target)
         run_well("cp", target / "requirements.txt", target / ".venv/requirements.installed")
@@ -120,13 +120,14 @@ def foreign_checkout() -> Iterator[Path]:
         (target / ".venv/bin/python").chmod(0o755)
         (target / "src/a.c").touch()
         (target / "build/.lock").touch()
-        (target / "build/.built").touch()
-        folders = [target, target / "build", target / ".tools"]
-        for folder in folders:
-            folder.chmod(0o555)
+        for folder in ("build", "build-profiling"):
+            (target / folder / ".built").touch()
+        closed = [target, target / "build", target / "build-profiling", target / ".tools"]
+        for path in closed:
+            path.chmod(0o555)
         yield target
-        for folder in folders:
-            folder.chmod(0o755)
+        for path in closed:
+            path.chmod(0o755)
 
 
 def as_a_guest(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -142,6 +143,8 @@ def as_a_guest(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[s
         (["doctor"], "doctor"),
         (["help", "ab"], "ab --help"),
         (["where", "--help"], "where --help"),
+        (["where", "-h"], "where -h"),
+        (["where", "--arm", "hakmem"], "where --arm hakmem"),  # the library of a complete build
     ],
 )
 def test_the_laboratory_of_a_checkout_that_cannot_be_written(

@@ -1,6 +1,7 @@
 """The planted defects of tests/defects can be planted, and name tests that exist. ./hakmem defects plants them."""
 
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -119,6 +120,12 @@ def test_an_unknown_defect_is_named() -> None:
     result = run(COMMAND, "defects", "no_such_defect")
     assert result.returncode == 1
     assert "no_such_defect" in result.stderr
+
+
+def test_a_list_that_nobody_reads_ends_without_a_word() -> None:
+    line = 'set -o pipefail; "$@" | true'
+    result = run("bash", "-c", line, "bash", sys.executable, "-B", FOLDER / "run.py", "--list")
+    assert (result.returncode, result.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 5, 1000])

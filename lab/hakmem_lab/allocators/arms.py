@@ -30,19 +30,33 @@ CHECK_SECONDS = 30
 NEAREST = re.compile(
     rf"(?P<mistake>{VARIABLE}: (?:\w+:)?(?P<word>.*?) is .*); the nearest is (?P<near>\w+).*"
 )
+MESSAGE, REPORT = "hakmem: ", "hakmem: statistics of "
+"""How lines of hakmem's on standard error begin: all, and those that head what the option stats asks for."""
 TRIAL = ("random_mixed", ("1000", "100", "1"))
 
 
 def arm_parse(text: str, store: PeerStore) -> Peer:
     """The peer that TEXT means; an error in one line if there is none."""
     name, colon, options = text.partition(":")
-    if not text.startswith(builds.MARK) and ("/" in text or text.endswith(".so")):
+    if is_path(text):
         return _library_peer(text)
     if not colon:
         return _named_peer(text, store)
     if name != CONFIGURED and not name.startswith(builds.MARK):
         raise LabError(f"'{text}': only {CONFIGURED} takes options here, as {CONFIGURED}:decay=never")
     return options_peer(_named_peer(name, store), options)
+
+
+def is_path(text: str) -> bool:
+    """Whether TEXT means a library's path, which may hold a colon; an option's value may be a path, too."""
+    if text.partition(":")[0] == CONFIGURED or text.startswith((builds.MARK, forms.MARK)):
+        return False
+    return "/" in text or text.endswith(".so")
+
+
+def arm_shown(text: str) -> str:
+    """TEXT as a report may show it: of a library's path the name."""
+    return Path(text).name if is_path(text) else text
 
 
 def arms_parse(texts: Sequence[str], store: PeerStore) -> list[Peer]:
@@ -117,15 +131,18 @@ def _options_check(stage: Stage, peer: Peer) -> None:
         done = program_run(command, CHECK_SECONDS, env=environment_make(Arm(peer), 0, preload=True))
     except subprocess.TimeoutExpired:
         raise LabError(f"{peer.name}: a program on it did not end within {CHECK_SECONDS:g} s") from None
-    if done.status != 0 or done.errors:
-        lines = done.errors.splitlines() or [f"it exited with {done.status}"]
-        raise LabError(f"{peer.name}: {refusal_text(lines[0])}")
+    lines = [line for line in done.errors.splitlines() if line.startswith(MESSAGE)]
+    complaints = [line for line in lines if not line.startswith(REPORT)]
+    if complaints:
+        raise LabError(f"{peer.name}: {refusal_text(complaints[0])}")
+    if done.status != 0:
+        raise LabError(f"{peer.name}: a program on it exited with {done.status}{done.said}")
 
 
 def refusal_text(said: str) -> str:
     """What hakmem SAID about a setting that it ignores, if that is an error. The name with the fewest edits is
     reported only if it is similar to what was written."""
-    text = said.removeprefix("hakmem: ").replace(" and is ignored", "")
+    text = said.removeprefix(MESSAGE).replace(" and is ignored", "")
     advised = NEAREST.fullmatch(text)
     if advised is None or difflib.get_close_matches(advised["word"].lower(), [advised["near"]], 1, 0.5):
         return text

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 
 from hakmem_lab.errors import LabError
@@ -14,6 +16,34 @@ from hakmem_lab.errors import LabError
 MARK = b"\x7fELF"
 WIDTH_AND_ORDER, MACHINE = slice(4, 6), slice(18, 20)
 """Of a file's first bytes."""
+DAMAGED = (
+    ELFError,
+    ConstructError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    OSError,
+    TypeError,
+    ValueError,
+)
+"""What reading an ELF file raises whose numbers are wrong: a place before the file's beginning is an OSError."""
+
+
+class NotElfError(LabError):
+    """It is no ELF file, or a damaged one."""
+
+
+@contextmanager
+def image_open(path: Path) -> Iterator[ELFFile]:
+    """For all that is read of it. An OSError if the file cannot be opened, and a NotElfError for what is in it."""
+    with path.open("rb") as file:
+        try:
+            yield ELFFile(file)
+        except DAMAGED as error:
+            why = str(error) or type(error).__name__
+            raise NotElfError(f"{path.name} is not an ELF file, or a damaged one: {why}") from error
 
 
 def sha256(path: Path) -> str:
@@ -28,28 +58,20 @@ def identity(path: Path) -> str:
 
 def build_id(path: Path) -> str:
     """The linker's build id; the start of the file's SHA-256 if it has none."""
-    try:
-        with path.open("rb") as file:
-            section = ELFFile(file).get_section_by_name(".note.gnu.build-id")
-            if section is not None:
-                for note in section.iter_notes():
-                    if note["n_type"] == "NT_GNU_BUILD_ID":
-                        return str(note["n_desc"])
-    except ELFError as error:
-        raise LabError(f"{path.name} is not a shared object: {error}") from error
+    with image_open(path) as image:
+        section = image.get_section_by_name(".note.gnu.build-id")
+        for note in section.iter_notes() if section is not None else ():
+            if note["n_type"] == "NT_GNU_BUILD_ID":
+                return str(note["n_desc"])
     return f"sha256:{sha256(path)[:20]}"
 
 
 def compilers(path: Path) -> str:
     """The compilers named in its .comment section."""
-    try:
-        with path.open("rb") as file:
-            section = ELFFile(file).get_section_by_name(".comment")
-            if section is None:
-                return "unknown"
-            parts = section.data().decode("ascii", "replace").split("\0")
-    except ELFError as error:
-        raise LabError(f"{path.name} is no program or library: {error}") from error
+    with image_open(path) as image:
+        section = image.get_section_by_name(".comment")
+        data = section.data() if section is not None else b""
+    parts = data.decode("ascii", "replace").split("\0")
     return ", ".join(sorted({part for part in parts if part})) or "unknown"
 
 
@@ -67,14 +89,19 @@ def machine(path: Path) -> bytes:
 def defined(path: Path, names: Iterable[str]) -> tuple[str, ...]:
     """Those of the NAMES that it exports; none if it is not an ELF file."""
     try:
-        with path.open("rb") as file:
-            image = ELFFile(file)
+        with image_open(path) as image:
             table = image.get_section_by_name(".gnu.hash") or image.get_section_by_name(".hash")
             if table is None:
                 return ()
-            found = ((name, table.get_symbol(name)) for name in names)
+            found = [(name, table.get_symbol(name)) for name in names]
             return tuple(
                 name for name, symbol in found if symbol is not None and symbol["st_shndx"] != "SHN_UNDEF"
             )
-    except ELFError:
+    except NotElfError:
         return ()
+
+
+def has_interpreter(path: Path) -> bool:
+    """Whether it asks for a dynamic linker."""
+    with image_open(path) as image:
+        return any(segment["p_type"] == "PT_INTERP" for segment in image.iter_segments())

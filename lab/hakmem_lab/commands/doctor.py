@@ -47,6 +47,10 @@ def doctor(
     ends if that is sooner. Without either, this machine and this checkout's library are checked. Exit status: 0
     without a problem, 1 with one, 2 for an error.
     """
+    if not target and json_file is not None and str(json_file).isdecimal():
+        raise LabError(
+            f"--json takes a file, here {json_file}, and there is no process: doctor {json_file} --json FILE looks at one"
+        )
     pid = target_pid(target) if target else None
     if pid is not None:
         process = process_asked(pid)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hakmem_lab.allocators import builds
-from hakmem_lab.allocators.arms import arm_stage
+from hakmem_lab.allocators.arms import arm_shown, arm_stage
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.ab import ab
@@ -129,8 +129,8 @@ def where(
 def command_text(arm: str, diff: str, bench: str, command: Sequence[str] | None) -> str:
     """The command in a form that can be given again; paths are reduced to names."""
     words = ["./hakmem", "where"]
-    words += ["--arm", Path(arm).name] if arm != DEFAULT_ARM else []
-    words += ["--diff", Path(diff).name] if diff else []
+    words += ["--arm", arm_shown(arm)] if arm != DEFAULT_ARM else []
+    words += ["--diff", arm_shown(diff)] if diff else []
     words += ["--", Path(command[0]).name, *command[1:]] if command else ["--bench", bench or DEFAULT_BENCH]
     return shlex.join(words)
 
@@ -169,8 +169,7 @@ class Looker:
         peer = arm_stage(self._stage, profiled_peer(text, self._store), folder, text)
         self.peers.append(peer)
         commit = commit_of(self.checkout, text)
-        shown = Path(text).name if text.endswith(".so") else text
-        return where_measure(self._work, peer, shown, commit, self.checkout, self._kernel)
+        return where_measure(self._work, peer, arm_shown(text), commit, self.checkout, self._kernel)
 
 
 def commit_of(checkout: Checkout, text: str) -> str:

@@ -1,9 +1,9 @@
 """Which functions cause work in the kernel: page faults and system calls by caller, and samples of where time is
 spent.
 
-perf counts faults and takes samples; strace -k records the stack of every call. If one of them is missing or not
-allowed, a note says so and names what was recorded instead. All of this slows a process down, so no times are taken
-from it.
+perf counts faults and takes samples; strace -k records the stack of every call. Of what a command starts, only its
+first process counts, with all of its threads, whatever they call themselves. If a tool is missing or not allowed, a
+note says so and names what was recorded instead. All of this slows a process down, so no times are taken from it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,17 @@ SAMPLES_PER_SECOND = 1999
 CHAIN_MAX = 4
 """Functions of a call chain that are shown, innermost first."""
 STATISTICS_CALL = re.compile(r"^ +system calls +(\S.*?) +(\d+), refused \d+$")
+STATISTICS_HEAD = re.compile(r"^hakmem: statistics of .* \(pid (\d+)\)$")
 STRACE_CALL = re.compile(
-    r"^(?:\[pid +)?(?P<pid>\d+)?\]? *(?:<\.\.\. (?P<resumed>[a-z_0-9]+) resumed>|(?P<call>[a-z_0-9]+)\()"
+    r"^(?:\[pid +)?(?P<thread>\d+)?\]? *(?:<\.\.\. (?P<resumed>[a-z_0-9]+) resumed>|(?P<call>[a-z_0-9]+)\()"
 )
+STRACE_RESULT = re.compile(r" = (\d+)$")
 UNFINISHED = "<unfinished ...>"
+CLONES, THREAD_FLAG = ("clone", "clone3"), "CLONE_THREAD"
 STRACE_FRAME = re.compile(r"^ > (.+?)\((?:([^()]*?)(?:\+0x[0-9a-f]+)?)?\) \[0x[0-9a-f]+\]")
 PERF_FRAME = re.compile(r"^\s+[0-9a-f]+ (.*) \((.*)\)$")
+PERF_EVENT = re.compile(r"^.*?(?P<pid>\d+)\s*$")
+PERF_TASK, PERF_EXEC = "PERF_RECORD_", re.compile(r" PERF_RECORD_COMM exec: .*:(?P<pid>\d+)/\d+$")
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,18 @@ class Frame:
     object: str
 
 
+@dataclass
+class Call:
+    """A system call as strace shows it."""
+
+    thread: str
+    name: str
+    frames: list[Frame]
+    """Innermost first."""
+    begun: str = ""
+    """The thread of the same process that it began."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """A command under an arm, in the environment that it runs in."""
@@ -91,7 +108,7 @@ class Subject:
         return environment_make(plain, 0, preload=False, users=self.users) | dict(self.further)
 
     def preloaded(self) -> list[str]:
-        """Puts a tool before the command. The tool stays on its own allocator."""
+        """For a tool to start, which stays on its own allocator: the command is the second program of its process."""
         return ["env", *([f"LD_PRELOAD={self.library}"] if self.library else []), *self.command]
 
     def run(self, line: Sequence[str]) -> Finished | None:
@@ -110,10 +127,7 @@ def faults_by_caller(subject: Subject) -> Told:
     text, note = _perf(subject, ["-e", "page-faults:u", "-c", "1"])
     if note:
         return Told(note=f"page faults by caller are not known: {note}")
-    name = Path(subject.command[0]).name[:15]
-    counts = Counter(
-        chain_text(frames, subject.library) for comm, frames in perf_events(text.splitlines()) if comm == name
-    )
+    counts = Counter(chain_text(frames, subject.library) for frames in perf_events(text.splitlines()))
     callers = [Caller("page fault", who, count) for who, count in counts.most_common()]
     return Told(tuple(callers), note="" if callers else "perf saw no page fault")
 
@@ -123,8 +137,7 @@ def samples_take(subject: Subject) -> Told:
     text, note = _perf(subject, ["-e", "cpu-clock:u", "-F", str(SAMPLES_PER_SECOND)])
     if note:
         return Told(note=f"there are no samples of time: {note}")
-    name = Path(subject.command[0]).name[:15]
-    leaves = [frames[0] for comm, frames in perf_events(text.splitlines()) if frames and comm == name]
+    leaves = [frames[0] for frames in perf_events(text.splitlines()) if frames]
     counts = Counter(leaves)
     total = sum(counts.values())
     sampled = [
@@ -147,7 +160,9 @@ def _perf(subject: Subject, options: Sequence[str]) -> tuple[str, str]:
         complaint = _complaint(recorded, "perf record")
         if complaint:
             return "", complaint
-        told = subject.run([perf, "script", "--no-inline", "-i", data, "-F", "comm,ip,sym,dso"])
+        told = subject.run(
+            [perf, "script", "--no-inline", "--show-task-events", "-i", data, "-F", "comm,pid,ip,sym,dso"]
+        )
         complaint = _complaint(told, "perf script")
         return ("", complaint) if complaint or told is None else (told.output, "")
 
@@ -161,18 +176,29 @@ def _complaint(done: Finished | None, what: str) -> str:
     return f"{what}: {lines[0] if lines else f'it exited with {done.status}'}"
 
 
-def perf_events(lines: Iterable[str]) -> Iterator[tuple[str, list[Frame]]]:
-    """For each event its command, on a line of its own, and the frames below it, innermost first."""
-    comm, frames = "", list[Frame]()
+def perf_events(lines: Iterable[str]) -> Iterator[list[Frame]]:
+    """The frames of each event, innermost first. An event is a line with its process, and a line below it for each
+    frame; programs that begin are lines, too. Of the process that is started, from its second program on."""
+    process, programs = "", 0
+    frames: list[Frame] | None = None
     for line in lines:
         if line[:1].isspace() and (frame := PERF_FRAME.match(line)):
-            frames.append(Frame(frame[1], frame[2]))
-        elif line.strip():
-            if comm:
-                yield comm, frames
-            comm, frames = line.strip().removesuffix(":"), []
-    if comm:
-        yield comm, frames
+            if frames is not None:
+                frames.append(Frame(frame[1], frame[2]))
+            continue
+        if not line.strip():
+            continue
+        if frames is not None:
+            yield frames
+        frames = None
+        if PERF_TASK in line:
+            begun = PERF_EXEC.search(line)
+            process = process or (begun["pid"] if begun else "")
+            programs += begun is not None and begun["pid"] == process
+        elif programs >= 2 and (event := PERF_EVENT.match(line)) and event["pid"] == process:
+            frames = []
+    if frames is not None:
+        yield frames
 
 
 # ---- strace -----------------------------------------------------------------------------------------------
@@ -192,68 +218,81 @@ def calls_by_caller(subject: Subject) -> Told:
             return Told(
                 tuple(strace_callers(output.read_text(errors="replace").splitlines(), subject.library))
             )
-        done = subject.run(
-            [strace, "-f", "-c", "-U", "calls,name", "-o", str(output), *preload, "--", *subject.command]
-        )
+        done = subject.run([strace, "-f", "-o", str(output), *preload, "--", *subject.command])
         if _complaint(done, "strace"):
             return _own_counters(subject, complaint)
-        named = summary_counts(output.read_text())
+        calls = strace_calls(output.read_text(errors="replace").splitlines())
+        named = Counter(call.name for call in calls)
     callers = [Caller(name, "anybody", count) for name, count in named.most_common()]
     return Told(tuple(callers), note=f"system calls by name only: {complaint}")
 
 
 def strace_callers(lines: Iterable[str], library: str) -> list[Caller]:
     counts = Counter(
-        (call, chain_text([one for one in frames if one.object == library], library))
-        for call, frames in strace_calls(lines)
+        (call.name, chain_text([one for one in call.frames if one.object == library], library))
+        for call in strace_calls(lines)
     )
     return [Caller(what, who, count) for (what, who), count in counts.most_common()]
 
 
-def strace_calls(lines: Iterable[str]) -> Iterator[tuple[str, list[Frame]]]:
-    """The name of each call, and its frames, innermost first. One call is a line, and below it a line for each frame.
-    Where another thread's came between it is two lines, and the frames stand below the second."""
-    begun: dict[str, str] = {}
-    """By the number of the thread."""
-    call, frames = "", list[Frame]()
+def strace_calls(lines: Iterable[str]) -> list[Call]:
+    """Those of the first process."""
+    calls = list(_calls_of_all(lines))
+    begun: dict[str, list[str]] = {}
+    for call in calls:
+        begun.setdefault(call.thread, []).append(call.begun)
+    threads, waiting = set[str](), [calls[0].thread] if calls else []
+    while waiting:
+        thread = waiting.pop()
+        threads.add(thread)
+        waiting += [one for one in begun.get(thread, ()) if one and one not in threads]
+    return [call for call in calls if call.thread in threads]
+
+
+def _calls_of_all(lines: Iterable[str]) -> Iterator[Call]:
+    """One call is a line, and below it a line for each frame. Where another thread's came between it is two lines, and
+    the frames stand below the second."""
+    unfinished: dict[str, str] = {}
+    """Lines, by the number of the thread."""
+    call: Call | None = None
     for line in lines:
         frame = STRACE_FRAME.match(line)
         if frame is not None:
-            frames.append(Frame(frame[2] or "?", frame[1]))
+            if call is not None:
+                call.frames.append(Frame(frame[2] or "?", frame[1]))
             continue
-        if call:
-            yield call, frames
-        call, frames = "", []
+        if call is not None:
+            yield call
+        call = None
         named = STRACE_CALL.match(line)
         if named is None:
             continue
+        thread = named["thread"] or ""
         if line.endswith(UNFINISHED):
-            begun[named["pid"]] = named["call"]
+            unfinished[thread] = line
             continue
-        call = named["call"] or named["resumed"]
-        if named["resumed"]:
-            begun.pop(named["pid"], None)
-    if call:
-        yield call, frames
-    for unended in begun.values():
-        yield unended, []
+        text = unfinished.pop(thread, "") + line if named["resumed"] else line
+        call = Call(thread, named["call"] or named["resumed"], [], _thread_begun(text))
+    if call is not None:
+        yield call
+    for thread, line in unfinished.items():
+        named = STRACE_CALL.match(line)
+        if named is not None:
+            yield Call(thread, named["call"], [])
 
 
-def summary_counts(text: str) -> Counter[str]:
-    """strace's summary of calls by name."""
-    counts: Counter[str] = Counter()
-    for line in text.splitlines():
-        match line.split():
-            case [count, name] if count.isdecimal() and name != "total":
-                counts[name] = int(count)
-    return counts
+def _thread_begun(text: str) -> str:
+    """The number of the thread that the call of TEXT began in its process; empty if none."""
+    named, result = STRACE_CALL.match(text), STRACE_RESULT.search(text)
+    is_thread = named is not None and named["call"] in CLONES and THREAD_FLAG in text
+    return result[1] if is_thread and result is not None else ""
 
 
 def _own_counters(subject: Subject, why: str) -> Told:
     """hakmem counts its system calls itself, and reports them at exit."""
     asked = replace(subject, further=(*subject.further, ("HAKMEM_STATS", "1")))
     done = asked.run(asked.preloaded())
-    callers = statistics_callers(done.errors.splitlines()) if done is not None else []
+    callers = statistics_callers(done.errors.splitlines(), done.pid) if done is not None else []
     if not callers:
         return Told(
             note=f"system calls are not known: {why}, and {subject.arm.name} does not count them itself"
@@ -261,9 +300,16 @@ def _own_counters(subject: Subject, why: str) -> Told:
     return Told(tuple(callers), note=f"system calls as hakmem counts its own: {why}")
 
 
-def statistics_callers(lines: Iterable[str]) -> list[Caller]:
-    found = (STATISTICS_CALL.match(line) for line in lines)
-    return [Caller(match[1], "hakmem", int(match[2])) for match in found if match]
+def statistics_callers(lines: Iterable[str], pid: int) -> list[Caller]:
+    """Of process PID: each process that ends reports its own."""
+    callers: list[Caller] = []
+    of = ""
+    for line in lines:
+        if head := STATISTICS_HEAD.match(line):
+            of = head[1]
+        elif of == str(pid) and (match := STATISTICS_CALL.match(line)):
+            callers.append(Caller(match[1], "hakmem", int(match[2])))
+    return callers
 
 
 # ---- names ------------------------------------------------------------------------------------------------

@@ -25,6 +25,9 @@ from hakmem_lab.measure.tree import tree_kill
 from hakmem_lab.processes import pinned_to, user_options
 
 TOOL = "command_cost"
+PRELOAD = "LD_PRELOAD"
+VARIABLE_BYTES = 10
+"""Of a variable of the environment, beside its name and its value: '=', the final zero, and a pointer."""
 NOT_STARTED = 1
 """command_cost's own exit status when it could not start the command."""
 
@@ -145,7 +148,8 @@ def started(
     line += ["--", *start.command]
     # The tool slows the clock down, not the command: one that obeys the variable would be slowed twice.
     quick = replace(arm, slowdown_percent=0.0)
-    environment = environment_make(quick, conditions.padding, preload=False, users=start.users)
+    padding = conditions.padding - preload_bytes(arm.peer.library, start.users or {})
+    environment = environment_make(quick, padding, preload=False, users=start.users)
     with (
         TemporaryFile(dir=start.folder) as output,
         TemporaryFile(dir=start.folder) as errors,
@@ -172,6 +176,14 @@ def started(
             yield Running(start, arm, process, (output, errors, report))
         finally:  # also when the user interrupts: no process stays behind
             _clear(process)
+
+
+def preload_bytes(library: Path | None, users: Mapping[str, str]) -> int:
+    """What the tool adds to the environment for the command: a variable, or a part of the user's and a colon."""
+    if library is None:
+        return 0
+    path = len(os.fsencode(library))
+    return path + 1 if PRELOAD in users else len(PRELOAD) + path + VARIABLE_BYTES
 
 
 def _clear(process: subprocess.Popen[bytes]) -> None:

@@ -9,6 +9,7 @@ the linker records what it binds.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator, Mapping
@@ -17,9 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-
+from hakmem_lab.allocators import elf
 from hakmem_lab.allocators.bindings import BINDING, bindings_complaint, linker_environment
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.runner import Arm
@@ -27,6 +26,9 @@ from hakmem_lab.measure.tree import Image, Watched
 
 LIBC = "glibc"
 """The peer that means no preload; the C library must then serve."""
+SETGID = stat.S_ISGID | stat.S_IXGRP
+"""Without the second the first means something else."""
+SOURCE = re.compile(r"binding file (.+?) \[\d+\] to ")
 UNSERVED_SHARE_MAX = 0.1
 """Share of the processor time that helpers with their own allocator may take."""
 
@@ -123,31 +125,39 @@ def _owner(text: str, tool: Path) -> str:
 
 def _complaint(image: Image, text: str, library: Path, tool: Path) -> str:
     obstacle = "" if image.mapped else preload_obstacle(image.program)
-    # Seen once, it may just have been started: what the linker wrote down decides.
-    if not image.mapped and (obstacle or image.looks > 1 or not text):
+    # Seen once, it may just have been started: what the linker wrote down of it decides.
+    if not image.mapped and (obstacle or image.looks > 1 or not _is_recorded(image, text)):
         return obstacle or "the library is not mapped in it"
     return bindings_complaint([text], library, tool)
+
+
+def _is_recorded(image: Image, text: str) -> bool:
+    """Whether the linker's record of its process is also of this program, and not only of one that it replaced. The
+    linker knows a program by the name that it was started under."""
+    names = {image.program.name, image.name}
+    sources = {Path(source.lstrip("-")) for source in SOURCE.findall(text)}
+    return any(one.name in names or (one.is_absolute() and one.resolve() == image.program) for one in sources)
 
 
 def preload_obstacle(program: Path) -> str:
     """Why the dynamic linker cannot preload anything into it; empty when it can."""
     if is_privileged(program):
         return "privileged (setuid or capabilities): the dynamic linker preloads nothing into it"
-    try:
-        with program.open("rb") as file:
-            if all(segment["p_type"] != "PT_INTERP" for segment in ELFFile(file).iter_segments()):
-                return "a static binary: nothing can be preloaded into it"
-    except (OSError, ELFError):
-        return ""
+    with suppress(OSError, elf.NotElfError):
+        if not elf.has_interpreter(program):
+            return "a static binary: nothing can be preloaded into it"
     return ""
 
 
 def is_privileged(program: Path) -> bool:
-    """It may have rights that its caller has not."""
+    """It gets rights that we have not, in the kernel's opinion: as root that is no program of root's own."""
     with suppress(OSError):  # it cannot be looked at, or its file system has no attributes
-        if program.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
+        file = program.stat()
+        if file.st_mode & stat.S_ISUID and file.st_uid != os.getuid():
             return True
-        return "security.capability" in os.listxattr(program)
+        if file.st_mode & SETGID == SETGID and file.st_gid != os.getgid():
+            return True
+        return os.getuid() != 0 and "security.capability" in os.listxattr(program)
     return False
 
 

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import quote
 
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.checkout import Checkout
@@ -30,6 +31,11 @@ def copy_to_disk(source: Path, copy: Path) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         raise LabError(f"cannot copy {source.name} aside: {error.strerror}") from error
+
+
+def name_quoted(name: str) -> str:
+    """NAME without what LD_PRELOAD cannot hold; different names stay different."""
+    return quote(name, safe="+@=,")
 
 
 @dataclass(frozen=True)
@@ -52,18 +58,18 @@ class Stage:
             return self._programs_copied(peer, name)
         if peer.library is None:
             return peer
-        copy = self.folder / name / peer.library.name
+        copy = self.folder / name_quoted(name) / name_quoted(peer.library.name)
         copy.parent.mkdir()
         copy_to_disk(peer.library, copy)
         return replace(peer, name=name, library=copy)
 
     def _programs_copied(self, peer: Peer, name: str) -> Peer:
         assert peer.programs is not None
-        folder = self.folder / name
+        folder = self.folder / name_quoted(name)
         folder.mkdir()
         for file in peer.programs.iterdir():
             copy_to_disk(file, folder / file.name)
-        library = None if peer.library is None else folder / peer.library.name
+        library = None if peer.library is None else folder / peer.library.name  # of a build of ours
         return replace(peer, name=name, library=library, programs=folder)
 
 
@@ -89,6 +95,10 @@ def _dead_clear(parent: Path) -> None:
 def staged(checkout: Checkout) -> Iterator[Stage]:
     """The run's folder is locked while the run lives."""
     parent = checkout.tools / "lab"
+    if set(" :") & set(str(parent.resolve())):
+        raise LabError(
+            f"{checkout.root}: LD_PRELOAD cannot name a library there: its path holds a space or a colon"
+        )
     with ExitStack() as stack:
         try:
             parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from hakmem_lab.sight.sizes import count_text, size_text
 
 FORM = "1.0"
 """Version of the JSON: the first number grows when something is removed or changes its meaning."""
+SECOND_MS = 1000
 PAGE_BYTES = 1 << 16
 DECISIONS_SHOWN = 40
 
@@ -21,7 +22,14 @@ def times_text(count: int) -> str:
 
 
 def duration_text(ms: int) -> str:
-    return f"{ms / 1000:.3g} s" if ms >= 1000 else f"{ms} ms"
+    """With three digits, where it is long."""
+    if ms < SECOND_MS:
+        return f"{ms} ms"
+    for unit, factor in (("s", SECOND_MS), ("min", 60 * SECOND_MS)):
+        if ms < 100 * factor:
+            return f"{ms / factor:.3g} {unit}"
+    hours = ms / (3600 * SECOND_MS)
+    return f"{hours:.3g} h" if hours < 100 else f"{hours:.0f} h"
 
 
 def _misses(inputs: Mapping[str, int]) -> str:

@@ -27,7 +27,7 @@ def _numbers_grid(now: Numbers) -> Grid:
     rows = []
     for metric in METRICS:
         value = int(metric.value(now))
-        shown = size_text(value) if metric.name.endswith("bytes") else str(value)
+        shown = size_text(value) if metric.is_bytes else str(value)
         rows.append((f"{metric.section} {metric.name}", metric.text, shown))
     return Grid(
         title=f"Process {now.pid}, {now.program}: hakmem {now.books.page.library} in {owner}",

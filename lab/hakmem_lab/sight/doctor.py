@@ -206,7 +206,8 @@ def books_findings(books: Books) -> Iterator[Finding]:
 
 
 def proof_findings(proofs: Mapping[int, str], pid: int) -> Iterator[Finding]:
-    """What hakmem itself reported in each process of a command when it started."""
+    """What hakmem itself reported in each process of a command when a program last started there. A program without
+    hakmem, which such a process may become or start, reports nothing: looks at the processes find it, or nobody."""
     for number, word in proofs.items():
         if word != "served":
             yield problem(
@@ -220,6 +221,6 @@ def proof_findings(proofs: Mapping[int, str], pid: int) -> Iterator[Finding]:
         served = sum(word == "served" for word in proofs.values())
         yield fine(
             "proof of service",
-            f"{served} of {len(proofs)} processes",
-            "hakmem said there that malloc is its own",
+            f"{served} of {len(proofs)} that reported",
+            "hakmem said so as a program began; one without it is silent",
         )

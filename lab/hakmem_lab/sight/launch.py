@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Generic, TypeVar
@@ -25,6 +26,7 @@ from typing import Generic, TypeVar
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError, shown
 from hakmem_lab.measure.tree import descendants_of, kernel_check, rss_kib_of
+from hakmem_lab.processes import end_with, program_start
 from hakmem_lab.sight.process import Process, ProcessGoneError, process_open
 from hakmem_lab.sight.program import needs_preload
 
@@ -121,7 +123,8 @@ def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> It
         proof.touch(0o600)
         environment = environment_on(checkout, preload, HAKMEM_PROOF=str(proof), **variables)
         try:
-            process = subprocess.Popen(list(command), env=environment)
+            start = partial(subprocess.Popen, env=environment, preexec_fn=partial(end_with, os.getpid()))
+            process = program_start(command, start)
         except OSError as error:
             raise LabError(f"{command[0]} cannot be started: {error.strerror}") from error
         running = Launched(process, proof)

@@ -128,7 +128,7 @@ def memory_open(process: Process) -> Iterator[Memory]:
     try:
         with process.reading():
             for name in ("mem", "pagemap"):
-                opened.append(os.open(process.folder / name, os.O_RDONLY | os.O_CLOEXEC))
+                opened.append(os.open(process.place(name), os.O_RDONLY | os.O_CLOEXEC))
         yield Memory(process, opened[0], opened[1], os.sysconf("SC_PAGE_SIZE"))
     finally:
         for descriptor in opened:

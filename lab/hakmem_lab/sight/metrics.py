@@ -58,6 +58,10 @@ class Metric:
     text: str
     value: Callable[[Numbers], int]
 
+    @property
+    def is_bytes(self) -> bool:
+        return "bytes" in self.name.split("_")
+
 
 @dataclass(frozen=True)
 class ClassMetric:

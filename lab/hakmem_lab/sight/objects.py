@@ -68,7 +68,7 @@ def objects_read(
     replaced by a newer one: these and the C library are then known to define malloc.
     """
     process = memory.process
-    program = LoadedObject(str(process.program()), _defined([process.folder / "exe"]) or ())
+    program = LoadedObject(str(process.program()), _defined([process.place("exe")]) or ())
     objects = {program.path: program}
     for mapping in _linked(memory, mappings):
         if mapping.name not in objects:
@@ -90,7 +90,7 @@ def _object(process: Process, mapping: Mapping, is_holder: bool) -> LoadedObject
 def _files(process: Process, mapping: Mapping) -> list[Path]:
     """Where the file of MAPPING can be read: by its path; by the mapping itself, also when it was deleted, which needs
     the rights of root."""
-    by_mapping = process.folder / "map_files" / f"{mapping.start:x}-{mapping.end:x}"
+    by_mapping = process.place("map_files") / f"{mapping.start:x}-{mapping.end:x}"
     return [process.file(mapping.name), by_mapping]
 
 
@@ -116,7 +116,7 @@ def _linked(memory: Memory, mappings: Sequence[Mapping]) -> Iterator[Mapping]:
 
 def _first_link(memory: Memory) -> int:
     """From the program's dynamic section, in which the linker leaves the address for debuggers; 0 in a static one."""
-    with memory.process.reading(), (memory.process.folder / "auxv").open("rb") as file:
+    with memory.process.reading(), memory.process.place("auxv").open("rb") as file:
         auxiliary = dict(PAIR.iter_unpack(file.read() or b""))
     headers, count = auxiliary.get(AT_PHDR, 0), auxiliary.get(AT_PHNUM, 0)
     segments = list(SEGMENT.iter_unpack(memory.read(headers, count * SEGMENT.size))) if headers else []

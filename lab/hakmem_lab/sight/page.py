@@ -211,7 +211,7 @@ def _pieces(memory: Memory, mapping: MemoryMapping, owner: str) -> Iterator[tupl
             start = mapping.start + first * memory.page
             yield start, memory.read(start, (last - first) * memory.page)
     if mapping.is_file and owner == str(memory.process.program()):
-        with memory.process.reading(), (memory.process.folder / "exe").open("rb") as file:
+        with memory.process.reading(), memory.process.place("exe").open("rb") as file:
             file.seek(mapping.offset)
             data = file.read(end - mapping.start)
         yield mapping.start, data

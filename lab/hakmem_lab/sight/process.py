@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,10 @@ from hakmem_lab.sight.mappings import Mapping, mappings_parse
 PROC = Path("/proc")
 SELF = 0
 """The number by which a process means itself."""
+
+OF_PROCESS = ("comm", "limits", "map_files", "stat", "task")
+"""What the kernel shows in a process's folder also when its main thread has ended, or nowhere else."""
+ENDED = ("Z", "X")
 
 GONE = (FileNotFoundError, ProcessLookupError)
 KERNEL_THREAD = 0x00200000
@@ -55,6 +59,17 @@ class Process:
     def folder(self) -> Path:
         return self.proc / ("self" if self.pid == SELF else str(self.pid))
 
+    def place(self, name: str) -> Path:
+        """Where the kernel shows NAME. With a main thread that ended by itself (pthread_exit) what is of the memory
+        leaves the process's folder, while it is in those of the threads that run on."""
+        if name in OF_PROCESS or not _has_ended(self.folder):
+            return self.folder / name
+        with suppress(OSError):
+            for task in sorted((self.folder / "task").iterdir()):
+                if not _has_ended(task):
+                    return task / name
+        return self.folder / name
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Turns the kernel's refusals into one line."""
@@ -67,7 +82,7 @@ class Process:
 
     def text(self, name: str) -> str:
         with self.reading():
-            return (self.folder / name).read_text(errors="replace")
+            return self.place(name).read_text(errors="replace")
 
     # ---- what it is ----------------------------------------------------------------------------------
 
@@ -87,11 +102,11 @@ class Process:
     def program(self) -> Path:
         """The file that was executed."""
         with self.reading():
-            return (self.folder / "exe").readlink()
+            return self.place("exe").readlink()
 
     def file(self, path: str) -> Path:
         """PATH as the process sees it: it may live in a container."""
-        return self.folder / ("root" if path.startswith("/") else "cwd") / path.lstrip("/")
+        return self.place("root" if path.startswith("/") else "cwd") / path.lstrip("/")
 
     def environment(self) -> dict[str, str]:
         """As it was when the program started."""
@@ -164,11 +179,11 @@ def process_open(pid: int, proc: Path = PROC) -> Process:
     status = process.status()
     if status.get("Tgid", str(pid)) != str(pid):
         raise LabError(f"{pid} is a thread of process {status['Tgid']}: give that number")
-    if status.get("State", "").startswith(("Z", "X")):
+    if status.get("State", "").startswith(ENDED):
         raise ProcessGoneError(f"process {pid} has ended: what is left of it waits for its parent")
     if int(process.stat()[6]) & KERNEL_THREAD:
         raise LabError(f"{pid} is a thread of the kernel: it has no memory of its own")
-    with process.reading(), (process.folder / "exe").open("rb") as file:
+    with process.reading(), process.place("exe").open("rb") as file:
         head = file.read(ELF_CLASS + 1)
     if head[ELF_CLASS] != ELF_64:
         raise LabError(f"process {pid} is a 32-bit program: hakmem serves 64-bit programs")
@@ -190,6 +205,13 @@ def _absent(pid: int, proc: Path) -> str:
 
 def _limit(word: str) -> int | None:
     return None if word == "unlimited" else int(word)
+
+
+def _has_ended(task: Path) -> bool:
+    """A thread, or a process's main thread; what cannot be read has not."""
+    with suppress(OSError):
+        return (task / "stat").read_text(errors="replace").rpartition(")")[2].strip().startswith(ENDED)
+    return False
 
 
 def _stack(task: Path) -> int:

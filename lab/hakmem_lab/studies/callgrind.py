@@ -148,7 +148,7 @@ def profile_run(
         printed = process_run([*line, *command], dict(environment), cpus)
         if not output.is_file():
             raise LabError(f"callgrind wrote nothing of {Path(command[0]).name}")
-        with output.open() as file:
+        with output.open(errors="replace") as file:  # names are what their files hold
             profile = profile_read(file)
     return profile, printed
 

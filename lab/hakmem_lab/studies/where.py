@@ -11,16 +11,17 @@ A share is a hypothesis: instructions are not time. An `ab` would confirm it, an
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import re
 import shutil
 import subprocess
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hakmem_lab.allocators import builds
 from hakmem_lab.allocators.arms import arm_parse
@@ -44,6 +45,11 @@ from hakmem_lab.measure.stage import Stage
 from hakmem_lab.studies.callgrind import Place, Profile, is_file, profile_run, workload_profile
 from hakmem_lab.workloads.cell import Cell
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Made = TypeVar("Made", bound="DataclassInstance")
+
 SEED = 1
 LEAST = 0.005
 """Instructions for one operation below which a difference of two runs cannot be distinguished from nothing."""
@@ -54,6 +60,8 @@ WATCHED_FEW = 3
 FEW = 50
 """If calibration starts with fewer, one of them takes long."""
 ALLOCATOR = "allocator"
+TYPES = {"str": (str,), "int": (int,), "float": (int, float)}
+"""What JSON gives for a field of such a type."""
 INSTRUCTION = re.compile(r"^ *([0-9a-f]+):\t(.+?)\s*$")
 
 
@@ -118,7 +126,7 @@ def where_read(path: Path) -> Where:
     """A result that --json kept."""
     try:
         kept: dict[str, Any] = json.loads(path.read_text(ENCODING))
-        lists: dict[str, Callable[..., object]] = {
+        lists: dict[str, type[DataclassInstance]] = {
             "functions": FunctionCost,
             "spots": Spot,
             "faults": Caller,
@@ -126,12 +134,25 @@ def where_read(path: Path) -> Where:
             "samples": Sampled,
         }
         for name, kind in lists.items():
-            kept[name] = tuple(kind(**one) for one in kept[name])
-        return Where(**kept | {"notes": tuple(kept["notes"])})
+            kept[name] = tuple(_made(kind, one) for one in kept[name])
+        where = _made(Where, kept | {"notes": tuple(map(str, kept["notes"]))})
+        if where.total <= 0:
+            raise ValueError(f"total is {where.total}")
+        return where
     except OSError as error:
         raise LabError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LabError(f"{path} is not a result of `hakmem where --json`: {error}") from error
+
+
+def _made(kind: type[Made], content: Mapping[str, Any]) -> Made:
+    """Of what a file holds; its texts and numbers are of the types that they should be."""
+    for one in fields(kind):
+        types = TYPES.get(str(one.type), ())
+        value = content[one.name]
+        if types and (type(value) not in types or (isinstance(value, float) and not math.isfinite(value))):
+            raise TypeError(f"{one.name} is {value!r}")
+    return kind(**content)
 
 
 def profiled_peer(text: str, store: PeerStore) -> Peer:
