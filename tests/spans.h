@@ -68,7 +68,7 @@ CHECK_UNUSED static void check_books(void) {
             CHECK_AT((bits.used >> shift & 1) == !is_free, page);
             CHECK_AT(!(bits.returned >> shift & 1) || !((bits.touched | bits.used) >> shift & 1), page);
             touched += (bits.touched & ~bits.refused) >> shift & 1;
-            huge += bits.zone == ZONE_HUGE;
+            huge += bits.zone == ZONE_HUGE && !bits.witness;
         }
         if (is_free) check_free_span(at, touched);
         used += span->kind == SPAN_USED ? span->pages : 0;

@@ -12,3 +12,8 @@ uint64_t ace_huge_from_bytes(enum ace_objective objective) {
 uint64_t ace_huge_touched_least(uint64_t used_bytes, enum ace_objective objective) {
     return ace_choose(objective, used_bytes - used_bytes / 4, used_bytes / 4 + used_bytes / 8, used_bytes / 4);
 }
+
+uint64_t ace_huge_most(uint64_t used_bytes, uint64_t touched_bytes, enum ace_objective objective) {
+    const bool nearly_all = touched_bytes >= used_bytes - used_bytes / 8;
+    return objective == ACE_SPEED || nearly_all ? UINT64_MAX : touched_bytes / 4;
+}

@@ -28,7 +28,8 @@ static struct {
     _Atomic bool touched, wants_witness;
     _Atomic uint64_t again_pages; /* in use, from which on it is looked again */
     _Atomic size_t seen_chunks;   /* what lies beyond came since */
-} look;
+    _Atomic uint64_t left_pages;  /* that may have huge pages before it is looked again */
+} look = {.left_pages = UINT64_MAX};
 
 enum span_zone huge_zone_for(uint32_t pages, bool dense, bool grown) {
     return ace_huge_admits((struct ace_huge_input){
@@ -85,13 +86,23 @@ static void tell_untouched(size_t used_bytes, size_t touched_bytes) {
     span_unlock();
 }
 
+/* How many more may have huge pages, where TOUCHED_BYTES of USED_BYTES, a sample of the USED_PAGES in use, were touched. */
+static uint64_t most_pages(uint64_t used_pages, size_t used_bytes, size_t touched_bytes, enum ace_objective objective) {
+    const uint64_t touched_pages = used_pages * (touched_bytes / 1024) / (used_bytes / 1024);
+    const uint64_t most = ace_huge_most(used_pages * PAGE_BYTES, touched_pages * PAGE_BYTES, objective);
+    return most == UINT64_MAX ? most : most / PAGE_BYTES;
+}
+
 /* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Checked
  * when fresh memory comes, in what came since the last time; an answer stands until a quarter more is in use. */
 static bool is_touched(void) {
     span_lock();
     const struct span_settings settings = spans.settings;
     span_unlock();
-    if (settings.huge_from_pages == 0) return true;
+    if (settings.huge_from_pages == 0) {
+        atomic_store_explicit(&look.left_pages, UINT64_MAX, memory_order_relaxed);
+        return true;
+    }
     const uint64_t used_pages = counter_read(&spans.counts.used_pages);
     const bool before = atomic_load_explicit(&look.touched, memory_order_relaxed);
     if (used_pages < atomic_load_explicit(&look.again_pages, memory_order_relaxed)) return before;
@@ -104,6 +115,7 @@ static bool is_touched(void) {
     atomic_store_explicit(&look.touched, enough, memory_order_relaxed);
     atomic_store_explicit(&look.again_pages, used_pages + used_pages / 4, memory_order_relaxed);
     atomic_store_explicit(&look.seen_chunks, since.end, memory_order_relaxed);
+    atomic_store_explicit(&look.left_pages, most_pages(used_pages, used_bytes, touched_bytes, settings.objective), memory_order_relaxed);
     if (!enough) tell_untouched(used_bytes, touched_bytes);
     return enough;
 }
@@ -122,19 +134,29 @@ static void tell_huge(size_t pages) {
     });
 }
 
-void huge_settle(struct page_run run, enum span_zone zone) {
+/* Of PAGES pages of the huge zone, how many come without huge pages. The window's lock is held. */
+static size_t plain_of(size_t pages, bool grown) {
+    const bool witness = atomic_exchange_explicit(&look.wants_witness, false, memory_order_relaxed);
+    const size_t least = witness ? CHUNK_PAGES : 0, wanted = pages - least;
+    const uint64_t left = grown ? UINT64_MAX : atomic_load_explicit(&look.left_pages, memory_order_relaxed);
+    if (left == UINT64_MAX) return least;
+    const size_t huge = min_size(wanted, round_down(left, CHUNK_PAGES));
+    atomic_store_explicit(&look.left_pages, left - huge, memory_order_relaxed);
+    return pages - huge;
+}
+
+void huge_settle(struct page_run run, enum span_zone zone, bool grown) {
     char *start = page_address(run.first);
-    const bool witness = zone == ZONE_HUGE && atomic_exchange_explicit(&look.wants_witness, false, memory_order_relaxed);
-    const size_t plain_pages = zone == ZONE_PLAIN ? run.pages : witness ? CHUNK_PAGES : 0;
+    const size_t plain_pages = zone == ZONE_PLAIN ? run.pages : plain_of(run.pages, grown);
     if (plain_pages != 0) os_avoid_huge(start, plain_pages * PAGE_BYTES);
     if (plain_pages != run.pages) os_prefer_huge(start + plain_pages * PAGE_BYTES, (run.pages - plain_pages) * PAGE_BYTES);
     span_lock();
-    for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) page_chunk(page)->zone = (uint8_t)zone;
-    if (witness) {
-        struct chunk *first = page_chunk(run.first);
-        first->no_huge = first->broken = first->witness = true;
+    for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) {
+        struct chunk *chunk = page_chunk(page);
+        chunk->zone = (uint8_t)zone;
+        if (zone == ZONE_HUGE) chunk->no_huge = chunk->broken = chunk->witness = page < run.first + plain_pages;
     }
-    if (zone == ZONE_HUGE) tell_huge(run.pages);
+    if (zone == ZONE_HUGE && plain_pages != run.pages) tell_huge(run.pages - plain_pages);
     span_unlock();
 }
 

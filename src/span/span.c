@@ -130,13 +130,20 @@ void span_note_fresh(struct page_run run) {
     counter_raise(&spans.end_page, run.first + run.pages);
 }
 
-/* Fresh memory from the window, whose lock is held; false when there is none. AT_END: not from a gap. */
-static bool bring(size_t pages, enum span_zone zone, bool at_end) {
+/* What is to be added. GROWN: for a block in use that grows; AT_END: not from a gap. */
+struct fresh {
+    size_t pages;
+    enum span_zone zone;
+    bool grown, at_end;
+};
+
+/* Fresh memory from the window, whose lock is held; false when there is none. */
+static bool bring(struct fresh fresh) {
     os_refusal_forget(); /* of others: gaps_make asks whether the kernel refused this */
-    if (!at_end && gaps_fill(pages, zone)) return true;
-    struct page_run run = window_extend(pages);
+    if (!fresh.at_end && gaps_fill(fresh.pages, fresh.zone, fresh.grown)) return true;
+    struct page_run run = window_extend(fresh.pages);
     if (run.pages == 0) return false;
-    huge_settle(run, zone);
+    huge_settle(run, fresh.zone, fresh.grown);
     span_lock();
     span_note_fresh(run);
     span_insert((uint32_t)run.first, (uint32_t)run.pages, 0);
@@ -148,10 +155,10 @@ static bool bring(size_t pages, enum span_zone zone, bool at_end) {
  * been. Threads that lack memory at the same time would otherwise all add some, each a quarter more than the one
  * before. But a thread that finds again and again that what others added is too short, or gone, adds its own. False
  * when there is none. No lock held. */
-static bool add_fresh(size_t pages, enum span_zone zone, uint64_t seen, unsigned round, bool at_end) {
+static bool add_fresh(struct fresh fresh, uint64_t seen, unsigned round) {
     enum { ROUNDS_FOR_OTHERS = 4 };
     window_lock();
-    const bool others = round < ROUNDS_FOR_OTHERS && brought_pages() != seen, added = others || bring(pages, zone, at_end);
+    const bool others = round < ROUNDS_FOR_OTHERS && brought_pages() != seen, added = others || bring(fresh);
     window_unlock();
     return added;
 }
@@ -245,7 +252,7 @@ static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
         if (!span_is_allowed(pages)) return 0;
         if (!grown) zone = huge_if_touched(zone); /* what grows has a reserve that nobody touched yet */
         /* Another thread may take it: then the next round adds more. */
-        if (add_fresh(fresh_pages, zone, brought, round, false)) continue;
+        if (add_fresh((struct fresh){fresh_pages, zone, grown, false}, brought, round)) continue;
         await_purging();
         span_lock();
         /* When there is no more, a plain request takes clean memory of the huge zone. */
@@ -333,7 +340,7 @@ bool span_extend(uint32_t first, size_t pages) {
         span_lock();
         enum span_zone zone = huge_zone_for((uint32_t)missing, true, true);
         span_unlock();
-        if (add_fresh(missing, zone, brought, round, true)) continue;
+        if (add_fresh((struct fresh){missing, zone, true, true}, brought, round)) continue;
         if (unmapped || !gaps_make(missing)) break;
         unmapped = true;
     }

@@ -79,8 +79,9 @@ void purge_note_taken(uint32_t returned);
  * it is worth asking again. No lock held. */
 bool gaps_make(size_t pages);
 
-/* Maps PAGES pages or more of a gap again, as fresh memory of ZONE; false where there is none. The window's lock is held. */
-bool gaps_fill(size_t pages, enum span_zone zone);
+/* Maps PAGES pages or more of a gap again, as fresh memory of ZONE, for a block that grows if GROWN; false where there is none. The
+ * window's lock is held. */
+bool gaps_fill(size_t pages, enum span_zone zone, bool grown);
 
 /* ---- huge.c: advice about huge pages. Makes system calls: no lock held. ------------------------------ */
 
@@ -90,8 +91,9 @@ enum span_zone huge_zone_for(uint32_t pages, bool dense, bool grown);
 /* ZONE, but the plain one if the program touches little of what it takes. */
 enum span_zone huge_if_touched(enum span_zone zone);
 
-/* RUN is fresh: sets its zone, and advises the kernel accordingly. */
-void huge_settle(struct page_run run, enum span_zone zone);
+/* RUN is fresh: sets its zone, and advises the kernel accordingly. GROWN: a block that is in use grows into it. The window's lock is
+ * held. */
+void huge_settle(struct page_run run, enum span_zone zone, bool grown);
 
 /* PAGES pages from FIRST are about to be returned to the kernel, perhaps with a part of a huge page: breaks what must
  * be broken and keeps the kernel from mending it. */

@@ -50,6 +50,14 @@ TEST(what_is_touched) {
     CHECK_EQ(ace_huge_touched_least(0, ACE_SMALL), 0);
 }
 
+TEST(how_much_more_before_it_is_looked_again) {
+    CHECK_EQ(ace_huge_most(800, 300, ACE_BALANCED), 75);
+    CHECK_EQ(ace_huge_most(800, 699, ACE_BALANCED), 174);
+    CHECK_EQ(ace_huge_most(800, 700, ACE_BALANCED), UINT64_MAX);
+    CHECK_EQ(ace_huge_most(800, 600, ACE_SMALL), 150);
+    CHECK_EQ(ace_huge_most(800, 200, ACE_SPEED), UINT64_MAX);
+}
+
 TEST(what_is_mended) {
     CHECK(!ace_huge_mends(0, 160) && !ace_huge_mends(149, 160) && ace_huge_mends(150, 160) && ace_huge_mends(160, 160));
 }

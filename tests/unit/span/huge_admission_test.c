@@ -12,6 +12,7 @@
  *   one byte of a huge page passes for all of it, or nothing shows what is touched   who_touches_no_more_gets_no_more
  *   a witness is mended                          a_witness_stays_one
  *   where nothing shows what is touched all is, or nothing   what_was_seen_last_stands, at_first_nothing_shows
+ *   any number for who touches half of what it takes, or for no block that grows   who_touches_half_gets_few
  */
 #include "child.h"
 #include "faults/fail_calls.h"
@@ -109,6 +110,32 @@ TEST(who_touches_no_more_gets_no_more) { IN_CHILD(touch_no_more); }
 static void touch_all(void) { CHECK_EQ(page_chunk(take_five_times(true).first)->zone, ZONE_HUGE); }
 
 TEST(who_touches_all_goes_on_to_get_them) { IN_CHILD(touch_all); }
+
+static size_t huge_chunks(struct mine mine) {
+    size_t count = 0;
+    for (size_t page = mine.first; page < mine.first + mine.pages; page += CHUNK_PAGES)
+        count += page_chunk(page)->zone == ZONE_HUGE && !page_chunk(page)->no_huge;
+    return count;
+}
+
+/* A quarter of what was touched. What grows was filled so far. */
+static void touch_half(void) {
+    if (os_page_bytes() > 4096) OMIT("too few words for such pages");
+    leave_nothing_dirty();
+    configure(ACE_NEVER, 1);
+    const struct mine first = take_keyed(counts_now().fresh_pages + 64 * CHUNK_PAGES, false, 1); /* a word in each page */
+    for (uint32_t chunk = 0; chunk < first.pages / CHUNK_PAGES; chunk++) /* whichever are looked at */
+        memset(page_address(first.first + chunk * CHUNK_PAGES), 1, CHUNK_PAGES / 2 * PAGE_BYTES);
+    const size_t most = first.pages / CHUNK_PAGES / 8;
+    const struct mine second = take_keyed(counts_now().fresh_pages + 1, true, 2);
+    CHECK_EQ(page_chunk(second.first)->zone, ZONE_HUGE);
+    CHECK_AT(huge_chunks(second) >= most / 2 && huge_chunks(second) <= most + 1, huge_chunks(second));
+    const uint32_t pages = (uint32_t)counts_now().fresh_pages + 1, grown = span_move(first.first, first.pages, pages);
+    CHECK(huge_chunks((struct mine){.first = grown, .pages = pages}) >= pages / CHUNK_PAGES - 3);
+    check_books();
+}
+
+TEST(who_touches_half_gets_few) { IN_CHILD(touch_half); }
 
 /* The first chunk of MINE that is a witness; the end where there is none. */
 static size_t find_witness(struct mine mine) {
