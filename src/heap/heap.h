@@ -7,7 +7,7 @@
  * of the books. The heaps of two threads are never locked together.
  *
  * A heap is live while its thread is. Then it is parked as it is until the next thread begins with it; of more than
- * REGISTRY_WAITING such heaps, those that have waited longest hold nothing. Their slabs go to the commons, a heap
+ * REGISTRY_WAITING such heaps, those that have waited longest are emptied. Their slabs go to the commons, a heap
  * that no thread owns and that is never live, and so do slabs of waiting heaps that others lack (salvage.c); threads
  * adopt them from there. When threads are many, new ones have stacks, but no slabs of their own: they use those of a
  * heap that they share (home.c). The memory of heaps is never unmapped: a late freer may still look at one. */

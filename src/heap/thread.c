@@ -55,7 +55,7 @@ size_t heap_foreign(void *block, enum heap_foreign_use use) { return foreign_han
 
 /* ---- start and exit ----------------------------------------------------------------------------- */
 
-/* HEAP waits for a thread from now on. If more than REGISTRY_WAITING heaps do, the first beyond them is retired. */
+/* HEAP waits for a thread from now on. If more than REGISTRY_WAITING heaps do, the first beyond them begins to be retired. */
 static void give(struct heap *heap) {
     struct heap *beyond = registry_give(heap);
     if (beyond != NULL) thread_retire_some(beyond); /* visits retire the rest */
