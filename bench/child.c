@@ -76,7 +76,8 @@ static char *program_find(const char *name) {
     char *copy = strdup(folders != NULL ? folders : "/bin:/usr/bin"), *rest = copy, *folder, *found = NULL;
     while (found == NULL && (folder = strsep(&rest, ":")) != NULL) {
         if (asprintf(&found, "%s/%s", *folder != '\0' ? folder : ".", name) < 0) child_fail("no memory");
-        if (access(found, X_OK) == 0) break;
+        struct stat file;
+        if (access(found, X_OK) == 0 && stat(found, &file) == 0 && S_ISREG(file.st_mode)) break;
         free(found);
         found = NULL;
     }

@@ -17,8 +17,9 @@ struct child_command {
  * to stderr and exits with 2. */
 void child_command_read(struct child_command *command, int first, char **argv, const char *usage);
 
-/* Starts it; what the kernel cannot execute is the shell's, as a script without "#!". With TRACED it stops at its exec, as ptrace(PTRACE_TRACEME) has it, and its output is dropped.
- * Ends the tool with a message when it cannot start. */
+/* Starts it; without TRACED what the kernel cannot execute is the shell's, as a script without "#!". With TRACED
+ * it stops at its exec, as ptrace(PTRACE_TRACEME) has it, and its output is dropped. Ends the tool with a message
+ * when it cannot start. */
 pid_t child_start(const struct child_command *command, bool traced);
 
 /* True when /proc/PID/maps names the preloaded library, or when there is none to name. */

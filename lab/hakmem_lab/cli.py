@@ -120,8 +120,6 @@ def _about(error: OSError) -> str:
     """The name of what could not be used, and a colon; empty if that is not known."""
     if isinstance(error.filename, str):
         return f"{Path(error.filename).name}: "
-    try:
-        Path.cwd()
-    except OSError:  # it was deleted, and a path of the user's begins there
+    if isinstance(error, FileNotFoundError):  # it was deleted, and a path of the user's begins there
         return "the current folder: "
     return ""

@@ -312,6 +312,11 @@ def test_a_command_with_a_long_budget_can_be_given_again() -> None:
     assert seconds_parse(words[words.index("--budget") + 1]) == 1_080_000
 
 
+def test_a_command_names_arms_as_they_were_given_but_for_a_librarys_folder() -> None:
+    words = command_text(SETTINGS, "hakmem:profile=./my.profile, /home/me/libfast.so").split()
+    assert words[words.index("--allocators") + 1] == "hakmem:profile=./my.profile,libfast.so"
+
+
 def test_an_interruption_says_where_everything_is(kept: Kept) -> None:
     where = f"what was measured is in {kept.folder}, and --resume goes on"
     with pytest.raises(RunInterruptedError, match=f"interrupted; {where}"), interruptions_told(kept):

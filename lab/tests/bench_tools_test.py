@@ -101,12 +101,14 @@ def test_the_window_lies_in_one_place_where_that_is_wanted(served: Path) -> None
 
 
 STARTER = """
-import os, signal, subprocess, sys
+import os, signal, subprocess, sys, time
+deadline = time.monotonic() + 30
 with subprocess.Popen([sys.argv[1], "1000000000000", "256", "1"]) as workload:
-    while not open(f"/proc/{workload.pid}/stat").read().startswith(f"{workload.pid} (random_mixed) R"):
-        pass
-    while int(open(f"/proc/{workload.pid}/stat").read().split()[13]) < 5:  # ticks: it has begun its work
-        pass
+    def has_begun():
+        words = open(f"/proc/{workload.pid}/stat").read().split()
+        return words[1] == "(random_mixed)" and int(words[13]) >= 5  # ticks
+    while not has_begun() and time.monotonic() < deadline:
+        time.sleep(0.01)
     print(workload.pid, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -30,7 +30,7 @@ uint64_t ace_huge_from_bytes(enum ace_objective objective);
 uint64_t ace_huge_touched_least(uint64_t used_bytes, enum ace_objective objective);
 
 /* How many bytes more may have huge pages until it is looked again, where TOUCHED_BYTES of USED_BYTES were touched: if these are not nearly
- * all, a quarter of them, so that at most a quarter of what is used is faulted in for nothing. UINT64_MAX: any number, as for speed. */
+ * all, a quarter of them, so that no more than that is faulted in for nothing. UINT64_MAX: any number, as for speed. */
 uint64_t ace_huge_most(uint64_t used_bytes, uint64_t touched_bytes, enum ace_objective objective);
 
 #endif

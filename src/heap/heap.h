@@ -60,7 +60,7 @@ struct depth_sum {
 
 enum heap_state { HEAP_DEAD, HEAP_LIVE, HEAP_SHARED };
 
-/* Slabs with returned blocks that one refill takes in at most, and of an ended thread that one operation hands over. */
+/* Slabs with returned blocks that one refill takes in at most, and slabs of an ended thread that one operation takes in and hands over. */
 enum { DRAIN_SLABS = 64, HAND_OVER_SLABS = 256 };
 
 /* Blocks of a class that a thread frees for other heaps, and returns, before they are taken for a stream, whose
@@ -260,8 +260,8 @@ void reveal_helped(void);
 /* Passes a pointer that is not hakmem's to the handler set at start. */
 size_t heap_foreign(void *block, enum heap_foreign_use use);
 
-/* A heap whose thread did not survive a fork waits for a thread from now on, or holds nothing any more; false when there is none such.
- * No lock held. */
+/* Hands over HAND_OVER_SLABS slabs at most of a heap whose thread did not survive a fork. It waits for a thread from then on, parked if
+ * some are left. False when there is no such heap. No lock held. */
 bool thread_reap_forsaken(void);
 
 /* Hands over all that HEAP holds, if it is parked. No lock held; call remote_settle afterwards. */

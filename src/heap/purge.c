@@ -2,7 +2,7 @@
  *
  * Free spans decay at every step. Every VISIT_MS the heaps are visited: inboxes are drained, and the blocks in the
  * stacks and the buffer of a heap whose owner did nothing since the last visit are freed; a parked heap is retired
- * then. After that, slabs that did not change for some half-lives are searched for holes; now and then that search asks
+ * then, some slabs at a time. After that, slabs that did not change for some half-lives are searched for holes; now and then that search asks
  * for huge pages again, too, where all is in use again. If no thread worked for a while, no peak is expected to come back
  * soon, and free spans decay as fast as was configured. */
 #include "heap/purge.h"

@@ -53,9 +53,9 @@ void purger_configure(uint64_t half_life_ms, bool allowed) {
     atomic_store_explicit(&purger.allowed, allowed, memory_order_relaxed);
 }
 
-static bool is_off(void) { return atomic_load_explicit(&purger.off, memory_order_relaxed); }
+bool purger_is_off(void) { return atomic_load_explicit(&purger.off, memory_order_relaxed); }
 
-bool purger_is_allowed(void) { return !is_off() && atomic_load_explicit(&purger.allowed, memory_order_relaxed); }
+bool purger_is_allowed(void) { return !purger_is_off() && atomic_load_explicit(&purger.allowed, memory_order_relaxed); }
 
 void purger_start(void) {
     const uint64_t now_ms = os_clock_ms();
@@ -306,7 +306,7 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
     slow_leave();
     keep_to_soft_limit();
     pressure_look();
-    if (is_off() || purger_is_running()) return;
+    if (purger_is_off() || purger_is_running()) return;
     uint64_t now_ms = os_clock_ms();
     /* Outside the slow paths: starting a thread allocates. Whenever the last look was: there may be no later one. */
     if (footprint_returnable() >= mark_bytes() && try_to_start(heap, caller, now_ms)) return;
@@ -320,7 +320,7 @@ HAK_NOINLINE void purger_look(struct heap *heap, const void *caller) {
 
 /* After the last thread, a purge thread would only keep the process alive: what is worth one is returned now. */
 void purger_farewell(void) {
-    if (is_off() || purger_is_running() || footprint_returnable() < mark_bytes()) return;
+    if (purger_is_off() || purger_is_running() || footprint_returnable() < mark_bytes()) return;
     if (!is_last()) {
         try_to_start(NULL, NULL, os_clock_ms());
     } else if (slow_enter()) {

@@ -19,6 +19,9 @@ void purger_start(void);
 /* Whether it may be, and there is something for it to do. */
 bool purger_is_allowed(void);
 
+/* Whether nothing is ever returned of itself, by the thread or in passing. */
+bool purger_is_off(void);
+
 /* False where HEAP's owner may be a signal handler, in the middle of whatever its thread does, or in a child of vfork, which shares memory but
  * not the table of files. By the owner. */
 bool purger_is_undisturbed(struct heap *heap);

@@ -58,12 +58,12 @@ size_t heap_foreign(void *block, enum heap_foreign_use use) { return foreign_han
 /* HEAP waits for a thread from now on. If more than REGISTRY_WAITING heaps do, the first beyond them begins to be retired. */
 static void give(struct heap *heap) {
     struct heap *beyond = registry_give(heap);
-    if (beyond != NULL) thread_retire_some(beyond); /* visits retire the rest */
+    if (beyond != NULL && !thread_retire_some(beyond) && purger_is_off()) thread_retire_parked(beyond); /* no visit does */
     remote_settle();
 }
 
 /* The heap stays as it is for the next thread that begins. None may come: so what its stacks hold counts as free
- * already, others take what they lack (salvage.c), and one that sleeps is retired by the next visit (purge.c). */
+ * already, others take what they lack (salvage.c), and one that sleeps is retired by the next visits (purge.c). */
 static void park(struct heap *heap) {
     os_lock_take(&heap->lock);
     atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
@@ -82,16 +82,16 @@ static void park(struct heap *heap) {
     give(heap);
 }
 
-/* False when more than MOST_SLABS slabs were there: some are left. HEAP's lock is held. */
+/* Of MOST_SLABS slabs at most, both those with returned blocks and those that go; false when some are left. HEAP's lock is held. */
 static bool hand_over(struct heap *heap, uint32_t most_slabs) {
     if (HAK_LIKELY(!heap_is_shared(heap))) {
         stack_empty_all(heap);
         buffer_give_all(heap, NULL);
     }
-    remote_drain(heap); /* before the hand-over: a slab that becomes free by this is released instead */
+    remote_drain_some(heap, most_slabs); /* before the hand-over: a slab that becomes free by this is released instead */
     const bool all = bin_hand_over(heap, most_slabs);
     footprint_tell(&heap->in_use_change);
-    return all;
+    return all && !remote_has_some(heap);
 }
 
 void thread_hand_over(struct heap *heap) { hand_over(heap, UINT32_MAX); }

@@ -5,7 +5,8 @@
  * to the kernel stays away. Once a process uses some memory, spans that will be filled come from the other zone,
  * where huge pages are asked for: few page faults, and no more memory than is filled anyway. Whether the program fills what
  * it takes is seen only where there are no huge pages, since one byte makes all of one resident. So in the memory that
- * comes after each look one chunk is a witness, without huge pages for good.
+ * comes after each look one chunk is a witness, without huge pages for good; and so is all of it that is more than a quarter of what was
+ * touched, if that was not nearly all (0081).
  *
  * Returning a part of a huge page to the kernel breaks the page. khugepaged would put it together again and fault in
  * all that was returned, so no huge pages are asked for in this chunk any more, until all of it that is in use is one
@@ -99,10 +100,7 @@ static bool is_touched(void) {
     span_lock();
     const struct span_settings settings = spans.settings;
     span_unlock();
-    if (settings.huge_from_pages == 0) {
-        atomic_store_explicit(&look.left_pages, UINT64_MAX, memory_order_relaxed);
-        return true;
-    }
+    if (settings.huge_from_pages == 0) return true;
     const uint64_t used_pages = counter_read(&spans.counts.used_pages);
     const bool before = atomic_load_explicit(&look.touched, memory_order_relaxed);
     if (used_pages < atomic_load_explicit(&look.again_pages, memory_order_relaxed)) return before;
@@ -134,13 +132,21 @@ static void tell_huge(size_t pages) {
     });
 }
 
-/* Of PAGES pages of the huge zone, how many come without huge pages. The window's lock is held. */
+static bool is_always(void) {
+    span_lock();
+    const bool always = spans.settings.huge_from_pages == 0;
+    span_unlock();
+    return always;
+}
+
+/* Of PAGES pages of the huge zone, how many come without huge pages. The window's lock is held; a look that another thread takes meanwhile
+ * may be overwritten. */
 static size_t plain_of(size_t pages, bool grown) {
     const bool witness = atomic_exchange_explicit(&look.wants_witness, false, memory_order_relaxed);
-    const size_t least = witness ? CHUNK_PAGES : 0, wanted = pages - least;
-    const uint64_t left = grown ? UINT64_MAX : atomic_load_explicit(&look.left_pages, memory_order_relaxed);
+    const size_t least = witness ? CHUNK_PAGES : 0;
+    const uint64_t left = grown || is_always() ? UINT64_MAX : atomic_load_explicit(&look.left_pages, memory_order_relaxed);
     if (left == UINT64_MAX) return least;
-    const size_t huge = min_size(wanted, round_down(left, CHUNK_PAGES));
+    const size_t huge = min_size(pages - least, round_down(left, CHUNK_PAGES));
     atomic_store_explicit(&look.left_pages, left - huge, memory_order_relaxed);
     return pages - huge;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ DAMAGED = (
     OSError,
     TypeError,
     ValueError,
+    zlib.error,
 )
 """What reading an ELF file raises whose numbers are wrong: a place before the file's beginning is an OSError."""
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from hakmem_lab.allocators.arms import arm_shown
 from hakmem_lab.allocators.peers import PeerStore
 from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.common import (
@@ -134,7 +135,7 @@ def command_text(settings: Settings, suite: Suite | None, allocators: str) -> st
     command += ["--suite", suite.value] if suite else []
     command += ["--only", settings.only] if settings.only else []
     if allocators:
-        names = [Path(word).name for word in words_split(allocators)]  # a library's path stays here
+        names = [arm_shown(word) for word in words_split(allocators)]
         command += ["--allocators", ",".join(names)]
     command += ["--budget", seconds_text(settings.budget_seconds), "--margin", f"{100 * settings.margin:g}%"]
     command += ["--confidence", f"{100 * settings.confidence:g}", "--seed", str(settings.seed)]

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from hakmem_lab.allocators.arms import arm_shown
 from hakmem_lab.allocators.peers import PeerStore
 from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.common import (
@@ -142,7 +143,7 @@ def axes_choose(words: list[str], values: dict[str, list[int]]) -> dict[str, lis
 
 def command_text(settings: Settings, chosen: dict[str, list[int]], peers: str) -> str:
     """The command in a form that can be given again."""
-    names = [Path(word).name for word in words_split(peers)]  # a library's path stays here
+    names = [arm_shown(word) for word in words_split(peers)]
     options = {THREADS: "--threads", HEAP: "--heaps", SIZE: "--sizes"}
     command = ["./hakmem", "scaling", "--axes", ",".join(chosen)]
     for axis, values in chosen.items():

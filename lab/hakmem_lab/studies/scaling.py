@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +39,6 @@ FLAT = 1.10
 """A tenfold increase may change the cost by up to this factor and still be called flat."""
 RESAMPLES = 2000
 
-NONE_FAILED: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 Samples = NDArray[np.float64]
 
@@ -350,7 +348,7 @@ def line_make(
     processors: int,
     confidence: float,
     rng: np.random.Generator,
-    failures: Mapping[tuple[str, str], str] = NONE_FAILED,
+    failures: Mapping[tuple[str, str], str],
 ) -> Line:
     costs: list[Cost] = []
     whole: list[Samples] = []

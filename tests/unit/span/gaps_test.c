@@ -362,7 +362,7 @@ static void work_together(void) {
     pthread_t threads[THREADS];
     start();
     for (uintptr_t i = 0; i < THREADS; i++) CHECK_EQ(pthread_create(&threads[i], NULL, work, (void *)(i + 1)), 0);
-    limit_data(MIB(200));
+    limit_data(MIB(CHECK_SHADOWED ? 800 : 200)); /* what a sanitizer keeps of each page counts, too */
     for (int i = 0; i < THREADS; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
     check_used_pieces();
 }
