@@ -7,7 +7,7 @@
  * Each case is a process of its own. Under the fault an allocation may return NULL with ENOMEM and
  * nothing else; every block that was given keeps its contents; free keeps errno. Once the fault is
  * lifted everything works again. k rises until the workload makes fewer calls than that, at most to
- * 200; beyond 16 in growing steps, or every k with --scale=2.
+ * 200; doubled beyond 4, or every k with --scale=2.
  *
  * Planted defects it was seen to catch:
  *   a refused mmap or mprotect is not noticed   their sweeps, both starts: a child dies by SIGSEGV
@@ -212,8 +212,7 @@ static unsigned long next_after(unsigned long k) {
 #ifdef CHECK_TSAN
     return check_now.scale > 1 ? k + 1 : ULONG_MAX;
 #else
-    if (check_now.scale > 1 || k < (CHECK_SHADOWED ? 3 : 8)) return k + 1;
-    return k + k / 2 + 1;
+    return check_now.scale > 1 || k < (CHECK_SHADOWED ? 3 : 4) ? k + 1 : 2 * k;
 #endif
 }
 
