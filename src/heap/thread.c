@@ -82,19 +82,25 @@ static void park(struct heap *heap) {
     give(heap);
 }
 
+#define ALL_SLABS UINT32_MAX
+
 /* Of MOST_SLABS slabs at most, both those with returned blocks and those that go; false when some are left. HEAP's lock is held. */
 static bool hand_over(struct heap *heap, uint32_t most_slabs) {
     if (HAK_LIKELY(!heap_is_shared(heap))) {
         stack_empty_all(heap);
         buffer_give_all(heap, NULL);
     }
-    remote_drain_some(heap, most_slabs); /* before the hand-over: a slab that becomes free by this is released instead */
+    /* Before the hand-over: a slab that becomes free by this is released instead. */
+    if (most_slabs == ALL_SLABS)
+        remote_drain(heap);
+    else
+        remote_drain_some(heap, most_slabs);
     const bool all = bin_hand_over(heap, most_slabs);
     footprint_tell(&heap->in_use_change);
     return all && !remote_has_some(heap);
 }
 
-void thread_hand_over(struct heap *heap) { hand_over(heap, UINT32_MAX); }
+void thread_hand_over(struct heap *heap) { hand_over(heap, ALL_SLABS); }
 
 static bool retire(struct heap *heap, uint32_t most_slabs) {
     os_lock_take(&heap->lock);
@@ -107,7 +113,7 @@ static bool retire(struct heap *heap, uint32_t most_slabs) {
     return all;
 }
 
-void thread_retire_parked(struct heap *heap) { retire(heap, UINT32_MAX); }
+void thread_retire_parked(struct heap *heap) { retire(heap, ALL_SLABS); }
 
 bool thread_retire_some(struct heap *heap) { return retire(heap, HAND_OVER_SLABS); }
 

@@ -14,6 +14,7 @@
  *   the dead thread's front stays in place       destructors_use_the_commons
  *   deep stacks are all brought in               deep_stacks_cost_what_is_used_of_them
  *   a large heap is retired at once              a_large_heap_is_retired_in_portions
+ *   what was drained in part hides the rest      what_came_back_in_between_is_retired_too
  */
 #include "blocks.h"
 #include "child.h"
@@ -352,6 +353,34 @@ static void retire_in_portions(void) {
 }
 /* So that no operation of another thread takes long. */
 TEST(a_large_heap_is_retired_in_portions) { IN_CHILD(retire_in_portions); }
+
+static void *apart[3]; /* each in a slab of its own */
+
+static void *leave_apart(void *unused) {
+    uint32_t last = 0;
+    for (size_t count = 0; count < 3;) {
+        void *block = heap_alloc(30000, NULL);
+        CHECK(block != NULL);
+        if (slab_head(page_index(block)) != last) apart[count++] = block;
+        last = slab_head(page_index(block));
+    }
+    leaver = thread_heap();
+    return unused;
+}
+
+static void retire_what_was_drained_in_part(void) {
+    reveal_all();
+    run_thread(leave_apart, NULL);
+    remote_give(NULL, apart, 2);
+    os_lock_take(&leaver->lock);
+    CHECK_EQ(remote_drain_some(leaver, 1), 1);
+    os_lock_drop(&leaver->lock);
+    remote_give(NULL, &apart[2], 1);
+    thread_retire_parked(leaver);
+    CHECK(!leaver->parked && !remote_has_some(leaver));
+    CHECK_EQ(atomic_load(&leaver->slab_total), 0);
+}
+TEST(what_came_back_in_between_is_retired_too) { IN_CHILD(retire_what_was_drained_in_part); }
 
 TEST(what_is_retired_holds_nothing) {
     run_thread(leave_few, NULL);
