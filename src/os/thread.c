@@ -200,7 +200,7 @@ static uintptr_t stack_end(uintptr_t at) {
     const uintptr_t record = (uintptr_t)pthread_self();
     const bool is_first = record == first_record;
     const uintptr_t end = is_first ? (uintptr_t)getauxval(AT_RANDOM) : record;
-    return end > at && end - at <= (is_first ? FIRST_MOST : FAR) ? round_down(end, sizeof(void *)) : 0;
+    return end - at <= (is_first ? FIRST_MOST : FAR) ? round_down(end, sizeof(void *)) : 0; /* wraps where END is below AT */
 }
 
 /* The return address of a callback lies somewhere between AT and END. Every page is tested first: a fibre's stack may lie close below
@@ -218,7 +218,6 @@ static bool is_on_stack(uintptr_t at, uintptr_t end, const void *wanted) {
 
 bool os_may_be_loader_callback(void) {
     if (under_valgrind) return true; /* it would report each word of a frame that was never written */
-    if (after_callback == NULL) return false;
     const uintptr_t at = round_up((uintptr_t)__builtin_frame_address(0), sizeof(void *)), end = stack_end(at);
     if (end == 0) return true;
     int saved = errno;

@@ -8,6 +8,7 @@
  *   bounds stay raised                           a_sleepers_stacks_are_emptied
  *   whoever allocates only by fast paths sleeps  a_sleepers_stacks_are_emptied
  *   what is parked stays so for ever             a_visit_retires_what_is_parked
+ *   a visit retires all of a large heap          a_visit_retires_a_portion
  *   sleepers keep their share                    who_sleeps_for_long_has_no_share
  */
 #include "child.h"
@@ -176,6 +177,34 @@ static void visit_parked(void) {
 }
 
 TEST(a_visit_retires_what_is_parked) { IN_CHILD(visit_parked); }
+
+static void *hold_much_and_end(void *unused) {
+    do CHECK(heap_alloc(30000, NULL) != NULL);
+    while (atomic_load(&thread_heap()->slab_total) <= HAND_OVER_SLABS);
+    atomic_store(&sleeper, thread_heap());
+    return unused;
+}
+
+/* Each visit retires a portion. */
+static void visit_large(void) {
+    pthread_t thread;
+    never_decay();
+    CHECK_EQ(pthread_create(&thread, NULL, hold_much_and_end, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    struct heap *heap = atomic_load(&sleeper);
+    step_after(VISIT_MS);
+    const uint32_t slabs = atomic_load(&heap->slab_total);
+    CHECK(slabs > HAND_OVER_SLABS);
+    CHECK(step_after(VISIT_MS));
+    CHECK(heap->parked);
+    CHECK_EQ(atomic_load(&heap->slab_total), slabs - HAND_OVER_SLABS);
+    CHECK(step_after(VISIT_MS)); /* which sees that the visit before emptied its stacks */
+    step_after(VISIT_MS);
+    CHECK(!heap->parked);
+    CHECK_EQ(atomic_load(&heap->slab_total), 0);
+}
+
+TEST(a_visit_retires_a_portion) { IN_CHILD(visit_large); }
 
 static void visit_all_parked(void) {
     pthread_t thread;

@@ -39,11 +39,17 @@ static void *hold_blocks(void *argument) {
     return NULL;
 }
 
-static void reap_and_use(const struct sum *before) {
+static void reap_all(void) {
+    while (thread_reap_forsaken()) {}
+}
+
+static void collect(void) { heap_collect(); }
+
+static void reap_and_use(void (*reap)(void), const struct sum *before) {
     struct sum sum = sum_of_heaps();
     CHECK_EQ(sum.live, 1);
     CHECK_EQ(sum.slabs, before->slabs);
-    while (thread_reap_forsaken()) {}
+    reap();
     sum = sum_of_heaps();
     CHECK_EQ(sum.live, 1);
     CHECK(sum.slabs_of_commons >= FORSAKEN * 4);
@@ -59,7 +65,7 @@ static void reap_and_use(const struct sum *before) {
         CHECK(block_holds(atomic_load(&kept[i]), 5000, i));
         heap_free(atomic_load(&kept[i]), NULL);
     }
-    while (thread_reap_forsaken()) {}
+    CHECK(!thread_reap_forsaken());
     CHECK_EQ(sum_of_heaps().heaps, before->heaps);
 }
 
@@ -69,7 +75,8 @@ static void wait_for(pid_t child) {
     CHECK_EQ(status, 0);
 }
 
-TEST(a_child_reaps_what_was_forsaken) {
+/* In a child of each way to REAP. */
+static void reap_in_children(void (*const reap[])(void), size_t ways) {
     pthread_t threads[FORSAKEN];
     heap_free(heap_alloc(5000, NULL), NULL);
     CHECK_EQ(pthread_barrier_init(&barrier, NULL, FORSAKEN + 1), 0);
@@ -78,16 +85,24 @@ TEST(a_child_reaps_what_was_forsaken) {
     pthread_barrier_wait(&barrier);
     struct sum before = sum_of_heaps();
     CHECK(before.live >= FORSAKEN + 1);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        alarm(CHILD_SECONDS);
-        reap_and_use(&before);
-        _exit(0);
+    for (size_t way = 0; way < ways; way++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(CHILD_SECONDS);
+            reap_and_use(reap[way], &before);
+            _exit(0);
+        }
+        wait_for(child);
     }
-    wait_for(child);
     pthread_barrier_wait(&barrier);
     for (size_t i = 0; i < FORSAKEN; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+    CHECK_EQ(pthread_barrier_destroy(&barrier), 0);
+}
+
+TEST(a_child_reaps_what_was_forsaken) {
+    void (*const ways[])(void) = {reap_all, collect, reveal_own};
+    reap_in_children(ways, sizeof ways / sizeof ways[0]);
 }
 
 static void *use_once(void *unused) {

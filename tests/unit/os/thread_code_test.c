@@ -97,6 +97,7 @@ static int returns_to(struct dl_phdr_info *object, size_t size, void *address) {
 }
 
 static void *look_from_thread(void *saw) {
+    os_find_libc(); /* as where a thread loads the library: it is not the first one for that */
     *(bool *)saw = os_may_be_loader_callback();
     return NULL;
 }

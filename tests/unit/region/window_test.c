@@ -5,7 +5,7 @@
  * Planted defects it was seen to catch:
  *   the first pages are given out                every_run_is_new_zero_and_usable
  *   the last page of a full window is lost       a_small_window_is_used_up_to_the_end
- *   a foreign mapping is reserved over           something_lies_in_the_way
+ *   a foreign mapping is reserved over           something_lies_in_the_way, all_places_are_taken
  *   books that share a kernel's page             a_small_window_..., every_run_...
  *   left-over pages counted across a gap         one_large_run_behind_something
  *   the limit of the address space is ignored    under_a_limit
@@ -78,6 +78,24 @@ static void extend_much_around_others(void) {
 }
 
 TEST(one_large_run_behind_something) { IN_CHILD(extend_much_around_others); }
+
+/* Beyond the first region, and beyond each gap that may follow. */
+static void extend_among_others(void) {
+    CHECK(start_window(asked_bytes));
+    char *end = (char *)page_address(CHUNK_PAGES) + MIB(64);
+    for (size_t gap = 0; gap <= asked_bytes / 8; gap = gap == 0 ? GIB(1) : gap * 4)
+        if (mmap(end + gap, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != end + gap) SKIP("the window is reserved whole");
+    CHECK_EQ(use_up(1, SIZE_MAX), MIB(64) / PAGE_BYTES);
+    CHECK_EQ(window_extend(1).pages, 0);
+}
+
+TEST(all_places_are_taken) {
+    const size_t sizes[] = {GIB(1), GIB(64)};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        asked_bytes = sizes[i];
+        IN_CHILD(extend_among_others);
+    }
+}
 
 /* In a process that began under the limit: this one's own window counts against any that is set now. */
 HELPER(use_up_under_a_limit) {
