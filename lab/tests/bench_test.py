@@ -1,88 +1,40 @@
-"""`hakmem bench`: its report from made-up runs, and one tiny run of its own."""
+"""`hakmem bench`: its report from made-up runs, and what it refuses. A run of its own: resume_test.py."""
 
 from __future__ import annotations
 
 import csv
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem_lab.allocators.peers import Peer
-from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import app
 from hakmem_lab.commands.bench import budget_seconds, command_text, status_of
 from hakmem_lab.commands.units import seconds_parse
-from hakmem_lab.errors import LabError, RunInterruptedError
-from hakmem_lab.measure.store import Sample, SampleStore, provenance_columns
-from hakmem_lab.measure.task import Task
+from hakmem_lab.errors import LabError
 from hakmem_lab.reports.matrix_lines import floor_lines
 from hakmem_lab.reports.matrix_report import Content, matrix_show, results_csv
 from hakmem_lab.reports.matrix_text import figures_grid, memory_grid, outcome_grid
 from hakmem_lab.reports.page import mood
 from hakmem_lab.reports.pictures import pictures_make
 from hakmem_lab.reports.then_and_now import then_grid
-from hakmem_lab.studies.bench import (
-    Field,
-    Kept,
-    bench_measure,
-    identities_of,
-    interruptions_told,
-    resume_check,
-    rounds_measure,
-    rows_check,
-)
-from hakmem_lab.studies.candidates import Candidate
+from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.judging import judge
-from hakmem_lab.studies.matrix import is_measured
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES
-from hakmem_lab.workloads.cells import CELLS, Measure
+from hakmem_lab.workloads.cells import CELLS
 from lab_command import lab
 from lab_matrix import (
     FEW,
     PEERS,
     SETTINGS,
-    SOURCE,
     crashing,
     observed_make,
     plan_make,
     row_make,
     samples_make,
     staged,
-    tails_make,
     unserved,
 )
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def kept(tmp_path: Path) -> Kept:
-    """A lost row, a won one, one in which a peer crashed, and the control."""
-    rows = [
-        row_make("lost row"),
-        row_make("won row"),
-        row_make("crash row", failures={"glibc": "crashed: signal 11"}),
-    ]
-    plan = plan_make(*rows, row_make("still", control=True))
-    run = Kept(tmp_path / "run", plan)
-    plan.save(run.folder)
-    store = SampleStore(run.folder / "raw", provenance_columns("run", SOURCE))
-    ratios = {"lost row": 0.5, "won row": 1.5, "crash row": 1.2, "still": 1.0}
-    for row in plan.rows:
-        level = ratios[row.name]
-        samples = samples_make(row, glibc=level, mimalloc3=level, jemalloc=level)
-        if row.failures:
-            samples = [one for one in samples if one.arm != "glibc"]
-        clocked = tails_make(row, dict.fromkeys(("hakmem", *PEERS), [400.0] * 6))
-        store.append([*samples, *(observed_make(row, arm) for arm in ("hakmem", *PEERS)), *clocked])
-        store.compact()
-    return run
 
 
 def test_the_report_in_all_its_forms(kept: Kept, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -317,117 +269,6 @@ def test_a_command_names_arms_as_they_were_given_but_for_a_librarys_folder() -> 
     assert words[words.index("--allocators") + 1] == "hakmem:profile=./my.profile,libfast.so"
 
 
-def test_an_interruption_says_where_everything_is(kept: Kept) -> None:
-    where = f"what was measured is in {kept.folder}, and --resume goes on"
-    with pytest.raises(RunInterruptedError, match=f"interrupted; {where}"), interruptions_told(kept):
-        raise KeyboardInterrupt
-    full = LabError("cannot write samples: No space left on device")
-    with pytest.raises(LabError, match=f"No space left on device; {where}"), interruptions_told(kept):
-        raise full
-
-
-def test_a_study_of_rounds_alone_says_where_they_are_and_promises_no_more(kept: Kept) -> None:
-    def interrupt(_: int) -> Task:
-        raise KeyboardInterrupt
-
-    candidates = [Candidate(row.name, row.group, "program", "1", interrupt, 1) for row in kept.plan.rows]
-    where = f"what was measured is in {kept.folder}"
-    with pytest.raises(RunInterruptedError, match=f"^interrupted; {where}$"):
-        rounds_measure(kept, Field(Peer("hakmem", "0", None, "id"), (), {}, ()), candidates, "ceiling", "row")
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        (["--budget", "3h"], "its budget was '60.0', asked for is '10800.0'"),
-        (["--seed", "5"], "its seed was '7', asked for is '5'"),
-    ],
-)
-def test_a_run_is_not_resumed_with_another_budget_or_seed(
-    option: list[str], said: str, tmp_path: Path
-) -> None:
-    plan_make(row_make("cell")).save(tmp_path / "bench" / "run")
-    done = lab("bench", "--resume", "--confidence", "99", *option, LAB_RESULTS_DIR=str(tmp_path))
-    assert (done.returncode, done.stderr) == (2, f"hakmem: cannot resume run: {said}\n")
-
-
-class NoTask:
-    threads = 1
-    measure = Measure.TIME
-
-
-def candidate_make(name: str, /, **changes: object) -> Candidate:
-    candidate = Candidate(
-        name, "small", "program", "1", lambda _: NoTask(), 1, identities={"bench/program": "1f"}
-    )  # type: ignore[arg-type,return-value]  # no run is made
-    return replace(candidate, **changes)  # type: ignore[arg-type]  # any field by its name
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"program": "other"}, "its program: 'program' then, 'other' now"),
-        ({"arguments": "2"}, "its arguments: '1' then, '2' now"),
-        ({"group": "large"}, "its group: 'small' then, 'large' now"),
-        ({"control": True}, "its control: 'False' then, 'True' now"),
-        ({"memory": True}, "its memory: 'False' then, 'True' now"),
-        ({"name": "another"}, "there is no such workload any more"),
-    ],
-)
-def test_a_row_that_is_another_now_is_not_resumed(changes: dict[str, object], said: str) -> None:
-    plan = plan_make(row_make("cell"))
-    rows_check(plan, [candidate_make("cell")], {})
-    with pytest.raises(LabError, match=f"^cannot resume run: cell: {said}$"):
-        rows_check(plan, [candidate_make("cell", **changes)], {})
-
-
-def test_a_row_whose_figure_is_another_now_is_not_resumed() -> None:
-    plan = plan_make(row_make("cell", measure=Measure.CPU))
-    said = "^cannot resume run: cell: its measure: 'processor time' then, 'time' now$"
-    with pytest.raises(LabError, match=said):
-        rows_check(plan, [candidate_make("cell")], {})
-
-
-def test_a_row_that_cannot_run_now_is_not_resumed(checkout: Checkout) -> None:
-    field = Field(Peer("hakmem", "0", None, "id"), (), {}, ())
-    with pytest.raises(LabError, match=r"^cannot resume run: redis: not installed: redis-server$"):
-        resume_check(
-            plan_make(row_make("redis")), checkout, field, [], {"redis": "not installed: redis-server"}
-        )
-
-
-def test_a_run_is_of_the_programs_that_its_rows_run() -> None:
-    field = Field(Peer("hakmem", "0", None, "id"), (), {}, ())
-    candidates = [
-        candidate_make("cell"),
-        candidate_make(
-            "redis", first_count=0, identities={"redis/redis.toml": "2f", "bench/command_cost": "3f"}
-        ),
-        candidate_make("unserved", identities={"unserved/unserved.toml": "4f"}),
-    ]
-    assert identities_of(field, candidates, [row_make("cell"), row_make("redis")]) == {
-        "hakmem": "0 id",
-        "bench/program": "1f",
-        "redis/redis.toml": "2f",
-        "bench/command_cost": "3f",
-    }
-
-
-def test_what_was_kept_is_read_once_no_other_process_adds_to_it(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked: list[bool] = []
-
-    def load(_: SampleStore) -> list[Sample]:
-        locked.append(is_measured(kept.folder))
-        raise LabError("read")
-
-    monkeypatch.setattr(SampleStore, "load", load)
-    with pytest.raises(LabError, match=r"^read; what was measured is in "):
-        bench_measure(kept, Field(Peer("hakmem", "0", None, "id"), (), {}, ()), [])
-    assert locked == [True]
-
-
 @pytest.mark.parametrize(
     "option", [["--margin", "3%"], ["--suite", "quick"], ["--allocators", "glibc"], ["--resume"]]
 )
@@ -449,23 +290,6 @@ def test_a_kept_run_is_judged_again(kept: Kept, tmp_path: Path) -> None:
 # ---- live ---------------------------------------------------------------------------------------------
 
 
-def bench_start(build: Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "hakmem_lab", "bench", "--build", str(build), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-@pytest.fixture
-def crash_library(tmp_path: Path) -> Path:
-    """A library that ends every process."""
-    source, library = tmp_path / "crash.c", tmp_path / "crash.so"
-    source.write_text("__attribute__((constructor)) static void crash(void) { __builtin_trap(); }")
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    return library
-
-
 @pytest.mark.parametrize(
     "command", ["bench --only fixed_size --allocators", "scaling --axes threads --threads 1 --peers"]
 )
@@ -473,33 +297,3 @@ def test_an_option_that_hakmem_does_not_understand_is_refused(served: Path, comm
     line = [*command.split(), "hakmem:decay=nevr", "--budget", "2s", "--build", str(served)]
     with pytest.raises(LabError, match=r"^hakmem:decay=nevr: HAKMEM_CONF: decay:nevr is not understood"):
         app(line, standalone_mode=False)
-
-
-def test_a_run_that_is_interrupted_and_resumed(build: Path, crash_library: Path, tmp_path: Path) -> None:
-    """With a peer that crashes: it has its row, and the others go on."""
-    only = ["--only", "64 of 64 B", "--allocators", f"glibc,{crash_library}"]
-    options = [*only, "--confidence", "50", "--budget", "2s", "--seed", "5"]
-    with bench_start(build, *options) as first:
-        assert first.stderr is not None
-        for line in first.stderr:  # a row is told after its first round
-            if line.startswith("hakmem: row 1"):
-                break
-        first.send_signal(signal.SIGINT)
-        said = first.stderr.read()
-    assert first.returncode == 130
-    where = r"hakmem: interrupted; what was measured is in \S*bench_results/bench/"
-    assert re.match(where, said.splitlines()[-1])
-    folder = ROOT / said.rpartition(" in ")[2].partition(",")[0]
-    before = {one.key for one in SampleStore(folder / "raw", {}).load()}
-    assert before
-
-    report = tmp_path / "report.md"
-    with bench_start(build, *options, "--resume", "--report", str(report)) as second:
-        output, errors = second.communicate()
-    assert second.returncode in (0, 1), errors
-    samples = SampleStore(folder / "raw", {}).load()
-    assert before < {one.key for one in samples}
-    assert (folder / "results.csv").is_file()
-    assert "crash.so" in output and "crashed" in output
-    assert "| crash.so | crashed: signal " in report.read_text()
-    assert str(tmp_path) not in report.read_text()

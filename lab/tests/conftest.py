@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from hakmem_lab.checkout import RESULTS_VARIABLE, Checkout
+from hakmem_lab.studies.bench import Kept
 from hypothesis import settings
 from hypothesis.configuration import set_hypothesis_home_dir
 
@@ -49,3 +50,11 @@ def served(build: Path) -> Path:
 @pytest.fixture
 def checkout(served: Path) -> Checkout:
     return Checkout.find(served)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    """A run of the matrix that was made up: a lost row, a won one, one in which a peer crashed, and the control."""
+    from lab_matrix import kept_make  # found by the path above
+
+    return kept_make(tmp_path / "run")

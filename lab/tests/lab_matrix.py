@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.rounds import RoundPlan
-from hakmem_lab.measure.store import OBSERVED, TAIL, TIMED, Sample
+from hakmem_lab.measure.store import OBSERVED, TAIL, TIMED, Sample, SampleStore, provenance_columns
+from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.comparing import peers_left
 from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row, Settings
 from hakmem_lab.workloads.cells import Measure
@@ -51,6 +53,17 @@ def row_make(name: str, peers: Sequence[str] = PEERS, rounds: int = ROUNDS, **ch
         seconds=1.0,
     )
     return replace(row, **changes)  # type: ignore[arg-type]  # any field by its name
+
+
+ROW = row_make("cell")
+
+
+@dataclass
+class NoTask:
+    """Has what a plan asks of a task."""
+
+    threads: int = 1
+    measure: Measure = Measure.TIME
 
 
 def plan_make(*rows: Row, peers: Sequence[str] = PEERS) -> MatrixPlan:
@@ -155,8 +168,28 @@ def of_task(samples: list[Sample], row: Row) -> list[Sample]:
     return [one for one in samples if one.task == row.name]
 
 
-FEW = replace(
-    row_make("cell"),
-    rounds=replace(row_make("cell").rounds, rounds=10, selection=2, near=("jemalloc",), named=("glibc",)),
-)
+FEW = replace(ROW, rounds=replace(ROW.rounds, rounds=10, selection=2, near=("jemalloc",), named=("glibc",)))
 """With the fewest rounds that select: glibc is far behind, mimalloc 3 the best, jemalloc near it, and a goal is about glibc."""
+
+
+def kept_make(folder: Path) -> Kept:
+    """A lost row, a won one, one in which a peer crashed, and the control."""
+    rows = [
+        row_make("lost row"),
+        row_make("won row"),
+        row_make("crash row", failures={"glibc": "crashed: signal 11"}),
+    ]
+    plan = plan_make(*rows, row_make("still", control=True))
+    run = Kept(folder, plan)
+    plan.save(run.folder)
+    store = SampleStore(run.folder / "raw", provenance_columns("run", SOURCE))
+    ratios = {"lost row": 0.5, "won row": 1.5, "crash row": 1.2, "still": 1.0}
+    for row in plan.rows:
+        level = ratios[row.name]
+        samples = samples_make(row, glibc=level, mimalloc3=level, jemalloc=level)
+        if row.failures:
+            samples = [one for one in samples if one.arm != "glibc"]
+        clocked = tails_make(row, dict.fromkeys(("hakmem", *PEERS), [400.0] * 6))
+        store.append([*samples, *(observed_make(row, arm) for arm in ("hakmem", *PEERS)), *clocked])
+        store.compact()
+    return run

@@ -1,6 +1,8 @@
+"""A matrix is judged and planned. What crashes: crashes_test.py; what is resumed: resume_test.py."""
+
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,46 +10,24 @@ from hakmem_lab.errors import LabError
 from hakmem_lab.measure.calibrate import Work
 from hakmem_lab.measure.rounds import RoundPlan
 from hakmem_lab.reports.matrix_lines import warning_lines
-from hakmem_lab.reports.matrix_text import failures_grid
 from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.comparing import NOT_MEASURED, peers_left
 from hakmem_lab.studies.goals import MANY_SLOTS
 from hakmem_lab.studies.judging import NOT_SELECTED, TOO_FEW_ROUNDS, Matrix, Outcome, judge
-from hakmem_lab.studies.matrix import (
-    RESULTS_FILE,
-    SAME,
-    MatrixPlan,
-    Row,
-    interrupted_find,
-    machine_text,
-    measuring,
-    sameness_check,
-)
+from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row
 from hakmem_lab.studies.matrix_prepare import rows_plan
-from hakmem_lab.workloads.cells import Measure
 from lab_matrix import (
     PEERS,
+    ROW,
     SETTINGS,
-    SOURCE,
+    NoTask,
     crashing,
     observed_make,
     plan_make,
     row_make,
     samples_make,
-    tails_make,
 )
-
-ROW = row_make("cell")
-
-
-@dataclass
-class NoTask:
-    """Has what a plan asks of a task."""
-
-    threads: int = 1
-    measure: Measure = Measure.TIME
-
 
 CANDIDATE = Candidate("cell", "small", "program", "1", lambda _: NoTask(), 1)  # type: ignore[arg-type,return-value]  # no run is made
 
@@ -135,16 +115,6 @@ def test_why_there_is_no_best_peer(rounds: int, selection: int, glibc_fails: boo
     assert (cell.outcome, cell.best, cell.note) == (Outcome.OPEN, None, note)
     told = [line for line in warning_lines(matrix) if line.startswith("Too few rounds")]
     assert bool(told) == (note == TOO_FEW_ROUNDS)
-
-
-def test_where_every_peer_crashed_it_is_they_who_are_why_there_is_no_best() -> None:
-    row = row_make("cell", peers=("glibc", "mimalloc3"))
-    samples = crashing(crashing(samples_make(row), "glibc"), "mimalloc3")
-    (cell,) = judge(plan_make(row, peers=("glibc", "mimalloc3")), samples).cells
-    assert (cell.outcome, cell.note) == (
-        Outcome.OPEN,
-        "glibc crashed: signal 11; mimalloc3 crashed: signal 11",
-    )
 
 
 def test_what_was_not_measured_has_no_rounds_rather_than_too_few() -> None:
@@ -303,68 +273,6 @@ def test_a_negative_control_that_is_still_to_be_measured_makes_nothing_void() ->
     assert matrix.cells[0].outcome is Outcome.WON
 
 
-def test_a_best_peer_that_crashes_after_it_was_selected_is_why_there_is_none() -> None:
-    samples = samples_make(ROW, glibc=2.0, mimalloc3=1.1, jemalloc=2.0)
-    late = [one for one in samples if one.slot >= ROW.rounds.rounds - 2]
-    kept = [one for one in samples if one not in late]
-    (cell,) = judge(plan_make(ROW), [*kept, *crashing(late, "mimalloc3")]).cells
-    assert (cell.outcome, cell.note) == (Outcome.OPEN, "mimalloc3, which was selected, crashed: signal 11")
-
-
-def test_a_peer_that_crashes_is_a_result_and_the_others_are_compared() -> None:
-    matrix = judge(plan_make(ROW), crashing(samples_make(ROW, mimalloc3=1.5), "glibc"))
-    result = matrix.result("cell", "glibc")
-    assert result is not None
-    assert (result.failure, result.estimate) == ("glibc crashed: signal 11", None)
-    assert matrix.failures == {("cell", "glibc"): "crashed: signal 11"}
-    assert matrix.cells[0].outcome is Outcome.WON
-
-
-def test_a_peer_that_crashes_now_and_then_is_not_compared_by_its_other_runs() -> None:
-    samples = samples_make(ROW, glibc=2.0)
-    sometimes = [one for one in crashing(samples, "glibc") if one.slot == 5]
-    matrix = judge(plan_make(ROW), [one for one in samples if one.slot != 5] + sometimes)
-    result = matrix.result("cell", "glibc")
-    assert result is not None
-    assert (result.failure, result.estimate) == ("glibc crashed: signal 11", None)
-
-
-def test_a_crash_of_hakmem_is_a_loss() -> None:
-    matrix = judge(plan_make(ROW), crashing(samples_make(ROW), "hakmem"))
-    assert matrix.cells[0].outcome is Outcome.LOST
-    assert matrix.lost == [matrix.cells[0]]
-    assert matrix.cells[0].note == "hakmem crashed: signal 11"
-    assert matrix.controls == ()
-
-
-def test_what_fails_with_instruments_or_a_clock_is_told_and_loses_nothing() -> None:
-    ended = {"outcome": "crashed: signal 11", "latency_p999_ns": None}
-    seen = [replace(observed_make(ROW, "hakmem"), **ended), observed_make(ROW, "glibc")]
-    clocked = [
-        replace(one, **ended) if one.slot == 2 else one for one in tails_make(ROW, {"jemalloc": [40.0] * 4})
-    ]
-    matrix = judge(plan_make(ROW), [*samples_make(ROW), *seen, *clocked])
-    crash = "in the run with instruments: crashed: signal 11"
-    assert matrix.failures == {
-        ("cell", "hakmem"): crash,
-        ("cell", "jemalloc"): "in the runs with a clock: crashed: signal 11",
-    }
-    assert matrix.cells[0].outcome is Outcome.WON
-    assert ("cell", "hakmem") not in matrix.observed
-    assert warning_lines(matrix)[0] == f"hakmem failed in cell: {crash}."
-    assert ("cell", "hakmem", crash) in failures_grid(matrix).rows
-    both = judge(plan_make(ROW), [*crashing(samples_make(ROW), "hakmem"), *seen])
-    assert both.failures["cell", "hakmem"] == f"crashed: signal 11; {crash}"
-
-
-def test_a_peer_that_failed_before_the_rounds_is_named() -> None:
-    row = row_make("cell", peers=("glibc", "mimalloc3"), failures={"jemalloc": "hung: 120 s"})
-    matrix = judge(plan_make(row), samples_make(row))
-    result = matrix.result("cell", "jemalloc")
-    assert result is not None
-    assert result.failure == "jemalloc hung: 120 s"
-
-
 def test_disturbed_pairs_do_not_count_where_enough_are_quiet() -> None:
     samples = [
         replace(one, seconds=9.0, disturbed="steal") if one.arm == "glibc" and one.slot < 3 else one
@@ -397,11 +305,6 @@ def test_memory_has_its_own_margin() -> None:
     }
 
 
-def test_a_run_that_told_no_speed_is_a_failure_and_not_the_end_of_the_report() -> None:
-    samples = [replace(one, seconds=0.0) if one.arm == "glibc" else one for one in samples_make(ROW)]
-    assert judge(plan_make(ROW), samples).failures == {("cell", "glibc"): "failed: told no speed"}
-
-
 def test_instruments_are_kept_apart_from_times() -> None:
     slow = replace(observed_make(ROW, "glibc"), seconds=99.0)
     matrix = judge(plan_make(ROW), [*samples_make(ROW, glibc=1.0), slow])
@@ -418,42 +321,6 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     plan = plan_make(ROW, row_make("other", failures={"glibc": "hung"}, memory=True))
     plan.save(tmp_path)
     assert MatrixPlan.load(tmp_path) == plan
-
-
-def test_the_newest_incomplete_run_is_resumed(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match="nothing to resume: no run was kept"):
-        interrupted_find(tmp_path, SETTINGS)
-    for run in ("20260101T000000Z", "20260102T000000Z"):
-        plan_make(ROW).save(tmp_path / run)
-    assert interrupted_find(tmp_path, SETTINGS).name == "20260102T000000Z"
-    with pytest.raises(LabError, match="its suite was 'quick', asked for is 'full'"):
-        interrupted_find(tmp_path, replace(SETTINGS, suite="full"))
-    for named, changed in (("budget_seconds", {"budget_seconds": 9.0}), ("seed", {"seed": 8})):
-        other = replace(SETTINGS, **changed)  # type: ignore[arg-type]  # any setting by its name
-        assert interrupted_find(tmp_path, other).name == "20260102T000000Z"
-        with pytest.raises(LabError, match=f"its {named.removesuffix('_seconds')} was "):
-            interrupted_find(tmp_path, other, [named])
-    (tmp_path / "20260102T000000Z" / RESULTS_FILE).write_text("")
-    assert interrupted_find(tmp_path, SETTINGS).name == "20260101T000000Z"
-    with measuring(tmp_path / "20260101T000000Z"):
-        with pytest.raises(LabError, match="all 2 runs are complete, or are being measured"):
-            interrupted_find(tmp_path, SETTINGS)
-        with pytest.raises(LabError, match="the run 20260101T000000Z is being measured"):
-            measuring(tmp_path / "20260101T000000Z").__enter__()
-    (tmp_path / "20260101T000000Z" / RESULTS_FILE).write_text("")
-    with pytest.raises(LabError, match="nothing to resume: all 2 runs are complete"):
-        interrupted_find(tmp_path, SETTINGS)
-
-
-def test_other_libraries_and_machines_are_not_resumed() -> None:
-    plan, here = plan_make(ROW), machine_text(SOURCE)
-    sameness_check(plan, {"hakmem": "0 id"}, here)
-    with pytest.raises(LabError, match="hakmem was 0 id, now it is 0 new"):
-        sameness_check(plan, {"hakmem": "0 new"}, here)
-    with pytest.raises(LabError, match="glibc was not measured, now it is 2"):
-        sameness_check(plan, {"hakmem": "0 id", "glibc": "2"}, here)
-    with pytest.raises(LabError, match="it ran on a processor, 2 usable"):
-        sameness_check(plan, {"hakmem": "0 id"}, "another")
 
 
 def test_a_plan_of_another_kind_is_one_line(tmp_path: Path) -> None:

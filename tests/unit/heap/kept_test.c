@@ -24,6 +24,7 @@
 #include "medium.h"
 
 #include "ace/budget.h"
+#include "another.h"
 #include "heap/footprint.h"
 #include "heap/registry.h"
 #include "no_purger.h"
@@ -216,24 +217,11 @@ TEST(where_the_kernel_does_not_tell) { IN_CHILD(untold); }
 
 /* ---- several threads ---------------------------------------------------------------------------------------- */
 
-static pthread_barrier_t meeting;
-
-static void *be_another(void *unused) {
-    heap_free(heap_alloc(100, NULL), NULL);
-    pthread_barrier_wait(&meeting);
-    pthread_barrier_wait(&meeting);
-    return unused;
-}
-
 /* BODY, in a process that has a second thread with a heap. */
 static void beside_another(void (*body)(void)) {
-    pthread_t other;
-    CHECK_EQ(pthread_barrier_init(&meeting, NULL, 2), 0);
-    CHECK_EQ(pthread_create(&other, NULL, be_another, NULL), 0);
-    pthread_barrier_wait(&meeting);
+    start_another();
     body();
-    pthread_barrier_wait(&meeting);
-    CHECK_EQ(pthread_join(other, NULL), 0);
+    end_another();
 }
 
 static struct ace_decision told[8];

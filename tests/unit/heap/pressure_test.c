@@ -17,6 +17,7 @@
 #include "group_root.h"
 
 #include "ace/pressure.h"
+#include "another.h"
 #include "blocks.h"
 #include "heap/alloc.h"
 #include "heap/footprint.h"
@@ -208,29 +209,16 @@ static void free_without_a_limit_any_more(void) {
 }
 TEST(a_limit_that_was_lifted_is_none) { in_child_with_root(free_without_a_limit_any_more); }
 
-static pthread_barrier_t meeting;
-
-static void *be_another(void *unused) {
-    heap_free(heap_alloc(100, NULL), NULL);
-    pthread_barrier_wait(&meeting);
-    pthread_barrier_wait(&meeting);
-    return unused;
-}
-
 static void free_beside_another(void) {
-    pthread_t other;
     begin(LIMIT);
     void *first = take_mib(10), *second = take_mib(20);
     take_mib(26);
     CHECK(second != NULL && near_limit() == 1 && dirty_mib() == 0);
     purger_configure(60 * 60 * 1000, false); /* none that would be there sooner */
-    CHECK_EQ(pthread_barrier_init(&meeting, NULL, 2), 0);
-    CHECK_EQ(pthread_create(&other, NULL, be_another, NULL), 0);
-    pthread_barrier_wait(&meeting);
+    start_another();
     heap_free(first, NULL);
     CHECK(dirty_mib() >= 8 && near_limit() == 1);
-    pthread_barrier_wait(&meeting);
-    CHECK_EQ(pthread_join(other, NULL), 0);
+    end_another();
     leave_root();
 }
 TEST(among_threads_it_is_the_purge_threads_work) { in_child_with_root(free_beside_another); }
