@@ -3,6 +3,8 @@
  * Planted defects it was seen to catch:
  *   the next thread keeps others' blocks at once what_is_retired_goes_home
  *   a large heap is retired at once              a_large_heap_is_retired_in_portions
+ *   who waits too long is retired in portions    where_no_visit_comes_all_is_retired
+ *   who waits too long is retired at once        visits_retire_the_rest
  *   what was drained in part hides the rest      what_came_back_in_between_is_retired_too
  */
 #include "blocks.h"
@@ -80,6 +82,52 @@ static void retire_in_portions(void) {
 }
 /* So that no operation of another thread takes long. */
 TEST(a_large_heap_is_retired_in_portions) { IN_CHILD(retire_in_portions); }
+
+/* One that is left by its heap before all others are by theirs. */
+static pthread_barrier_t all_began, large_ended;
+
+static void *leave_much_first(void *unused) {
+    heap_free(heap_alloc(16, NULL), NULL);
+    pthread_barrier_wait(&all_began);
+    return leave_much(unused);
+}
+
+static void *leave_afterwards(void *unused) {
+    heap_free(heap_alloc(16, NULL), NULL);
+    pthread_barrier_wait(&all_began);
+    pthread_barrier_wait(&large_ended);
+    return unused;
+}
+
+/* A large heap has waited longest, and is the first beyond those that wait. */
+static void leave_many(void) {
+    pthread_t first, threads[REGISTRY_WAITING];
+    reveal_all();
+    heap_settings.processors = REGISTRY_WAITING + 1; /* each has slabs of its own */
+    CHECK_EQ(pthread_barrier_init(&all_began, NULL, REGISTRY_WAITING + 1), 0);
+    CHECK_EQ(pthread_barrier_init(&large_ended, NULL, REGISTRY_WAITING + 1), 0);
+    CHECK_EQ(pthread_create(&first, NULL, leave_much_first, NULL), 0);
+    for (size_t i = 0; i < REGISTRY_WAITING; i++) CHECK_EQ(pthread_create(&threads[i], NULL, leave_afterwards, NULL), 0);
+    CHECK_EQ(pthread_join(first, NULL), 0);
+    CHECK(leaver->parked && atomic_load(&leaver->slab_total) > 2 * HAND_OVER_SLABS);
+    pthread_barrier_wait(&large_ended);
+    for (size_t i = 0; i < REGISTRY_WAITING; i++) CHECK_EQ(pthread_join(threads[i], NULL), 0);
+}
+
+static void retire_beyond_without_visits(void) {
+    leave_many();
+    CHECK(!leaver->parked);
+    CHECK_EQ(atomic_load(&leaver->slab_total), 0);
+}
+TEST(where_no_visit_comes_all_is_retired) { IN_CHILD(retire_beyond_without_visits); }
+
+static void retire_beyond_before_visits(void) {
+    purger_configure(60 * 1000, false);
+    leave_many();
+    CHECK(leaver->parked);
+    CHECK_EQ(atomic_load(&leaver->slab_total), HAND_OVER_SLABS + 1);
+}
+TEST(visits_retire_the_rest) { IN_CHILD(retire_beyond_before_visits); }
 
 static void *apart[3]; /* each in a slab of its own */
 
