@@ -1,4 +1,4 @@
-/* leaver.h - a thread that leaves a heap to the next one at its end, in which few blocks of one class are, and the processor it ran on. */
+/* leaver.h - a thread that leaves a heap to the next one at its end, with few blocks in it, and the processor it ran on. */
 #ifndef HAK_TESTS_LEAVER_H
 #define HAK_TESTS_LEAVER_H
 

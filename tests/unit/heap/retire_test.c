@@ -1,4 +1,5 @@
-/* retire_test.c - heaps of threads that ended are retired: what they hold goes home, in portions if it is much, and nothing stays.
+/* retire_test.c - heaps of threads that ended are retired: what they hold goes home, in portions if it is much, and
+ * nothing stays.
  *
  * Planted defects it was seen to catch:
  *   the next thread keeps others' blocks at once what_is_retired_goes_home

@@ -1,4 +1,5 @@
-/* thread_test.c - heaps come and go with threads: reuse, adoption, and what destructors do. What waits is retired: retire_test.c.
+/* thread_test.c - heaps come and go with threads: reuse, adoption, and what destructors do. How what waits is
+ * retired: retire_test.c.
  *
  * Planted defects it was seen to catch:
  *   a heap is not given back at its thread's end heaps_are_used_again

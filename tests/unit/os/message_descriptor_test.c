@@ -1,4 +1,5 @@
-/* message_descriptor_test.c - where messages go when standard error is not what it was: replaced, closed, or the program's own file.
+/* message_descriptor_test.c - where messages go when standard error is not what it was: replaced, closed, or
+ * the program's own file.
  *
  * Planted defects it was seen to catch:
  *   the kept descriptor is trusted               another_file_under_the_kept_number

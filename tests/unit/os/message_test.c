@@ -1,5 +1,5 @@
-/* message_test.c - what reaches the message descriptor, byte for byte, and what ends the writing. Which descriptor that is:
- * message_descriptor_test.c.
+/* message_test.c - what reaches the message descriptor, byte for byte, and what ends the writing. Which
+ * descriptor that is: message_descriptor_test.c.
  *
  * Planted defects it was seen to catch:
  *   a partial write is taken for all             what_is_interrupted_arrives_whole
