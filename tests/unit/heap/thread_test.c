@@ -10,7 +10,6 @@
  *   a heap is emptied at its thread's end        the_next_thread_begins_with_what_the_last_left
  *   any number of heaps waits                    so_many_wait_and_no_more
  *   the buffer of remote blocks stays too        what_a_thread_leaves_is_adopted
- *   a heap that changes hands is lost in it      a_child_finds_heaps_that_change_hands
  *   the dead thread's front stays in place       destructors_use_the_commons
  *   deep stacks are all brought in               deep_stacks_cost_what_is_used_of_them
  */
