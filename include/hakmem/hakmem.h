@@ -115,8 +115,8 @@ HAK_API const char *hak_version(void);
  * If the library is preloaded, the program must export it (link with -rdynamic). */
 extern const char *hakmem_conf;
 
-/* Sets the option NAME to VALUE from now on. Both are written as in HAKMEM_CONF; docs/options.md lists what each option accepts,
- * and which can be set at any time. Returns 0. On failure it changes nothing and returns -1 with errno:
+/* Sets the option NAME to VALUE from now on. Both are written as in HAKMEM_CONF; hakmem(3) lists what each option accepts, and
+ * which can be set at any time. Returns 0. On failure it changes nothing and returns -1 with errno:
  *   ENOENT  there is no such option
  *   EPERM   the option can only be set at the start
  *   EINVAL  VALUE is not understood or out of range

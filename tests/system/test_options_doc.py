@@ -1,6 +1,6 @@
-"""docs/options.md says of every option what the table in src/api/options_table.h says.
+"""docs/options.md and the manual page say of every option what the table in src/api/options_table.h says.
 
-A small C program prints the tables that the document must hold, and the lines that it quotes, by
+A small C program prints the tables that the documents must hold, and the lines that it quotes, by
 the library's own functions.
 """
 
@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "options.md"
+MANUAL = ROOT / "docs" / "man" / "hakmem.3"
 
 # Each line is a heading of the document, a tab and a row of the table under it. With an argument it
 # only reads its environment, so that what it says of it can be compared.
@@ -92,6 +93,22 @@ def documented(heading: str) -> list[str]:
     """The rows of the table under `## heading`, without its two header lines."""
     section = DOCUMENT.read_text().split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
     return [line for line in section.splitlines() if line.startswith("|")][2:]
+
+
+def manual_item(row: str) -> str:
+    """The same row as the manual page has it: a sentence a line."""
+    cells = row.strip("| ").split(" | ")
+    name, _, accepts, initial, when, text, cost = (cell.replace("`", "") for cell in cells)
+    set_by_calls = "Can be set at any time" if when == "any time" else "Is set at the start only"
+    sentences = text.replace(". ", ".\n")
+    default = f"{initial or 'empty'} by default"
+    return f".It Li {name}\n{sentences}\nTakes {accepts}; {default}.\n{set_by_calls}.\nCost: {cost}.\n"
+
+
+def test_manual_page_lists_every_option(table: dict[str, list[str]]) -> None:
+    section = MANUAL.read_text().split("\n.Ss The options\n", 1)[1].split("\n.Sh ", 1)[0]
+    listed = section.split("\n.Bl -tag -width Ds\n", 1)[1].split("\n.El", 1)[0]
+    assert listed + "\n" == "".join(manual_item(row) for row in table["Every option"])
 
 
 @pytest.mark.parametrize("heading", ["Every option", "Choices", "Profiles"])
