@@ -147,6 +147,7 @@ HAK_COLD void thread_start_heap(void) {
     /* After IFUNC resolvers libc clears the first thread's variables once more, but not its keys. */
     struct heap *heap = pthread_getspecific(exit_key);
     if (heap == NULL) heap = registry_take(thread_state.known_word);
+    if (HAK_UNLIKELY(heap == NULL) && span_make_gaps(BOOKS_MAPPING_BYTES / PAGE_BYTES)) heap = registry_take(thread_state.known_word);
     if (heap != NULL) {
         struct heap *home = home_choose(heap);
         os_lock_take(&heap->lock);

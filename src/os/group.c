@@ -90,9 +90,9 @@ static bool set_name(const char *const parts[], size_t count) {
     return true;
 }
 
-static bool read_at(const char *root, const char *path) {
-    const char *const parts[] = {root, path};
-    return set_name(parts, 2) && os_read_file(name, text, sizeof text) > 0;
+static bool read_at(const char *root, const char *folder, const char *file) {
+    const char *const parts[] = {root, folder, file};
+    return set_name(parts, 3) && os_read_file(name, text, sizeof text) > 0;
 }
 
 /* NAME is that of a group's file. */
@@ -180,12 +180,17 @@ static bool find_mount(struct place *place) {
     return found;
 }
 
-static bool find_place(const char *root, struct place *place) {
-    if (!read_at(root, "/proc/self/cgroup") || !find_path(place)) return false;
-    if (!read_at(root, "/proc/self/mountinfo")) return false;
+static bool find_place_by(const char *root, const char *folder, struct place *place) {
+    if (!read_at(root, folder, "/cgroup") || !find_path(place)) return false;
+    if (!read_at(root, folder, "/mountinfo")) return false;
     /* Not found among the mounts that fit in TEXT: the usual place. */
     if (!find_mount(place)) strcpy(place->mount, place->unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory");
     return true;
+}
+
+/* Once the process's first thread has ended by pthread_exit, its folder tells neither its group nor its mounts, and any other thread's does. */
+static bool find_place(const char *root, struct place *place) {
+    return find_place_by(root, "/proc/self", place) || find_place_by(root, "/proc/thread-self", place);
 }
 
 /* OS_UNLIMITED for "max". */

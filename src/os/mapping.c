@@ -30,17 +30,29 @@ static bool read_line(const char *line, bool file_before, struct os_mapping *map
     return name[0] == '/';
 }
 
+/* Opens the list of mappings, at whose first LINE it then is. Once the process's first thread has ended by pthread_exit, the process's
+ * own list is empty, and that of any other thread is not. */
+static bool open_list(struct os_lines *lines, char *line, size_t bytes) {
+    static const char *const names[] = {"/proc/self/maps", "/proc/thread-self/maps"};
+    for (int i = 0; i < 2; i++) {
+        if (!os_lines_open(lines, names[i])) continue;
+        if (os_lines_next(lines, line, bytes)) return true;
+        os_lines_close(lines);
+    }
+    return false;
+}
+
 bool os_find_mapping(const void *address, struct os_mapping *mapping) {
     struct os_lines lines;
     char line[LINE_BYTES];
     *mapping = (struct os_mapping){0};
     int saved = errno;
     bool found = false, file = false;
-    if (os_lines_open(&lines, "/proc/self/maps")) {
-        while (!found && os_lines_next(&lines, line, sizeof line)) {
+    if (open_list(&lines, line, sizeof line)) {
+        do {
             file = read_line(line, file, mapping);
             found = (uintptr_t)address >= mapping->start && (uintptr_t)address < mapping->end;
-        }
+        } while (!found && os_lines_next(&lines, line, sizeof line));
         os_lines_close(&lines);
     }
     errno = saved;
@@ -52,8 +64,9 @@ uint64_t os_count_mappings(void) {
     char beginning[2];
     uint64_t count = 0;
     int saved = errno;
-    if (os_lines_open(&lines, "/proc/self/maps")) {
-        while (os_lines_next(&lines, beginning, sizeof beginning)) count++;
+    if (open_list(&lines, beginning, sizeof beginning)) {
+        do count++;
+        while (os_lines_next(&lines, beginning, sizeof beginning));
         os_lines_close(&lines);
     }
     errno = saved;

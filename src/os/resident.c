@@ -41,11 +41,17 @@ static bool ask_mincore(char *address, size_t pages, size_t *resident) {
     return true;
 }
 
+/* Of this thread, since once the process's first thread has ended by pthread_exit the process's own cannot be read. */
+static int open_pagemap(void) {
+    const int file = os_open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+    return file >= 0 ? file : os_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0); /* before Linux 3.17 */
+}
+
 /* The file has a word for each page of the address space, whose highest bit says that the page is present. */
 static bool ask_pagemap(const char *address, size_t pages, size_t *resident) {
     enum { PIECE = 128, PRESENT = 63 };
     uint64_t words[PIECE];
-    const int saved = errno, file = os_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+    const int saved = errno, file = open_pagemap();
     bool told = file >= 0;
     for (size_t done = 0; told && done < pages; done += PIECE) {
         const size_t piece = min_size(pages - done, PIECE), at = (uintptr_t)address / os_page_bytes() + done;

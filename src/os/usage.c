@@ -12,11 +12,16 @@ static void take_bytes(const char *line, const char *name, uint64_t *value) {
     if (strncmp(line, name, length) == 0) *value = strtoull(line + length, NULL, 10) * 1024;
 }
 
+/* Of this thread, since once the process's first thread has ended by pthread_exit the process's own says nothing of memory. */
+static bool open_status(struct os_lines *lines) {
+    return os_lines_open(lines, "/proc/thread-self/status") || os_lines_open(lines, "/proc/self/status"); /* before Linux 3.17 */
+}
+
 /* Line by line: the user's groups, which may be thousands, come before what is looked for. */
 static void read_status(struct os_usage *usage) {
     struct os_lines lines;
     char line[64];
-    if (!os_lines_open(&lines, "/proc/self/status")) return;
+    if (!open_status(&lines)) return;
     while (os_lines_next(&lines, line, sizeof line)) {
         take_bytes(line, "VmHWM:", &usage->peak_rss_bytes);
         take_bytes(line, "VmRSS:", &usage->rss_bytes);

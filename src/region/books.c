@@ -4,8 +4,6 @@
 #include "base/bits.h"
 #include "os/os.h"
 
-#define MAPPING_BYTES HAK_MIB(1)
-
 static struct {
     struct os_lock lock; /* guards the rest; held across mmap: a waiting thread needs the same memory */
     char *next;
@@ -26,7 +24,7 @@ uint64_t books_bytes(void) {
 /* Lock held. What little is left at the end of the previous mapping is wasted. */
 static bool map_more(size_t bytes) {
     size_t least = round_up(bytes + HAK_CACHE_LINE, os_page_bytes());
-    size_t size = max_size(least, MAPPING_BYTES);
+    size_t size = max_size(least, BOOKS_MAPPING_BYTES);
     char *start = os_map(size, os_page_bytes());
     if (start == NULL) start = os_map(size = least, os_page_bytes());
     if (start == NULL) return false;

@@ -9,6 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What is mapped at a time, if the kernel has as much. */
+#define BOOKS_MAPPING_BYTES HAK_MIB(1)
+
 /* Zeroed memory, aligned to 64 bytes; NULL if the kernel refuses. Any thread; may make a system call. */
 void *books_take(size_t bytes);
 

@@ -4,6 +4,7 @@
 #include "base/bits.h"
 #include "os/assert.h"
 #include "os/os.h"
+#include "region/books.h"
 #include "region/colour.h"
 #include "slab/bitmaps.h"
 
@@ -45,6 +46,7 @@ uint32_t slab_create(unsigned class, bool dense) {
     uint64_t *bits = NULL;
     if (shape->blocks > 64) {
         bits = bitmap_take(words_of(shape));
+        if (HAK_UNLIKELY(bits == NULL) && span_make_gaps(BOOKS_MAPPING_BYTES / PAGE_BYTES)) bits = bitmap_take(words_of(shape));
         if (bits == NULL) return 0;
     }
     uint32_t first = span_take(shape->pages, 1, dense);

@@ -72,7 +72,7 @@ static bool would_do(size_t pages) {
     return rest != NULL;
 }
 
-bool gaps_make(size_t pages) {
+bool span_make_gaps(size_t pages) {
     if (os_refusal.error == 0) return false; /* the window is used up */
     size_t left = round_up(pages + pages / PAGES_PER_RECORD_PAGE, CHUNK_PAGES) + CHUNK_PAGES;
     bool any = false;

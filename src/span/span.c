@@ -139,7 +139,7 @@ struct fresh {
 
 /* Fresh memory from the window, whose lock is held; false when there is none. */
 static bool bring(struct fresh fresh) {
-    os_refusal_forget(); /* of others: gaps_make asks whether the kernel refused this */
+    os_refusal_forget(); /* of others: span_make_gaps asks whether the kernel refused this */
     if (!fresh.at_end && gaps_fill(fresh.pages, fresh.zone, fresh.grown)) return true;
     struct page_run run = window_extend(fresh.pages);
     if (run.pages == 0) return false;
@@ -258,7 +258,7 @@ static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
         /* When there is no more, a plain request takes clean memory of the huge zone. */
         first = take_at(find_place(pages, align_pages, ZONE_HUGE), pages);
         span_unlock();
-        if (first != 0 || unmapped || !gaps_make(fresh_pages)) return first;
+        if (first != 0 || unmapped || !span_make_gaps(fresh_pages)) return first;
         unmapped = true;
     }
 }
@@ -341,7 +341,7 @@ bool span_extend(uint32_t first, size_t pages) {
         enum span_zone zone = huge_zone_for((uint32_t)missing, true, true);
         span_unlock();
         if (add_fresh((struct fresh){missing, zone, true, true}, brought, round)) continue;
-        if (unmapped || !gaps_make(missing)) break;
+        if (unmapped || !span_make_gaps(missing)) break;
         unmapped = true;
     }
     if (span->pages != before) span_trim(first, before);

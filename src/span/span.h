@@ -110,6 +110,10 @@ void span_trim(uint32_t first, size_t pages);
  * memory, and the old one stays; the addresses that the kernel failed to move to are lost. Makes system calls. */
 uint32_t span_move(uint32_t from, size_t held, size_t pages);
 
+/* The kernel has just refused this thread mappings of PAGES pages, for blocks or for metadata: unmaps as much of what is free, the longest
+ * runs first, and returns whether it is worth asking again. No lock held; makes system calls. */
+bool span_make_gaps(size_t pages);
+
 /* ---- returning memory to the kernel (purge.c). The purging lock is held, and no other. ------------------- */
 
 bool span_purging_try(void);

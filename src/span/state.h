@@ -73,11 +73,7 @@ void purge_before_peak(uint32_t spared, size_t growth);
 /* Dirty pages were taken, and RETURNED pages that had been returned to the kernel: decay depends on both. */
 void purge_note_taken(uint32_t returned);
 
-/* ---- gaps.c: addresses that are returned to the kernel. Makes system calls. --------------------------- */
-
-/* The kernel has just refused PAGES pages to this thread: unmaps as much of what is free, the longest runs first, and returns whether
- * it is worth asking again. No lock held. */
-bool gaps_make(size_t pages);
+/* ---- gaps.c: addresses that are returned to the kernel (span.h: span_make_gaps). ----------------------- */
 
 /* Maps PAGES pages or more of a gap again, as fresh memory of ZONE, for a block that grows if GROWN; false where there is none. The
  * window's lock is held. */

@@ -8,6 +8,7 @@
  *   a refused reservation is not noticed        all: the child dies by SIGSEGV
  *   freed memory is not used again              all: the second round gets less
  *   free memory keeps its addresses             ever_larger_blocks_under_a_limit
+ *   metadata gets no addresses of free memory   each_size_gets_what_the_last_left
  */
 #include "blocks.h"
 
@@ -115,6 +116,28 @@ HELPER(take_ever_larger_blocks) {
     }
 }
 
+/* Blocks of SIZE until refused, each of which leads to the one before; returns how many bytes they had. */
+static size_t fill_with(size_t size) {
+    size_t got = 0;
+    void **last = NULL, **block;
+    for (; (block = hak_malloc(size)) != NULL; last = block, got += size) *block = last;
+    for (; last != NULL; last = block) {
+        block = *last;
+        hak_free(last);
+    }
+    return got;
+}
+
+/* Small ones need metadata, and of each size others. */
+HELPER(take_one_size_after_the_other) {
+    static const size_t sizes[] = {16, 32, 64, 128, 1040, 4000, 48};
+    const size_t first = fill_with(KIB(300));
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        const size_t got = fill_with(sizes[i]);
+        CHECK_AT(got >= first - first / 8, got >> 10);
+    }
+}
+
 HELPER(live_under_an_address_space_limit) {
     start_threads();
     use_all_there_is(limit_of(RLIMIT_AS));
@@ -187,4 +210,10 @@ TEST(ever_larger_blocks_under_a_limit) {
     NEEDS_LIMITS();
     run_helper(RLIMIT_AS, MIB(290), "take_ever_larger_blocks");
     run_helper(RLIMIT_DATA, MIB(270), "take_ever_larger_blocks");
+}
+
+TEST(each_size_gets_what_the_last_left) {
+    NEEDS_LIMITS();
+    run_helper(RLIMIT_AS, MIB(64), "take_one_size_after_the_other");
+    run_helper(RLIMIT_DATA, MIB(64), "take_one_size_after_the_other");
 }

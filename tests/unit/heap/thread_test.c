@@ -12,6 +12,7 @@
  *   the buffer of remote blocks stays too        what_a_thread_leaves_is_adopted
  *   the dead thread's front stays in place       destructors_use_the_commons
  *   deep stacks are all brought in               deep_stacks_cost_what_is_used_of_them
+ *   a heap gets no addresses of free memory      a_heap_gets_what_is_free
  */
 #include "blocks.h"
 #include "child.h"
@@ -26,6 +27,8 @@
 #include "no_purger.h"
 #include "reveal.h"
 #include "region/books.h"
+
+#include <sys/resource.h>
 
 static struct heap *heap_of_thread;
 
@@ -311,3 +314,34 @@ static void begin_with_deep_stacks(void) {
 }
 
 TEST(deep_stacks_cost_what_is_used_of_them) { IN_CHILD(begin_with_deep_stacks); }
+
+static void *begin_after_all(void *unused) {
+    pthread_barrier_wait(&all_began);
+    void *block = heap_alloc(100, NULL);
+    CHECK(block != NULL && thread_heap() != NULL);
+    heap_free(block, NULL);
+    return unused;
+}
+
+/* A thread begins where a limit leaves nothing more, and much is free. */
+static void begin_under_a_limit(void) {
+    enum { BLOCKS = 64 };
+    void *blocks[BLOCKS];
+    pthread_t thread;
+    CHECK_EQ(pthread_barrier_init(&all_began, NULL, 2), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, begin_after_all, NULL), 0);
+    for (size_t i = 0; i < BLOCKS; i++) CHECK((blocks[i] = heap_alloc(MIB(3), NULL)) != NULL);
+    struct heap *waiting;
+    while (registry_idle(&waiting, 1) != 0) CHECK(registry_take(0) != NULL);
+    CHECK_EQ(setrlimit(RLIMIT_AS, &(struct rlimit){MIB(1), RLIM_INFINITY}), 0);
+    while (books_take(KIB(1)) != NULL) {}
+    for (size_t i = 0; i < BLOCKS; i++) heap_free(blocks[i], NULL);
+    CHECK_EQ(setrlimit(RLIMIT_AS, &(struct rlimit){address_space_bytes(), RLIM_INFINITY}), 0);
+    pthread_barrier_wait(&all_began);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+}
+
+TEST(a_heap_gets_what_is_free) {
+    if (CHECK_SHADOWED) OMIT("shadow memory is beyond any limit");
+    IN_CHILD(begin_under_a_limit);
+}

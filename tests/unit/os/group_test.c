@@ -108,6 +108,20 @@ TEST(version_2) {
     end();
 }
 
+/* The process's first thread has ended: its files can be opened, but not read. */
+TEST(what_another_thread_is_told) {
+    begin();
+    put_mounts();
+    put("/proc/self/cgroup", "0::/\n");
+    put("/proc/self/mountinfo", "");
+    put("/proc/thread-self/cgroup", "0::/a\n");
+    put("/proc/thread-self/mountinfo", "30 22 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
+    put("/sys/fs/cgroup/a/memory.max", "1000000\n");
+    put("/sys/fs/cgroup/a/memory.current", "900000\n");
+    CHECK_EQ(group_now().memory_limit_bytes, 1000000);
+    end();
+}
+
 /* The group above is full of files, which the kernel drops; the one below of memory. */
 TEST(files_make_no_limit_near) {
     begin();
