@@ -9,6 +9,7 @@
  *   what is taken as a whole is not mended       a_part_breaks_and_the_whole_mends
  *   a chunk is broken again                      a_part_breaks_and_the_whole_mends
  *   the advice of who mends is the last          what_breaks_while_it_is_mended_stays_broken
+ *   what is mapped afresh breaks nothing         a_part_of_what_was_moved_breaks_its_huge_page
  *   the start of a run is not broken, or a whole chunk at its end is   a_run_breaks_what_lies_at_its_ends
  */
 #include "base/bits.h"
@@ -16,6 +17,7 @@
 #include "faults/fail_calls.h"
 #include "huge.h"
 #include "kernel.h"
+#include "span/pages.h"
 
 /* ---- zones ----------------------------------------------------------------------------------------------------- */
 
@@ -222,6 +224,33 @@ TEST(what_was_moved_is_advised_again) {
         IN_CHILD(heal_advice);
     }
 }
+
+/* Behind a block that was moved lies its reserve, which was not, and behind that in the same huge page a span in use. When the block is
+ * free all of it is mapped afresh, as one mapping with that span's. */
+static void return_what_was_moved(void) {
+    NEED_MOVES();
+    enum { MOVED = 3 * CHUNK_PAGES, PLACE = 5 * CHUNK_PAGES + 5 };
+    leave_nothing_dirty();
+    const struct mine all = take_fresh(ZONE_HUGE, 16 * CHUNK_PAGES, 1);
+    span_trim(all.first, 2 * CHUNK_PAGES - all.first % CHUNK_PAGES);
+    struct mine mine = take_keyed(MOVED, true, 2);
+    const uint32_t place = take_keyed(PLACE, true, 3).first;
+    const struct mine behind = take_keyed(CHUNK_PAGES - 5, true, 4);
+    CHECK(mine.first % CHUNK_PAGES == 0 && place == mine.first + MOVED && behind.first == place + PLACE);
+    span_give(place);
+    CHECK_EQ(mine.first = span_move(mine.first, MOVED, PLACE), place);
+    CHECK(pages_any_moved(place, MOVED) && !pages_any_moved(place + MOVED, PLACE - MOVED));
+    check_pages(&mine, MOVED);
+    span_give(place);
+    purge_all();
+    CHECK(!pages_any_moved(place, PLACE));
+    check_pages(&behind, behind.pages);
+    check_broken(behind.first - behind.first % CHUNK_PAGES, true);
+    CHECK(!span_may_be_huge(behind.first) && span_may_be_huge(place));
+    check_books();
+}
+
+TEST(a_part_of_what_was_moved_breaks_its_huge_page) { IN_CHILD(return_what_was_moved); }
 
 /* A kernel without huge pages is asked once, and all works as it did. */
 static void without_huge_pages(void) {
