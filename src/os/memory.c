@@ -94,7 +94,7 @@ void *os_reserve_readable(size_t bytes) { return map_pages(NULL, bytes, PROT_REA
 
 enum os_place os_reserve_at(void *address, size_t bytes) {
     /* A hint, not MAP_FIXED_NOREPLACE: old kernels, emulators and ThreadSanitizer each treat that flag
-     * differently, and if the place is free, the hint gets it just as well. */
+     * differently, and if the place is free, and nothing lies close behind it, the hint gets it just as well. */
     void *got = map_pages(address, bytes, PROT_NONE, 0);
     if (got == address) return OS_PLACE_RESERVED;
     if (got == NULL) return OS_PLACE_REFUSED;
@@ -102,10 +102,29 @@ enum os_place os_reserve_at(void *address, size_t bytes) {
     return OS_PLACE_TAKEN;
 }
 
+#ifndef MAP_FIXED_NOREPLACE /* Linux 4.17 */
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+/* What is in the way is no refusal. */
+static bool map_only_at(void *address, size_t bytes) {
+    int saved = errno;
+    void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    os_counted(OS_CALL_MMAP, true, saved);
+    if (got == MAP_FAILED) return false;
+    count(&os_counters.reserved_bytes, bytes);
+    if (got != address) os_unmap(got, bytes); /* the flag is not known */
+    return got == address;
+}
+
 bool os_map_at(void *address, size_t bytes) {
     void *got = map_pages(address, bytes, PROT_READ | PROT_WRITE, 0); /* as in os_reserve_at */
-    if (got != NULL && got != address) os_unmap(got, bytes);
-    if (got != address) return false;
+    if (got == NULL) return false;
+    if (got != address) {
+        os_unmap(got, bytes);
+        /* Linux 6.7 to 6.12 passes a hint over where something lies within 2 MiB behind the place. */
+        if (!map_only_at(address, bytes)) return false;
+    }
     count(&os_counters.committed_bytes, bytes);
     return true;
 }
@@ -212,9 +231,6 @@ void os_split_huge(void *address, size_t bytes) {
 
 #ifndef MREMAP_DONTUNMAP /* Linux 5.7 */
 #define MREMAP_DONTUNMAP 4
-#endif
-#ifndef MAP_FIXED_NOREPLACE /* Linux 4.17 */
-#define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
 #define MOVE_FLAGS (MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)

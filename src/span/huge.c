@@ -246,10 +246,10 @@ static bool is_refused(size_t page) {
     return refused;
 }
 
-/* RUN was marked whole. What another thread broke meanwhile, and advised before this one did, is advised again. */
+/* RUN was to have huge pages. What another thread broke meanwhile, and advised before this one did, is advised again. */
 static void prefer_huge(struct page_run run) {
     os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
-    for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES)
+    for (size_t page = round_down(run.first, CHUNK_PAGES); page < run.first + run.pages; page += CHUNK_PAGES)
         if (HAK_UNLIKELY(is_refused(page))) os_avoid_huge(page_address(page), CHUNK_PAGES * PAGE_BYTES);
 }
 
@@ -301,7 +301,7 @@ void huge_advise_again(uint32_t first, uint32_t pages) {
         bool huge = page_chunk(at)->zone == ZONE_HUGE && !page_chunk(at)->no_huge;
         span_unlock();
         if (huge)
-            os_prefer_huge(page_address(at), (next - at) * PAGE_BYTES);
+            prefer_huge((struct page_run){at, next - at});
         else
             os_avoid_huge(page_address(at), (next - at) * PAGE_BYTES);
         at = next;

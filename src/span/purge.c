@@ -43,12 +43,12 @@ enum given { GIVEN, GIVEN_RENEWED, GIVEN_REFUSED, GIVEN_LOST };
 
 static enum given give_back(uint32_t first, uint32_t pages, bool moved) {
     void *start = page_address(first);
+    huge_break(first, pages); /* what is mapped afresh, too, would otherwise be made part of a huge page again */
     const enum os_moved renewed = moved ? os_renew(start, pages * PAGE_BYTES) : OS_NOT_MOVED;
     if (renewed == OS_MOVE_RENEWED) {
         huge_advise_again(first, pages);
         return GIVEN_RENEWED;
     }
-    huge_break(first, pages);
     if (os_purge(start, pages * PAGE_BYTES)) return GIVEN;
     return renewed == OS_MOVE_LOST ? GIVEN_LOST : GIVEN_REFUSED;
 }

@@ -224,8 +224,24 @@ void fail_disarm(void) {
 unsigned long fail_counted(enum fail_kind kind) { return atomic_load(&counted[kind]); }
 unsigned long fail_failed(void) { return atomic_load(&failed); }
 
+static atomic_bool passes_over;
+
+void fail_pass_over_hints(bool passed) { atomic_store(&passes_over, passed); }
+
+/* Whether something lies within 2 MiB behind the place of BYTES bytes at HINT. */
+static bool has_neighbour(const char *hint, size_t bytes) {
+    enum { HUGE_BYTES = 2 << 20, LEAST_PAGE_BYTES = 4096 };
+    unsigned char unused[1];
+    if (bytes % HUGE_BYTES != 0) return false;
+    for (size_t at = 0; at < HUGE_BYTES; at += LEAST_PAGE_BYTES)
+        if (syscall(SYS_mincore, hint + bytes + at, 1, unused) == 0) return true;
+    return false;
+}
+
 /* The interposed functions. */
 static void *map(void *hint, size_t bytes, int protection, int flags, int file, off_t offset) {
+    enum { FIXED = MAP_FIXED | 0x100000 }; /* MAP_FIXED_NOREPLACE */
+    if (atomic_load(&passes_over) && hint != NULL && (flags & FIXED) == 0 && has_neighbour(hint, bytes)) hint = NULL;
     if (__interceptor_mmap) return __interceptor_mmap(hint, bytes, protection, flags, file, offset);
     return (void *)syscall(SYS_mmap, hint, bytes, protection, flags, file, offset);
 }

@@ -39,6 +39,10 @@ void fail_disarm(void);
  * handler would be that interrupts it there. AT 0: no more. */
 void fail_interrupt(unsigned long at, void (*handler)(void));
 
+/* From now on a hint is passed over where something lies within 2 MiB behind the place, as Linux 6.7 to 6.12 does for lengths of whole
+ * huge pages; or not any more. */
+void fail_pass_over_hints(bool passed);
+
 /* Calls of KIND counted, and calls that were failed, since the start or the last fail_arm. */
 unsigned long fail_counted(enum fail_kind kind);
 unsigned long fail_failed(void);

@@ -9,6 +9,8 @@
  *   as used again
  *   gaps are never filled                        gaps_are_filled_before_the_window_grows
  *   a gap where something lies is tried for ever what_lies_in_a_gap_stays
+ *   a hint that is passed over passes for a      gaps_are_filled_where_hints_are_passed_over
+ *   place that is taken
  *   memory is unmapped in vain                   requests_without_hope_unmap_nothing
  *   a used-up window makes gaps                  a_used_up_window_makes_no_gaps
  *   a refused unmapping goes unnoticed           what_cannot_be_unmapped_stays
@@ -148,6 +150,14 @@ static void fill_gaps(void) {
 }
 
 TEST(gaps_are_filled_before_the_window_grows) { IN_CHILD(fill_gaps); }
+
+static void fill_gaps_without_hints(void) {
+    fail_pass_over_hints(true);
+    fill_gaps();
+    CHECK_EQ(counts_now().lost_pages, 0);
+}
+
+TEST(gaps_are_filled_where_hints_are_passed_over) { IN_CHILD(fill_gaps_without_hints); }
 
 /* A kernel that did not merge the two mappings would not move them in one piece. */
 static void move_filled(void) {

@@ -9,6 +9,8 @@
  *   what is taken as a whole is not mended       a_part_breaks_and_the_whole_mends
  *   a chunk is broken again                      a_part_breaks_and_the_whole_mends
  *   the advice of who mends is the last          what_breaks_while_it_is_mended_stays_broken
+ *   the advice of who moves is the last          what_breaks_while_it_is_advised_stays_broken
+ *   what is mapped afresh breaks nothing         a_part_of_what_was_moved_breaks_its_huge_page
  *   the start of a run is not broken, or a whole chunk at its end is   a_run_breaks_what_lies_at_its_ends
  */
 #include "base/bits.h"
@@ -16,6 +18,7 @@
 #include "faults/fail_calls.h"
 #include "huge.h"
 #include "kernel.h"
+#include "span/pages.h"
 
 /* ---- zones ----------------------------------------------------------------------------------------------------- */
 
@@ -222,6 +225,57 @@ TEST(what_was_moved_is_advised_again) {
         IN_CHILD(heal_advice);
     }
 }
+
+/* The kernel is told of the new place, and before that another thread breaks a chunk there and says so: for a whole stretch, or for
+ * its own pages in the chunk. */
+static void advise_too_late(void) {
+    NEED_MOVES();
+    enum { MOVED = 3 * CHUNK_PAGES, ADVISED = 3 }; /* the call, after one that looks for locks and the move itself */
+    leave_nothing_dirty();
+    struct mine mine = take_keyed(MOVED, true, 1);
+    CHECK((mine.first = span_move(mine.first, MOVED, MOVED + 1)) != 0); /* whether the kernel moves is found out at first */
+    const struct mine all = take_fresh(ZONE_HUGE, 8 * CHUNK_PAGES, 1);
+    const uint32_t chunk = (uint32_t)round_up(all.first, CHUNK_PAGES);
+    span_give(all.first);
+    broken_meanwhile = chunk + CHUNK_PAGES + 1;
+    fail_interrupt(ADVISED, break_meanwhile);
+    mine.first = span_move(mine.first, MOVED, 6 * CHUNK_PAGES);
+    fail_interrupt(0, NULL);
+    CHECK_EQ(mine.first, chunk);
+    check_pages(&mine, MOVED);
+    check_broken(chunk, false);
+    check_broken(chunk + CHUNK_PAGES, true);
+    check_broken(chunk + 2 * CHUNK_PAGES, false);
+}
+
+TEST(what_breaks_while_it_is_advised_stays_broken) { IN_CHILD(advise_too_late); }
+
+/* Behind a block that was moved lies its reserve, which was not, and behind that in the same huge page a span in use. When the block is
+ * free all of it is mapped afresh, as one mapping with that span's. */
+static void return_what_was_moved(void) {
+    NEED_MOVES();
+    enum { MOVED = 3 * CHUNK_PAGES, PLACE = 5 * CHUNK_PAGES + 5 };
+    leave_nothing_dirty();
+    const struct mine all = take_fresh(ZONE_HUGE, 16 * CHUNK_PAGES, 1);
+    span_trim(all.first, 2 * CHUNK_PAGES - all.first % CHUNK_PAGES);
+    struct mine mine = take_keyed(MOVED, true, 2);
+    const uint32_t place = take_keyed(PLACE, true, 3).first;
+    const struct mine behind = take_keyed(CHUNK_PAGES - 5, true, 4);
+    CHECK(mine.first % CHUNK_PAGES == 0 && place == mine.first + MOVED && behind.first == place + PLACE);
+    span_give(place);
+    CHECK_EQ(mine.first = span_move(mine.first, MOVED, PLACE), place);
+    CHECK(pages_any_moved(place, MOVED) && !pages_any_moved(place + MOVED, PLACE - MOVED));
+    check_pages(&mine, MOVED);
+    span_give(place);
+    purge_all();
+    CHECK(!pages_any_moved(place, PLACE));
+    check_pages(&behind, behind.pages);
+    check_broken(behind.first - behind.first % CHUNK_PAGES, true);
+    CHECK(!span_may_be_huge(behind.first) && span_may_be_huge(place));
+    check_books();
+}
+
+TEST(a_part_of_what_was_moved_breaks_its_huge_page) { IN_CHILD(return_what_was_moved); }
 
 /* A kernel without huge pages is asked once, and all works as it did. */
 static void without_huge_pages(void) {
