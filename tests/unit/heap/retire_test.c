@@ -7,6 +7,7 @@
  *   who waits too long is retired in portions    where_no_visit_comes_all_is_retired
  *   who waits too long is retired at once        visits_retire_the_rest
  *   what was drained in part hides the rest      what_came_back_in_between_is_retired_too
+ *   what is left in the inbox is forgotten       what_came_back_is_retired_in_portions
  */
 #include "blocks.h"
 #include "child.h"
@@ -129,6 +130,29 @@ static void retire_beyond_before_visits(void) {
     CHECK_EQ(atomic_load(&leaver->slab_total), HAND_OVER_SLABS + 1);
 }
 TEST(visits_retire_the_rest) { IN_CHILD(retire_beyond_before_visits); }
+
+enum { MOST_BLOCKS = 16 * HAND_OVER_SLABS };
+static void *to_return[MOST_BLOCKS];
+static size_t returned;
+
+static void *leave_what_is_returned(void *unused) {
+    do CHECK((to_return[returned++] = heap_alloc(30000, NULL)) != NULL);
+    while (returned < MOST_BLOCKS && atomic_load(&thread_heap()->slab_total) <= HAND_OVER_SLABS + 1);
+    leaver = thread_heap();
+    return unused;
+}
+
+/* What came back to more slabs than are taken in at once goes home with the next portion. */
+static void retire_what_came_back(void) {
+    reveal_all();
+    run_thread(leave_what_is_returned, NULL);
+    CHECK(returned < MOST_BLOCKS);
+    for (size_t i = 0; i < returned; i++) remote_give(NULL, &to_return[i], 1);
+    CHECK(!thread_retire_some(leaver) && leaver->parked);
+    CHECK(thread_retire_some(leaver) && !leaver->parked && !remote_has_some(leaver));
+    CHECK_EQ(atomic_load(&leaver->slab_total), 0);
+}
+TEST(what_came_back_is_retired_in_portions) { IN_CHILD(retire_what_came_back); }
 
 static void *apart[3]; /* each in a slab of its own */
 
