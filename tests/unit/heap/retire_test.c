@@ -11,6 +11,7 @@
  */
 #include "blocks.h"
 #include "child.h"
+#include "clock.h" /* stands still: nothing is returned in passing */
 #include "heap/alloc.h"
 #include "heap/stack.h"
 #include "heap/thread.h"
