@@ -7,6 +7,8 @@
  *   what is kept goes back though memory is free  else_it_stays
  *   what nobody touched goes back, or where little was touched
  *                                                what_was_not_touched_stays
+ *   what nobody touched stays where memory is to be small
+ *                                                to_be_small_nothing_stays
  *   one block that was touched passes for all    what_was_not_touched_stays
  *   the oldest block of a size does, or sizes count once
  *                                                the_oldest_is_not_all, many_short_ones_are_much
@@ -147,6 +149,15 @@ TEST(what_was_not_touched_stays) {
     need_a_kernel_that_tells();
     IN_CHILD(untouched);
 }
+
+/* Where memory is to be small, anything that is kept makes room, however little of it was touched. */
+static void spare_little(void) {
+    keep(MIB(1), 4, false);
+    heap_settings.objective = ACE_SMALL;
+    grow(MIB(6));
+    CHECK_EQ(kept_bytes(), 0);
+}
+TEST(to_be_small_nothing_stays) { IN_CHILD(spare_little); }
 
 /* The oldest block of a size is not what the others are. */
 static void untouched_below(void) {
