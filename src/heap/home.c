@@ -40,7 +40,7 @@ void home_enter(struct heap *heap, struct heap *home) {
     if (home == heap || heap->shares) return;
     heap->shares = true;
     os_lock_take(&home->lock);
-    home->parked = false;
+    heap_set_parked(home, false);
     /* seq_cst: see remote.c. */
     if (home->sharers++ == 0) atomic_store_explicit(&home->state, HEAP_SHARED, memory_order_seq_cst);
     os_lock_drop(&home->lock);
@@ -52,7 +52,7 @@ void home_leave(struct heap *heap) {
     struct heap *home = home_take(heap);
     if (--home->sharers == 0) {
         atomic_store_explicit(&home->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
-        home->parked = true;
+        heap_set_parked(home, true);
         remote_drain(home);
     }
     home_drop(heap);

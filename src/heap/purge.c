@@ -64,6 +64,12 @@ static bool sleeps(struct heap *heap) {
     return sleeps;
 }
 
+/* Nothing is left in it until a thread begins with it. Hints, all: at worst it is visited the next time. */
+static bool is_retired(const struct heap *heap) {
+    return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD && !heap_is_parked(heap) &&
+           atomic_load_explicit(&heap->slab_total, memory_order_relaxed) == 0;
+}
+
 static bool is_visited(const struct heap *heap) { return heap->visited; }
 
 /* Does what sleeping owners would do at their next slow path; with ALL for every owner. */
@@ -72,6 +78,8 @@ static void visit_heaps(bool all) {
     uint32_t sleepers = 0;
     struct heap *const first = registry_first();
     for (struct heap *heap = first; heap != NULL; heap = heap->next) {
+        heap->visited = false;
+        if (is_retired(heap)) continue;
         bool asleep = sleeps(heap);
         saw_work |= !asleep;
         heap->visited = asleep || all;

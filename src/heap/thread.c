@@ -68,7 +68,7 @@ static void park(struct heap *heap) {
     os_lock_take(&heap->lock);
     atomic_store_explicit(&heap->state, HEAP_DEAD, memory_order_seq_cst); /* before the last drain: see remote.c */
     if (heap->raised) stack_lower(heap);
-    heap->parked = true;
+    heap_set_parked(heap, true);
     remote_drain(heap);
     buffer_give_all(heap, NULL);
     stack_forget_streams(heap); /* after the last that was counted */
@@ -104,10 +104,10 @@ void thread_hand_over(struct heap *heap) { hand_over(heap, ALL_SLABS); }
 
 static bool retire(struct heap *heap, uint32_t most_slabs) {
     os_lock_take(&heap->lock);
-    const bool all = !heap->parked || hand_over(heap, most_slabs);
-    if (heap->parked && all) {
+    const bool all = !heap_is_parked(heap) || hand_over(heap, most_slabs);
+    if (heap_is_parked(heap) && all) {
         if (!heap_is_shared(heap)) stack_reset_all(heap);
-        heap->parked = false;
+        heap_set_parked(heap, false);
     }
     os_lock_drop(&heap->lock);
     return all;
@@ -152,7 +152,7 @@ HAK_COLD void thread_start_heap(void) {
         struct heap *home = home_choose(heap);
         os_lock_take(&heap->lock);
         home_enter(heap, home);
-        heap->parked = false;
+        heap_set_parked(heap, false);
         atomic_store_explicit(&heap->state, HEAP_LIVE, memory_order_seq_cst); /* see remote.c */
         os_lock_drop(&heap->lock);
         remote_settle();
@@ -272,7 +272,7 @@ bool thread_reap_forsaken(void) {
     struct heap *heap = registry_take_forsaken();
     if (HAK_LIKELY(heap == NULL)) return false;
     os_lock_take(&heap->lock);
-    heap->parked = !hand_over(heap, HAND_OVER_SLABS);
+    heap_set_parked(heap, !hand_over(heap, HAND_OVER_SLABS));
     stack_reset_all(heap);
     home_leave(heap);
     os_lock_drop(&heap->lock);

@@ -28,16 +28,21 @@ static unsigned size_of(unsigned words) {
     return words <= 1u << LEAST_LOG ? 0 : highest_bit(words - 1) + 1 - LEAST_LOG;
 }
 
+/* One of SIZE that was returned; NULL where there is none. Lock held. */
+static uint64_t *take_given(unsigned size) {
+    uint64_t *bitmap = bitmaps.given[size];
+    if (bitmap == NULL) return NULL;
+    bitmaps.given[size] = (uint64_t *)(uintptr_t)bitmap[0];
+    bitmap[0] = 0;
+    return bitmap;
+}
+
 uint64_t *bitmap_take(unsigned words) {
     unsigned size = size_of(words);
     size_t bytes = (size_t)8 << (LEAST_LOG + size);
-    uint64_t *result = NULL;
     bitmaps_lock();
-    if (bitmaps.given[size] != NULL) {
-        result = bitmaps.given[size];
-        bitmaps.given[size] = (uint64_t *)(uintptr_t)result[0];
-        result[0] = 0;
-    } else {
+    uint64_t *result = take_given(size);
+    if (result == NULL) {
         if ((size_t)(bitmaps.end - bitmaps.next) < bytes) {
             char *area = books_take(2 * HALF_BYTES);
             if (area != NULL) {
@@ -50,6 +55,8 @@ uint64_t *bitmap_take(unsigned words) {
             result = (uint64_t *)(void *)bitmaps.next;
             bitmaps.next += bytes;
         }
+        /* Where there is no more memory, a longer one will do. It is then one of this size. */
+        while (result == NULL && ++size < SIZES) result = take_given(size);
     }
     bitmaps_unlock();
     return result;

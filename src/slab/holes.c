@@ -24,8 +24,7 @@ static void change_bits(uint64_t *bits, uint32_t block, uint32_t blocks, bool se
 
 /* Whether memory may back blocks that were never carved: something was there before, or a huge page is. */
 static bool tail_is_present(uint32_t first) {
-    const struct chunk *chunk = page_chunk(first);
-    return !slab_at(first)->span.zero || (chunk->zone == ZONE_HUGE && !chunk->broken);
+    return !slab_at(first)->span.zero || span_may_be_huge(first);
 }
 
 /* The whole kernel pages of the bytes START .. END of the slab, as a hole; false when there are none. */

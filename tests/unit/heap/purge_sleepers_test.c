@@ -9,6 +9,7 @@
  *   whoever allocates only by fast paths sleeps  a_sleepers_stacks_are_emptied
  *   what is parked stays so for ever             a_visit_retires_what_is_parked
  *   a visit retires all of a large heap          a_visit_retires_a_portion
+ *   what is retired is looked at all the same    what_is_retired_is_left_alone
  *   sleepers keep their share                    who_sleeps_for_long_has_no_share
  */
 #include "child.h"
@@ -177,6 +178,28 @@ static void visit_parked(void) {
 }
 
 TEST(a_visit_retires_what_is_parked) { IN_CHILD(visit_parked); }
+
+/* Of threads that ended there may be thousands. */
+static void visit_retired(void) {
+    enum { MARK = 4711 };
+    pthread_t thread;
+    never_decay();
+    CHECK_EQ(pthread_create(&thread, NULL, hold_and_end, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    struct heap *heap = atomic_load(&sleeper);
+    for (int visit = 0; visit < 2; visit++) step_after(VISIT_MS);
+    CHECK(!heap->parked);
+    heap->ticks_seen = MARK; /* as a look would change it */
+    step_after(VISIT_MS);
+    CHECK_EQ(heap->ticks_seen, MARK);
+    CHECK_EQ(pthread_create(&thread, NULL, hold_and_end, NULL), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(atomic_load(&sleeper) == heap && heap->parked);
+    step_after(VISIT_MS);
+    CHECK(heap->ticks_seen != MARK);
+}
+
+TEST(what_is_retired_is_left_alone) { IN_CHILD(visit_retired); }
 
 static void *hold_much_and_end(void *unused) {
     do CHECK(heap_alloc(30000, NULL) != NULL);

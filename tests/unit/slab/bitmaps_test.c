@@ -6,9 +6,11 @@
  *   sizes just above a power share its list      pairs_are_zero_and_apart
  *   given pairs are forgotten                    given_pairs_are_used_again
  *   the lock is not taken                        threads_have_pairs_of_their_own
+ *   a longer pair is of no use                   without_memory_a_longer_one_will_do
  */
 #include "base/size_classes.h"
 #include "blocks.h"
+#include "child.h"
 #include "faults/fail_calls.h"
 #include "region/books.h"
 #include "slab/bitmaps.h"
@@ -92,3 +94,29 @@ TEST(without_memory_there_are_none) {
     fail_disarm();
     CHECK(bitmap_take(SLAB_MAX_WORDS) != NULL);
 }
+
+/* Which is one of the shorter ones from then on. */
+static void use_longer_ones(void) {
+    enum { WORDS = 4 };
+    static uint64_t *taken[20000];
+    size_t count = 0;
+    fail_arm(FAIL_MMAP, 1, true, ENOMEM);
+    while (bitmap_take(WORDS) != NULL) {} /* until the area is used up */
+    while ((taken[count] = bitmap_take(SLAB_MAX_WORDS)) != NULL) CHECK_AT(++count < 20000, count);
+    uint64_t *longer = bitmap_take(SLAB_MAX_WORDS / 2);
+    CHECK(longer == NULL);
+    fail_disarm();
+    CHECK((longer = bitmap_take(SLAB_MAX_WORDS)) != NULL);
+    fail_arm(FAIL_MMAP, 1, true, ENOMEM);
+    while (bitmap_take(WORDS) != NULL) {}
+    memset(longer, 0xff, SLAB_MAX_WORDS * sizeof *longer);
+    bitmap_give(longer, SLAB_MAX_WORDS);
+    CHECK(bitmap_take(WORDS) == longer);
+    for (unsigned i = 0; i < SLAB_MAX_WORDS; i++) CHECK_AT(longer[i] == 0, i);
+    CHECK(bitmap_take(WORDS) == NULL);
+    bitmap_give(longer, WORDS);
+    CHECK(bitmap_take(SLAB_MAX_WORDS) == NULL);
+    CHECK(bitmap_take(WORDS) == longer);
+}
+
+TEST(without_memory_a_longer_one_will_do) { IN_CHILD(use_longer_ones); }
