@@ -118,8 +118,12 @@ struct heap {
     void *first_stacks[]; /* stacks of the first depths */
 } HAK_ALIGNED(256);
 
-/* The heap that no thread owns. */
-extern HAK_HIDDEN struct heap commons;
+/* The heap that no thread owns. It never begins where the lower half of an address is 0: that half would be no word. */
+extern HAK_HIDDEN struct commons_place {
+    char before[256];
+    struct heap heap;
+} HAK_ALIGNED(512) commons_place;
+#define commons (commons_place.heap)
 
 HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
     return (uint32_t)(uintptr_t)heap | class;

@@ -7,7 +7,7 @@
 #include "heap/stack.h"
 #include "region/books.h"
 
-struct heap commons;
+struct commons_place commons_place;
 
 _Atomic(struct heap *) all_heaps;
 
