@@ -14,6 +14,7 @@
 enum {
     HEAR_MS = 1000,        /* between looks of the purge thread at the memory pressure */
     AROUND_MS = 30 * 1000, /* between looks for limits */
+    REST = 8,              /* from one purge to the next, at least this many times as long as it took */
     LEAST_SHARE = 8,       /* of the mark of a thread that is alone: less is not worth a purge */
 };
 
@@ -38,6 +39,7 @@ static struct {
     struct os_group group;
     /* The purge thread's own: */
     uint64_t heard_ms;
+    uint64_t rest_ms; /* nothing is asked for so long since then */
     uint64_t around_ms; /* when it, or one before it, looked for limits; 0: never */
     bool looked;        /* this one did */
 } heard;
@@ -114,7 +116,8 @@ static void hear(uint64_t now_ms) {
 
 enum purge_pace pressure_pace(void) {
     const uint64_t now_ms = os_clock_ms();
-    if (!is_on() || now_ms - heard.heard_ms < HEAR_MS) return PURGE_DUE;
+    if (!is_on() || now_ms - heard.heard_ms < max_size(HEAR_MS, heard.rest_ms)) return PURGE_DUE;
+    heard.rest_ms = 0;
     os_lock_take(&heard.lock);
     hear(now_ms);
     const struct ace_pressure_input input = what_was_heard();
@@ -122,6 +125,8 @@ enum purge_pace pressure_pace(void) {
     os_lock_drop(&heard.lock);
     return pressed ? PURGE_ALL : PURGE_DUE;
 }
+
+void pressure_rest(uint64_t took_ms) { heard.rest_ms = min_size(REST * took_ms, AROUND_MS); }
 
 /* ---- a thread that is alone ------------------------------------------------------------------------------ */
 

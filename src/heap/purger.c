@@ -116,7 +116,10 @@ static bool work(uint64_t ms, uint64_t *quiet_ms) {
         purge_steps(PURGE_ALL); /* for threads that live on: none will look again */
         return true;
     }
-    *quiet_ms = purge_steps(pressure_pace()) == PURGE_DONE ? *quiet_ms + ms : 0;
+    const enum purge_pace pace = pressure_pace();
+    const uint64_t began_ms = os_clock_ms();
+    *quiet_ms = purge_steps(pace) == PURGE_DONE ? *quiet_ms + ms : 0;
+    if (pace == PURGE_ALL) pressure_rest(os_clock_ms() - began_ms);
     return *quiet_ms >= QUIET_MS || is_too_little();
 }
 

@@ -6,6 +6,7 @@
  *   the option does not reach the thread, or is ignored by it   all_that_is_free_goes_back_under_pressure
  *   beside one thread files are opened again and again   all_that_is_free_goes_back_under_pressure
  *   what is read in between is forgotten         all_that_is_free_goes_back_under_pressure
+ *   it is purged each second, however long that takes   what_took_long_comes_rarely
  *   a fork comes while a file is read            children_have_no_file_that_was_being_read
  */
 #include "../../clock.h" /* first: it says _GNU_SOURCE */
@@ -14,6 +15,7 @@
 #include "group_root.h"
 #include "heap/alloc.h"
 #include "heap/footprint.h"
+#include "heap/pressure.h"
 #include "heap/purger.h"
 #include "watch/decisions.h"
 
@@ -117,6 +119,32 @@ static void live_under_pressure(void) {
 }
 
 TEST(all_that_is_free_goes_back_under_pressure) { in_child_with_root(live_under_pressure); }
+
+/* Where most of what is held is in use, the next purge would find as little as this one. */
+static void rest_after_a_purge(void) {
+    enum { LONG_MS = 2 * BETWEEN_LOOKS_MS, REST_MS = 8 * LONG_MS };
+    if (!enter_root()) SKIP("this user may not have a root of its own");
+    hak_free(hak_malloc(1));
+    set("purge_thread", "off");
+    set("pressure", "on");
+    put_group("1000000000", "max", "990000000", "0.00");
+    pressure_begin();
+    CHECK_EQ(pressure_pace(), PURGE_ALL);
+    pressure_rest(1); /* as it took so long */
+    clock_pass(BETWEEN_LOOKS_MS);
+    CHECK_EQ(pressure_pace(), PURGE_ALL);
+    pressure_rest(LONG_MS);
+    clock_pass(REST_MS - 1);
+    CHECK_EQ(pressure_pace(), PURGE_DUE);
+    clock_pass(1);
+    CHECK_EQ(pressure_pace(), PURGE_ALL);
+    pressure_rest(UINT64_MAX / 16); /* the clock may have jumped */
+    clock_pass(BETWEEN_FULL_LOOKS_MS);
+    CHECK_EQ(pressure_pace(), PURGE_ALL);
+    leave_root();
+}
+
+TEST(what_took_long_comes_rarely) { in_child_with_root(rest_after_a_purge); }
 
 /* ---- fork ---------------------------------------------------------------------------------------------- */
 
