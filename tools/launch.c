@@ -31,6 +31,7 @@
 
 enum { EXIT_USAGE = 2, EXIT_NOT_SERVED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 enum { INTERPRETER_DEPTH = 5, LINE_BYTES = 256 }; /* both as the kernel has them */
+enum { PROFILE_BYTES = 192 };                     /* as the library has them: OPTION_PATH_BYTES */
 
 struct request {
     const char *library;
@@ -196,16 +197,25 @@ static void find_wrapper(const struct request *request, const char *library, cha
     if (access(path, R_OK) != 0) fail(EXIT_NOT_SERVED, "--no-deepbind: %s: %s", path, strerror(errno));
 }
 
+/* The profile as the program and all that it starts can find it, whichever their folder. As it was given if it is not there, or where the
+ * library would take no path that long. */
+static const char *name_everywhere(const char *profile) {
+    if (profile == NULL || profile[0] == '/' || strchr(profile, '/') == NULL) return profile;
+    const char *path = realpath(profile, NULL);
+    return path != NULL && strlen(path) < PROFILE_BYTES ? path : profile;
+}
+
 static void set_environment(const struct request *request, const char *library) {
     const char *others = getenv("LD_PRELOAD");
     bool alone = others == NULL || others[0] == '\0';
+    const char *profile = name_everywhere(request->profile);
     char *preload = NULL, wrapper[PATH_MAX];
     find_wrapper(request, library, wrapper);
     if (asprintf(&preload, "%s%s%s%s%s", library, wrapper[0] == '\0' ? "" : ":", wrapper, alone ? "" : ":",
                  alone ? "" : others) < 0 ||
         setenv("LD_PRELOAD", preload, 1) != 0 || setenv("HAKMEM_PROOF", proof_path, 1) != 0 ||
         (request->stats && setenv("HAKMEM_STATS", "1", 1) != 0) ||
-        (request->profile != NULL && setenv("HAKMEM_PROFILE", request->profile, 1) != 0))
+        (profile != NULL && setenv("HAKMEM_PROFILE", profile, 1) != 0))
         fail(EXIT_NOT_SERVED, "no memory for the environment");
     free(preload);
 }

@@ -161,6 +161,29 @@ def test_profile_reaches_the_library(build: Build) -> None:
         assert build.run("sh", "-c", "echo $HAKMEM_PROFILE", options=options).stdout == "small\n"
 
 
+def test_a_profiles_file_is_found_from_every_folder(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("decay = 7s\n")
+    (tmp_path / "elsewhere").mkdir()
+    report = tmp_path / "report"
+    result = build.run(
+        "sh",
+        "-c",
+        "cd elsewhere && HAKMEM_STATS=1 exec cat /dev/null",
+        options=("--profile", "./p"),
+        env={"HAKMEM_STATS_FILE": str(report)},
+        cwd=tmp_path,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert " decay 7s (file)\n" in report.read_text()
+    # What cannot be found is named as it was given, and so is what would be too long for the library.
+    deep = tmp_path / ("a" * 200)
+    deep.mkdir()
+    (tmp_path / "p").rename(deep / "p")
+    assert build.run("true", options=("--profile", "./p"), cwd=deep).stderr == ""
+    result = build.run("true", options=("--profile", "./none"), cwd=tmp_path)
+    assert only_line(result.stderr) == "hakmem: the profile ./none is ignored: it cannot be read"
+
+
 def test_other_preloads_stay(build: Build) -> None:
     other = "libm.so.6"
     result = build.run("sh", "-c", "echo $LD_PRELOAD", env={"LD_PRELOAD": other})
