@@ -269,10 +269,13 @@ static void stop_with(pid_t child, int signal_number) {
     kill(child, SIGCONT);
 }
 
-/* Whether the program is to have a signal as well: what another process sent; and alarms that were set before the launcher
+/* Whether CHILD is to have a signal as well: what another process sent; and alarms that were set before the launcher
  * was executed, since no fork inherits these. What the terminal sends goes to the whole foreground group, the program
- * included. */
-static bool is_to_pass_on(const siginfo_t *info) {
+ * included; and so does what the program itself sends to its group. What others send to that group arrives twice: nothing tells it
+ * from what was sent to the launcher alone. */
+static bool is_to_pass_on(pid_t child, const siginfo_t *info) {
+    const bool names_sender = info->si_code == SI_USER || info->si_code == SI_QUEUE;
+    if (names_sender && info->si_pid == child) return false;
     const bool alarm = info->si_signo == SIGALRM || info->si_signo == SIGVTALRM || info->si_signo == SIGPROF;
     return info->si_code <= 0 || alarm;
 }
@@ -292,7 +295,7 @@ static int wait_for(pid_t child, const sigset_t *signals) {
         int signal_number = sigwaitinfo(signals, &info);
         if (signal_number < 0) continue;
         if (signal_number != SIGCHLD) {
-            if (is_to_pass_on(&info)) pass_on(child, &info);
+            if (is_to_pass_on(child, &info)) pass_on(child, &info);
             continue;
         }
         while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {

@@ -286,6 +286,33 @@ def test_signal_to_the_launcher_reaches_the_program_once(
     assert process.returncode == 7
 
 
+GROUP_SENDER = """
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile sig_atomic_t count;
+static void take(int number) { (void)number, count++; }
+int main(void) {
+    signal(SIGRTMIN, take); /* of these each one arrives */
+    puts("ready");
+    fflush(stdout);
+    kill(0, SIGRTMIN);
+    for (int i = 0; i < 15; i++) usleep(20000);
+    printf("%d\\n", count);
+    return 0;
+}
+"""
+
+
+def test_what_the_program_sends_to_its_group_reaches_it_once(
+    build: Build, started: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """As the `kill 0` of a shell does."""
+    process = start(build, started, str(compile_c(tmp_path / "sender", GROUP_SENDER)))
+    output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert output == "1\n"
+
+
 VALUE_TAKER = """
 #include <signal.h>
 #include <stdio.h>
