@@ -98,7 +98,7 @@ static char *search_path(const char *name) {
             snprintf(candidate, sizeof candidate, "%.*s%s%s", length, from, length == 0 ? "./" : "/", name);
         if (used > 0 && (size_t)used < sizeof candidate) {
             if (is_file_to_execute(candidate)) return candidate;
-            if (errno == EACCES) found_other = true;
+            if (errno == EACCES && access(candidate, F_OK) == 0) found_other = true; /* or the folder may not be searched */
         }
         from = end != NULL ? end + 1 : NULL;
     }
