@@ -240,11 +240,14 @@ static pid_t start(const char *program, char **command, const sigset_t *old_mask
                    struct sigaction *old_child) {
     int result[2], error = 0;
     if (pipe2(result, O_CLOEXEC) != 0) fail(EXIT_NOT_SERVED, "pipe: %s", strerror(errno));
+    const pid_t launcher = getpid();
     pid_t child = fork();
     if (child < 0) fail(EXIT_NOT_SERVED, "fork: %s", strerror(errno));
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG,
               SIGKILL); /* SIGKILL cannot be passed on; whoever sends it means the program */
+        const pid_t parent = getppid(); /* 0: in another namespace, after unshare --pid */
+        if (parent != launcher && parent != 0) _exit(EXIT_NOT_SERVED); /* it was killed before */
         sigaction(SIGCHLD, old_child, NULL);
         sigprocmask(SIG_SETMASK, old_mask, NULL);
         execute(program, command);

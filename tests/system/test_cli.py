@@ -351,6 +351,34 @@ def test_an_alarm_set_before_ends_the_program(build: Build) -> None:
     assert result.returncode == -signal.SIGALRM
 
 
+KILLS_ITS_PARENT = """
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int prctl(int option, ...) {
+    va_list rest;
+    va_start(rest, option);
+    const unsigned long argument = va_arg(rest, unsigned long);
+    va_end(rest);
+    const pid_t parent = getppid();
+    if (option == PR_SET_PDEATHSIG) {
+        kill(parent, SIGKILL);
+        while (getppid() == parent) usleep(1000);
+    }
+    return (int)syscall(SYS_prctl, option, argument, 0, 0, 0);
+}
+"""
+
+
+def test_nothing_is_started_for_a_launcher_that_was_killed_meanwhile(build: Build, tmp_path: Path) -> None:
+    preloaded = compile_c(tmp_path / "kills.so", KILLS_ITS_PARENT, "-shared", "-fPIC")
+    env = build.environment(LD_PRELOAD=str(preloaded), TMPDIR=str(tmp_path))
+    result = run(build.launcher, build.library, "--", "echo", "started", env=env)
+    assert (result.returncode, result.stdout) == (-signal.SIGKILL, "")
+
+
 def test_signal_that_is_not_caught_ends_both(build: Build, started: list[subprocess.Popen[str]]) -> None:
     process = start(build, started, "sh", "-c", "echo ready; exec sleep 60")
     process.terminate()
