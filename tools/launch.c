@@ -119,6 +119,7 @@ static const char *find_program(char *name) {
 static void refuse_elf(const char *path, struct image image, struct image library) {
     if (!image_same_machine(image, library))
         fail(EXIT_NOT_SERVED, "%s is built for another machine than libhakmem", path);
+    if (image_is_loader(image)) return; /* it preloads into what it is told to load */
     if (!image_names_interpreter(image))
         fail(EXIT_NOT_SERVED, "%s is a static binary: nothing can be preloaded into it", path);
     if (image_defines_malloc(image)) fail(EXIT_NOT_SERVED, "%s brings its own allocator: it defines malloc", path);

@@ -103,6 +103,14 @@ def test_static_binary(build: Build, tmp_path: Path) -> None:
         assert "static" in only_line(result.stderr)
 
 
+def test_the_loader_is_no_static_binary(build: Build) -> None:
+    """Started by its own name it loads what it is told to, and preloads."""
+    loader = re.search(rb"/lib[^\0]*/ld-[^\0]*", Path("/bin/true").read_bytes())
+    assert loader is not None
+    result = build.run(loader[0].decode(), "/bin/echo", "loaded")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "loaded\n", "")
+
+
 def test_script_of_a_static_interpreter(build: Build, tmp_path: Path) -> None:
     program = compile_c(tmp_path / "static", "int main(void) { return 0; }", "-static")
     script = tmp_path / "script"
