@@ -81,8 +81,8 @@ bool image_defines_malloc(struct image image) {
     return false;
 }
 
-const char *image_sanitizer(struct image image) {
-    static const char *const libraries[] = {"libasan.", "libtsan.", "liblsan.", "libhwasan.", "libclang_rt."};
+/* The string of an entry of the dynamic section that has TAG, and a string that begins with START; NULL if there is none. */
+static const char *dynamic_string(struct image image, int64_t tag, const char *start) {
     const ElfW(Ehdr) *header = (const void *)image.bytes;
     const ElfW(Shdr) *section = image_at(image, header->e_shoff, header->e_shnum, sizeof *section);
     for (size_t i = 0; section != NULL && i < header->e_shnum; i++) {
@@ -92,11 +92,20 @@ const char *image_sanitizer(struct image image) {
         const ElfW(Dyn) *entry = image_at(image, section[i].sh_offset, count, sizeof *entry);
         const char *text = image_text(image, strings);
         for (size_t j = 0; entry != NULL && text != NULL && j < count; j++) {
-            if (entry[j].d_tag != DT_NEEDED || entry[j].d_un.d_val >= strings->sh_size) continue;
-            for (size_t k = 0; k < sizeof libraries / sizeof *libraries; k++)
-                if (strncmp(text + entry[j].d_un.d_val, libraries[k], strlen(libraries[k])) == 0)
-                    return text + entry[j].d_un.d_val;
+            if (entry[j].d_tag != tag || entry[j].d_un.d_val >= strings->sh_size) continue;
+            if (strncmp(text + entry[j].d_un.d_val, start, strlen(start)) == 0) return text + entry[j].d_un.d_val;
         }
+    }
+    return NULL;
+}
+
+bool image_is_loader(struct image image) { return dynamic_string(image, DT_SONAME, "ld-") != NULL; }
+
+const char *image_sanitizer(struct image image) {
+    static const char *const libraries[] = {"libasan.", "libtsan.", "liblsan.", "libhwasan.", "libclang_rt."};
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
+        const char *name = dynamic_string(image, DT_NEEDED, libraries[i]);
+        if (name != NULL) return name;
     }
     return NULL;
 }

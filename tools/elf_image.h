@@ -21,6 +21,7 @@ bool image_is_elf(struct image image);
 
 bool image_same_machine(struct image one, struct image other);
 bool image_names_interpreter(struct image image); /* also when that cannot be read: let the kernel judge */
+bool image_is_loader(struct image image);         /* glibc's, which names no interpreter either */
 bool image_defines_malloc(struct image image);    /* its own, which comes before any preloaded one */
 
 /* A library of a sanitizer that the program asks for; NULL if there is none. It brings a malloc with it that must stand

@@ -31,6 +31,7 @@
 
 enum { EXIT_USAGE = 2, EXIT_NOT_SERVED = 125, EXIT_NOT_EXECUTABLE = 126, EXIT_NOT_FOUND = 127 };
 enum { INTERPRETER_DEPTH = 5, LINE_BYTES = 256 }; /* both as the kernel has them */
+enum { PROFILE_BYTES = 192 };                     /* as the library has them: OPTION_PATH_BYTES */
 
 struct request {
     const char *library;
@@ -97,7 +98,7 @@ static char *search_path(const char *name) {
             snprintf(candidate, sizeof candidate, "%.*s%s%s", length, from, length == 0 ? "./" : "/", name);
         if (used > 0 && (size_t)used < sizeof candidate) {
             if (is_file_to_execute(candidate)) return candidate;
-            if (errno == EACCES) found_other = true;
+            if (errno == EACCES && access(candidate, F_OK) == 0) found_other = true; /* or the folder may not be searched */
         }
         from = end != NULL ? end + 1 : NULL;
     }
@@ -118,6 +119,7 @@ static const char *find_program(char *name) {
 static void refuse_elf(const char *path, struct image image, struct image library) {
     if (!image_same_machine(image, library))
         fail(EXIT_NOT_SERVED, "%s is built for another machine than libhakmem", path);
+    if (image_is_loader(image)) return; /* it preloads into what it is told to load */
     if (!image_names_interpreter(image))
         fail(EXIT_NOT_SERVED, "%s is a static binary: nothing can be preloaded into it", path);
     if (image_defines_malloc(image)) fail(EXIT_NOT_SERVED, "%s brings its own allocator: it defines malloc", path);
@@ -196,16 +198,25 @@ static void find_wrapper(const struct request *request, const char *library, cha
     if (access(path, R_OK) != 0) fail(EXIT_NOT_SERVED, "--no-deepbind: %s: %s", path, strerror(errno));
 }
 
+/* The profile as the program and all that it starts can find it, whichever their folder. As it was given if it is not there, or where the
+ * library would take no path that long. */
+static const char *name_everywhere(const char *profile) {
+    if (profile == NULL || profile[0] == '/' || strchr(profile, '/') == NULL) return profile;
+    const char *path = realpath(profile, NULL);
+    return path != NULL && strlen(path) < PROFILE_BYTES ? path : profile;
+}
+
 static void set_environment(const struct request *request, const char *library) {
     const char *others = getenv("LD_PRELOAD");
     bool alone = others == NULL || others[0] == '\0';
+    const char *profile = name_everywhere(request->profile);
     char *preload = NULL, wrapper[PATH_MAX];
     find_wrapper(request, library, wrapper);
     if (asprintf(&preload, "%s%s%s%s%s", library, wrapper[0] == '\0' ? "" : ":", wrapper, alone ? "" : ":",
                  alone ? "" : others) < 0 ||
         setenv("LD_PRELOAD", preload, 1) != 0 || setenv("HAKMEM_PROOF", proof_path, 1) != 0 ||
         (request->stats && setenv("HAKMEM_STATS", "1", 1) != 0) ||
-        (request->profile != NULL && setenv("HAKMEM_PROFILE", request->profile, 1) != 0))
+        (profile != NULL && setenv("HAKMEM_PROFILE", profile, 1) != 0))
         fail(EXIT_NOT_SERVED, "no memory for the environment");
     free(preload);
 }
@@ -230,11 +241,14 @@ static pid_t start(const char *program, char **command, const sigset_t *old_mask
                    struct sigaction *old_child) {
     int result[2], error = 0;
     if (pipe2(result, O_CLOEXEC) != 0) fail(EXIT_NOT_SERVED, "pipe: %s", strerror(errno));
+    const pid_t launcher = getpid();
     pid_t child = fork();
     if (child < 0) fail(EXIT_NOT_SERVED, "fork: %s", strerror(errno));
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG,
               SIGKILL); /* SIGKILL cannot be passed on; whoever sends it means the program */
+        const pid_t parent = getppid(); /* 0: in another namespace, after unshare --pid */
+        if (parent != launcher && parent != 0) _exit(EXIT_NOT_SERVED); /* it was killed before */
         sigaction(SIGCHLD, old_child, NULL);
         sigprocmask(SIG_SETMASK, old_mask, NULL);
         execute(program, command);
@@ -259,10 +273,13 @@ static void stop_with(pid_t child, int signal_number) {
     kill(child, SIGCONT);
 }
 
-/* Whether the program is to have a signal as well: what another process sent; and alarms that were set before the launcher
+/* Whether CHILD is to have a signal as well: what another process sent; and alarms that were set before the launcher
  * was executed, since no fork inherits these. What the terminal sends goes to the whole foreground group, the program
- * included. */
-static bool is_to_pass_on(const siginfo_t *info) {
+ * included; and so does what the program itself sends to its group. What others send to that group arrives twice: nothing tells it
+ * from what was sent to the launcher alone. */
+static bool is_to_pass_on(pid_t child, const siginfo_t *info) {
+    const bool names_sender = info->si_code == SI_USER || info->si_code == SI_QUEUE;
+    if (names_sender && info->si_pid == child) return false;
     const bool alarm = info->si_signo == SIGALRM || info->si_signo == SIGVTALRM || info->si_signo == SIGPROF;
     return info->si_code <= 0 || alarm;
 }
@@ -282,7 +299,7 @@ static int wait_for(pid_t child, const sigset_t *signals) {
         int signal_number = sigwaitinfo(signals, &info);
         if (signal_number < 0) continue;
         if (signal_number != SIGCHLD) {
-            if (is_to_pass_on(&info)) pass_on(child, &info);
+            if (is_to_pass_on(child, &info)) pass_on(child, &info);
             continue;
         }
         while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {

@@ -133,8 +133,8 @@ HAK_API const char *hak_option_source(const char *name);
 
 /* CALLBACK(CONTEXT) is called when the memory in use exceeds the option soft_limit: once per crossing, and also if the limit was
  * already exceeded when the callback was set. It runs inside malloc or free, in the thread that noticed, with no lock held. It
- * may allocate, free and change errno, and should be short. A new callback replaces the previous one; NULL removes it. Calls
- * of this function must not overlap. */
+ * may allocate, free and change errno, and should be short. A new callback replaces the previous one; NULL removes it. The
+ * previous one may still be called, or running, in another thread when this returns. Calls of this function must not overlap. */
 HAK_API void hak_on_soft_limit(void (*callback)(void *context), void *context);
 
 /* ---- statistics: docs/statistics.md explains each number ---------------------------------------------- */
@@ -148,7 +148,8 @@ enum hak_stats_form {
 /* Writes statistics to the file descriptor FD. It takes no lock, stops no thread and allocates nothing. Each number is read
  * atomically; together they are no consistent snapshot. Returns 0, or -1 with errno: EINVAL for an unknown FORM, or the error of
  * write(2). EPIPE and EFBIG come without their signals. If FD does not block, waits up to a second each time that its reader
- * takes nothing; then EAGAIN, and a part was written. hak_stats_print(FD) is hak_stats_write(FD, HAK_STATS_TEXT). */
+ * takes nothing; then EAGAIN, and a part was written. A reader that was waited for in vain, by a message of hakmem's or here, is
+ * not waited for again until it has taken something. hak_stats_print(FD) is hak_stats_write(FD, HAK_STATS_TEXT). */
 HAK_API int hak_stats_write(int fd, enum hak_stats_form form);
 HAK_API int hak_stats_print(int fd);
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,15 @@ def program(tmp_path: Path) -> Path:
 def test_what_a_program_defines_is_read(program: Path) -> None:
     assert elf.defined(program, ("main", "malloc")) == ("main",)
     assert elf.has_interpreter(program) and preload_obstacle(program) == ""
+
+
+def test_the_dynamic_linker_is_no_static_program() -> None:
+    """A program that it is told to start is seen as it."""
+    loader = re.search(rb"/lib[^\0]*/ld-[^\0]*", Path("/bin/true").read_bytes())
+    assert loader is not None
+    path = Path(loader[0].decode())
+    assert elf.is_loader(path) and preload_obstacle(path) == ""
+    assert not elf.is_loader(Path("/bin/true"))
 
 
 def tables_begin_before_the_file(content: bytearray) -> None:

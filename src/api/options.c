@@ -50,12 +50,15 @@ struct reader {
     uint8_t sources[OPTION_TOTAL];
     bool silent;
     bool mistaken; /* something deserved a message */
+    char *file;    /* what the profile's file holds, once it was loaded: a pipe gives it only once */
+    bool loaded;
+    const char *unusable; /* why it cannot be used, if so */
 };
 
-static void read_all(struct reader *reader, const char *const *environment, const char *program, char *file);
+static void read_all(struct reader *reader, const char *const *environment, const char *program);
 static void read_variable(struct reader *reader, const char *variable);
 static void read_list(struct reader *reader, struct text list, enum option_source source);
-static void read_file(struct reader *reader, char *contents);
+static void read_file(struct reader *reader);
 static void apply(struct reader *reader, const struct setting *setting);
 
 static void copy_path(char path[OPTION_PATH_BYTES], struct text text) {
@@ -72,13 +75,13 @@ static void copy_depths(enum option_id id, uint16_t depths[SIZE_CLASSES], struct
 #define FILE_BYTES 4097 /* 4095 of a profile's file, one more to see whether it is longer, and a 0 */
 
 void options_read(struct hak_options *out, const char *const *environment, const char *program, bool secure) {
-    struct reader reader = {.silent = true};
     char file[FILE_BYTES];
+    struct reader reader = {.silent = true, .file = file};
     if (secure) environment = NULL;
-    read_all(&reader, environment, program, file);
+    read_all(&reader, environment, program);
     if (reader.mistaken && !reader.values[OPTION_quiet]) {
         reader.silent = false;
-        read_all(&reader, environment, program, file);
+        read_all(&reader, environment, program);
     }
 #define TAKE_BOOL(name, ...) out->name = reader.values[OPTION_##name] != 0;
 #define TAKE_NUMBER(name, ...) out->name = reader.values[OPTION_##name];
@@ -105,7 +108,7 @@ static bool is_ours(const char *variable) {
     return true;
 }
 
-static void read_all(struct reader *reader, const char *const *environment, const char *program, char *file) {
+static void read_all(struct reader *reader, const char *const *environment, const char *program) {
     for (size_t i = 0; i < OPTION_TOTAL; i++) {
         reader->values[i] = option_infos[i].initial;
         reader->paths[i] = (struct text){"", 0};
@@ -115,7 +118,7 @@ static void read_all(struct reader *reader, const char *const *environment, cons
         if (is_ours(*environment)) read_variable(reader, *environment + PREFIX_BYTES);
     if (program != NULL) read_list(reader, text_of(program), OPTION_FROM_PROGRAM);
     /* Last, because only now the profile is known. These sources are weaker, so they change only what no other source has set. */
-    if (reader->paths[OPTION_profile].length != 0) read_file(reader, file);
+    if (reader->paths[OPTION_profile].length != 0) read_file(reader);
     read_list(reader, text_of(profile_settings[reader->values[OPTION_profile]]), OPTION_FROM_PROFILE);
 }
 
@@ -165,29 +168,28 @@ static void read_list(struct reader *reader, struct text list, enum option_sourc
     }
 }
 
-/* The whole file as a string; NULL, and a reason, when it cannot be used. */
-static const char *load(const char *path, char contents[FILE_BYTES], const char **reason) {
+/* The whole file as a string. Returns why it cannot be used; NULL if it can. */
+static const char *load(const char *path, char contents[FILE_BYTES]) {
     long length = os_read_file(path, contents, FILE_BYTES);
-    *reason = length < 0 ? "it cannot be read" : "it is longer than 4095 bytes";
-    if (length < 0 || length == FILE_BYTES - 1) return NULL;
-    for (long i = 0; i < length; i++) {
-        *reason = "it holds bytes that are no text";
-        if (contents[i] == '\0') return NULL;
-    }
-    return contents;
+    if (length < 0) return "it cannot be read";
+    if (length == FILE_BYTES - 1) return "it is longer than 4095 bytes";
+    for (long i = 0; i < length; i++)
+        if (contents[i] == '\0') return "it holds bytes that are no text";
+    return NULL;
 }
 
 /* Lines of NAME = VALUE. Blanks around both are skipped; a comment goes from # to the end of its line. */
-static HAK_COLD void read_file(struct reader *reader, char *contents) {
+static HAK_COLD void read_file(struct reader *reader) {
     char path[OPTION_PATH_BYTES];
-    const char *reason;
     copy_path(path, reader->paths[OPTION_profile]);
-    if (load(path, contents, &reason) == NULL) {
+    if (!reader->loaded) reader->unusable = load(path, reader->file);
+    reader->loaded = true;
+    if (reader->unusable != NULL) {
         reader->mistaken = true;
-        if (!reader->silent) message_file(path, reason);
+        if (!reader->silent) message_file(path, reader->unusable);
         return;
     }
-    struct text rest = text_of(contents);
+    struct text rest = text_of(reader->file);
     for (unsigned line = 1; rest.length > 0; line++) {
         struct text value = take_until(&rest, "\n");
         value = trim(take_until(&value, "#"));

@@ -128,7 +128,7 @@ static int open_in_place(const char *path) {
     return fd;
 }
 
-/* A regular file is replaced by a new one, with the permissions of the old, once that is complete. */
+/* A regular file is replaced by a new one once that is complete; with the permissions of the old, unless another user set them. */
 bool os_file_create(struct os_file *file, const char *path) {
     struct stat there;
     const bool exists = lstat(path, &there) == 0;
@@ -145,10 +145,11 @@ bool os_file_create(struct os_file *file, const char *path) {
     }
     /* Never an existing file: in a folder that others may write to, it may be their link to a file of ours. */
     enum { FLAGS = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC };
-    const mode_t mode = exists ? there.st_mode & 0777 : 0644;
+    const bool kept = exists && is_trusted(&there);
+    const mode_t mode = kept ? there.st_mode & 0777 : 0644;
     file->fd = os_open(file->temporary, FLAGS, mode);
     if (file->fd < 0 && errno == EEXIST && unlink(file->temporary) == 0) file->fd = os_open(file->temporary, FLAGS, mode);
-    if (file->fd >= 0 && exists) fchmod(file->fd, mode); /* despite the umask; a file system that cannot do it has no permissions */
+    if (file->fd >= 0 && kept) fchmod(file->fd, mode); /* despite the umask; a file system that cannot do it has no permissions */
     return file->fd >= 0;
 }
 

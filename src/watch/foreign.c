@@ -6,6 +6,7 @@
 #include "slab/slab.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,6 +92,7 @@ static void *next_function(const char *name) { return dlsym == NULL ? NULL : dls
 
 /* Gives the block to the malloc that the program would have without hakmem. False when there is none. */
 static bool hand_on(void *block, enum heap_foreign_use use, size_t *size) {
+    const int saved = errno; /* another's free need not leave it, but ours promises to */
     usable_size_function *usable = (usable_size_function *)next_function("malloc_usable_size");
     free_function *next_free = (free_function *)next_function("free");
     if (usable == NULL || next_free == NULL) return false;
@@ -98,6 +100,7 @@ static bool hand_on(void *block, enum heap_foreign_use use, size_t *size) {
         *size = usable(block);
     else
         next_free(block);
+    errno = saved;
     return true;
 }
 

@@ -52,6 +52,31 @@ int main() {
 }
 """
 
+LEAVES_ERRNO = """
+#include <errno.h>
+#include <stddef.h>
+size_t malloc_usable_size(void *block) { errno = EDOM; return block != NULL; }
+void free(void *block) { (void)block, errno = EDOM; }
+"""
+
+GIVES_AWAY = """
+#include <errno.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+static long foreign[2];
+int main(void) {
+    void *volatile block = foreign;
+    errno = 0;
+    const size_t size = malloc_usable_size(block);
+    const int after_size = errno;
+    free(block);
+    const int after_free = errno;
+    printf("%zu %d %d\\n", size, after_size, after_free);
+    return 0;
+}
+"""
+
 OF_ITS_OWN = """
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -153,3 +178,12 @@ def test_a_library_that_wraps_system_calls(build: Build, tmp_path: Path) -> None
     program = compile_c(tmp_path / "wraps", WRAPS_SYSTEM_CALLS, "-rdynamic", "-fno-builtin")
     result = run(program, env=environment(LD_PRELOAD=str(build.library)))
     assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_free_that_is_handed_on_leaves_errno(build: Build, tmp_path: Path) -> None:
+    """Whatever the next malloc does: in glibc before 2.33, and in others, free may change it."""
+    other = compile_c(tmp_path / "other.so", LEAVES_ERRNO, "-shared", "-fPIC")
+    program = compile_c(tmp_path / "program", GIVES_AWAY)
+    env = environment(LD_PRELOAD=f"{build.library}:{other}", HAKMEM_FOREIGN_FREE="libc")
+    result = run(program, env=env)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "1 0 0\n", "")

@@ -161,6 +161,29 @@ def test_profile_reaches_the_library(build: Build) -> None:
         assert build.run("sh", "-c", "echo $HAKMEM_PROFILE", options=options).stdout == "small\n"
 
 
+def test_a_profiles_file_is_found_from_every_folder(build: Build, tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("decay = 7s\n")
+    (tmp_path / "elsewhere").mkdir()
+    report = tmp_path / "report"
+    result = build.run(
+        "sh",
+        "-c",
+        "cd elsewhere && HAKMEM_STATS=1 exec cat /dev/null",
+        options=("--profile", "./p"),
+        env={"HAKMEM_STATS_FILE": str(report)},
+        cwd=tmp_path,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert " decay 7s (file)\n" in report.read_text()
+    # What cannot be found is named as it was given, and so is what would be too long for the library.
+    deep = tmp_path / ("a" * 200)
+    deep.mkdir()
+    (tmp_path / "p").rename(deep / "p")
+    assert build.run("true", options=("--profile", "./p"), cwd=deep).stderr == ""
+    result = build.run("true", options=("--profile", "./none"), cwd=tmp_path)
+    assert only_line(result.stderr) == "hakmem: the profile ./none is ignored: it cannot be read"
+
+
 def test_other_preloads_stay(build: Build) -> None:
     other = "libm.so.6"
     result = build.run("sh", "-c", "echo $LD_PRELOAD", env={"LD_PRELOAD": other})
@@ -263,6 +286,33 @@ def test_signal_to_the_launcher_reaches_the_program_once(
     assert process.returncode == 7
 
 
+GROUP_SENDER = """
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile sig_atomic_t count;
+static void take(int number) { (void)number, count++; }
+int main(void) {
+    signal(SIGRTMIN, take); /* of these each one arrives */
+    puts("ready");
+    fflush(stdout);
+    kill(0, SIGRTMIN);
+    for (int i = 0; i < 15; i++) usleep(20000);
+    printf("%d\\n", count);
+    return 0;
+}
+"""
+
+
+def test_what_the_program_sends_to_its_group_reaches_it_once(
+    build: Build, started: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    """As the `kill 0` of a shell does."""
+    process = start(build, started, str(compile_c(tmp_path / "sender", GROUP_SENDER)))
+    output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert output == "1\n"
+
+
 VALUE_TAKER = """
 #include <signal.h>
 #include <stdio.h>
@@ -299,6 +349,34 @@ def test_an_alarm_set_before_ends_the_program(build: Build) -> None:
     script = "import os, signal, sys; signal.alarm(1); os.execv(sys.argv[1], sys.argv[1:])"
     result = run(sys.executable, "-c", script, COMMAND, "run", "--", "sleep", "60", env=build.environment())
     assert result.returncode == -signal.SIGALRM
+
+
+KILLS_ITS_PARENT = """
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int prctl(int option, ...) {
+    va_list rest;
+    va_start(rest, option);
+    const unsigned long argument = va_arg(rest, unsigned long);
+    va_end(rest);
+    const pid_t parent = getppid();
+    if (option == PR_SET_PDEATHSIG) {
+        kill(parent, SIGKILL);
+        while (getppid() == parent) usleep(1000);
+    }
+    return (int)syscall(SYS_prctl, option, argument, 0, 0, 0);
+}
+"""
+
+
+def test_nothing_is_started_for_a_launcher_that_was_killed_meanwhile(build: Build, tmp_path: Path) -> None:
+    preloaded = compile_c(tmp_path / "kills.so", KILLS_ITS_PARENT, "-shared", "-fPIC")
+    env = build.environment(LD_PRELOAD=str(preloaded), TMPDIR=str(tmp_path))
+    result = run(build.launcher, build.library, "--", "echo", "started", env=env)
+    assert (result.returncode, result.stdout) == (-signal.SIGKILL, "")
 
 
 def test_signal_that_is_not_caught_ends_both(build: Build, started: list[subprocess.Popen[str]]) -> None:

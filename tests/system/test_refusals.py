@@ -1,9 +1,10 @@
 """Every way in which the launcher refuses to start a program, or says that hakmem did not serve it."""
 
 import os
-import subprocess
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from toolbox import (
     Build,
     cannot_run,
     compile_c,
+    environment,
     only_line,
     run,
     run_well,
@@ -19,6 +21,7 @@ from toolbox import (
 )
 
 NOBODY = 65534
+NOBODYS = "nobody" if os.geteuid() == 0 else None
 OWN_MALLOC = """
 #include <stddef.h>
 static char heap[1 << 20];
@@ -32,6 +35,18 @@ int main(void) { return malloc(8) == NULL; }
 E_SHOFF = slice(0x28, 0x30)
 E_SHNUM = slice(0x3C, 0x3E)
 E_MACHINE = slice(0x12, 0x14)
+
+
+@contextmanager
+def for_others(*files: Path) -> Iterator[Path]:
+    """A folder with copies of these, that other users may read."""
+    folder = Path(run_well("mktemp", "-d").strip())
+    try:
+        folder.chmod(0o755)
+        run_well("cp", "-L", "--preserve=xattr,mode", *files, folder)
+        yield folder
+    finally:
+        run_well("rm", "-r", folder)
 
 
 def copy_of_true(target: Path) -> Path:
@@ -61,6 +76,16 @@ def test_file_that_is_not_executable(build: Build, tmp_path: Path) -> None:
     only_line(result.stderr)
 
 
+def test_a_folder_of_path_that_may_not_be_searched_says_nothing(build: Build) -> None:
+    with for_others(build.launcher, build.library) as folder:
+        locked = folder / "locked"
+        locked.mkdir()
+        locked.chmod(0 if NOBODYS is None else 0o700)
+        line = (folder / "hakmem-launch", folder / "libhakmem.so", "--", "no-such-program")
+        result = run(*line, env=environment(PATH=f"{locked}:/usr/bin"), user=NOBODYS)
+    assert (result.returncode, result.stderr) == (127, "hakmem: no-such-program: command not found\n")
+
+
 def test_missing_interpreter(build: Build, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/no/such/interpreter -x\n")
@@ -76,6 +101,14 @@ def test_static_binary(build: Build, tmp_path: Path) -> None:
         result = build.run(program)
         assert result.returncode == 125
         assert "static" in only_line(result.stderr)
+
+
+def test_the_loader_is_no_static_binary(build: Build) -> None:
+    """Started by its own name it loads what it is told to, and preloads."""
+    loader = re.search(rb"/lib[^\0]*/ld-[^\0]*", Path("/bin/true").read_bytes())
+    assert loader is not None
+    result = build.run(loader[0].decode(), "/bin/echo", "loaded")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "loaded\n", "")
 
 
 def test_script_of_a_static_interpreter(build: Build, tmp_path: Path) -> None:
@@ -175,20 +208,9 @@ def test_program_with_file_capabilities(build: Build, tmp_path: Path) -> None:
     program = copy_of_true(tmp_path / "capable")
     if run(tool("setcap"), "cap_net_raw+ep", program).returncode != 0:
         cannot_run("this file system keeps no capabilities")
-    folder = Path(run_well("mktemp", "-d").strip())
-    try:
-        folder.chmod(0o755)
-        for path in (program, build.launcher, build.library):
-            run_well("cp", "-L", "--preserve=xattr,mode", path, folder)
-        result = subprocess.run(
-            [folder / "hakmem-launch", folder / "libhakmem.so", "--", folder / "capable"],
-            user=NOBODY,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    finally:
-        run_well("rm", "-r", folder)
+    with for_others(program, build.launcher, build.library) as folder:
+        line = (folder / "hakmem-launch", folder / "libhakmem.so", "--", folder / "capable")
+        result = run(*line, user="nobody")
     assert result.returncode == 125
     assert "capabilities" in only_line(result.stderr)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from elftools.common.exceptions import ELFError
 from elftools.construct import ConstructError
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from hakmem_lab.errors import LabError
@@ -107,3 +108,11 @@ def has_interpreter(path: Path) -> bool:
     """Whether it asks for a dynamic linker."""
     with image_open(path) as image:
         return any(segment["p_type"] == "PT_INTERP" for segment in image.iter_segments())
+
+
+def is_loader(path: Path) -> bool:
+    """Whether it is glibc's dynamic linker, which a program may be started by."""
+    with image_open(path) as image:
+        section = image.get_section_by_name(".dynamic")
+        names = section.iter_tags("DT_SONAME") if isinstance(section, DynamicSection) else ()
+        return any(name.soname.startswith("ld-") for name in names)

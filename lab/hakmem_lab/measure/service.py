@@ -144,7 +144,7 @@ def preload_obstacle(program: Path) -> str:
     if is_privileged(program):
         return "privileged (setuid or capabilities): the dynamic linker preloads nothing into it"
     with suppress(OSError, elf.NotElfError):
-        if not elf.has_interpreter(program):
+        if not elf.has_interpreter(program) and not elf.is_loader(program):
             return "a static binary: nothing can be preloaded into it"
     return ""
 

@@ -239,6 +239,22 @@ TEST(profiles_of_files) {
     CHECK(options.decay == 500 && lines_said() == 0);
 }
 
+/* A pipe, as of the shell's <(...). Its writer is gone; with one that stays, a second look would wait for ever. */
+TEST(profiles_that_can_be_read_only_once) {
+    static const char text[] = "decay = 1s\nthread_cach = 1M\n";
+    char variable[60];
+    int ends[2];
+    CHECK_EQ(pipe(ends), 0);
+    CHECK_EQ(write(ends[1], text, sizeof text - 1), sizeof text - 1);
+    close(ends[1]);
+    snprintf(variable, sizeof variable, "HAKMEM_PROFILE=/proc/self/fd/%d", ends[0]);
+    struct hak_options options = READ(variable);
+    CHECK(said_once("hakmem: profile file, line 2: thread_cach is not an option and is ignored"));
+    CHECK_EQ(options.decay, 1000);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_FILE);
+    close(ends[0]);
+}
+
 TEST(profiles_of_files_that_are_not_understood) {
     PROFILE("decay = 7s\n\ndecai = 7s\n");
     CHECK(said_once("hakmem: profile file, line 3: decai is not an option and is ignored; the nearest is decay ("));

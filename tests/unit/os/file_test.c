@@ -8,6 +8,7 @@
  *   a linked log is emptied                  a_link_to_a_descriptor_is_written_to
  *   all may read what was kept from them     a_new_file_has_the_permissions_of_the_old
  *   a FIFO without a reader is waited for    a_fifo_without_a_reader_is_refused
+ *   another user says who may read it        what_another_user_left_there_says_nothing
  *   links of others are followed             what_others_put_there_is_refused
  *   FIFOs of others are written to           what_others_put_there_is_refused
  *   a link put there at the end is followed  what_comes_in_between_is_refused
@@ -238,6 +239,19 @@ TEST(what_others_put_there_is_refused) {
     CHECK(is_refused(path) && is_refused(first)); /* they need not read it, either */
     close(reader);
     unlink(first);
+    end_beside_others();
+}
+
+TEST(what_another_user_left_there_says_nothing) {
+    if (geteuid() != 0) SKIP("only root can make what is another user's");
+    begin_beside_others();
+    const mode_t mask = umask(022);
+    CHECK(write_file(path, "theirs\n", true));
+    CHECK_EQ(chown(path, NOBODY, NOBODY), 0);
+    CHECK_EQ(chmod(path, 0666), 0);
+    CHECK(write_file(path, "one\n", true));
+    CHECK_EQ(permissions(path), 0644);
+    umask(mask);
     end_beside_others();
 }
 

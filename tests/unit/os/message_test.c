@@ -11,6 +11,7 @@
  *   a long line loses its line end               long_lines_are_cut
  *   a broken pipe ends the program               a_broken_pipe_is_an_error
  *   a file that may not grow ends the program    a_file_at_its_limit_is_an_error
+ *   nothing written, without an error, has none  what_takes_nothing_is_an_error
  *   os_panic ends by exit                        panic_is_a_message_and_an_abort
  */
 #include "blocks.h"
@@ -261,3 +262,27 @@ static void write_beyond_the_limit(void) {
 }
 
 TEST(a_file_at_its_limit_is_an_error) { IN_CHILD(write_beyond_the_limit); }
+
+/* ---- no error, and no progress -------------------------------------------------------------------------- */
+
+#if __has_include(<linux/seccomp.h>) /* musl's headers do not bring the kernel's */
+
+#include "sandbox.h"
+
+enum { TAKES_NOTHING = 77 };
+
+static const struct sandbox_rule writes_there[] = {{.call = SYS_write, .argument = 0, .bits = TAKES_NOTHING, .exactly = true}};
+
+static void write_to_what_takes_nothing(void) {
+    sandbox_refuse(SANDBOX_RULES(writes_there), 0); /* the call returns 0, as that of an odd driver may */
+    errno = 0;
+    CHECK(!os_write(TAKES_NOTHING, "x", 1));
+    CHECK_EQ(errno, EIO);
+}
+
+TEST(what_takes_nothing_is_an_error) {
+    if (!sandbox_is_possible()) SKIP("no seccomp filters");
+    IN_CHILD(write_to_what_takes_nothing);
+}
+
+#endif
