@@ -171,6 +171,8 @@ def test_the_tightest_limit_above_counts(root: Path) -> None:
         ({"sys/fs/cgroup/user.slice/a/memory.max": "1000\n"}, Level.FINE),
         ({"sys/fs/cgroup/user.slice/a/memory.high": "900\n"}, Level.FINE),
         ({"sys/fs/cgroup/user.slice/a/memory.stat": "shmem 800\nactive_file 5\n"}, Level.PROBLEM),
+        ({"sys/fs/cgroup/user.slice/a/memory.stat": "active_file 5\nslab_reclaimable 800\n"}, Level.FINE),
+        ({"sys/fs/cgroup/user.slice/a/memory.stat": "active_file 5\nslab 800\n"}, Level.PROBLEM),
     ],
 )
 def test_cached_files_go_first(root: Path, files: dict[str, str], level: Level) -> None:
