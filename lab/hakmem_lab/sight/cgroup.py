@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hakmem_lab.sight.kernel_files import kernel_number, kernel_text
 from hakmem_lab.sight.pressure import Pressure, pressure_read
+from hakmem_lab.sight.process import Process
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class Group:
     pressure: Pressure | None
 
 
-def group_read(process: Path, system: Path) -> Group | None:
-    """For the process whose folder is PROCESS; SYSTEM is /sys. None: there are no control groups."""
+def group_read(process: Process, system: Path) -> Group | None:
+    """SYSTEM is /sys. None: there are no control groups."""
     try:
-        lines = (process / "cgroup").read_text().splitlines()
+        lines = process.place("cgroup").read_text().splitlines()
     except OSError:
         return None
     by_controller = {
