@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import COMMANDS, main
+from hakmem_lab.commands import common
 from hakmem_lab.measure.tree import children_of
 from hakmem_lab.sight import launch
+from hakmem_lab.sight.process import Process
 from lab_command import LAB, lab
 from lab_processes import (
     FRAGMENTED,
@@ -164,6 +167,39 @@ def test_the_launcher_stands_for_its_program(checkout: Checkout, tmp_path: Path,
     assert done.returncode == 0, done.stderr
     assert done.stderr == f"hakmem: {launcher} is the launcher; its program is process {pid}\n"
     assert str(pid) in done.stdout
+
+
+@pytest.mark.parametrize("under_another", [{}, {"HAKMEM_PROOF": "/none"}])
+def test_the_launcher_had_another_child_before(
+    checkout: Checkout, tmp_path: Path, under_another: dict[str, str]
+) -> None:
+    """The shell that became it had started one; that shell may itself be on hakmem."""
+    program = compile_c(tmp_path / "program", FREED, "-pthread")
+    launch_line = f"exec {checkout.build}/hakmem-launch {checkout.library} -- {program}"
+    with running(["sh", "-c", f"sleep 60 & {launch_line}"], environment(**under_another)) as launcher:
+        other, pid = children_of(launcher)
+        try:
+            done = lab("stats", "--json", str(launcher))
+        finally:
+            os.kill(other, signal.SIGKILL)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == f"hakmem: {launcher} is the launcher; its program is process {pid}\n"
+    assert json.loads(done.stdout)["pid"] == pid
+
+
+def test_a_program_of_the_launcher_that_cannot_be_told(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It overwrote its environment, as programs that set their title do."""
+    overwritten = "import sys; print('ready', flush=True); sys.stdin.read()"
+    start = [checkout.build / "hakmem-launch", checkout.library, "--", sys.executable, "-c", overwritten]
+    with running(start, environment()) as launcher:
+        (pid,) = children_of(launcher)
+        monkeypatch.setattr(common, "children_of", lambda _: [pid, os.getpid()])
+        monkeypatch.setattr(Process, "environment", lambda _: {})
+        assert common.process_asked(launcher).pid == pid
+    told = f"its program is process {pid}, or another of its children: {os.getpid()}\n"
+    assert capsys.readouterr().err == f"hakmem: {launcher} is the launcher; {told}"
 
 
 def test_show_config(checkout: Checkout, build: Path, tmp_path: Path) -> None:
