@@ -280,16 +280,59 @@ def test_a_profile_that_a_process_did_not_read(
 ) -> None:
     """By its path as the process sees it. One that it did read may have gone since."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
     profile = Path("my.profile")
     with on_hakmem(checkout, tmp_path, FREED, profile="./my.profile", quiet="1") as pid:
         shown = lab("show-config", str(pid), "--json")
     assert shown.returncode == 1
     ((mistake,),) = (config["mistakes"] for config in json.loads(shown.stdout))
-    assert mistake["line"] == "the profile ./my.profile is ignored: it cannot be read"
+    assert mistake["line"] == "the profile ./my.profile sets nothing here, and it cannot be read"
     profile.write_text("decay = 2s\n")
     with on_hakmem(checkout, tmp_path, FREED, profile="./my.profile") as pid:
         profile.unlink()
         assert lab("show-config", str(pid), "--json").returncode == 0
+
+
+MOVED = """
+#include <unistd.h>
+#include <stdio.h>
+int main(void) {
+    if (chdir("/") != 0) return 1;
+    puts("ready"), fflush(stdout);
+    while (getchar() != EOF) continue;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "content"),
+    [
+        pytest.param(FREED, "my.profile", "profile = small\n", id="only another profile"),
+        pytest.param(MOVED, "my.profile", "quiet = off\n", id="overridden, from a folder that was left"),
+    ],
+)
+def test_a_profile_that_a_process_did_read(
+    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str, content: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    profile = Path(name)
+    profile.write_text(content)
+    with on_hakmem(checkout, tmp_path, source, profile=f"./{name}", quiet="1") as pid:
+        if source is FREED:
+            profile.unlink()
+        (config,) = json.loads(lab("show-config", str(pid), "--json").stdout)
+    assert config["mistakes"] == []
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_profile_whose_name_is_not_shown_as_it_is(build: Path, tmp_path: Path) -> None:
+    """The library writes ? for what is not ASCII. All that this one sets is overridden."""
+    profile = tmp_path / "größe.profile"
+    profile.write_text("quiet = off\n")
+    variables = {"HAKMEM_PROFILE": str(profile), "HAKMEM_QUIET": "1"}
+    (config,) = json.loads(lab("show-config", "--build", str(build), "--json", **variables).stdout)
+    assert config["mistakes"] == []
 
 
 @pytest.mark.usefixtures("checkout")
