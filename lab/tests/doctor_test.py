@@ -140,7 +140,7 @@ def test_a_kernel_that_says_nothing(tmp_path: Path) -> None:
 
 
 def group_of(root: Path) -> Group:
-    group = group_read(root / "proc/self", root / "sys")
+    group = group_read(Process(SELF, root / "proc"), root / "sys")
     assert group is not None
     return group
 
@@ -171,6 +171,8 @@ def test_the_tightest_limit_above_counts(root: Path) -> None:
         ({"sys/fs/cgroup/user.slice/a/memory.max": "1000\n"}, Level.FINE),
         ({"sys/fs/cgroup/user.slice/a/memory.high": "900\n"}, Level.FINE),
         ({"sys/fs/cgroup/user.slice/a/memory.stat": "shmem 800\nactive_file 5\n"}, Level.PROBLEM),
+        ({"sys/fs/cgroup/user.slice/a/memory.stat": "active_file 5\nslab_reclaimable 800\n"}, Level.FINE),
+        ({"sys/fs/cgroup/user.slice/a/memory.stat": "active_file 5\nslab 800\n"}, Level.PROBLEM),
     ],
 )
 def test_cached_files_go_first(root: Path, files: dict[str, str], level: Level) -> None:
@@ -249,7 +251,24 @@ def test_version_1(root: Path) -> None:
 
 def test_no_control_groups(root: Path) -> None:
     (root / "proc/self/cgroup").unlink()
-    assert group_read(root / "proc/self", root / "sys") is None
+    assert group_read(Process(SELF, root / "proc"), root / "sys") is None
+
+
+def test_the_group_of_a_process_whose_main_thread_has_ended(root: Path) -> None:
+    """A thread that ended is in the topmost group, of version 1 at once."""
+    files_write(
+        root,
+        {
+            "proc/self/stat": "7 (sh) Z 1\n",
+            "proc/self/cgroup": "2:memory:/\n",
+            "proc/self/task/7/stat": "7 (sh) Z 1\n",
+            "proc/self/task/7/cgroup": "2:memory:/\n",
+            "proc/self/task/8/stat": "8 (sh) S 1\n",
+            "proc/self/task/8/cgroup": "2:memory:/a\n",
+            "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "4096\n",
+        },
+    )
+    assert group_of(root).limit == 4096
 
 
 # ---- bounds of a process ------------------------------------------------------------------------------------

@@ -102,6 +102,25 @@ int main(void) {
 }
 """
 )
+# A worker that frees 16 MiB of blocks of 8 KiB, keeps 2 MiB of them at hand, and ends.
+WORKER_THAT_ENDED = (
+    HEAD
+    + """
+enum { BLOCKS = 2048 };
+static void *work(void *unused) {
+    static void *blocks[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) blocks[i] = filled(8 << 10);
+    for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+    return unused;
+}
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, work, NULL);
+    pthread_join(thread, NULL);
+    wait_for_end();
+}
+"""
+)
 THREADS = (
     HEAD
     + """

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -167,6 +168,25 @@ def test_a_kernel_that_does_not_list_children(
         look(running, Trigger(seconds=0.1), lambda process: process.pid)
         os.kill(running.pid, signal.SIGTERM)
     assert capsys.readouterr().err == "hakmem: no list: only the first is looked at\n"
+
+
+def test_a_kernel_without_descriptors_of_processes(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Linux 5.3."""
+
+    def refuse(_pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with launched(checkout, UNTIL_TOLD) as running:
+        try:
+            seen = look(running, Trigger(seconds=0.1), lambda process: process.pid)
+            assert (seen.value, running.ended_within(0.01)) == (running.pid, False)
+        finally:
+            os.kill(running.pid, signal.SIGTERM)
+        assert running.ended_within(20)
+        assert running.wait() == 128 + signal.SIGTERM
 
 
 def test_too_short(checkout: Checkout) -> None:

@@ -270,3 +270,19 @@ def test_what_may_not_be_read(
     process = Process(77, tmp_path)
     with pytest.raises(LabError, match=line), process.reading():
         raise PermissionError
+
+
+@pytest.mark.parametrize(
+    ("euid", "line"), [(1000, r"is hidden from you \(hidepid\)"), (0, "not even by root")]
+)
+def test_one_that_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, euid: int, line: str) -> None:
+    """Under hidepid=1 its folder is seen, and nothing in it can be read."""
+
+    def refuse(_path: Path, **_options: str) -> str:
+        raise PermissionError(1, "Operation not permitted")
+
+    (tmp_path / "77").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: euid)
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(LabError, match=f"process 77 .*{line}"):
+        process_open(77, tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.cli import COMMANDS, main
+from hakmem_lab.commands import common
 from hakmem_lab.measure.tree import children_of
 from hakmem_lab.sight import launch
+from hakmem_lab.sight.process import Process
 from lab_command import LAB, lab
 from lab_processes import (
     FRAGMENTED,
@@ -166,6 +169,39 @@ def test_the_launcher_stands_for_its_program(checkout: Checkout, tmp_path: Path,
     assert str(pid) in done.stdout
 
 
+@pytest.mark.parametrize("under_another", [{}, {"HAKMEM_PROOF": "/none"}])
+def test_the_launcher_had_another_child_before(
+    checkout: Checkout, tmp_path: Path, under_another: dict[str, str]
+) -> None:
+    """The shell that became it had started one; that shell may itself be on hakmem."""
+    program = compile_c(tmp_path / "program", FREED, "-pthread")
+    launch_line = f"exec {checkout.build}/hakmem-launch {checkout.library} -- {program}"
+    with running(["sh", "-c", f"sleep 60 & {launch_line}"], environment(**under_another)) as launcher:
+        other, pid = children_of(launcher)
+        try:
+            done = lab("stats", "--json", str(launcher))
+        finally:
+            os.kill(other, signal.SIGKILL)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == f"hakmem: {launcher} is the launcher; its program is process {pid}\n"
+    assert json.loads(done.stdout)["pid"] == pid
+
+
+def test_a_program_of_the_launcher_that_cannot_be_told(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It overwrote its environment, as programs that set their title do."""
+    overwritten = "import sys; print('ready', flush=True); sys.stdin.read()"
+    start = [checkout.build / "hakmem-launch", checkout.library, "--", sys.executable, "-c", overwritten]
+    with running(start, environment()) as launcher:
+        (pid,) = children_of(launcher)
+        monkeypatch.setattr(common, "children_of", lambda _: [pid, os.getpid()])
+        monkeypatch.setattr(Process, "environment", lambda _: {})
+        assert common.process_asked(launcher).pid == pid
+    told = f"its program is process {pid}, or another of its children: {os.getpid()}\n"
+    assert capsys.readouterr().err == f"hakmem: {launcher} is the launcher; {told}"
+
+
 def test_show_config(checkout: Checkout, build: Path, tmp_path: Path) -> None:
     done = lab("show-config", "--build", str(build), "--json", HAKMEM_DECAY="2s", HAKMEM_CONF="bin_depth:64")
     assert done.returncode == 0, done.stderr
@@ -244,16 +280,59 @@ def test_a_profile_that_a_process_did_not_read(
 ) -> None:
     """By its path as the process sees it. One that it did read may have gone since."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
     profile = Path("my.profile")
     with on_hakmem(checkout, tmp_path, FREED, profile="./my.profile", quiet="1") as pid:
         shown = lab("show-config", str(pid), "--json")
     assert shown.returncode == 1
     ((mistake,),) = (config["mistakes"] for config in json.loads(shown.stdout))
-    assert mistake["line"] == "the profile ./my.profile is ignored: it cannot be read"
+    assert mistake["line"] == "the profile ./my.profile sets nothing here, and it cannot be read"
     profile.write_text("decay = 2s\n")
     with on_hakmem(checkout, tmp_path, FREED, profile="./my.profile") as pid:
         profile.unlink()
         assert lab("show-config", str(pid), "--json").returncode == 0
+
+
+MOVED = """
+#include <unistd.h>
+#include <stdio.h>
+int main(void) {
+    if (chdir("/") != 0) return 1;
+    puts("ready"), fflush(stdout);
+    while (getchar() != EOF) continue;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "content"),
+    [
+        pytest.param(FREED, "my.profile", "profile = small\n", id="only another profile"),
+        pytest.param(MOVED, "my.profile", "quiet = off\n", id="overridden, from a folder that was left"),
+    ],
+)
+def test_a_profile_that_a_process_did_read(
+    checkout: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str, content: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    profile = Path(name)
+    profile.write_text(content)
+    with on_hakmem(checkout, tmp_path, source, profile=f"./{name}", quiet="1") as pid:
+        if source is FREED:
+            profile.unlink()
+        (config,) = json.loads(lab("show-config", str(pid), "--json").stdout)
+    assert config["mistakes"] == []
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_profile_whose_name_is_not_shown_as_it_is(build: Path, tmp_path: Path) -> None:
+    """The library writes ? for what is not ASCII. All that this one sets is overridden."""
+    profile = tmp_path / "größe.profile"
+    profile.write_text("quiet = off\n")
+    variables = {"HAKMEM_PROFILE": str(profile), "HAKMEM_QUIET": "1"}
+    (config,) = json.loads(lab("show-config", "--build", str(build), "--json", **variables).stdout)
+    assert config["mistakes"] == []
 
 
 @pytest.mark.usefixtures("checkout")

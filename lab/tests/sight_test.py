@@ -31,6 +31,7 @@ from lab_processes import (
     MEDIUM,
     MIB,
     THREADS,
+    WORKER_THAT_ENDED,
     account_of,
     on_hakmem,
     running,
@@ -70,6 +71,20 @@ def test_medium_blocks(checkout: Checkout, tmp_path: Path) -> None:
     assert copy.books.totals.large_blocks == 8
     assert copy.live < MIB
     assert copy.window.changing == 0
+
+
+def test_blocks_that_a_thread_cached_and_left(checkout: Checkout, tmp_path: Path) -> None:
+    """They wait for the next thread; the program has none of them."""
+    options = {"decay": "never", "huge_pages": "never", "bin_depth": "2048"}
+    with on_hakmem(checkout, tmp_path, WORKER_THAT_ENDED, **options) as pid:
+        account = account_of(pid)
+    (copy,) = account.copies
+    assert account.is_reconciled
+    assert sum(heap.cached_bytes for heap in copy.books.heaps if not heap.live) > 1.9 * MIB
+    assert copy.window.cached > 1.9 * MIB
+    assert copy.live < MIB // 4
+    cached = r"2\.\d MiB are cached by its one thread, or left by threads that ended \((1\.9|2\.0) MiB\): "
+    assert any(re.match(cached, one.text) for one in advice_find(account))
 
 
 def test_memory_that_is_kept_because_decay_is_never(checkout: Checkout, tmp_path: Path) -> None:

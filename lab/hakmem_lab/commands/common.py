@@ -27,6 +27,9 @@ TABLE_WIDTH = 150
 LAUNCHER = "hakmem-launch"
 """The process that `hakmem run` becomes: it waits for its program, and the shell reports its PID."""
 
+PROOF = "HAKMEM_PROOF"
+"""The variable that the launcher sets for its program."""
+
 PID_DIGITS_MAX = 10
 """More than the number of any process has."""
 
@@ -118,8 +121,22 @@ def process_asked(pid: int) -> Process:
     children = children_of(pid)
     if not children:
         raise LabError(f"{pid} is the launcher, and its program is not running")
-    print(f"hakmem: {pid} is the launcher; its program is process {children[0]}", file=sys.stderr)
-    return process_open(children[0])
+    told = [child for child in children if _proof_of(child) not in ("", _proof_of(pid))]
+    program = (told or children)[0]
+    others = [] if told else children[1:]
+    unsure = f", or another of its children: {', '.join(map(str, others))}" if others else ""
+    print(f"hakmem: {pid} is the launcher; its program is process {program}{unsure}", file=sys.stderr)
+    return process_open(program)
+
+
+def _proof_of(pid: int) -> str:
+    """The file in which the library answers the launcher. The program is its first child with another one than its own:
+    the shell that became the launcher may have started processes, and orphans of the program come to it where it is
+    process 1. Empty also if the environment cannot be read, or was overwritten, as by a program that sets its title."""
+    try:
+        return Process(pid).environment().get(PROOF, "")
+    except LabError:
+        return ""
 
 
 def grids_show(grids: Sequence[Grid], lines: Sequence[str], to_errors: bool = False) -> None:

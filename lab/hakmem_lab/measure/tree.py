@@ -20,7 +20,8 @@ from hakmem_lab.errors import LabError
 
 INTERVAL_SECONDS = 0.02
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
-GONE = (FileNotFoundError, ProcessLookupError)
+UNSEEN = (FileNotFoundError, ProcessLookupError, PermissionError)
+"""It ended; or, under hidepid, it is another user's."""
 
 
 @dataclass
@@ -56,9 +57,9 @@ class Watched:
 
 def children_of(pid: int) -> list[int]:
     children: list[int] = []
-    with suppress(*GONE):  # a process, and any of its threads, may end while it is looked at
+    with suppress(*UNSEEN):  # a process, and any of its threads, may end while it is looked at
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(*GONE):  # a thread may end before the process does
+            with suppress(*UNSEEN):  # a thread may end before the process does
                 children += map(int, (thread / "children").read_text().split())
     return children
 
@@ -80,11 +81,18 @@ def tree_kill(pid: int) -> None:
 
 
 def rss_kib_of(pid: int) -> int:
-    """0 if it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_KIB
-    except (*GONE, IndexError):
-        return 0
+    """0 if it is gone or hidden. With a main thread that has ended by itself the folders of the others tell."""
+    process = Path(f"/proc/{pid}")
+    rss = _statm_kib(process)
+    with suppress(*UNSEEN):
+        return rss or max(map(_statm_kib, (process / "task").iterdir()), default=0)
+    return 0
+
+
+def _statm_kib(task: Path) -> int:
+    with suppress(*UNSEEN, IndexError):
+        return int((task / "statm").read_text().split()[1]) * PAGE_KIB
+    return 0
 
 
 def tree_rss_kib(pid: int) -> int:

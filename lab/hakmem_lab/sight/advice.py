@@ -131,7 +131,7 @@ def _of_caches(copy: CopyAccount, threads: int) -> Iterator[Advice]:
         cached = copy.window.cached
         yield Advice(
             cached,
-            f"{size_text(cached)} are cached by {_threads_text(live, most, threads)}:"
+            f"{size_text(cached)} are cached by {_threads_text(live, most, threads)}{_left_text(copy)}:"
             f" {_cache_bound(copy, most)}hak_collect() empties the caches.",
         )
     heaps = max(1, len(copy.books.heaps))
@@ -148,6 +148,15 @@ def _threads_text(live: Sequence[HeapBooks], most: HeapBooks, threads: int) -> s
         return "its one thread"
     return (
         f"{len(live)} of {threads} threads, most by thread {most.thread_id} ({size_text(most.cached_bytes)})"
+    )
+
+
+def _left_text(copy: CopyAccount) -> str:
+    left = sum(heap.cached_bytes for heap in copy.books.heaps if not heap.live)
+    return (
+        f", or left by threads that ended ({size_text(left)})"
+        if left > WORTH_OF_ALL * copy.window.cached
+        else ""
     )
 
 

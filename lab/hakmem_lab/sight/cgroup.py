@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hakmem_lab.sight.kernel_files import kernel_number, kernel_text
 from hakmem_lab.sight.pressure import Pressure, pressure_read
+from hakmem_lab.sight.process import Process
 
 
 @dataclass(frozen=True)
@@ -21,23 +22,23 @@ class Group:
     current: int | None
     """Memory in use by the group that has the limit."""
     files: int
-    """Of these, the cache of files, which the kernel takes before it kills."""
+    """Of these, the cache of files and their names, which the kernel takes before it kills."""
     high: int | None
     """Beyond this the kernel slows the program down."""
     high_current: int | None
     """Memory in use by the group that has this mark."""
     high_files: int
-    """Of these, the cache of files, which the kernel takes before it slows anybody down."""
+    """Of these, the cache of files and their names, which the kernel takes before it slows anybody down."""
     swap_limit: int | None
     processors: float | None
     """Number of processors that the quota amounts to."""
     pressure: Pressure | None
 
 
-def group_read(process: Path, system: Path) -> Group | None:
-    """For the process whose folder is PROCESS; SYSTEM is /sys. None: there are no control groups."""
+def group_read(process: Process, system: Path) -> Group | None:
+    """SYSTEM is /sys. None: there are no control groups."""
     try:
-        lines = (process / "cgroup").read_text().splitlines()
+        lines = process.place("cgroup").read_text().splitlines()
     except OSError:
         return None
     by_controller = {
@@ -89,9 +90,10 @@ def _swap_1(levels: list[Path]) -> int | None:
 
 
 def _files(level: Path, prefix: str = "") -> int:
-    """Bytes in the cache of files; what lies in tmpfs is not in it. PREFIX: of the sums over the groups below."""
+    """Bytes in the cache of files and, which version 1 does not tell, of their names and inodes; what lies in tmpfs is
+    not in it. PREFIX: of the sums over the groups below."""
     rows = (line.split() for line in (kernel_text(level / "memory.stat") or "").splitlines())
-    names = (f"{prefix}active_file", f"{prefix}inactive_file")
+    names = (f"{prefix}active_file", f"{prefix}inactive_file", "slab_reclaimable")
     return sum(int(row[1]) for row in rows if len(row) == 2 and row[0] in names)
 
 

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +26,10 @@ from hakmem_lab.sight.program import needs_preload
 ASK = "HAKMEM_SHOW_OPTIONS"
 ANSWER_SECONDS = 30.0
 ANSWER_BEGINS = '{"hakmem"'
-FROM_FILE = "file"
-"""The source of an option that a profile's file sets."""
+FROM_FILE = ("file", "profile")
+"""Sources of an option that a profile's file sets, itself or by naming another profile."""
+NOT_SHOWN = ("?", "\N{REPLACEMENT CHARACTER}")
+"""What stands for the letters of a path that are not ASCII, or no text."""
 FILE_BYTES_MAX = 4095
 """Of a profile's file; the library reads no longer one."""
 
@@ -67,15 +70,29 @@ def mistakes_of_process(process: Process, books: Books) -> list[Mistake]:
 
 def profile_mistakes(process: Process, options: Iterable[Option]) -> Iterator[Mistake]:
     """A profile's file of which PROCESS took nothing, and that cannot be read. One that it took something of may have
-    gone since."""
+    gone since; so may one whose settings are all overridden, which is why of a process that runs less is said."""
     by_name = {option.name: option for option in options}
     profile = by_name["profile"].value if "profile" in by_name else ""
-    if "/" not in profile or any(option.source == FROM_FILE for option in by_name.values()):
+    if "/" not in profile or any(option.source in FROM_FILE for option in by_name.values()):
         return
-    complaint = file_complaint(process.file(profile))
+    complaint = file_complaint(process.file(profile)) if _can_be_found(process, profile) else ""
     if complaint:
         setting = f"the profile {profile}"
-        yield Mistake(setting, "", "", "", f"{setting} is ignored: {complaint}")
+        says = "is ignored:" if process.pid == SELF else "sets nothing here, and"
+        yield Mistake(setting, "", "", "", f"{setting} {says} {complaint}")
+
+
+def _can_be_found(process: Process, profile: str) -> bool:
+    """Whether PROFILE is where the process had it, as far as can be seen: a relative path is of the folder in which
+    the program started."""
+    if any(letter in profile for letter in NOT_SHOWN):
+        return False
+    if process.pid == SELF or profile.startswith("/"):
+        return True
+    started_in = process.environment().get("PWD", "")
+    with suppress(OSError):
+        return started_in.startswith("/") and process.file(started_in).samefile(process.place("cwd"))
+    return False
 
 
 def file_complaint(file: Path) -> str:

@@ -38,7 +38,7 @@ def place_findings(root: Path = ROOT) -> Iterator[Finding]:
     machine = machine_read(root)
     own = Process(SELF, root / "proc")
     yield from machine_findings(machine)
-    yield from group_findings(group_read(own.folder, root / "sys"), processors_of(own))
+    yield from group_findings(group_read(own, root / "sys"), processors_of(own))
     yield from limit_findings(own.limits(), None)
 
 
@@ -128,7 +128,7 @@ def patient_findings(patient: Patient) -> Iterator[Finding]:
     machine = machine_read(ROOT)
     yield from mapping_findings(patient.mapping_count, machine.mappings_max)
     yield from limit_findings(process.limits(), patient.address_space)
-    yield from group_findings(group_read(process.folder, ROOT / "sys"), processors_of(process))
+    yield from group_findings(group_read(process, ROOT / "sys"), processors_of(process))
     if patient.locked:
         yield notice("locked memory", f"{patient.locked} bytes", "the kernel takes nothing of it back")
     yield from machine_findings(machine)

@@ -144,7 +144,7 @@ def group_findings(group: Group | None, processors: int) -> Iterator[Finding]:
 
 def _files_text(files: int) -> str:
     """The kernel takes them first, and hakmem does not count them either."""
-    return f", of which {size_text(files)} are cached files" if files else ""
+    return f", of which {size_text(files)} are cached files and their names" if files else ""
 
 
 def _processors(group: Group, processors: int) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,7 +94,12 @@ class Launched:
     def ended_within(self, seconds: float) -> bool:
         if self._process.returncode is not None:
             return True
-        descriptor = os.pidfd_open(self._process.pid)
+        try:
+            descriptor = os.pidfd_open(self._process.pid)
+        except OSError:  # before Linux 5.3, or a sandbox forbids it
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+            return self._process.returncode is not None
         try:
             return bool(select.select([descriptor], [], [], seconds)[0])
         finally:

@@ -24,6 +24,8 @@ OF_PROCESS = ("comm", "limits", "map_files", "stat", "task")
 ENDED = ("Z", "X")
 
 GONE = (FileNotFoundError, ProcessLookupError)
+HIDDEN = -1
+"""Instead of its owner, where the kernel does not show its status: under hidepid=1."""
 KERNEL_THREAD = 0x00200000
 """PF_KTHREAD, in the flags of /proc/PID/stat."""
 ELF_CLASS, ELF_64 = 4, 2
@@ -88,8 +90,7 @@ class Process:
 
     def status(self) -> dict[str, str]:
         """The lines of status by their names: {"VmRSS": "1234 kB"}."""
-        lines = (line.partition(":") for line in self.text("status").splitlines())
-        return {name: value.strip() for name, _, value in lines}
+        return _status(self.text("status"))
 
     def stat(self) -> list[str]:
         """The fields after the name, which may contain anything; the first of them is the state."""
@@ -151,9 +152,11 @@ class Process:
 
     def _refusal(self) -> str:
         try:
-            owner = int(self.status()["Uid"].split()[0])
+            owner = int(_status(self.place("status").read_text(errors="replace"))["Uid"].split()[0])
             scope_file = self.proc / "sys/kernel/yama/ptrace_scope"
             scope = int(scope_file.read_text()) if scope_file.exists() else 0
+        except PermissionError:
+            owner, scope = HIDDEN, 0
         except (OSError, KeyError, ValueError):
             owner, scope = os.geteuid(), 0
         if os.geteuid() == 0:
@@ -161,6 +164,8 @@ class Process:
                 f"process {self.pid} may not be read, not even by root: a container or a security module"
                 " forbids it"
             )
+        if owner == HIDDEN:
+            return _hidden(self.pid)
         if owner != os.geteuid():
             return f"process {self.pid} belongs to another user: run this as root or as that user"
         if scope:
@@ -197,10 +202,19 @@ def _absent(pid: int, proc: Path) -> str:
             os.kill(pid, 0)
             return f"process {pid} is hidden from you: run this as root"
     except PermissionError:
-        return f"process {pid} is hidden from you (hidepid): run this as root or as its user"
+        return _hidden(pid)
     except (ProcessLookupError, OverflowError):
         pass
     return f"there is no process {pid}"
+
+
+def _hidden(pid: int) -> str:
+    return f"process {pid} is hidden from you (hidepid): run this as root or as its user"
+
+
+def _status(text: str) -> dict[str, str]:
+    lines = (line.partition(":") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in lines}
 
 
 def _limit(word: str) -> int | None:

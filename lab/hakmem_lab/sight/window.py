@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hakmem_lab.sight.books import NEVER, Books, ClassBooks
-from hakmem_lab.sight.books_reader import IMPOSSIBLE_DEPTH, LIVE
+from hakmem_lab.sight.books_reader import IMPOSSIBLE_DEPTH
 from hakmem_lab.sight.memory import Flags, Memory, Residency
 from hakmem_lab.sight.options import SMALL_MAX_BYTES
 from hakmem_lab.sight.page import Columns, Page
@@ -176,10 +176,11 @@ def chunks_given(books: Books) -> Flags:
 
 
 def cached_read(page: Page) -> dict[int, Addresses]:
-    """Blocks in the stacks of threads. Their owners move them meanwhile: an address may be of another moment."""
+    """Blocks in the stacks of threads, and in those that ended threads left for the next ones. Their owners move them
+    meanwhile: an address may be of another moment."""
     found: dict[int, list[bytes]] = defaultdict(list)
-    for heap, record in page.linked("heaps"):
-        stacks = page.inside("stacks", heap) if record["live"] == LIVE else {"low": (), "top": ()}
+    for heap, _record in page.linked("heaps"):
+        stacks = page.inside("stacks", heap)
         for number, (low, top) in enumerate(zip(stacks["low"], stacks["top"], strict=True)):
             if 0 < int(top) - int(low) < IMPOSSIBLE_DEPTH * POINTER_BYTES:
                 found[number].append(page.memory.read(int(low), int(top) - int(low)))
