@@ -11,7 +11,7 @@
 #define CHECK_NO_MAIN
 #include "footprint.h"
 
-enum { THREADS = 2, SLOTS = 700 };
+enum { THREADS = 2, SLOTS = 700, LOOKED_AT_LEAST = 5000 /* on a busy machine, too */ };
 
 #define LEAST 16
 #define MOST MIB(8)
@@ -57,7 +57,7 @@ static void *work(void *argument) {
     size_t bytes = 0;
     /* The size of this while: one size makes slabs full of holes, all sizes make spans split and merge. */
     size_t usual = 0;
-    while (now_ms() < end_ms) {
+    while (now_ms() < end_ms || looked_at < LOOKED_AT_LEAST) {
         if (rng_below(&rng, 300) == 0) usual = rng_below(&rng, 2) ? rng_log(&rng, LEAST, KIB(64)) : 0;
         size_t slot = rng_below(&rng, SLOTS), dice = rng_below(&rng, 100);
         size_t size = usual && dice % 8 ? usual : rng_log(&rng, LEAST, MOST);
