@@ -25,6 +25,7 @@ static void start_another(void) {
 static void end_another(void) {
     pthread_barrier_wait(&meeting);
     CHECK_EQ(pthread_join(another, NULL), 0);
+    CHECK_EQ(pthread_barrier_destroy(&meeting), 0);
 }
 
 #endif

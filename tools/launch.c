@@ -275,8 +275,8 @@ static void stop_with(pid_t child, int signal_number) {
 
 /* Whether CHILD is to have a signal as well: what another process sent; and alarms that were set before the launcher
  * was executed, since no fork inherits these. What the terminal sends goes to the whole foreground group, the program
- * included; and so does what the program itself sends to its group. What others send to that group arrives twice: nothing tells it
- * from what was sent to the launcher alone. */
+ * included; and so does what the program itself sends to its group, which is not told from what it sends to its
+ * parent. What others send to that group arrives twice: nothing tells it from what was sent to the launcher alone. */
 static bool is_to_pass_on(pid_t child, const siginfo_t *info) {
     const bool names_sender = info->si_code == SI_USER || info->si_code == SI_QUEUE;
     if (names_sender && info->si_pid == child) return false;

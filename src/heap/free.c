@@ -249,7 +249,7 @@ void *heap_resize(void *block, size_t bytes) {
     if (bytes <= SMALL_MAX_BYTES || bytes > PTRDIFF_MAX) return NULL; /* a small block takes less memory */
     if (bytes <= usable && is_as_good(usable, word, bytes)) return block;
     if (!slow_enter()) return bytes <= usable ? block : NULL;
-    become_large(block, word);
+    become_large(block, word); /* whatever is neither small nor large is medium */
     void *resized = large_resize(page, bytes);
     slow_leave();
     purger_tick(NULL, usable >= PURGER_HEAVY_BYTES);

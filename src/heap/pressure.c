@@ -14,7 +14,8 @@
 enum {
     HEAR_MS = 1000,        /* between looks of the purge thread at the memory pressure */
     AROUND_MS = 30 * 1000, /* between looks for limits */
-    REST = 8,              /* from one purge to the next, at least this many times as long as it took */
+    REST = 8,              /* after a purge that returned little, this many times as long as it took, or AROUND_MS */
+    LITTLE_SHARE = 64,     /* less than one part in so many of what is held */
     LEAST_SHARE = 8,       /* of the mark of a thread that is alone: less is not worth a purge */
 };
 
@@ -58,7 +59,10 @@ void pressure_fork_child(void) {
     counter_set(&vain_bytes, 0); /* the child counts from what is in use now */
 }
 
-void pressure_begin(void) { heard.looked = false; }
+void pressure_begin(void) {
+    heard.looked = false;
+    heard.rest_ms = 0;
+}
 
 /* Reports a change since the last look. */
 static void tell(enum ace_pressure_reason pressed_by, const struct ace_pressure_input *input) {
@@ -126,7 +130,10 @@ enum purge_pace pressure_pace(void) {
     return pressed ? PURGE_ALL : PURGE_DUE;
 }
 
-void pressure_rest(uint64_t took_ms) { heard.rest_ms = min_size(REST * took_ms, AROUND_MS); }
+void pressure_rest(uint64_t took_ms, uint64_t returned_bytes) {
+    const bool little = returned_bytes < span_held_bytes() / LITTLE_SHARE;
+    heard.rest_ms = little ? min_size(REST * min_size(took_ms, AROUND_MS), AROUND_MS) : 0;
+}
 
 /* ---- a thread that is alone ------------------------------------------------------------------------------ */
 

@@ -30,8 +30,9 @@ void pressure_begin(void);
 /* The pace that the present pressure suggests. By the purge thread. */
 enum purge_pace pressure_pace(void);
 
-/* What was returned at that pace took MS: it looked at all memory, and under pressure that lasts most of it is in use. By the purge thread. */
-void pressure_rest(uint64_t took_ms);
+/* At that pace RETURNED_BYTES were returned, in TOOK_MS. If that was little of what is held, most of it is in use, and the next look at all
+ * memory comes the later the longer this one took. By the purge thread. */
+void pressure_rest(uint64_t took_ms, uint64_t returned_bytes);
 
 /* By a heap's owner, at its regular looks: a process of one thread near its limit does not wait for much to be free. Outside the slow
  * paths. */

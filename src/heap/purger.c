@@ -110,6 +110,8 @@ static bool end(void) {
 /* Milliseconds until something may be due: free spans, or a visit. */
 static uint64_t tick_ms(void) { return min_size(max_size(span_decay_tick_ms(), TICK_MS), VISIT_MS) + CLOCK_MS; }
 
+static uint64_t purged_bytes(void) { return atomic_load_explicit(&os_counters.purged_bytes, memory_order_relaxed); }
+
 /* A step, after MS of sleep. True when the thread is not needed any more, as far as it can see. */
 static bool work(uint64_t ms, uint64_t *quiet_ms) {
     if (is_last()) {
@@ -117,9 +119,9 @@ static bool work(uint64_t ms, uint64_t *quiet_ms) {
         return true;
     }
     const enum purge_pace pace = pressure_pace();
-    const uint64_t began_ms = os_clock_ms();
+    const uint64_t began_ms = os_clock_ms(), before = purged_bytes();
     *quiet_ms = purge_steps(pace) == PURGE_DONE ? *quiet_ms + ms : 0;
-    if (pace == PURGE_ALL) pressure_rest(os_clock_ms() - began_ms);
+    if (pace == PURGE_ALL) pressure_rest(os_clock_ms() - began_ms, purged_bytes() - before);
     return *quiet_ms >= QUIET_MS || is_too_little();
 }
 

@@ -8,6 +8,7 @@
 #include "region/books.h"
 
 struct commons_place commons_place;
+_Static_assert(offsetof(struct commons_place, heap) % 512 == 256, "so the lower half of its address is never 0");
 
 _Atomic(struct heap *) all_heaps;
 

@@ -188,7 +188,7 @@ static bool find_place_by(const char *root, const char *folder, struct place *pl
     return true;
 }
 
-/* Once the process's first thread has ended by pthread_exit, its folder tells neither its group nor its mounts, and any other thread's does. */
+/* Once the process's first thread has ended by pthread_exit, its folder tells neither group nor mounts, and any other thread's does. */
 static bool find_place(const char *root, struct place *place) {
     return find_place_by(root, "/proc/self", place) || find_place_by(root, "/proc/thread-self", place);
 }

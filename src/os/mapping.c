@@ -31,7 +31,7 @@ static bool read_line(const char *line, bool file_before, struct os_mapping *map
 }
 
 /* Opens the list of mappings, at whose first LINE it then is. Once the process's first thread has ended by pthread_exit, the process's
- * own list is empty, and that of any other thread is not. */
+ * own list is empty, and that of any other thread is not. Emulators know the former alone. */
 static bool open_list(struct os_lines *lines, char *line, size_t bytes) {
     static const char *const names[] = {"/proc/self/maps", "/proc/thread-self/maps"};
     for (int i = 0; i < 2; i++) {

@@ -94,7 +94,8 @@ void *os_reserve_readable(size_t bytes) { return map_pages(NULL, bytes, PROT_REA
 
 enum os_place os_reserve_at(void *address, size_t bytes) {
     /* A hint, not MAP_FIXED_NOREPLACE: old kernels, emulators and ThreadSanitizer each treat that flag
-     * differently, and if the place is free, and nothing lies close behind it, the hint gets it just as well. */
+     * differently, and if the place is free, and nothing lies close behind it, the hint gets it just as well;
+     * otherwise the place counts as taken. */
     void *got = map_pages(address, bytes, PROT_NONE, 0);
     if (got == address) return OS_PLACE_RESERVED;
     if (got == NULL) return OS_PLACE_REFUSED;
@@ -110,7 +111,7 @@ enum os_place os_reserve_at(void *address, size_t bytes) {
 static bool map_only_at(void *address, size_t bytes) {
     int saved = errno;
     void *got = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    os_counted(OS_CALL_MMAP, true, saved);
+    os_counted(OS_CALL_MMAP, got != MAP_FAILED || errno == EEXIST, saved);
     if (got == MAP_FAILED) return false;
     count(&os_counters.reserved_bytes, bytes);
     if (got != address) os_unmap(got, bytes); /* the flag is not known */

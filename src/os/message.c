@@ -124,7 +124,7 @@ static bool write_all(int fd, const char *text, size_t bytes) {
     while (bytes != 0) {
         long written = syscall(SYS_write, fd, text, bytes);
         if (written < 0 && (errno == EINTR || (errno == EAGAIN && await_room(fd, &until_ms)))) continue;
-        if (written == 0) errno = EIO; /* an end of what takes nothing, and names no error */
+        if (written == 0) errno = EIO; /* write calls it no error, but nothing will ever be taken */
         if (written <= 0) return false;
         text += written;
         bytes -= (size_t)written;

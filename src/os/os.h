@@ -162,7 +162,7 @@ void os_stay_loaded(void);
 /* Whether this thread may be inside a callback of dl_iterate_phdr. It then holds a lock of the loader and must not start a thread:
  * that waits for a second lock, and dlopen takes the two in reverse order. Looks at 1 MiB of the stack, which takes up to a tenth of a
  * millisecond. True where nobody knows where the stack ends: on a fibre's; deeper than 1 MiB in a thread's; deeper than 64 MiB in the
- * first thread's, or anywhere in it if another thread loaded this library. */
+ * first thread's, or anywhere in it if another thread loaded this library; and before os_find_libc. */
 bool os_may_be_loader_callback(void);
 
 /* For fork: keeps other threads out of libc's list of open streams, which its fork would lock only after all locks of

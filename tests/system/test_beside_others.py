@@ -183,7 +183,7 @@ def test_a_library_that_wraps_system_calls(build: Build, tmp_path: Path) -> None
 def test_a_free_that_is_handed_on_leaves_errno(build: Build, tmp_path: Path) -> None:
     """Whatever the next malloc does: in glibc before 2.33, and in others, free may change it."""
     other = compile_c(tmp_path / "other.so", LEAVES_ERRNO, "-shared", "-fPIC")
-    program = compile_c(tmp_path / "program", GIVES_AWAY)
+    program = compile_c(tmp_path / "program", GIVES_AWAY, "-fno-builtin")
     env = environment(LD_PRELOAD=f"{build.library}:{other}", HAKMEM_FOREIGN_FREE="libc")
     result = run(program, env=env)
     assert (result.returncode, result.stdout, result.stderr) == (0, "1 0 0\n", "")

@@ -130,15 +130,18 @@ static void rest_after_a_purge(void) {
     put_group("1000000000", "max", "990000000", "0.00");
     pressure_begin();
     CHECK_EQ(pressure_pace(), PURGE_ALL);
-    pressure_rest(1); /* as it took so long */
+    pressure_rest(1, 0); /* as it took so long */
     clock_pass(BETWEEN_LOOKS_MS);
     CHECK_EQ(pressure_pace(), PURGE_ALL);
-    pressure_rest(LONG_MS);
+    pressure_rest(LONG_MS, GIB(1)); /* and was worth it */
+    clock_pass(BETWEEN_LOOKS_MS);
+    CHECK_EQ(pressure_pace(), PURGE_ALL);
+    pressure_rest(LONG_MS, 0);
     clock_pass(REST_MS - 1);
     CHECK_EQ(pressure_pace(), PURGE_DUE);
     clock_pass(1);
     CHECK_EQ(pressure_pace(), PURGE_ALL);
-    pressure_rest(UINT64_MAX / 16); /* the clock may have jumped */
+    pressure_rest(UINT64_MAX, 0); /* the clock may have jumped */
     clock_pass(BETWEEN_FULL_LOOKS_MS);
     CHECK_EQ(pressure_pace(), PURGE_ALL);
     leave_root();

@@ -13,7 +13,6 @@
  *   the dead thread's front stays in place       destructors_use_the_commons
  *   deep stacks are all brought in               deep_stacks_cost_what_is_used_of_them
  *   a heap gets no addresses of free memory      a_heap_gets_what_is_free
- *   the commons begin a page                     the_commons_have_a_word
  */
 #include "blocks.h"
 #include "child.h"
@@ -60,9 +59,6 @@ TEST(heaps_are_used_again) {
     CHECK_EQ(after.heaps, before.heaps);
     CHECK_EQ(after.slabs, before.slabs);
 }
-
-/* A word of 0 says that there is no block; the library may lie anywhere, so it may not begin a page either. */
-TEST(the_commons_have_a_word) { CHECK((uintptr_t)&commons % 512 != 0); }
 
 static pthread_barrier_t all_began;
 
