@@ -107,7 +107,7 @@ static bool put_to_parked(void *block, unsigned class) {
     if (owner == NULL || atomic_load_explicit(&owner->state, memory_order_relaxed) != HEAP_DEAD) return false; /* a hint */
     owner = bin_lock_owner(first);
     if (owner == NULL) return false;
-    const bool parked = heap_is_parked(owner) || owner == &commons;
+    const bool parked = owner->parked || owner == &commons;
     const int64_t bytes = slab_classes[class].block_bytes;
     if (parked) {
         if (heap_is_shared(owner) || !stack_push(owner, class, block)) bin_put(owner, &block, 1);

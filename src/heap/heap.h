@@ -77,7 +77,8 @@ struct heap {
     uint32_t sharers;         /* threads that use the slabs of this, a shared heap */
     _Atomic uint32_t slab_total; /* of all bins; written under the lock */
     bool forsaken;            /* its thread did not survive a fork: its slabs are yet to go to the commons */
-    _Atomic bool parked;      /* its thread has ended: what it holds waits for the next one. Guarded by the lock; without it a hint */
+    bool parked;              /* its thread has ended: what it holds waits for the next one. Guarded by the lock */
+    _Atomic bool seems_parked; /* the same, without the lock: a hint */
     _Atomic uint32_t ticks;   /* slow paths taken: only the owner writes it */
     uint32_t ticks_seen;      /* this and the next three: purge.c's, guarded by the purging lock */
     uintptr_t tops_seen;
@@ -129,9 +130,11 @@ HAK_INLINE uint32_t heap_word(const struct heap *heap, unsigned class) {
     return (uint32_t)(uintptr_t)heap | class;
 }
 
-/* relaxed, both: see PARKED. */
-HAK_INLINE bool heap_is_parked(const struct heap *heap) { return atomic_load_explicit(&heap->parked, memory_order_relaxed); }
-HAK_INLINE void heap_set_parked(struct heap *heap, bool parked) { atomic_store_explicit(&heap->parked, parked, memory_order_relaxed); }
+/* Lock held. */
+HAK_INLINE void heap_set_parked(struct heap *heap, bool parked) {
+    heap->parked = parked;
+    atomic_store_explicit(&heap->seems_parked, parked, memory_order_relaxed); /* a hint */
+}
 
 /* Whether HEAP has no stacks: it is for threads to share, or the commons. */
 HAK_INLINE bool heap_is_shared(const struct heap *heap) { return heap->buffer == NULL; }

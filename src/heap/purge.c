@@ -67,7 +67,8 @@ static bool sleeps(struct heap *heap) {
 /* Nothing is left in it until a thread begins with it; or it is forsaken, and another's to reap (thread.c). Hints, all: at worst it is
  * visited the next time. */
 static bool is_retired(const struct heap *heap) {
-    return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD && !heap_is_parked(heap) &&
+    return atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_DEAD &&
+           !atomic_load_explicit(&heap->seems_parked, memory_order_relaxed) &&
            atomic_load_explicit(&heap->slab_total, memory_order_relaxed) == 0;
 }
 

@@ -25,7 +25,7 @@ static bool take_from_idle(unsigned class, const struct heap *for_home) {
     for (unsigned i = 0; i < count && !found; i++) {
         struct heap *heap = idle[i];
         if (!os_lock_try(&heap->lock)) continue; /* a thread has begun with it, or others look for the same */
-        if (heap_is_parked(heap)) found = take_from_parked(heap, class, for_home);
+        if (heap->parked) found = take_from_parked(heap, class, for_home);
         os_lock_drop(&heap->lock);
     }
     return found;

@@ -104,8 +104,8 @@ void thread_hand_over(struct heap *heap) { hand_over(heap, ALL_SLABS); }
 
 static bool retire(struct heap *heap, uint32_t most_slabs) {
     os_lock_take(&heap->lock);
-    const bool all = !heap_is_parked(heap) || hand_over(heap, most_slabs);
-    if (heap_is_parked(heap) && all) {
+    const bool all = !heap->parked || hand_over(heap, most_slabs);
+    if (heap->parked && all) {
         if (!heap_is_shared(heap)) stack_reset_all(heap);
         heap_set_parked(heap, false);
     }
