@@ -11,6 +11,7 @@
  *   a gap where something lies is tried for ever what_lies_in_a_gap_stays
  *   a hint that is passed over passes for a      gaps_are_filled_where_hints_are_passed_over
  *   place that is taken
+ *   a refusal passes for such a place            what_is_refused_is_not_taken
  *   memory is unmapped in vain                   requests_without_hope_unmap_nothing
  *   a used-up window makes gaps                  a_used_up_window_makes_no_gaps
  *   a refused unmapping goes unnoticed           what_cannot_be_unmapped_stays
@@ -158,6 +159,23 @@ static void fill_gaps_without_hints(void) {
 }
 
 TEST(gaps_are_filled_where_hints_are_passed_over) { IN_CHILD(fill_gaps_without_hints); }
+
+/* The second try is refused for want of memory: that is no place where something lies, whose addresses would be lost. */
+static void be_refused_without_hints(void) {
+    const size_t bytes = CHUNK_PAGES * PAGE_BYTES;
+    char *memory = os_map(3 * bytes, bytes);
+    CHECK(memory != NULL);
+    os_unmap(memory + bytes, bytes);
+    fail_pass_over_hints(true);
+    os_refusal_forget();
+    fail_arm(FAIL_MMAP, 2, false, ENOMEM);
+    CHECK(!os_map_at(memory + bytes, bytes));
+    CHECK(fail_failed() == 1 && os_refusal.error == ENOMEM);
+    fail_disarm();
+    CHECK(os_map_at(memory + bytes, bytes));
+}
+
+TEST(what_is_refused_is_not_taken) { IN_CHILD(be_refused_without_hints); }
 
 /* A kernel that did not merge the two mappings would not move them in one piece. */
 static void move_filled(void) {
