@@ -291,10 +291,11 @@ static void pass_on(pid_t child, const siginfo_t *info) {
         kill(child, info->si_signo);
 }
 
-/* Waits for CHILD and passes signals on. */
+/* Waits for CHILD and passes signals on. As process 1 of a container, the launcher also takes in processes whose parent has ended. */
 static int wait_for(pid_t child, const sigset_t *signals) {
     for (;;) {
         int status;
+        pid_t ended;
         siginfo_t info;
         int signal_number = sigwaitinfo(signals, &info);
         if (signal_number < 0) continue;
@@ -302,7 +303,8 @@ static int wait_for(pid_t child, const sigset_t *signals) {
             if (is_to_pass_on(child, &info)) pass_on(child, &info);
             continue;
         }
-        while (waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
+        while ((ended = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+            if (ended != child) continue;
             if (!WIFSTOPPED(status)) return status;
             stop_with(child, WSTOPSIG(status));
         }
