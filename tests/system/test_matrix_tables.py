@@ -1,0 +1,56 @@
+"""The tables of README and performance.md have the figures of the matrix."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from toolbox import ROOT, run, run_well
+
+TOOL = ROOT / "tools/matrix_tables.py"
+FILES = ("tools/matrix_tables.py", "docs/results/matrix.md", "README.md", "docs/performance.md")
+
+
+def test_the_tables_are_the_pages() -> None:
+    run_well(sys.executable, TOOL, "--check")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "first_line"),
+    [
+        ("README.md", "| peer | real programs |"),
+        ("docs/performance.md", "| times as fast as |"),
+        ("docs/performance.md", "| workload | times as fast |"),
+    ],
+)
+def test_a_wrong_figure_is_found_and_mended(tree: Path, name: str, first_line: str) -> None:
+    document = tree / name
+    right = document.read_text()
+    header, rule, row, *_ = right[right.index(first_line) :].splitlines()
+    wrong = row.replace("0.", "7.", 1).replace("1.", "7.", 1)
+    assert wrong != row
+    document.write_text(right.replace(f"{header}\n{rule}\n{row}", f"{header}\n{rule}\n{wrong}"))
+    result = run(sys.executable, tree / TOOL.relative_to(ROOT), "--check")
+    assert result.returncode == 1
+    assert str(document) in result.stderr
+    run_well(sys.executable, tree / TOOL.relative_to(ROOT))
+    assert document.read_text() == right
+
+
+def test_a_page_without_a_table_is_named(tree: Path) -> None:
+    page = tree / "docs/results/matrix.md"
+    page.write_text(page.read_text().replace("## Speed: ", "## Haste: "))
+    result = run(sys.executable, tree / TOOL.relative_to(ROOT))
+    assert result.returncode == 1
+    assert "there is no table \"Speed: hakmem's over each peer's\"" in result.stderr
+
+
+def test_an_argument_that_is_mistyped_does_not_pass() -> None:
+    assert run(sys.executable, TOOL, "--chek").returncode == 2
