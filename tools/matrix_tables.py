@@ -13,11 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, README, PERFORMANCE = (ROOT / name for name in ("docs/results/matrix.md", "README.md", "docs/performance.md"))
+PAGE, README, PERFORMANCE = (
+    ROOT / name for name in ("docs/results/matrix.md", "README.md", "docs/performance.md")
+)
 
 SPEED = "Speed: hakmem's over each peer's"
 GROUPS = "Geometric means by group: hakmem's speed over each peer's"
 BEST = "Each workload against the best of all peers, losses first"
+
+EN_DASH = "\N{EN DASH}"  # of ranges, in the documents; the page has hyphens
 
 SLOWER = 0.96  # of the best peer, or less
 
@@ -35,14 +39,14 @@ PEERS = {
 COLUMNS = {
     "real programs": "programs",
     "blocks to 1 KiB": "small",
-    "1–32 KiB": "mid",
+    "1-32 KiB": "mid",
     "larger": "large",
     "mimalloc 3": "mimalloc3",
 }
 
 WORKLOADS = {
-    "random mix 16–1024 B, 256 slots": "random mix, 256 slots",
-    "random mix 16–1024 B, 8192 slots": "random mix, 8192 slots",
+    "random mix 16-1024 B, 256 slots": "random mix, 256 slots",
+    "random mix 16-1024 B, 8192 slots": "random mix, 8192 slots",
     "random mix to 8 KiB": "random mix to 8 KiB, 1024 slots",
     "LIFO bursts of 4000, 64 B": "LIFO burst, 4000 of 64 B",
     "one hot size, 64 B": "tiny and hot, 64 B",
@@ -50,12 +54,12 @@ WORKLOADS = {
     "larson, 2 threads": "larson, 2 threads, 8-128 B",
     "larson, 8 threads": "larson, 8 threads, 8-128 B",
     "larson, 32 threads, to 128 B": "larson, 32 threads, 8-128 B",
-    "16 threads that exchange 16 B–4 KiB": "exchange, 16 threads, 16 B-4 KiB",
+    "16 threads that exchange 16 B-4 KiB": "exchange, 16 threads, 16 B-4 KiB",
     "short-lived threads": "short-lived threads, 100 blocks each",
     "change of phase": "change of phase, 8192 slots",
-    "64 KiB–1 MiB, 32 slots, little touched": "64 KiB-1 MiB, 32 slots, hardly touched",
-    "2 threads, 768–1024 KiB, little touched": "2 threads, 768-1024 KiB",
-    "larson, 2 threads, 64 KiB–1 MiB, little touched": "larson, 2 threads, 64 KiB-1 MiB",
+    "64 KiB-1 MiB, 32 slots, little touched": "64 KiB-1 MiB, 32 slots, hardly touched",
+    "2 threads, 768-1024 KiB, little touched": "2 threads, 768-1024 KiB",
+    "larson, 2 threads, 64 KiB-1 MiB, little touched": "larson, 2 threads, 64 KiB-1 MiB",
     "Python on malloc": "python-malloc",
     "first blocks of each class in a new process": "cold start, 64 of each class",
     "start of `true`": "start of `true`",
@@ -81,7 +85,7 @@ def rows(page: str, section: str) -> dict[str, Row]:
 
 def interval(text: str) -> str:
     """As the documents write it."""
-    return text.replace(" to ", "–")
+    return text.replace(" to ", EN_DASH)
 
 
 def ratio(text: str) -> str:
@@ -90,13 +94,18 @@ def ratio(text: str) -> str:
 
 
 def workload_of(name: str) -> str:
-    return WORKLOADS.get(name, name.replace("–", "-"))
+    plain = name.replace(EN_DASH, "-")
+    return WORKLOADS.get(plain, plain)
+
+
+def name_of(workload: str) -> str:
+    return re.sub(r"(?<=[0-9B])-(?=[0-9])", EN_DASH, NAMES.get(workload, workload))
 
 
 def filled(table: str, of_row: Callable[[str], Row], show: Callable[[str], str]) -> str:
     """The same rows and columns, with the figures of the page."""
     header, rule, *lines = table.splitlines()
-    columns = [COLUMNS.get(name, name) for name in cells(header)[1:]]
+    columns = [COLUMNS.get(name.replace(EN_DASH, "-"), name) for name in cells(header)[1:]]
     result = [header, rule]
     for line in lines:
         name = cells(line)[0]
@@ -112,7 +121,7 @@ def slower(table: str, best: dict[str, Row]) -> str:
         figure = row["times as fast (95 %)"]
         if float(figure.split()[0]) <= SLOWER:
             lost = ", lost" if row["outcome"] == "lost" else ""
-            result.append(f"| {NAMES.get(workload, workload)} | {interval(figure)}{lost} | {row['best peer']} |")
+            result.append(f"| {name_of(workload)} | {interval(figure)}{lost} | {row['best peer']} |")
     return "\n".join(result) + "\n"
 
 
@@ -129,11 +138,17 @@ def written(path: Path) -> str:
     if path == README:
         groups = rows(page, GROUPS)
         return replaced(
-            path, text, "| peer | real programs |", lambda table: filled(table, lambda name: groups[PEERS[name]], interval)
+            path,
+            text,
+            "| peer | real programs |",
+            lambda table: filled(table, lambda name: groups[PEERS[name]], interval),
         )
     speed, best = rows(page, SPEED), rows(page, BEST)
     text = replaced(
-        path, text, "| times as fast as |", lambda table: filled(table, lambda name: speed[workload_of(name)], ratio)
+        path,
+        text,
+        "| times as fast as |",
+        lambda table: filled(table, lambda name: speed[workload_of(name)], ratio),
     )
     return replaced(path, text, "| workload | times as fast |", lambda table: slower(table, best))
 
