@@ -238,13 +238,19 @@ static void grow_beside_a_gap(void) {
 
 TEST(a_span_does_not_grow_into_a_gap) { IN_CHILD(grow_beside_a_gap); }
 
-static void grow_at_the_end(void) {
-    start();
+/* It ends where the window does. */
+static struct mine last_span(void) {
     struct mine last = take_keyed(span_end_page(), false, 7);
     CHECK(span_extend(last.first, span_end_page() - last.first));
     write_pages(&last, last.pages);
     last.pages = span_at(last.first)->pages;
     write_pages(&last, 0);
+    return last;
+}
+
+static void grow_at_the_end(void) {
+    start();
+    const struct mine last = last_span();
     limit_data(MIB(1));
     CHECK(span_extend(last.first, last.pages + 2 * PIECE));
     CHECK(gap_pages() >= 2 * PIECE);
@@ -269,6 +275,25 @@ static void ask_for_too_much(void) {
 }
 
 TEST(requests_without_hope_unmap_nothing) { IN_CHILD(ask_for_too_much); }
+
+/* What is free in parts of chunks counts as hope, but cannot be unmapped. */
+static void grow_in_vain(void) {
+    enum { HALF = CHUNK_PAGES / 2, TAKEN = 3 * PIECE / HALF, WANTED = PIECE + 4 * CHUNK_PAGES };
+    uint32_t halves[TAKEN];
+    start();
+    const struct mine last = last_span();
+    for (size_t i = 0; i < TAKEN; i++) CHECK((halves[i] = span_take(HALF, 1, false)) != 0);
+    for (size_t i = 0; i < TAKEN; i++)
+        if (halves[i] / HALF % 2 != 0) span_give(halves[i]);
+    limit_data(MIB(1));
+    CHECK(!span_extend(last.first, last.pages + WANTED));
+    CHECK_EQ(gap_pages(), PIECE);
+    CHECK_EQ(span_at(last.first)->pages, last.pages);
+    check_pages(&last, last.pages);
+    check_used_pieces();
+}
+
+TEST(what_can_be_unmapped_may_not_do) { IN_CHILD(grow_in_vain); }
 
 static void refuse_to_unmap(void) {
     start();
