@@ -14,6 +14,8 @@
  *   a stream for ever, or more of it than it may
  *                                                what_free_buffers_by_itself
  */
+#include <hakmem/hakmem.h>
+
 #include "heap/alloc.h"
 #include "heap/buffer.h"
 #include "heap/thread.h"
@@ -154,7 +156,7 @@ TEST(what_free_buffers_by_itself) {
     begin_stream(mine, CLASS);
     mine->front.stream_left[CLASS] = 1; /* the last is counted elsewhere */
     CHECK(!front_push(blocks[1]) && mine->bins[CLASS].streams);
-    heap_free(blocks[1], NULL);
+    hak_free(blocks[1]);
     CHECK(stack_held(mine, CLASS) == 1 && !mine->bins[CLASS].streams && mine->front.stream_left[CLASS] == STREAM_PROOF);
     CHECK(heap_alloc(slab_classes[CLASS].block_bytes, NULL) == blocks[1]);
     CHECK(front_push(blocks[1])); /* into the buffer */
@@ -177,6 +179,22 @@ TEST(what_free_buffers_by_itself) {
     give_buffer_back(mine);
     CHECK_EQ(drain(other), 4);
     CHECK_EQ(other->bins[CLASS].slab_count, 0);
+}
+
+static void *free_only(void *block) {
+    hak_free(block);
+    return thread_has_heap() ? block : NULL;
+}
+
+TEST(the_first_blocks_that_a_thread_frees_start_no_heap) {
+    pthread_t thread;
+    void *block = hak_malloc(100), *heap_of_thread;
+    const uint64_t taken = thread_heap()->bins[size_class_of(100)].taken_blocks;
+    CHECK_EQ(pthread_create(&thread, NULL, free_only, block), 0);
+    CHECK_EQ(pthread_join(thread, &heap_of_thread), 0);
+    CHECK(heap_of_thread == NULL);
+    CHECK(drain(thread_heap()) >= 1);
+    CHECK_EQ(thread_heap()->bins[size_class_of(100)].taken_blocks, taken - 1);
 }
 
 TEST(other_heaps_blocks_go_home_together) {
