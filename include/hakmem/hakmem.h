@@ -15,7 +15,8 @@
  *
  * Signals: malloc and free are not async-signal-safe. A handler that interrupts the program outside the allocator may use them.
  * One that interrupts the allocator does not deadlock; but if it interrupts the few instructions of a fast path, a block may be
- * handed out twice, or lost. hak_stats_write and hak_option_get may be called from any handler.
+ * handed out twice, or lost. hak_stats_write and hak_option_get may be called from any handler; in one that interrupts a change of the
+ * option stats_file the latter may store parts of both paths.
  *
  * fork: the child may use every function, whatever the parent's other threads were doing. If one was setting an option, the child has
  * part of the change until it sets that option. _Fork and clone(2) skip the fork handlers: a child of theirs must not allocate if the
@@ -64,7 +65,8 @@ HAK_API void *hak_reallocarray(void *block, size_t count, size_t size);
 HAK_API void hak_free(void *block);
 
 /* The same as in C23: the first for a block from malloc, calloc or realloc, the second for one from aligned_alloc. SIZE and
- * ALIGNMENT are those of the request. Only the checked build (HAK_CHECKED) verifies them. */
+ * ALIGNMENT are those of the request. Only the checked build (HAK_CHECKED) looks at them: whether the block has SIZE bytes, and is so
+ * aligned. */
 HAK_API void hak_free_sized(void *block, size_t size);
 HAK_API void hak_free_aligned_sized(void *block, size_t alignment, size_t size);
 
@@ -92,8 +94,9 @@ HAK_API size_t hak_usable_size(const void *block);
 HAK_API size_t hak_good_size(size_t size);
 
 /* Tries to make BLOCK at least SIZE bytes long without moving it. Returns its usable size, at least SIZE; on failure 0, and
- * BLOCK is unchanged. It succeeds if the usable size is SIZE or more already; it never shrinks a block. Only blocks above
- * 64 KiB can grow, into free memory directly behind them. Returns 0 for NULL. errno is unchanged. */
+ * BLOCK is unchanged. It succeeds if the usable size is SIZE or more already; it never shrinks a block. Blocks above 64 KiB can
+ * grow, into free memory directly behind them; smaller ones only where they have pages of their own. Returns 0 for NULL. errno is
+ * unchanged. */
 HAK_API size_t hak_try_expand(void *block, size_t size);
 
 /* C23's memalignment: the largest power of two that divides the address POINTER, which may be any pointer; 0 for NULL. */
@@ -148,8 +151,8 @@ enum hak_stats_form {
 /* Writes statistics to the file descriptor FD. It takes no lock, stops no thread and allocates nothing. Each number is read
  * atomically; together they are no consistent snapshot. Returns 0, or -1 with errno: EINVAL for an unknown FORM, or the error of
  * write(2). EPIPE and EFBIG come without their signals. If FD does not block, waits up to a second each time that its reader
- * takes nothing; then EAGAIN, and a part was written. A reader that was waited for in vain, by a message of hakmem's or here, is
- * not waited for again until it has taken something. hak_stats_print(FD) is hak_stats_write(FD, HAK_STATS_TEXT). */
+ * takes nothing; then EAGAIN, and a part was written. The last reader that was waited for in vain, by a message of hakmem's or
+ * here, is not waited for again until it has taken something. hak_stats_print(FD) is hak_stats_write(FD, HAK_STATS_TEXT). */
 HAK_API int hak_stats_write(int fd, enum hak_stats_form form);
 HAK_API int hak_stats_print(int fd);
 

@@ -99,12 +99,22 @@ int os_message_fd(void) {
     return fd;
 }
 
-/* The descriptor whose reader was waited for in vain, and has taken nothing since: the next message does not wait for it. -1: none. */
-static _Atomic int in_vain = -1;
+/* The file behind FD, whatever its number, which the program may use again. All are one where a sandbox does not tell. */
+static uint64_t identity(int fd) {
+    struct stat file = {0};
+    os_fstat(fd, &file);
+    return (uint64_t)file.st_ino ^ (uint64_t)file.st_dev << 48;
+}
+
+/* The file whose reader was the last to be waited for in vain, and has taken nothing since: the next message does not wait for it.
+ * UINT64_MAX: none. relaxed, always: a hint. */
+static _Atomic uint64_t in_vain = UINT64_MAX;
 
 /* Waits until FD takes more: at most until *UNTIL_MS, which is set if it was 0. By number, as below. */
 static bool await_room(int fd, uint64_t *until_ms) {
-    if (atomic_load_explicit(&in_vain, memory_order_relaxed) == fd) return false; /* a hint */
+    const uint64_t file = identity(fd);
+    errno = EAGAIN;
+    if (atomic_load_explicit(&in_vain, memory_order_relaxed) == file) return false;
     struct pollfd room = {.fd = fd, .events = POLLOUT};
     const uint64_t now_ms = os_clock_ms();
     if (*until_ms == 0) *until_ms = now_ms + PATIENCE_MS;
@@ -112,7 +122,7 @@ static bool await_room(int fd, uint64_t *until_ms) {
     struct timespec left = {.tv_sec = (time_t)(left_ms / 1000), .tv_nsec = (long)(left_ms % 1000) * 1000000};
     const long ready = left_ms == 0 ? 0 : syscall(SYS_ppoll, &room, 1, &left, NULL, 0);
     if (ready > 0 || (ready < 0 && errno == EINTR)) return true;
-    atomic_store_explicit(&in_vain, fd, memory_order_relaxed);
+    atomic_store_explicit(&in_vain, file, memory_order_relaxed);
     errno = EAGAIN;
     return false;
 }
@@ -129,7 +139,8 @@ static bool write_all(int fd, const char *text, size_t bytes) {
         text += written;
         bytes -= (size_t)written;
         until_ms = 0;
-        if (atomic_load_explicit(&in_vain, memory_order_relaxed) == fd) atomic_store_explicit(&in_vain, -1, memory_order_relaxed);
+        const uint64_t vain = atomic_load_explicit(&in_vain, memory_order_relaxed);
+        if (HAK_UNLIKELY(vain != UINT64_MAX) && vain == identity(fd)) atomic_store_explicit(&in_vain, UINT64_MAX, memory_order_relaxed);
     }
     return true;
 }

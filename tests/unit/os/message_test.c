@@ -151,12 +151,18 @@ static void write_to_a_reader_who_sleeps_among_signals(void) {
 /* Or it would never end. */
 TEST(signals_do_not_prolong_the_wait) { IN_CHILD(write_to_a_reader_who_sleeps_among_signals); }
 
-/* Into a pipe that is full already, after another's reader was waited for in vain. */
-static void write_beside_a_reader_who_sleeps(int fd) {
+/* Waits in vain; returns the writing end. */
+static int write_to_who_takes_nothing(void) {
     int ends[2];
     CHECK_EQ(pipe(ends), 0);
     CHECK_EQ(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
     CHECK(!os_write(ends[1], very_long_text, sizeof very_long_text));
+    CHECK_EQ(errno, EAGAIN);
+    return ends[1];
+}
+
+/* Into a pipe that is full already. */
+static void write_when_full(int fd) {
     CHECK_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
     size_t length = 0;
     for (ssize_t more; (more = write(fd, very_long_text + length, sizeof very_long_text - length)) > 0;) length += (size_t)more;
@@ -164,7 +170,26 @@ static void write_beside_a_reader_who_sleeps(int fd) {
     _exit(0);
 }
 
+static void write_beside_a_reader_who_sleeps(int fd) {
+    write_to_who_takes_nothing();
+    write_when_full(fd);
+}
+
 TEST(another_reader_is_waited_for) { must_arrive_whole(write_beside_a_reader_who_sleeps, 3000); }
+
+static void write_after_a_reader_who_slept(int fd) {
+    write_when_full(dup2(fd, write_to_who_takes_nothing()));
+}
+
+TEST(another_reader_of_the_same_number_is_waited_for) { must_arrive_whole(write_after_a_reader_who_slept, 3000); }
+
+static void write_under_another_number(void) {
+    const uint64_t before_ms = os_clock_ms();
+    CHECK(!os_write(dup(write_to_who_takes_nothing()), very_long_text, sizeof very_long_text));
+    CHECK(errno == EAGAIN && os_clock_ms() - before_ms < 1900);
+}
+
+TEST(one_reader_is_given_up_under_all_numbers) { IN_CHILD(write_under_another_number); }
 
 static char long_text[3000];
 
