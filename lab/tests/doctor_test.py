@@ -74,6 +74,13 @@ def test_features_follow_the_version(root: Path) -> None:
     assert found(root, "MADV_POPULATE_WRITE").level is Level.NOTICE
 
 
+@pytest.mark.parametrize(("features", "reports"), [("0110010110", True), ("0110100110", False), ("", False)])
+def test_a_host_that_takes_free_memory_back_is_named(root: Path, features: str, reports: bool) -> None:
+    files_write(root, {"sys/bus/virtio/drivers/virtio_balloon/virtio0/features": f"{features}\n"})
+    seen = [one.level for one in place_findings(root) if one.what == "free page reporting"]
+    assert seen == [Level.NOTICE] * reports
+
+
 @pytest.mark.parametrize(
     ("file", "text", "what", "level"),
     [

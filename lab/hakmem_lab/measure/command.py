@@ -6,10 +6,11 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.measure.backing import Backing
 from hakmem_lab.measure.launch import TOOL, Ended, Running, Start, started
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm, Conditions, Measured, steal_ticks_read
@@ -33,6 +34,7 @@ class CommandTask:
     run_seconds_max: float = RUN_SECONDS_MAX
     measure: Measure = Measure.TIME
     switches_are_noise: bool = False
+    backing: Backing = field(default_factory=Backing, compare=False)
 
     @property
     def name(self) -> str:
@@ -69,6 +71,7 @@ class CommandTask:
         extra: tuple[tuple[str, str], ...] = (),
         watch: bool = False,
     ) -> tuple[Measured, Watched | None]:
+        self.backing.ready()
         steal = steal_ticks_read()
         before = time.monotonic()
         with started(start, arm, conditions, extra) as running:
@@ -80,6 +83,7 @@ class CommandTask:
                 ended, watched = self._wait(running), None
         wall = time.monotonic() - before
         measured = measured_make(ended, start.repeat, wall, steal_ticks_read() - steal)
+        self.backing.learn(measured)
         if watched is not None:
             measured = replace(
                 measured,

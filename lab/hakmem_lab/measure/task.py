@@ -6,9 +6,10 @@ schedules and judges knows only this interface.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from hakmem_lab.measure.backing import Backing
 from hakmem_lab.measure.prepare import arm_prepared
 from hakmem_lab.measure.runner import Arm, Conditions, Measured, workload_run
 from hakmem_lab.measure.stage import Stage
@@ -44,6 +45,7 @@ class CellTask:
     stage: Stage
     cell: Cell
     count: int
+    backing: Backing = field(default_factory=Backing, compare=False)
 
     @property
     def name(self) -> str:
@@ -64,4 +66,7 @@ class CellTask:
     def run(self, arm: Arm, conditions: Conditions) -> Measured:
         program = self.stage.program(self.cell.program)
         prepared = arm_prepared(self.stage, self.cell, arm)
-        return workload_run(program, self.cell.command(self.count, conditions.seed), prepared, conditions)
+        self.backing.ready()
+        run = workload_run(program, self.cell.command(self.count, conditions.seed), prepared, conditions)
+        self.backing.learn(run)
+        return run

@@ -40,6 +40,12 @@ def machine_findings(machine: Machine) -> Iterator[Finding]:
             yield notice(feature.name, f"no, before {since}", feature.without)
     yield _page(machine)
     yield _huge_pages(machine)
+    if machine.reports_free_pages:
+        means = (
+            "the host takes back what is free for some seconds, and the first touch of it then takes up to ten"
+            " times as long: a longer decay gives less back"
+        )
+        yield notice("free page reporting", "yes", means)
     yield from _overcommit(machine)
     yield from _available(machine)
     if machine.pressure is not None:

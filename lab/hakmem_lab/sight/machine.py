@@ -61,6 +61,10 @@ FEATURES = (
 )
 
 
+BALLOON_REPORTING = 5
+"""VIRTIO_BALLOON_F_REPORTING, of the features that host and kernel agreed on."""
+
+
 @dataclass(frozen=True)
 class Machine:
     """Sizes in bytes; None: the kernel does not report it."""
@@ -76,6 +80,8 @@ class Machine:
     available: int | None
     total: int | None
     mappings_max: int | None
+    reports_free_pages: bool
+    """Whether the host of this virtual machine is told which memory is free, and takes it back."""
     pressure: Pressure | None
 
     def has(self, feature: Feature) -> bool:
@@ -100,8 +106,14 @@ def machine_read(root: Path) -> Machine:
         available=memory.get("MemAvailable"),
         total=memory.get("MemTotal"),
         mappings_max=kernel_number(root / "proc/sys/vm/max_map_count"),
+        reports_free_pages=_reports_free_pages(root / "sys/bus/virtio/drivers/virtio_balloon"),
         pressure=pressure_read(root / "proc/pressure/memory"),
     )
+
+
+def _reports_free_pages(balloon: Path) -> bool:
+    features = (kernel_text(device / "features") or "" for device in balloon.glob("virtio*"))
+    return any(bits[BALLOON_REPORTING : BALLOON_REPORTING + 1] == "1" for bits in features)
 
 
 def _memory_read(file: Path) -> dict[str, int]:

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -21,6 +21,7 @@ from hakmem_lab.allocators import elf
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure import launch
+from hakmem_lab.measure.backing import Backing
 from hakmem_lab.measure.command import measured_make
 from hakmem_lab.measure.launch import Ended, Running, Start, started
 from hakmem_lab.measure.runner import Arm, Conditions, Measured, steal_ticks_read
@@ -96,6 +97,7 @@ class ProgramTask:
     environment: dict[str, str]
     user: str
     run_seconds_max: float = RUN_SECONDS_MAX
+    backing: Backing = field(default_factory=Backing, compare=False)
 
     @property
     def name(self) -> str:
@@ -144,6 +146,7 @@ class ProgramTask:
     def _run(
         self, arm: Arm, conditions: Conditions, records: Records | None
     ) -> tuple[Measured, Watcher | None]:
+        self.backing.ready()
         steal = steal_ticks_read()
         before = time.monotonic()
         server = self.program.server
@@ -161,6 +164,7 @@ class ProgramTask:
             else:
                 measured = self._serve(place, running, server, arm, conditions)
         wall = time.monotonic() - before
+        self.backing.learn(measured)
         return replace(measured, wall_seconds=wall, steal_ticks=steal_ticks_read() - steal), watcher
 
     def _run_to_end(self, place: Place, running: Running) -> Measured:
