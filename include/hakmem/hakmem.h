@@ -135,7 +135,7 @@ HAK_API int hak_option_get(const char *name, char *value, size_t bytes);
 HAK_API const char *hak_option_source(const char *name);
 
 /* CALLBACK(CONTEXT) is called when the memory in use exceeds the option soft_limit: once per crossing, and also if the limit was
- * already exceeded when the callback was set. It runs inside malloc or free, in the thread that noticed, with no lock held. It
+ * already exceeded when the callback was set, unless returning what threads keep brings it below again. It runs inside malloc or free, in the thread that noticed, with no lock held. It
  * may allocate, free and change errno, and should be short. A new callback replaces the previous one; NULL removes it. The
  * previous one may still be called, or running, in another thread when this returns. Calls of this function must not overlap. */
 HAK_API void hak_on_soft_limit(void (*callback)(void *context), void *context);

@@ -13,6 +13,7 @@
 #include "heap/alloc.h"
 #include "heap/enter.h"
 #include "os/os.h"
+#include "region/books.h"
 #include "region/window.h"
 #include "span/span.h"
 #include "watch/decisions.h"
@@ -135,6 +136,7 @@ static void configure(void) {
     configure_watch();
     report_configure(hak_version(), settings_read);
     window_start((size_t)start_settings.window);
+    books_start();
     struct span_settings spans = span_settings_of(&start_settings);
     struct heap_options heap = heap_options_of(&start_settings);
     span_configure(&spans);

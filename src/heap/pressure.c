@@ -121,6 +121,7 @@ static void hear(uint64_t now_ms) {
 enum purge_pace pressure_pace(void) {
     const uint64_t now_ms = os_clock_ms();
     if (!is_on() || now_ms - heard.heard_ms < max_size(HEAR_MS, heard.rest_ms)) return PURGE_DUE;
+    if (os_has_own_filter()) return PURGE_DUE; /* which may end the process for opening a file, or reading one */
     heard.rest_ms = 0;
     os_lock_take(&heard.lock);
     hear(now_ms);

@@ -125,6 +125,15 @@ static bool work(uint64_t ms, uint64_t *quiet_ms) {
     return *quiet_ms >= QUIET_MS || is_too_little();
 }
 
+/* As a slow path, so a signal handler here enters none: that of the SIGABRT of hakmem's own messages, or of a fault. True when the thread
+ * is to end. */
+static bool work_inside(uint64_t ms, uint64_t *quiet_ms) {
+    slow_enter();
+    const bool ends = work(ms, quiet_ms) && end();
+    slow_leave();
+    return ends;
+}
+
 /* If sleeping is refused, as in a sandbox, the thread would spin: from then on only slow paths return memory. */
 static void give_up(void) {
     atomic_store_explicit(&purger.retry_ms, UINT64_MAX, memory_order_relaxed);
@@ -138,7 +147,7 @@ static bool run(void) {
     pressure_begin();
     uint64_t quiet_ms = 0, ms = tick_ms();
     while (os_sleep_ms(ms)) {
-        if (work(ms, &quiet_ms) && end()) return is_last();
+        if (work_inside(ms, &quiet_ms)) return is_last();
         ms = tick_ms();
     }
     give_up();

@@ -286,15 +286,16 @@ static bool move_is_known_to_work(void) {
 }
 
 /* The place that a move leaves is not locked any more. Where all memory is locked (mlockall), the pool would get some that is not. The
- * destination tells: a locked page is not dropped, and what it holds is lost anyway. */
-static bool is_locked(void *to) {
+ * destination tells: a locked page is not dropped. What the destination holds is lost anyway; all of it is dropped now, since the kernel
+ * may refuse to move before it has unmapped that, and then nobody uses or returns it any more. */
+static bool is_locked(void *to, size_t bytes) {
     int saved = errno;
-    return !os_counted(OS_CALL_MADVISE_FREE, madvise(to, os_page_bytes(), MADV_DONTNEED) == 0, saved);
+    return !os_counted(OS_CALL_MADVISE_FREE, madvise(to, bytes, MADV_DONTNEED) == 0, saved);
 }
 
 /* After a destination was lost nothing is moved any more. */
 enum os_moved os_move(void *from, void *to, size_t bytes) {
-    if (!move_is_known_to_work() || is_locked(to)) return OS_NOT_MOVED;
+    if (!move_is_known_to_work() || is_locked(to, bytes)) return OS_NOT_MOVED;
     const enum os_moved moved = move_to(from, to, bytes);
     if (moved == OS_NOT_MOVED || moved == OS_MOVE_LOST) atomic_store_explicit(&move_works, MOVE_FAILS, memory_order_relaxed);
     return moved;

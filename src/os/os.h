@@ -123,9 +123,9 @@ bool os_sleep_ms(uint64_t ms);
 
 /* ---- threads (thread.c) ------------------------------------------------------------------------- */
 
-/* Starts a detached thread called NAME (at most 15 bytes) that runs BODY with all signals blocked. BODY returns true if its thread is
- * the last of the process. The thread then takes the signal mask of the caller of this function, since libc calls exit as the
- * thread ends. False if refused. */
+/* Starts a detached thread called NAME (at most 15 bytes) that runs BODY with all signals blocked but those of its own faults, which are
+ * as in the caller. BODY returns true if its thread is the last of the process. The thread then takes the signal mask of the caller of
+ * this function, since libc calls exit as the thread ends. False if refused. */
 bool os_thread_start(bool (*body)(void), const char *name);
 
 /* The kernel's number of this thread. */

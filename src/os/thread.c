@@ -46,12 +46,17 @@ static bool start_with_stack(size_t stack_bytes) {
     return done;
 }
 
+static const int synchronous[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+
 bool os_thread_start(bool (*body)(void), const char *name) {
     int saved = errno;
-    sigset_t all, before;
-    sigfillset(&all);
+    sigset_t sent, before;
+    sigfillset(&sent);
+    /* A signal of a thread's own instruction or call that is blocked ends the process, whatever its handler would do: that of a sandbox
+     * answers trapped calls, that of a garbage collector makes pages writable. */
+    for (size_t i = 0; i < sizeof synchronous / sizeof synchronous[0]; i++) sigdelset(&sent, synchronous[i]);
     /* The new thread inherits the mask. */
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return os_counted(OS_CALL_THREAD, false, saved);
+    if (pthread_sigmask(SIG_BLOCK, &sent, &before) != 0) return os_counted(OS_CALL_THREAD, false, saved);
     starting.body = body;
     starting.name = name;
     starting.mask = before;

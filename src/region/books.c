@@ -38,6 +38,12 @@ static bool map_more(size_t bytes) {
     return true;
 }
 
+void books_start(void) {
+    books_lock();
+    if (books.next == NULL) map_more(0);
+    books_unlock();
+}
+
 void *books_take(size_t bytes) {
     void *result = NULL;
     bytes = round_up(bytes, HAK_CACHE_LINE);

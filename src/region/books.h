@@ -12,6 +12,9 @@
 /* What is mapped at a time, if the kernel has as much. */
 #define BOOKS_MAPPING_BYTES HAK_MIB(1)
 
+/* Maps the first of it, if the kernel has as much: before the process can set a limit that leaves none. Once, or again without effect. */
+void books_start(void);
+
 /* Zeroed memory, aligned to 64 bytes; NULL if the kernel refuses. Any thread; may make a system call. */
 void *books_take(size_t bytes);
 

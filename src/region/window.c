@@ -120,7 +120,7 @@ static bool start_whole(size_t bytes) {
     return true;
 }
 
-bool window_start(size_t bytes) {
+static bool lay_out(size_t bytes) {
     size_t limit = os_address_limit();
     size_t most = bytes != 0 ? bytes : WINDOW_BYTES;
     size_t region = REGION_LEAST_BYTES;
@@ -175,6 +175,14 @@ static bool provide_books(size_t first, size_t last) {
            provide_part((uintptr_t)window.spans, SPAN_RECORD_BYTES, first - 1, end, reserved, &grow.spans_end) &&
            provide_part((uintptr_t)window.remotes, REMOTE_RECORD_BYTES, first - 1, end, reserved, &grow.remotes_end) &&
            provide_part((uintptr_t)window.chunks, sizeof(struct chunk), 0, last / CHUNK_PAGES + 1, reserved, &grow.chunks_end);
+}
+
+/* A process may limit its addresses before its first block, to less than it has. Nothing more can be mapped then, but the first region is
+ * used if its metadata is there. Where that is refused, the first block asks again. */
+bool window_start(size_t bytes) {
+    if (!lay_out(bytes)) return false;
+    provide_books(CHUNK_PAGES, min_size(BOOKS_PAGES, counter_read(&grow.reserved_page)));
+    return true;
 }
 
 /* Reserves at least PAGES more, after a gap if another mapping is in the way: where the kernel refuses more than that, half of it and so

@@ -9,6 +9,7 @@
  *   freed memory is not used again              all: the second round gets less
  *   free memory keeps its addresses             ever_larger_blocks_under_a_limit
  *   metadata gets no addresses of free memory   each_size_gets_what_the_last_left
+ *   metadata is mapped with the first block     a_limit_before_the_first_block
  */
 #include "blocks.h"
 
@@ -138,6 +139,14 @@ HELPER(take_one_size_after_the_other) {
     }
 }
 
+/* Less than the process has already: nothing more can be mapped. */
+HELPER(take_after_its_own_limit) {
+    limit_to(RLIMIT_AS, MIB(20));
+    size_t first = fill_with(64);
+    CHECK_AT(first >= MIB(24), first >> 10);
+    CHECK_AT(fill_with(KIB(300)) >= MIB(24), first >> 10);
+}
+
 HELPER(live_under_an_address_space_limit) {
     start_threads();
     use_all_there_is(limit_of(RLIMIT_AS));
@@ -203,6 +212,12 @@ TEST(a_limit_set_by_the_process_itself) {
         run_helper(RLIMIT_AS, limit, NULL);
         run_helper(RLIMIT_DATA, limit, NULL);
     }
+}
+
+TEST(a_limit_before_the_first_block) {
+    NEEDS_LIMITS();
+    if (limit_of(RLIMIT_AS) != SIZE_MAX) SKIP("there is a limit already");
+    run_helper(RLIMIT_AS, SIZE_MAX, "take_after_its_own_limit");
 }
 
 /* 240 MiB, the program, and a little. */

@@ -12,7 +12,7 @@
  *   a limit that was lifted holds                      a_limit_that_was_lifted_is_none
  *   one of several threads asks                        among_threads_it_is_the_purge_threads_work
  *   files are opened in a signal handler               handlers_open_no_files
- *   files are opened under the program's own filter    own_filters_meet_no_files
+ *   files are opened under the program's own filter    own_filters_meet_no_files, also by the purge thread
  */
 #include "group_root.h"
 
@@ -282,8 +282,16 @@ static void grow_under_a_filter(void) {
     leave_root();
     sandbox_leave();
 }
+static void hear_under_a_filter(void) {
+    begin(LIMIT);
+    sandbox_enter(SANDBOX_RULES(no_files), SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+    CHECK_EQ(pressure_pace(), PURGE_DUE);
+    leave_root();
+    sandbox_leave();
+}
 TEST(own_filters_meet_no_files) {
     if (!sandbox_is_possible()) SKIP("no seccomp filters");
     in_child_with_root(grow_under_a_filter);
+    in_child_with_root(hear_under_a_filter);
 }
 #endif
