@@ -169,7 +169,7 @@ LIFE = each_of(
     "is_gone_when_nothing_is_left",
     "a_threads_only_free_is_seen",
     "a_locked_page_keeps_little",
-    "blocks_all_signals",
+    "blocks_all_signals_that_are_sent",
     "signals_wait_for_the_program",
     "handlers_run_in_the_program",
     "leaves_the_freeing_thread_alone",
