@@ -26,7 +26,7 @@ CHECK_UNUSED static struct heap *make_heap(enum heap_state state) {
 
 /* A new slab of the heap's. DENSE: with huge pages, if there are any. */
 CHECK_UNUSED static uint32_t add_slab_of(struct heap *heap, unsigned class, bool dense) {
-    uint32_t first = slab_create(class, dense);
+    uint32_t first = slab_create(class, dense ? ACE_DENSE : ACE_SPARSE);
     CHECK(first != 0);
     slab_set_owner(first, heap, heap_word(heap, class));
     bin_place(heap, first);

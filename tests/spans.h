@@ -23,12 +23,12 @@ CHECK_UNUSED static struct span_counts counts_now(void) {
 /* From here on the program is one that touches what it takes, so that it gets huge pages. */
 CHECK_UNUSED static void touch_memory(void) {
     configure(ACE_NEVER, UINT64_MAX);
-    uint32_t pages = (uint32_t)counts_now().fresh_pages + 8 * CHUNK_PAGES, touched = span_take(pages, 1, true);
+    uint32_t pages = (uint32_t)counts_now().fresh_pages + 8 * CHUNK_PAGES, touched = span_take(pages, 1, ACE_DENSE);
     CHECK(touched != 0);
     memset(page_address(touched), 1, pages * PAGE_BYTES);
     configure(ACE_NEVER, 1);
     struct span_counts before = counts_now();
-    uint32_t fresh = span_take(before.fresh_pages + 1, 1, true);
+    uint32_t fresh = span_take(before.fresh_pages + 1, 1, ACE_DENSE);
     CHECK(fresh != 0 && counts_now().huge_pages > before.huge_pages);
     span_give(fresh);
     span_give(touched);
@@ -114,7 +114,7 @@ CHECK_UNUSED static void check_zero(uint32_t first, uint32_t pages) {
 }
 
 CHECK_UNUSED static struct mine take_keyed(size_t pages, bool dense, uint64_t key) {
-    struct mine mine = {span_take(pages, 1, dense), (uint32_t)pages, key};
+    struct mine mine = {span_take(pages, 1, dense ? ACE_DENSE : ACE_SPARSE), (uint32_t)pages, key};
     CHECK(mine.first != 0);
     CHECK_EQ(span_at(mine.first)->pages, pages);
     write_pages(&mine, 0);

@@ -1,6 +1,6 @@
 /* huge.h - when huge pages are requested. One byte may fault in 2 MiB, which is a small share only if much memory is in use. Nobody knows
  * how much of a new block will be touched, so one that is much larger than all else gets none; but a block that grows was filled so
- * far. Pure functions; any thread. */
+ * far, and a slab of small blocks is sure to be touched once its blocks are taken. Pure functions; any thread. */
 #ifndef HAK_ACE_HUGE_H
 #define HAK_ACE_HUGE_H
 
@@ -8,17 +8,30 @@
 
 #include <stdbool.h>
 
+/* What will be touched of memory about to be taken. */
+enum ace_fill {
+    ACE_SPARSE, /* perhaps next to nothing */
+    ACE_DENSE,  /* all of it, if the program touches what it takes */
+    ACE_FULL,   /* all of it: it is cut into blocks that are as short as the kernel's pages, or hardly longer */
+    ACE_GROWN,  /* as dense, for a block in use that grows, with a reserve that is touched later */
+};
+
 struct ace_huge_input {
     uint64_t used_pages; /* in use */
     uint64_t pages;      /* about to be taken */
-    uint64_t from_pages; /* pages in use from which on huge pages are requested: ace_huge_from_bytes, or an option; 0: always */
-    bool dense;          /* those about to be taken will be filled */
-    bool grown;          /* they are for a block in use that grows, with a reserve */
+    uint64_t from_pages; /* pages in use from which on huge pages are requested, or from a quarter of it where FILL is ACE_FULL:
+                          * ace_huge_from_bytes, or an option; 0: always */
+    enum ace_fill fill;  /* of those about to be taken */
 };
 
+/* The same as FROM_PAGES of slabs that fill. */
+static inline uint64_t ace_huge_full_from(uint64_t from_pages) { return from_pages / 4; }
+
 static inline bool ace_huge_admits(struct ace_huge_input input) {
-    const bool enough = input.used_pages + input.pages >= input.from_pages;
-    return input.dense && enough && (input.grown || input.from_pages == 0 || input.pages <= 2 * input.used_pages);
+    const uint64_t from_pages = input.fill == ACE_FULL ? ace_huge_full_from(input.from_pages) : input.from_pages;
+    const bool enough = input.used_pages + input.pages >= from_pages;
+    const bool suits = input.fill == ACE_GROWN || from_pages == 0 || input.pages <= 2 * input.used_pages;
+    return input.fill != ACE_SPARSE && enough && suits;
 }
 
 /* Whether so much of what is in use is resident that huge pages cost little memory. */

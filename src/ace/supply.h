@@ -2,22 +2,20 @@
 #ifndef HAK_ACE_SUPPLY_H
 #define HAK_ACE_SUPPLY_H
 
+#include "ace/huge.h"
 #include "ace/objective.h"
 
 struct ace_supply_input {
     uint32_t slabs; /* that the heap has of this class already */
+    uint32_t block_bytes, page_bytes; /* of the class; of a kernel page */
     enum ace_objective objective;
 };
 
-enum ace_supply_reason {
-    ACE_SUPPLY_FIRST, /* one of the first few slabs of its class, which may stay nearly empty */
-    ACE_SUPPLY_DENSE  /* a class with this many slabs soon fills the next one, too */
-};
-
-/* POPULATE_PAGES: kernel pages to prefault, where that is wanted. The more slabs there are, the more pages. */
+/* POPULATE_PAGES: kernel pages to prefault, where that is wanted. The more slabs there are, the more pages. FILL: one of the first few
+ * slabs of a class may stay nearly empty; with some more, the class soon fills the next one, too. */
 struct ace_supply_decision {
     uint32_t populate_pages;
-    enum ace_supply_reason reason;
+    enum ace_fill fill;
 };
 
 struct ace_supply_decision ace_supply(struct ace_supply_input input);

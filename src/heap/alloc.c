@@ -55,14 +55,18 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
         const uint32_t got = gather(home, class, end, want, zero), slabs = (uint32_t)counter_read(&home->bins[class].slab_count);
         home_drop(heap);
         if (got != 0) return got;
-        const struct ace_supply_decision supply =
-            ace_supply((struct ace_supply_input){.slabs = slabs, .objective = heap_settings.objective});
+        const struct ace_supply_decision supply = ace_supply((struct ace_supply_input){
+            .slabs = slabs,
+            .block_bytes = slab_classes[class].block_bytes,
+            .page_bytes = (uint32_t)os_page_bytes(),
+            .objective = heap_settings.objective,
+        });
         if (heap != &commons) stack_give_idle(heap, class); /* that may free slabs */
         os_lock_drop(&heap->lock);
         thread_reap_forsaken();
         remote_settle();
         bool salvaged = round < SALVAGES && salvage_slab(class);
-        uint32_t fresh = salvaged ? 0 : slab_create(class, supply.reason == ACE_SUPPLY_DENSE);
+        uint32_t fresh = salvaged ? 0 : slab_create(class, supply.fill);
         if (fresh != 0 && counter_read(&heap_settings.populate) != 0) populate(fresh, supply.populate_pages);
         os_lock_take(&heap->lock);
         if (salvaged) continue;
@@ -150,7 +154,7 @@ static void *alloc_medium(size_t bytes, size_t alignment, bool *zero) {
     void *block = NULL;
     thread_reap_forsaken();
     remote_settle();
-    const uint32_t first = slab_create(class, large_fills(slab_classes[class].pages, bytes));
+    const uint32_t first = slab_create(class, large_fill(slab_classes[class].pages, bytes));
     if (first != 0) {
         *zero = slab_next_is_zero(first);
         slab_take(first, &block + 1, 1);

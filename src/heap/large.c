@@ -73,7 +73,7 @@ void *large_alloc(size_t bytes, size_t alignment, bool *zero) {
     uint32_t first = 0;
     size_t pages = pages_for(bytes), align_pages = pages_for(alignment);
     bool fits = pages < window.pages && align_pages < window.pages && pages + align_pages < window.pages;
-    if (fits) first = span_take(pages, align_pages, large_fills(pages, bytes));
+    if (fits) first = span_take(pages, align_pages, large_fill(pages, bytes));
     if (first != 0) {
         footprint_add((int64_t)(pages * PAGE_BYTES));
         *zero = span_at(first)->zero;

@@ -15,9 +15,11 @@ struct large {
     bool moved;     /* it has moved before in order to grow: more growth is expected */
 };
 
-/* Whether BYTES bytes leave little of their PAGES pages unused: a huge page would fault that in, too. For medium
+/* Dense if BYTES bytes leave little of their PAGES pages unused: a huge page would fault that in, too. For medium
  * blocks as well. */
-HAK_INLINE bool large_fills(size_t pages, size_t bytes) { return pages * PAGE_BYTES - bytes <= bytes / 8; }
+HAK_INLINE enum ace_fill large_fill(size_t pages, size_t bytes) {
+    return pages * PAGE_BYTES - bytes <= bytes / 8 ? ACE_DENSE : ACE_SPARSE;
+}
 
 /* A new block; NULL when there is no memory. *ZERO: it reads as zero. */
 void *large_alloc(size_t bytes, size_t alignment, bool *zero);

@@ -238,12 +238,12 @@ static size_t commit_pages(size_t pages) {
     return min_size(max_size(pages, round_up(step / PAGE_BYTES, CHUNK_PAGES)), left_in_region());
 }
 
-struct page_run window_extend(size_t pages) {
+struct page_run window_extend_at_most(size_t pages, size_t most) {
     struct page_run run = {0, 0};
     if (pages > window.pages) return run;
     pages = round_up(pages, CHUNK_PAGES);
     if (!ensure_region(pages)) return run;
-    size_t first = grow.next_page, size = commit_pages(pages);
+    size_t first = grow.next_page, size = min_size(commit_pages(pages), max_size(pages, most));
     /* Pages before their metadata: if the kernel refuses the pages, no metadata of them stays behind. */
     if (!commit(first, size)) size = commit(first, pages) ? pages : 0;
     /* Metadata for a round number of pages at a time: few calls. */
@@ -255,3 +255,5 @@ struct page_run window_extend(size_t pages) {
     }
     return run;
 }
+
+struct page_run window_extend(size_t pages) { return window_extend_at_most(pages, SIZE_MAX); }

@@ -102,6 +102,9 @@ bool window_start(size_t bytes);
  * kernel refuses. The window's lock is held; makes system calls. */
 struct page_run window_extend(size_t pages);
 
+/* The same, but no more than MOST pages, in whole chunks, where PAGES are fewer. */
+struct page_run window_extend_at_most(size_t pages, size_t most);
+
 /* Whether ADDRESS lies in the part of the window that was reserved, or in a gap of it, be it one that the span layer made: the window
  * itself may reach over other mappings. At any time. */
 bool window_holds(const void *address);

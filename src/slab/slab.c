@@ -41,7 +41,7 @@ HAK_INLINE void mark_changed(struct slab *slab) {
 
 /* ---- life of a slab ----------------------------------------------------------------------------- */
 
-uint32_t slab_create(unsigned class, bool dense) {
+uint32_t slab_create(unsigned class, enum ace_fill fill) {
     const struct slab_class *shape = &slab_classes[class];
     uint64_t *bits = NULL;
     if (shape->blocks > 64) {
@@ -49,7 +49,7 @@ uint32_t slab_create(unsigned class, bool dense) {
         if (HAK_UNLIKELY(bits == NULL) && span_make_gaps(BOOKS_MAPPING_BYTES / PAGE_BYTES)) bits = bitmap_take(words_of(shape));
         if (bits == NULL) return 0;
     }
-    uint32_t first = span_take(shape->pages, 1, dense);
+    uint32_t first = span_take(shape->pages, 1, fill);
     if (first == 0) {
         if (bits != NULL) bitmap_give(bits, words_of(shape));
         return 0;

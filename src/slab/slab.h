@@ -65,9 +65,9 @@ HAK_INLINE struct slab_remote *slab_remote_at(uint32_t first) { return page_remo
 /* First page of the slab that PAGE, whose word is not 0, belongs to. */
 HAK_INLINE uint32_t slab_head(size_t page) { return span_at(page)->head; }
 
-/* A slab for blocks of CLASS with every block free, or 0 when there is no memory. DENSE as in span_take. It has no
+/* A slab for blocks of CLASS with every block free, or 0 when there is no memory. FILL as in span_take. It has no
  * owner yet, its words are 0. May make system calls: call it without locks. */
-uint32_t slab_create(unsigned class, bool dense);
+uint32_t slab_create(unsigned class, enum ace_fill fill);
 
 /* Sets OWNER and writes WORD to each page in which blocks may start. Under the locks of the owner before, if any, and
  * the new one. */

@@ -138,7 +138,6 @@ uint32_t bins_find(uint32_t pages, uint32_t align_pages, enum span_zone zone) {
     uint32_t found = find_in(&sets[zone][DIRTY], pages, align_pages);
     if (found == 0) found = find_in(&sets[other][DIRTY], pages, align_pages);
     if (found == 0) found = find_in(&sets[zone][CLEAN], pages, align_pages);
-    if (found == 0 && zone == ZONE_HUGE) found = find_in(&sets[other][CLEAN], pages, align_pages);
     return found;
 }
 

@@ -23,8 +23,8 @@ HAK_INLINE size_t bins_aligned_from(size_t first, size_t align_pages) {
 }
 
 /* The free span to serve a request for PAGES pages aligned to ALIGN_PAGES in ZONE: a dirty one, even of the other
- * zone, before a clean one; the shortest that fits; of equals, one in the fullest 2 MiB. 0 when none fits: a clean
- * one of huge pages does not serve a request for plain memory, since it would fault in too much. */
+ * zone, before a clean one; the shortest that fits; of equals, one in the fullest 2 MiB. 0 when none fits. A clean
+ * one of the other zone does not serve it: of huge pages it would fault in too much, and of others too little. */
 uint32_t bins_find(uint32_t pages, uint32_t align_pages, enum span_zone zone);
 
 /* The shortest gap of PAGES pages or more; 0 when there is none. */

@@ -104,7 +104,7 @@ static void lose(struct page_run run) {
     span_lose((uint32_t)run.first, (uint32_t)run.pages);
 }
 
-bool gaps_fill(size_t pages, enum span_zone zone, bool grown) {
+bool gaps_fill(size_t pages, enum span_zone zone, enum ace_fill fill) {
     if (HAK_LIKELY(counter_read(&unmapped_pages) == 0)) return false;
     const struct page_run run = hold_gap(pages);
     if (run.pages == 0) return false;
@@ -112,7 +112,7 @@ bool gaps_fill(size_t pages, enum span_zone zone, bool grown) {
     const bool mapped = os_map_at(start, run.pages * PAGE_BYTES), taken = !mapped && os_refusal.error == 0;
     if (mapped) {
         os_name(start, run.pages * PAGE_BYTES, OS_NAME_BLOCKS);
-        huge_settle(run, zone, grown);
+        huge_settle(run, zone, fill);
     }
     span_lock();
     if (taken) lose(run);

@@ -3,10 +3,11 @@
  * There are two zones; spans of one are not merged with spans of the other. In the plain zone the kernel is told to
  * use no huge pages, whatever the system's setting: only pages that are touched are faulted in, and what is returned
  * to the kernel stays away. Once a process uses some memory, spans that will be filled come from the other zone,
- * where huge pages are asked for: few page faults, and no more memory than is filled anyway. Whether the program fills what
- * it takes is seen only where there are no huge pages, since one byte makes all of one resident. So in the memory that
- * comes after each look one chunk is a witness, without huge pages for good; and so is all of it that is more than a quarter of what was
- * touched, if that was not nearly all (0081).
+ * where huge pages are asked for: few page faults and TLB misses, and no more memory than is filled anyway. Slabs of small blocks
+ * are sure to be filled: they come there first, once enough was touched, and in small portions, since what else is put there is resident
+ * whether it is touched or not (0085). Whether the program fills the rest of what it takes is seen only where there are no huge
+ * pages, since one byte makes all of one resident. So in the memory that comes after each look one chunk is a witness, without huge pages
+ * for good; and no more than a quarter of what was touched may have them, if that was not nearly all (0081).
  *
  * Returning a part of a huge page to the kernel breaks the page. khugepaged would put it together again and fault in
  * all that was returned, so no huge pages are asked for in this chunk any more, until all of it that is in use is one
@@ -24,24 +25,50 @@ enum {
 
 static _Atomic uint32_t lone_chunks; /* chunks of the huge zone, witnesses apart, that have no huge pages; written under the span lock */
 
-/* Of the last look at what the program touches. relaxed, all: two threads may both look. */
+/* Of the last looks at what the program touches. relaxed, all: two threads may both look. */
 static struct {
-    _Atomic bool touched, wants_witness;
-    _Atomic uint64_t again_pages; /* in use, from which on it is looked again */
-    _Atomic size_t seen_chunks;   /* what lies beyond came since */
-    _Atomic uint64_t left_pages;  /* that may have huge pages before it is looked again */
-} look = {.left_pages = UINT64_MAX};
+    _Atomic uint64_t from_pages;         /* in use, from which on it is looked at all */
+    _Atomic bool touched, wants_witness; /* for what is dense */
+    _Atomic uint64_t again_pages;        /* in use, from which on it is looked again */
+    _Atomic size_t seen_chunks;          /* what lies beyond came since */
+    _Atomic uint64_t left_pages;         /* that may have huge pages before it is looked again */
+    _Atomic bool much;                   /* for slabs that fill */
+    _Atomic uint64_t much_again_pages;
+} look = {.from_pages = UINT64_MAX};
 
-enum span_zone huge_zone_for(uint32_t pages, bool dense, bool grown) {
-    return ace_huge_admits((struct ace_huge_input){
-               .used_pages = counter_read(&spans.counts.used_pages),
-               .pages = pages,
-               .from_pages = spans.settings.huge_from_pages,
-               .dense = dense,
-               .grown = grown,
-           })
-               ? ZONE_HUGE
-               : ZONE_PLAIN;
+void huge_configure(uint64_t from_pages) {
+    const bool always = from_pages == 0;
+    atomic_store_explicit(&look.from_pages, always ? UINT64_MAX : from_pages, memory_order_relaxed);
+    atomic_store_explicit(&look.touched, always, memory_order_relaxed);
+    atomic_store_explicit(&look.wants_witness, false, memory_order_relaxed);
+    atomic_store_explicit(&look.again_pages, 0, memory_order_relaxed);
+    atomic_store_explicit(&look.seen_chunks, 0, memory_order_relaxed);
+    atomic_store_explicit(&look.left_pages, always ? UINT64_MAX : 0, memory_order_relaxed);
+    atomic_store_explicit(&look.much, always, memory_order_relaxed);
+    atomic_store_explicit(&look.much_again_pages, 0, memory_order_relaxed);
+}
+
+bool huge_is_seen(uint32_t pages, enum ace_fill fill) {
+    if (fill == ACE_FULL) return atomic_load_explicit(&look.much, memory_order_relaxed);
+    return fill != ACE_DENSE || (atomic_load_explicit(&look.touched, memory_order_relaxed) &&
+                                 pages <= atomic_load_explicit(&look.left_pages, memory_order_relaxed));
+}
+
+enum span_zone huge_zone_for(uint32_t pages, enum ace_fill fill) {
+    const bool admitted = ace_huge_admits((struct ace_huge_input){
+        .used_pages = counter_read(&spans.counts.used_pages),
+        .pages = pages,
+        .from_pages = spans.settings.huge_from_pages,
+        .fill = fill,
+    });
+    return admitted && huge_is_seen(pages, fill) ? ZONE_HUGE : ZONE_PLAIN;
+}
+
+size_t huge_most_fresh(enum ace_fill fill) {
+    enum { FULL_PAGES = 2 * CHUNK_PAGES };
+    if (fill == ACE_FULL) return FULL_PAGES;
+    const uint64_t left = atomic_load_explicit(&look.left_pages, memory_order_relaxed);
+    return fill == ACE_DENSE && left != UINT64_MAX ? round_down(left, CHUNK_PAGES) + CHUNK_PAGES : SIZE_MAX; /* and the witness */
 }
 
 /* The chunks FIRST .. END-1. */
@@ -87,73 +114,89 @@ static void tell_untouched(size_t used_bytes, size_t touched_bytes) {
     span_unlock();
 }
 
-/* How many more may have huge pages, where TOUCHED_BYTES of USED_BYTES, a sample of the USED_PAGES in use, were touched. */
+/* How many of the USED_PAGES in use were touched, where TOUCHED_BYTES of USED_BYTES, a sample of them, were. */
+static uint64_t touched_pages_of(uint64_t used_pages, size_t used_bytes, size_t touched_bytes) {
+    return used_pages * (touched_bytes / 1024) / (used_bytes / 1024);
+}
+
+/* How many more may have huge pages, of the same. */
 static uint64_t most_pages(uint64_t used_pages, size_t used_bytes, size_t touched_bytes, enum ace_objective objective) {
-    const uint64_t touched_pages = used_pages * (touched_bytes / 1024) / (used_bytes / 1024);
+    const uint64_t touched_pages = touched_pages_of(used_pages, used_bytes, touched_bytes);
     const uint64_t most = ace_huge_most(used_pages * PAGE_BYTES, touched_pages * PAGE_BYTES, objective);
     return most == UINT64_MAX ? most : most / PAGE_BYTES;
 }
 
-/* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Checked
- * when fresh memory comes, in what came since the last time; an answer stands until a quarter more is in use. */
-static bool is_touched(void) {
+static enum ace_objective objective_now(void) {
     span_lock();
-    const struct span_settings settings = spans.settings;
+    const enum ace_objective objective = spans.settings.objective;
     span_unlock();
-    if (settings.huge_from_pages == 0) return true;
-    const uint64_t used_pages = counter_read(&spans.counts.used_pages);
-    const bool before = atomic_load_explicit(&look.touched, memory_order_relaxed);
-    if (used_pages < atomic_load_explicit(&look.again_pages, memory_order_relaxed)) return before;
-    const struct chunks since = {atomic_load_explicit(&look.seen_chunks, memory_order_relaxed), counter_read(&spans.end_page) / CHUNK_PAGES};
-    size_t used_bytes, touched_bytes;
-    look_at_some(since, &used_bytes, &touched_bytes);
-    atomic_store_explicit(&look.wants_witness, true, memory_order_relaxed); /* without huge pages it is not needed, and waits */
-    if (used_bytes == 0) return before || since.first == 0; /* the first memory there is, or no witness is in use */
-    const bool enough = touched_bytes >= ace_huge_touched_least(used_bytes, settings.objective);
-    atomic_store_explicit(&look.touched, enough, memory_order_relaxed);
-    atomic_store_explicit(&look.again_pages, used_pages + used_pages / 4, memory_order_relaxed);
-    atomic_store_explicit(&look.seen_chunks, since.end, memory_order_relaxed);
-    atomic_store_explicit(&look.left_pages, most_pages(used_pages, used_bytes, touched_bytes, settings.objective), memory_order_relaxed);
-    if (!enough) tell_untouched(used_bytes, touched_bytes);
-    return enough;
+    return objective;
 }
 
-enum span_zone huge_if_touched(enum span_zone zone) { return zone == ZONE_HUGE && is_touched() ? ZONE_HUGE : ZONE_PLAIN; }
+/* Whether so much was touched that the 2 MiB which slabs wait to fill are little. What is in use may be slabs of many sizes, each nearly
+ * empty. Once there is enough, that stands. */
+static void look_for_full(uint64_t used_pages) {
+    size_t used_bytes, touched_bytes;
+    look_at_some((struct chunks){0, counter_read(&spans.end_page) / CHUNK_PAGES}, &used_bytes, &touched_bytes);
+    const uint64_t touched_pages = used_bytes == 0 ? used_pages : touched_pages_of(used_pages, used_bytes, touched_bytes);
+    const bool much = touched_pages >= ace_huge_full_from(atomic_load_explicit(&look.from_pages, memory_order_relaxed));
+    atomic_store_explicit(&look.much, much, memory_order_relaxed);
+    atomic_store_explicit(&look.much_again_pages, much ? UINT64_MAX : used_pages + used_pages / 8 + 1, memory_order_relaxed);
+}
 
-/* PAGES more pages come with huge pages. Span lock held. */
-static void tell_huge(size_t pages) {
-    const uint64_t before = counter_read(&spans.counts.huge_pages);
+/* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Looks at what came since the
+ * last time; an answer stands until a quarter more is in use, or a little more if nothing shows. */
+static void look_for_dense(uint64_t used_pages) {
+    const struct chunks since = {atomic_load_explicit(&look.seen_chunks, memory_order_relaxed), counter_read(&spans.end_page) / CHUNK_PAGES};
+    const enum ace_objective objective = objective_now();
+    size_t used_bytes, touched_bytes;
+    look_at_some(since, &used_bytes, &touched_bytes);
+    const bool shows = used_bytes != 0;
+    atomic_store_explicit(&look.wants_witness, true, memory_order_relaxed); /* without huge pages it is not needed, and waits */
+    atomic_store_explicit(&look.again_pages, used_pages + used_pages / (shows ? 4 : 32) + 1, memory_order_relaxed);
+    if (!shows && since.first != 0) return;
+    const bool enough = !shows || touched_bytes >= ace_huge_touched_least(used_bytes, objective);
+    const uint64_t left = shows ? most_pages(used_pages, used_bytes, touched_bytes, objective) : UINT64_MAX;
+    atomic_store_explicit(&look.touched, enough, memory_order_relaxed);
+    atomic_store_explicit(&look.left_pages, left, memory_order_relaxed);
+    if (shows) atomic_store_explicit(&look.seen_chunks, since.end, memory_order_relaxed);
+    if (!enough) tell_untouched(used_bytes, touched_bytes);
+}
+
+bool huge_look(uint32_t pages, enum ace_fill fill) {
+    const uint64_t used_pages = counter_read(&spans.counts.used_pages), from_pages = atomic_load_explicit(&look.from_pages, memory_order_relaxed);
+    const bool full = fill == ACE_FULL, enough = used_pages + pages >= (full ? ace_huge_full_from(from_pages) : from_pages);
+    if (!enough || used_pages < atomic_load_explicit(full ? &look.much_again_pages : &look.again_pages, memory_order_relaxed)) return false;
+    full ? look_for_full(used_pages) : look_for_dense(used_pages);
+    return true;
+}
+
+/* PAGES more pages come with huge pages, for a request of FILL. Span lock held. */
+static void tell_huge(size_t pages, enum ace_fill fill) {
+    const uint64_t before = counter_read(&spans.counts.huge_pages), from_pages = spans.settings.huge_from_pages;
     counter_add(&spans.counts.huge_pages, pages);
     span_tell(&(struct ace_decision){
         .reason = ACE_REASON_IN_USE,
         .from = before,
         .to = before + pages,
-        .inputs = {counter_read(&spans.counts.used_pages), spans.settings.huge_from_pages},
+        .inputs = {counter_read(&spans.counts.used_pages), fill == ACE_FULL ? ace_huge_full_from(from_pages) : from_pages},
     });
 }
 
-static bool is_always(void) {
-    span_lock();
-    const bool always = spans.settings.huge_from_pages == 0;
-    span_unlock();
-    return always;
+/* Of PAGES pages of the huge zone, how many come without huge pages: the witness. The window's lock is held; a look that another thread
+ * takes meanwhile may be overwritten. */
+static size_t plain_of(size_t pages, enum ace_fill fill) {
+    if (fill == ACE_FULL) return 0; /* what fills bears no witness to what is dense */
+    const size_t plain = atomic_exchange_explicit(&look.wants_witness, false, memory_order_relaxed) ? CHUNK_PAGES : 0;
+    const uint64_t left = atomic_load_explicit(&look.left_pages, memory_order_relaxed);
+    if (fill == ACE_DENSE && left != UINT64_MAX)
+        atomic_store_explicit(&look.left_pages, left - min_size(left, pages - plain), memory_order_relaxed);
+    return plain;
 }
 
-/* Of PAGES pages of the huge zone, how many come without huge pages. The window's lock is held; a look that another thread takes meanwhile
- * may be overwritten. */
-static size_t plain_of(size_t pages, bool grown) {
-    const bool witness = atomic_exchange_explicit(&look.wants_witness, false, memory_order_relaxed);
-    const size_t least = witness ? CHUNK_PAGES : 0;
-    const uint64_t left = grown || is_always() ? UINT64_MAX : atomic_load_explicit(&look.left_pages, memory_order_relaxed);
-    if (left == UINT64_MAX) return least;
-    const size_t huge = min_size(pages - least, round_down(left, CHUNK_PAGES));
-    atomic_store_explicit(&look.left_pages, left - huge, memory_order_relaxed);
-    return pages - huge;
-}
-
-void huge_settle(struct page_run run, enum span_zone zone, bool grown) {
+void huge_settle(struct page_run run, enum span_zone zone, enum ace_fill fill) {
     char *start = page_address(run.first);
-    const size_t plain_pages = zone == ZONE_PLAIN ? run.pages : plain_of(run.pages, grown);
+    const size_t plain_pages = zone == ZONE_PLAIN ? run.pages : plain_of(run.pages, fill);
     if (plain_pages != 0) os_avoid_huge(start, plain_pages * PAGE_BYTES);
     if (plain_pages != run.pages) os_prefer_huge(start + plain_pages * PAGE_BYTES, (run.pages - plain_pages) * PAGE_BYTES);
     span_lock();
@@ -162,7 +205,7 @@ void huge_settle(struct page_run run, enum span_zone zone, bool grown) {
         chunk->zone = (uint8_t)zone;
         if (zone == ZONE_HUGE) chunk->no_huge = chunk->broken = chunk->witness = page < run.first + plain_pages;
     }
-    if (zone == ZONE_HUGE && plain_pages != run.pages) tell_huge(run.pages - plain_pages);
+    if (zone == ZONE_HUGE && plain_pages != run.pages) tell_huge(run.pages - plain_pages, fill);
     span_unlock();
 }
 

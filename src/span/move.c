@@ -95,7 +95,7 @@ static struct page_run surely_gone(size_t first, size_t pages) {
 
 uint32_t span_move(uint32_t from, size_t held, size_t pages) {
     /* Huge pages stay whole if both places begin alike. */
-    uint32_t to = span_take_grown(pages, pages >= 2 * CHUNK_PAGES ? CHUNK_PAGES : 1);
+    uint32_t to = span_take(pages, pages >= 2 * CHUNK_PAGES ? CHUNK_PAGES : 1, ACE_GROWN);
     if (to == 0) return 0;
     bool returned;
     struct piece lost = move_contents(from, to, (uint32_t)held, &returned);

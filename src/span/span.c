@@ -25,6 +25,7 @@ void span_configure(const struct span_settings *settings) {
     /* The learned half-life stays if only other options changed. */
     if (settings->decay_half_life_ms != spans.settings.decay_half_life_ms)
         counter_set(&spans.counts.half_life_ms, settings->decay_half_life_ms);
+    if (settings->huge_from_pages != spans.settings.huge_from_pages) huge_configure(settings->huge_from_pages);
     spans.settings = *settings;
     counter_set(&soft_pages, settings->soft_pages);
     counter_set(&hard_pages, settings->hard_pages);
@@ -130,20 +131,21 @@ void span_note_fresh(struct page_run run) {
     counter_raise(&spans.end_page, run.first + run.pages);
 }
 
-/* What is to be added. GROWN: for a block in use that grows; AT_END: not from a gap. */
+/* What is to be added. AT_END: not from a gap. */
 struct fresh {
     size_t pages;
     enum span_zone zone;
-    bool grown, at_end;
+    enum ace_fill fill;
+    bool at_end;
 };
 
 /* Fresh memory from the window, whose lock is held; false when there is none. */
 static bool bring(struct fresh fresh) {
     os_refusal_forget(); /* of others: span_make_gaps asks whether the kernel refused this */
-    if (!fresh.at_end && gaps_fill(fresh.pages, fresh.zone, fresh.grown)) return true;
-    struct page_run run = window_extend(fresh.pages);
+    if (!fresh.at_end && gaps_fill(fresh.pages, fresh.zone, fresh.fill)) return true;
+    struct page_run run = window_extend_at_most(fresh.pages, fresh.zone == ZONE_HUGE ? huge_most_fresh(fresh.fill) : SIZE_MAX);
     if (run.pages == 0) return false;
-    huge_settle(run, fresh.zone, fresh.grown);
+    huge_settle(run, fresh.zone, fresh.fill);
     span_lock();
     span_note_fresh(run);
     span_insert((uint32_t)run.first, (uint32_t)run.pages, 0);
@@ -222,17 +224,18 @@ static void prepare_growth(size_t pages) {
     make_room(pages);
 }
 
-static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
+uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
     if (pages > window.pages || align_pages > window.pages) return 0;
     /* Fresh memory begins with a chunk. */
     const size_t fresh_pages = pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES;
     /* What is free elsewhere is returned last, once a place is found: nothing is if there is none, and what was spared may be it.
-     * Of what GROWN adds little is touched soon. */
-    bool prepared = false, purged = pages < LONG_PAGES || grown, unmapped = false;
+     * Of what is added to a block that grows little is touched soon. */
+    bool prepared = false, purged = pages < LONG_PAGES || fill == ACE_GROWN, unmapped = false;
+    if (HAK_UNLIKELY(!huge_is_seen((uint32_t)pages, fill))) huge_look((uint32_t)pages, fill);
     for (unsigned round = 0;; round++) {
         span_lock();
         const uint64_t brought = brought_pages();
-        enum span_zone zone = huge_zone_for((uint32_t)pages, dense, grown);
+        const enum span_zone zone = huge_zone_for((uint32_t)pages, fill);
         const struct place place = find_place(pages, align_pages, zone);
         const bool ready = prepared && (purged || place.head == 0);
         const size_t growth = ready ? 0 : growth_at(place, pages);
@@ -250,22 +253,19 @@ static uint32_t take(size_t pages, size_t align_pages, bool dense, bool grown) {
             return first;
         }
         if (!span_is_allowed(pages)) return 0;
-        if (!grown) zone = huge_if_touched(zone); /* what grows has a reserve that nobody touched yet */
+        if (zone == ZONE_HUGE && huge_look((uint32_t)pages, fill)) continue;
         /* Another thread may take it: then the next round adds more. */
-        if (add_fresh((struct fresh){fresh_pages, zone, grown, false}, brought, round)) continue;
+        if (add_fresh((struct fresh){fresh_pages, zone, fill, false}, brought, round)) continue;
         await_purging();
         span_lock();
-        /* When there is no more, a plain request takes clean memory of the huge zone. */
-        first = take_at(find_place(pages, align_pages, ZONE_HUGE), pages);
+        /* When there is no more, clean memory of the other zone will do. */
+        first = take_at(find_place(pages, align_pages, zone), pages);
+        if (first == 0) first = take_at(find_place(pages, align_pages, zone == ZONE_HUGE ? ZONE_PLAIN : ZONE_HUGE), pages);
         span_unlock();
         if (first != 0 || unmapped || !span_make_gaps(fresh_pages)) return first;
         unmapped = true;
     }
 }
-
-uint32_t span_take(size_t pages, size_t align_pages, bool dense) { return take(pages, align_pages, dense, false); }
-
-uint32_t span_take_grown(size_t pages, size_t align_pages) { return take(pages, align_pages, true, true); }
 
 /* Lock held. */
 static void count_given(uint32_t pages) {
@@ -338,9 +338,9 @@ bool span_extend(uint32_t first, size_t pages) {
         if (missing == 0) return true;
         if (missing == SIZE_MAX) break; /* a used span is in the way, or a limit */
         span_lock();
-        enum span_zone zone = huge_zone_for((uint32_t)missing, true, true);
+        enum span_zone zone = huge_zone_for((uint32_t)missing, ACE_GROWN);
         span_unlock();
-        if (add_fresh((struct fresh){missing, zone, true, true}, brought, round)) continue;
+        if (add_fresh((struct fresh){missing, zone, ACE_GROWN, true}, brought, round)) continue;
         if (unmapped || !span_make_gaps(missing)) break;
         unmapped = true;
     }

@@ -12,6 +12,7 @@
 #define HAK_SPAN_SPAN_H
 
 #include "ace/decision.h"
+#include "ace/huge.h"
 #include "ace/objective.h"
 #include "base/counter.h"
 #include "region/window.h"
@@ -61,10 +62,10 @@ enum { SPAN_SMALL_PAGES = 8, SPAN_RESERVE_PAGES = 64 };
 /* At start, and whenever the settings change. */
 void span_configure(const struct span_settings *settings);
 
-/* A used span of PAGES pages that starts at an address aligned to ALIGN_PAGES pages, a power of two. DENSE: it will
- * be filled, so huge pages suit it. Returns its first page, or 0 when there is no memory. May make system calls: call
+/* A used span of PAGES pages that starts at an address aligned to ALIGN_PAGES pages, a power of two. FILL says whether
+ * huge pages suit it. Returns its first page, or 0 when there is no memory. May make system calls: call
  * it without locks. */
-uint32_t span_take(size_t pages, size_t align_pages, bool dense);
+uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill);
 
 /* Called by span_take before it takes pages that are not dirty, which the kernel would have to fault in: a layer that
  * keeps spans may free some. No lock held; once per take. */

@@ -55,9 +55,6 @@ void span_lose(uint32_t first, uint32_t pages);
 
 /* ---- span.c --------------------------------------------------------------------------------------------- */
 
-/* As span_take, for a block in use that grows and moves there. */
-uint32_t span_take_grown(size_t pages, size_t align_pages);
-
 /* Frees the used span at FIRST, except LOST_PAGES pages of it at LOST, which are lost. Takes the span lock. */
 void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages);
 
@@ -75,21 +72,30 @@ void purge_note_taken(uint32_t returned);
 
 /* ---- gaps.c: addresses that are returned to the kernel (span.h: span_make_gaps). ----------------------- */
 
-/* Maps PAGES pages or more of a gap again, as fresh memory of ZONE, for a block that grows if GROWN; false where there is none. The
- * window's lock is held. */
-bool gaps_fill(size_t pages, enum span_zone zone, bool grown);
+/* Maps PAGES pages or more of a gap again, as fresh memory of ZONE for a request of FILL; false where there is none. The window's
+ * lock is held. */
+bool gaps_fill(size_t pages, enum span_zone zone, enum ace_fill fill);
 
 /* ---- huge.c: advice about huge pages. Makes system calls: no lock held. ------------------------------ */
 
-/* The zone that memory for a request of PAGES pages comes from. GROWN: a block that is in use grows into them. Span lock held. */
-enum span_zone huge_zone_for(uint32_t pages, bool dense, bool grown);
+/* The zone that memory for a request of PAGES pages comes from. Span lock held. */
+enum span_zone huge_zone_for(uint32_t pages, enum ace_fill fill);
 
-/* ZONE, but the plain one if the program touches little of what it takes. */
-enum span_zone huge_if_touched(enum span_zone zone);
+/* Whether what was seen last allows huge pages for a request of PAGES pages. What grows has a reserve that nobody touched yet. Any locks. */
+bool huge_is_seen(uint32_t pages, enum ace_fill fill);
 
-/* RUN is fresh: sets its zone, and advises the kernel accordingly. GROWN: a block that is in use grows into it. The window's lock is
- * held. */
-void huge_settle(struct page_run run, enum span_zone zone, bool grown);
+/* For a request of PAGES pages, before fresh memory with huge pages and where what was seen allows none: looks at how much of what is in use
+ * the program touched, if that is due. Whether it was. */
+bool huge_look(uint32_t pages, enum ace_fill fill);
+
+/* How many fresh pages, if they are to have huge pages, are added for a request of FILL that needs fewer. */
+size_t huge_most_fresh(enum ace_fill fill);
+
+/* Huge pages may be requested once FROM_PAGES are in use, and what was seen does not count any more. Span lock held. */
+void huge_configure(uint64_t from_pages);
+
+/* RUN is fresh: sets its zone, and advises the kernel accordingly. FILL: of what it is for. The window's lock is held. */
+void huge_settle(struct page_run run, enum span_zone zone, enum ace_fill fill);
 
 /* PAGES pages from FIRST are about to be returned to the kernel, perhaps with a part of a huge page: breaks what must
  * be broken and keeps the kernel from mending it. */

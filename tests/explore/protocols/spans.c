@@ -13,7 +13,7 @@ static uint32_t first, taken[2];
 static uint64_t *word_in(uint32_t page) { return page_address(page); }
 
 static uint32_t take_tagged(void) {
-    uint32_t page = span_take(PAGES, 1, false);
+    uint32_t page = span_take(PAGES, 1, ACE_SPARSE);
     EXPLORE_CHECK(page != 0);
     *word_in(page) = TAG;
     return page;

@@ -29,8 +29,8 @@ EXPLORE(window_extends_twice, .setup = model_start, .threads = {extend, extend_t
 enum { SPAN_PAGES = 33 };
 static uint32_t spans_taken[2];
 
-static void take_span(void) { spans_taken[0] = span_take(SPAN_PAGES, 1, false); }
-static void take_span_too(void) { spans_taken[1] = span_take(SPAN_PAGES, 1, false); }
+static void take_span(void) { spans_taken[0] = span_take(SPAN_PAGES, 1, ACE_SPARSE); }
+static void take_span_too(void) { spans_taken[1] = span_take(SPAN_PAGES, 1, ACE_SPARSE); }
 static void check_spans(void) {
     uint32_t a = spans_taken[0], b = spans_taken[1];
     EXPLORE_CHECK(a != 0 || b != 0);

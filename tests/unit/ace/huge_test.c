@@ -3,6 +3,7 @@
  * Planted defects it was seen to catch:
  *   what will not be filled is admitted   admission
  *   so is a block of any size             admission
+ *   what fills waits for as much as the rest   admission
  *   what lacks much is mended             what_is_mended
  */
 #include "ace/huge.h"
@@ -13,31 +14,37 @@ TEST(admission) {
         struct ace_huge_input input;
         bool admitted;
     } table[] = {
-        {{500, 11, 512, true, false}, false},
-        {{500, 12, 512, true, false}, true},
-        {{500, 12, 512, false, false}, false},
-        {{1 << 20, 1, 512, false, false}, false},
-        {{1 << 30, 1 << 20, UINT64_MAX, true, false}, false},
+        {{500, 11, 512, ACE_DENSE}, false},
+        {{500, 12, 512, ACE_DENSE}, true},
+        {{500, 12, 512, ACE_SPARSE}, false},
+        {{1 << 20, 1, 512, ACE_SPARSE}, false},
+        {{1 << 30, 1 << 20, UINT64_MAX, ACE_DENSE}, false},
         /* much larger than what is in use */
-        {{0, 512, 512, true, false}, false},
-        {{170, 341, 512, true, false}, false},
-        {{171, 342, 512, true, false}, true},
-        {{171, 343, 512, true, false}, false},
-        {{1000, 2000, 512, true, false}, true},
-        {{1000, 2001, 512, true, false}, false},
+        {{0, 512, 512, ACE_DENSE}, false},
+        {{170, 341, 512, ACE_DENSE}, false},
+        {{171, 342, 512, ACE_DENSE}, true},
+        {{171, 343, 512, ACE_DENSE}, false},
+        {{1000, 2000, 512, ACE_DENSE}, true},
+        {{1000, 2001, 512, ACE_DENSE}, false},
         /* but a block that grows */
-        {{0, 511, 512, true, true}, false},
-        {{0, 512, 512, true, true}, true},
-        {{1000, 8000, 512, true, true}, true},
-        {{1000, 8000, 512, false, true}, false},
-        {{1 << 30, 1 << 20, UINT64_MAX, true, true}, false},
+        {{0, 511, 512, ACE_GROWN}, false},
+        {{0, 512, 512, ACE_GROWN}, true},
+        {{1000, 8000, 512, ACE_GROWN}, true},
+        {{1 << 30, 1 << 20, UINT64_MAX, ACE_GROWN}, false},
+        /* slabs that fill, from a quarter on */
+        {{127, 1, 512, ACE_FULL}, true},
+        {{126, 1, 512, ACE_FULL}, false},
+        {{127, 1, 512, ACE_DENSE}, false},
+        {{1 << 30, 1, UINT64_MAX, ACE_FULL}, false},
+        {{0, 1, 0, ACE_FULL}, true},
         /* from the first byte */
-        {{0, 1, 0, true, false}, true},
-        {{0, 1 << 20, 0, true, false}, true},
-        {{0, 1, 0, false, false}, false},
+        {{0, 1, 0, ACE_DENSE}, true},
+        {{0, 1 << 20, 0, ACE_DENSE}, true},
+        {{0, 1, 0, ACE_SPARSE}, false},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         CHECK_AT(ace_huge_admits(table[i].input) == table[i].admitted, i);
+    CHECK_EQ(ace_huge_full_from(512), 128);
     CHECK_EQ(ace_huge_from_bytes(ACE_BALANCED), MIB(32));
     CHECK_EQ(ace_huge_from_bytes(ACE_SPEED), MIB(16));
     CHECK_EQ(ace_huge_from_bytes(ACE_SMALL), MIB(128));

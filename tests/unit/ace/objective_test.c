@@ -48,7 +48,7 @@ static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objecti
     half_life.retaken = any(&rng) >> 8;
     struct ace_pressure_input pressure = {any(&rng), any(&rng), any(&rng), any(&rng), objective};
     struct ace_budget_input budget = {any(&rng), any(&rng), (uint32_t)any(&rng), objective, 1u << rng_below(&rng, 5), rng_below(&rng, 2) == 0};
-    struct ace_supply_input supply = {(uint32_t)rng_below(&rng, 12), objective};
+    struct ace_supply_input supply = {(uint32_t)rng_below(&rng, 12), (uint32_t)rng_below(&rng, 9000), 4096, objective};
     const uint64_t all[KEPT] = {
         ace_depth_first(bytes, objective),
         ace_depth_most(bytes, objective),
@@ -63,7 +63,7 @@ static void keep(uint64_t kept[KEPT], struct rng rng, enum ace_objective objecti
         ace_medium_budget(budget).bytes,
         ace_medium_spared_bytes(objective),
         ace_supply(supply).populate_pages,
-        ace_supply(supply).reason == ACE_SUPPLY_DENSE,
+        ace_supply(supply).fill != ACE_SPARSE,
         UINT64_MAX - ace_huge_from_bytes(objective),
         UINT64_MAX - ace_huge_touched_least(most_bytes, objective),
         ace_pace(idle_ms, objective) == ACE_PACE_WORK,

@@ -29,7 +29,7 @@ static void take_of(struct heap *owner, unsigned class, void **blocks, uint32_t 
         got += more;
         if (more != 0) continue; /* perhaps of those alone that came back */
         os_lock_drop(&owner->lock);
-        uint32_t fresh = slab_create(class, false);
+        uint32_t fresh = slab_create(class, ACE_SPARSE);
         CHECK(fresh != 0);
         os_lock_take(&owner->lock);
         slab_set_owner(fresh, owner, heap_word(owner, class));

@@ -144,7 +144,7 @@ static void purge_all(void) {
     struct heap *heap = make_heap(HEAP_LIVE);
     never_decay();
     make_sieve(heap);
-    uint32_t span = span_take(700, 1, false);
+    uint32_t span = span_take(700, 1, ACE_SPARSE);
     memset(page_address(span), 'x', 700 * PAGE_BYTES);
     span_give(span);
     footprint_add((int64_t)MIB(100));
@@ -176,7 +176,7 @@ static void give_one_more(void) {
 
 static void purge_beside_others(void) {
     never_decay();
-    for (int i = 0; i < SPANS; i++) CHECK((spans_of_others[i] = span_take(SPAN_PAGES, 1, false)) != 0);
+    for (int i = 0; i < SPANS; i++) CHECK((spans_of_others[i] = span_take(SPAN_PAGES, 1, ACE_SPARSE)) != 0);
     step(PURGE_ALL);
     give_one_more();
     const struct span_counts before = counts_now();
@@ -192,7 +192,7 @@ TEST(what_others_free_meanwhile_is_not_waited_for) { IN_CHILD(purge_beside_other
 /* In passing only so much at a time. */
 static void purge_short(void) {
     decay_in(100);
-    uint32_t span = span_take(5000, 1, false);
+    uint32_t span = span_take(5000, 1, ACE_SPARSE);
     memset(page_address(span), 'x', 5000 * PAGE_BYTES);
     step_after(VISIT_MS);
     span_give(span);
@@ -259,7 +259,7 @@ static void mend_after_a_rest(void) {
     os_lock_drop(&heap->lock);
     for (uint32_t i = 0; i < count; i++) memset(blocks[i], 1, BYTES);
     while (page_chunk(first)->used != UINT32_MAX) {
-        const uint32_t span = span_take(1, 1, true);
+        const uint32_t span = span_take(1, 1, ACE_DENSE);
         CHECK(span != 0);
         memset(page_address(span), 1, PAGE_BYTES);
     }
@@ -350,7 +350,7 @@ TEST(the_kernel_may_refuse) { IN_CHILD(refuse_holes); }
 static void refuse_a_tail(void) {
     static void *blocks[MOST_BLOCKS];
     never_decay();
-    uint32_t span = span_take(64, 1, false);
+    uint32_t span = span_take(64, 1, ACE_SPARSE);
     memset(page_address(span), 'x', 64 * PAGE_BYTES);
     span_give(span);
     struct heap *heap = make_heap(HEAP_LIVE);

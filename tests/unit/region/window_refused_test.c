@@ -75,7 +75,7 @@ static void align_without_hints(void) {
     refuse_hints = true;
     CHECK(start_window(asked_bytes));
     for (size_t align = 1; align <= 256; align *= 2) {
-        uint32_t first = span_take(1, align, false);
+        uint32_t first = span_take(1, align, ACE_SPARSE);
         CHECK_AT(first != 0 && is_aligned(page_address(first), align * PAGE_BYTES), align);
     }
 }

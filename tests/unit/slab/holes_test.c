@@ -40,7 +40,7 @@ static char *block_at(uint32_t number) { return model.start + (size_t)number * m
 static void create(unsigned class, bool dense) {
     const struct slab_class *shape = &slab_classes[class];
     memset(&model, 0, offsetof(typeof(model), holes));
-    model.first = slab_create(class, dense);
+    model.first = slab_create(class, dense ? ACE_DENSE : ACE_SPARSE);
     CHECK(model.first != 0);
     slab_set_owner(model.first, nobody, 640 + class);
     model.blocks = shape->blocks;

@@ -36,7 +36,7 @@ static uint32_t named_pages(unsigned class) { return class_is_medium(class) ? 1 
 static void create(unsigned class) {
     const struct slab_class *shape = &slab_classes[class];
     memset(&model, 0, sizeof model);
-    model.first = slab_create(class, false);
+    model.first = slab_create(class, ACE_SPARSE);
     CHECK(model.first != 0);
     model.blocks = shape->blocks;
     model.bytes = shape->block_bytes;

@@ -58,13 +58,13 @@ static void start(void) {
     data_bytes(); /* stdio takes its memory */
     configure(ACE_NEVER, UINT64_MAX);
     has_gaps = true;
-    const uint32_t all = span_take(PIECES * PIECE, CHUNK_PAGES, false);
+    const uint32_t all = span_take(PIECES * PIECE, CHUNK_PAGES, ACE_SPARSE);
     CHECK(all != 0);
     span_trim(all, PIECE);
-    while (span_take(PIECE, 1, false) != all + PIECE) {} /* what would be shorter is used */
+    while (span_take(PIECE, 1, ACE_SPARSE) != all + PIECE) {} /* what would be shorter is used */
     for (uint32_t i = 0; i < PIECES; i++) {
         pieces[i] = (struct mine){all + i * PIECE, PIECE, i};
-        if (i > 1) CHECK_EQ(span_take(PIECE, 1, false), pieces[i].first);
+        if (i > 1) CHECK_EQ(span_take(PIECE, 1, ACE_SPARSE), pieces[i].first);
         write_pages(&pieces[i], 0);
     }
     for (size_t i = 0; i < PIECES; i += 2) span_give(pieces[i].first);
@@ -101,7 +101,7 @@ static struct mine longer_than_each(void) {
 static struct mine take_brought(void) {
     for (;;) {
         const struct span_counts before = counts_now();
-        const uint32_t first = span_take(PIECE, 1, false);
+        const uint32_t first = span_take(PIECE, 1, ACE_SPARSE);
         CHECK(first != 0);
         if (counts_now().fresh_pages == before.fresh_pages) continue;
         CHECK_EQ(counts_now().retaken_pages, before.retaken_pages);
@@ -268,8 +268,8 @@ static void ask_for_too_much(void) {
     limit_data(MIB(1));
     const struct span_counts counts = counts_now();
     const size_t free_pages = span_end_page() - CHUNK_PAGES - counts.used_pages;
-    CHECK_EQ(span_take(free_pages + MIB(2) / PAGE_BYTES, 1, false), 0);
-    CHECK_EQ(span_take(window.pages / 2, 1, false), 0);
+    CHECK_EQ(span_take(free_pages + MIB(2) / PAGE_BYTES, 1, ACE_SPARSE), 0);
+    CHECK_EQ(span_take(window.pages / 2, 1, ACE_SPARSE), 0);
     CHECK_EQ(gap_pages(), 0);
     check_used_pieces();
 }
@@ -282,7 +282,7 @@ static void grow_in_vain(void) {
     uint32_t halves[TAKEN];
     start();
     const struct mine last = last_span();
-    for (size_t i = 0; i < TAKEN; i++) CHECK((halves[i] = span_take(HALF, 1, false)) != 0);
+    for (size_t i = 0; i < TAKEN; i++) CHECK((halves[i] = span_take(HALF, 1, ACE_SPARSE)) != 0);
     for (size_t i = 0; i < TAKEN; i++)
         if (halves[i] / HALF % 2 != 0) span_give(halves[i]);
     limit_data(MIB(1));
@@ -299,7 +299,7 @@ static void refuse_to_unmap(void) {
     start();
     limit_data(MIB(1));
     fail_arm(FAIL_MUNMAP, 1, true, ENOMEM);
-    CHECK_EQ(span_take(3 * PIECE, 1, false), 0);
+    CHECK_EQ(span_take(3 * PIECE, 1, ACE_SPARSE), 0);
     CHECK(fail_failed() != 0);
     fail_disarm();
     CHECK_EQ(gap_pages(), 0);
@@ -316,7 +316,7 @@ static void refuse_to_unmap_clean(void) {
     fail_arm(FAIL_MADVISE, 1, false, EINVAL);
     purge_all();
     fail_disarm();
-    const uint32_t dirtied = span_take(5, 1, false);
+    const uint32_t dirtied = span_take(5, 1, ACE_SPARSE);
     write_pages(&(struct mine){dirtied, 5, 8}, 0);
     span_give(dirtied);
     const struct span_counts counts = counts_now();
@@ -325,7 +325,7 @@ static void refuse_to_unmap_clean(void) {
     memcpy(before, chunks, sizeof before);
     limit_data(MIB(1));
     fail_arm(FAIL_MUNMAP, 1, true, ENOMEM);
-    CHECK_EQ(span_take(3 * PIECE, 1, false), 0);
+    CHECK_EQ(span_take(3 * PIECE, 1, ACE_SPARSE), 0);
     CHECK(fail_failed() != 0);
     fail_disarm();
     CHECK_EQ(counts_now().dirty_pages, counts.dirty_pages);
@@ -345,11 +345,11 @@ HELPER(use_up_a_small_window) {
     size_t count = 0;
     CHECK_EQ(window.pages * PAGE_BYTES, MIB(64));
     configure(ACE_NEVER, UINT64_MAX);
-    while (count < MOST && (taken[count] = span_take(PAGES, 1, false)) != 0) count++;
+    while (count < MOST && (taken[count] = span_take(PAGES, 1, ACE_SPARSE)) != 0) count++;
     CHECK(count > 4 && count < MOST);
     for (size_t i = 0; i + 2 < count; i += 2) span_give(taken[i]); /* behind the last some is free */
     os_refusal.error = ENOMEM; /* of another time */
-    CHECK_EQ(span_take(PAGES + 1, 1, false), 0);
+    CHECK_EQ(span_take(PAGES + 1, 1, ACE_SPARSE), 0);
     for (size_t i = 0; i < count; i++) CHECK_AT(!is_gap(taken[i]), i);
 }
 
@@ -384,7 +384,7 @@ static void *work(void *argument) {
             mine->pages = 0;
         } else {
             const uint32_t pages = 1 + (uint32_t)rng_below(&rng, rng_below(&rng, 4) ? 50 : 800);
-            const uint32_t first = span_take(pages, (size_t)1 << rng_below(&rng, 7), rng_below(&rng, 2));
+            const uint32_t first = span_take(pages, (size_t)1 << rng_below(&rng, 7), (enum ace_fill)rng_below(&rng, ACE_GROWN + 1));
             refused += first == 0;
             if (first == 0) continue;
             *mine = (struct mine){first, pages, rng_next(&rng)};

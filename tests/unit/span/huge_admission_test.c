@@ -13,6 +13,9 @@
  *   a witness is mended                          a_witness_stays_one
  *   where nothing shows what is touched all is, or nothing   what_was_seen_last_stands, at_first_nothing_shows
  *   any number for who touches half of what it takes, or for no block that grows   who_touches_half_gets_few
+ *   what fills waits for as much in use as the rest, comes in large portions, or bears witness   slabs_that_fill_come_first
+ *   what fills has huge pages before much was touched, or clean plain memory after   slabs_that_fill_come_first
+ *   without more memory the rest of the other zone stays unused   the_other_zone_is_better_than_none
  */
 #include "child.h"
 #include "faults/fail_calls.h"
@@ -26,6 +29,7 @@ static void count_what_is_used(void) {
     configure(ACE_NEVER, counts.used_pages + counts.fresh_pages + 2);
     struct mine few = take_keyed(counts.fresh_pages + 1, true, 1);
     CHECK_EQ(page_chunk(few.first)->zone, ZONE_PLAIN);
+    memset(page_address(few.first), 1, few.pages * PAGE_BYTES);
     struct mine many = take_keyed(counts_now().fresh_pages + 1, true, 2);
     CHECK_EQ(page_chunk(many.first)->zone, ZONE_HUGE);
 }
@@ -60,12 +64,15 @@ static void ask_for_untouched(void) {
     CHECK(calls_of(OS_CALL_MINCORE) > looks);
     CHECK_EQ(page_chunk(second.first)->zone, ZONE_PLAIN);
     CHECK_EQ(counts_now().huge_pages, before.huge_pages);
+    CHECK_EQ(page_chunk(take_keyed(1, true, 3).first)->zone, ZONE_PLAIN); /* looks again, since there is much more in use */
     looks = calls_of(OS_CALL_MINCORE);
     struct mine third = take_keyed(1 + CHUNK_PAGES, true, 3);
     CHECK_EQ(page_chunk(third.first)->zone, ZONE_PLAIN);
     CHECK_EQ(calls_of(OS_CALL_MINCORE), looks); /* too soon */
     memset(page_address(first.first), 1, first.pages * PAGE_BYTES);
     memset(page_address(second.first), 1, second.pages * PAGE_BYTES);
+    const struct mine more = take_keyed(counts_now().used_pages / 4 + 1, false, 4); /* so that it is looked again */
+    memset(page_address(more.first), 1, more.pages * PAGE_BYTES);
     struct mine fourth = take_keyed(counts_now().fresh_pages + 1, true, 4);
     CHECK(calls_of(OS_CALL_MINCORE) > looks);
     CHECK_EQ(page_chunk(fourth.first)->zone, ZONE_HUGE);
@@ -78,7 +85,7 @@ static void ask_again(void) {
     leave_nothing_dirty();
     configure(ACE_NEVER, 1);
     const uint64_t looks = calls_of(OS_CALL_MINCORE);
-    CHECK(span_take(2 * counts_now().fresh_pages, 1, false) != 0);
+    CHECK(span_take(2 * counts_now().fresh_pages, 1, ACE_SPARSE) != 0);
     const struct mine mine = take_keyed(counts_now().fresh_pages + 1, true, 1);
     CHECK(calls_of(OS_CALL_MINCORE) > looks);
     CHECK_EQ(page_chunk(mine.first)->zone, ZONE_PLAIN);
@@ -128,15 +135,64 @@ static void touch_half(void) {
     for (uint32_t chunk = 0; chunk < first.pages / CHUNK_PAGES; chunk++) /* whichever are looked at */
         memset(page_address(first.first + chunk * CHUNK_PAGES), 1, CHUNK_PAGES / 2 * PAGE_BYTES);
     const size_t most = first.pages / CHUNK_PAGES / 8;
-    const struct mine second = take_keyed(counts_now().fresh_pages + 1, true, 2);
-    CHECK_EQ(page_chunk(second.first)->zone, ZONE_HUGE);
-    CHECK_AT(huge_chunks(second) >= most / 2 && huge_chunks(second) <= most + 1, huge_chunks(second));
+    CHECK_EQ(page_chunk(take_keyed((most + 2) * CHUNK_PAGES, true, 2).first)->zone, ZONE_PLAIN);
+    size_t chunks = 0;
+    for (size_t i = 0; i < 2 * most; i++) chunks += huge_chunks(take_keyed(CHUNK_PAGES, true, 2));
+    CHECK_AT(chunks >= most / 2 && chunks <= most + 1, chunks);
     const uint32_t pages = (uint32_t)counts_now().fresh_pages + 1, grown = span_move(first.first, first.pages, pages);
     CHECK(huge_chunks((struct mine){.first = grown, .pages = pages}) >= pages / CHUNK_PAGES - 3);
     check_books();
 }
 
 TEST(who_touches_half_gets_few) { IN_CHILD(touch_half); }
+
+static uint32_t take_full(void) {
+    const uint32_t first = span_take(8, 1, ACE_FULL);
+    CHECK(first != 0);
+    return first;
+}
+
+/* From a quarter of what the rest waits for, if so much of it was touched. */
+static void fill_early(void) {
+    if (os_page_bytes() > 4096) OMIT("too few words for such pages");
+    leave_nothing_dirty();
+    const struct mine first = take_keyed(counts_now().fresh_pages + 16 * CHUNK_PAGES, false, 1); /* a word in each page */
+    configure(ACE_NEVER, 3 * counts_now().used_pages);
+    CHECK_EQ(page_chunk(take_full())->zone, ZONE_PLAIN);
+    const uint64_t looks = calls_of(OS_CALL_MINCORE);
+    CHECK_EQ(page_chunk(take_full())->zone, ZONE_PLAIN);
+    CHECK_EQ(calls_of(OS_CALL_MINCORE), looks); /* too soon */
+    memset(page_address(first.first), 1, first.pages * PAGE_BYTES);
+    const struct mine more = take_keyed(first.pages / 4, false, 2);
+    const uint64_t fresh = counts_now().fresh_pages;
+    const uint32_t full = take_full();
+    CHECK_EQ(page_chunk(full)->zone, ZONE_HUGE);
+    CHECK_EQ(counts_now().fresh_pages - fresh, 2 * CHUNK_PAGES);
+    for (uint32_t chunk = 0; chunk < 2; chunk++) CHECK(!page_chunk(full + chunk * CHUNK_PAGES)->no_huge);
+    CHECK_EQ(page_chunk(take_keyed(1, true, 3).first)->zone, ZONE_PLAIN); /* there is less in use than that waits for */
+    CHECK_EQ(counts_now().fresh_pages - fresh, 2 * CHUNK_PAGES);          /* and plain memory was there */
+    check_pages(&more, more.pages);
+    check_books();
+}
+
+TEST(slabs_that_fill_come_first) { IN_CHILD(fill_early); }
+
+static void take_without_more(void) {
+    touch_memory();
+    leave_nothing_dirty();
+    const struct mine plain = take_keyed(counts_now().fresh_pages + 1, false, 1); /* and some is left beside it */
+    configure(ACE_NEVER, 0);
+    CHECK_EQ(page_chunk(take_full())->zone, ZONE_HUGE);
+    fail_arm(FAIL_ANY, 1, true, 0);
+    uint32_t first;
+    while (page_chunk(first = take_full())->zone == ZONE_HUGE) {}
+    CHECK(first > plain.first);
+    while (span_take(1, 1, ACE_FULL) != 0) {}
+    fail_disarm();
+    check_books();
+}
+
+TEST(the_other_zone_is_better_than_none) { IN_CHILD(take_without_more); }
 
 /* The first chunk of MINE that is a witness; the end where there is none. */
 static size_t find_witness(struct mine mine) {
@@ -181,7 +237,7 @@ static void ask_where_parts_begin_free(void) {
     enum { PARTS = 16, SPANS = 128 };
     uint32_t spans[SPANS];
     leave_nothing_dirty();
-    for (size_t i = 0; i < SPANS; i++) spans[i] = span_take(CHUNK_PAGES, 1, false);
+    for (size_t i = 0; i < SPANS; i++) spans[i] = span_take(CHUNK_PAGES, 1, ACE_SPARSE);
     const size_t chunks = span_end_page() / CHUNK_PAGES;
     for (size_t i = 0; i < SPANS; i++) {
         bool begins = false;

@@ -34,7 +34,7 @@ static void break_many(void) {
     /* The whole is mended by one call for each run. */
     span_give(mine.first);
     calls = calls_of(OS_CALL_MADVISE_HUGE);
-    uint32_t again = span_take((CHUNKS + 1) * CHUNK_PAGES, 1, true);
+    uint32_t again = span_take((CHUNKS + 1) * CHUNK_PAGES, 1, ACE_DENSE);
     CHECK_EQ(again, mine.first);
     CHECK(calls_of(OS_CALL_MADVISE_HUGE) - calls <= 3);
     for (uint32_t i = 0; i < CHUNKS - 1; i++)

@@ -68,7 +68,7 @@ static void across_the_border(void) {
     CHECK_EQ(span_at(border)->kind, SPAN_FREE);
     CHECK(span_at(border - 1)->kind == SPAN_FREE || span_at(border - 1)->kind == SPAN_FREE_LAST);
 
-    struct mine across = {span_take(10, 1, false), 10, 3};
+    struct mine across = {span_take(10, 1, ACE_SPARSE), 10, 3};
     CHECK(across.first != 0 && page_chunk(across.first)->zone == ZONE_PLAIN);
     uint32_t last = across.first;
     while (last + 10 < border) { /* up to the border, page by page of what is free */
@@ -134,7 +134,7 @@ static void break_and_mend(void) {
     while (span_at(head)->kind != SPAN_USED || span_at(head)->pages != 16 * CHUNK_PAGES) head--;
     span_give(head);
     calls = calls_of(OS_CALL_MADVISE_HUGE);
-    uint32_t again = span_take(16 * CHUNK_PAGES, 1, true);
+    uint32_t again = span_take(16 * CHUNK_PAGES, 1, ACE_DENSE);
     CHECK_EQ(again, head);
     CHECK_EQ(calls_of(OS_CALL_MADVISE_HUGE), calls + 1);
     CHECK(!chunk_of(&mine, 3)->broken && !chunk_of(&mine, 3)->no_huge);
@@ -162,7 +162,7 @@ static void mend_too_late(void) {
     span_give(mine.first);
     broken_meanwhile = chunk + 1;
     fail_interrupt(1, break_meanwhile);
-    CHECK_EQ(span_take(8 * CHUNK_PAGES, 1, true), mine.first);
+    CHECK_EQ(span_take(8 * CHUNK_PAGES, 1, ACE_DENSE), mine.first);
     fail_interrupt(0, NULL);
     CHECK(page_chunk(chunk)->broken && page_chunk(chunk)->no_huge);
     if (shows_advice()) check_advice(chunk, "nh");

@@ -32,7 +32,7 @@ static void take_longer(void) {
     start(SHORT);
     const struct span_counts before = counts_now();
     CHECK(before.dirty_pages >= SHORT);
-    CHECK(span_take(LONG, 1, false) != 0);
+    CHECK(span_take(LONG, 1, ACE_SPARSE) != 0);
     CHECK(returned_pages() - before.returned_pages >= SHORT && counts_now().dirty_pages <= before.dirty_pages - SHORT);
     check_books();
 }
@@ -41,7 +41,7 @@ TEST(a_long_span_returns_what_is_too_short) { IN_CHILD(take_longer); }
 
 static void take_below_the_peak(void) {
     start(SHORT);
-    uint32_t first = span_take(LONG, 1, false);
+    uint32_t first = span_take(LONG, 1, ACE_SPARSE);
     CHECK(first != 0);
     memset(page_address(first), 1, LONG * PAGE_BYTES);
     span_give(first);
@@ -49,7 +49,7 @@ static void take_below_the_peak(void) {
     const uint64_t dirty = counts_now().dirty_pages, returned = returned_pages();
     leave(SHORT / 2);
     CHECK(counts_now().dirty_pages > dirty);
-    CHECK(span_take(LONG - SHORT, 1, false) != 0); /* what was held then is not exceeded */
+    CHECK(span_take(LONG - SHORT, 1, ACE_SPARSE) != 0); /* what was held then is not exceeded */
     CHECK_EQ(returned_pages(), returned);
 }
 
@@ -59,7 +59,7 @@ static void take_short(void) {
     enum { SLAB = 16 };
     start(SLAB / 2);
     const uint64_t returned = returned_pages(), fresh = counts_now().fresh_pages;
-    while (counts_now().fresh_pages == fresh) CHECK(span_take(SLAB, 1, false) != 0);
+    while (counts_now().fresh_pages == fresh) CHECK(span_take(SLAB, 1, ACE_SPARSE) != 0);
     CHECK_EQ(returned_pages(), returned);
 }
 
@@ -69,19 +69,19 @@ TEST(short_spans_return_nothing) { IN_CHILD(take_short); }
 static void take_what_is_half_dirty(void) {
     configure(ACE_NEVER, UINT64_MAX);
     const uint64_t fresh = counts_now().fresh_pages;
-    while (counts_now().fresh_pages == fresh) CHECK(span_take(1, 1, false) != 0); /* nothing is free before what follows */
-    const uint32_t run = span_take(LONG, 1, false);
-    CHECK(run != 0 && span_take(1, 1, false) == run + LONG);
+    while (counts_now().fresh_pages == fresh) CHECK(span_take(1, 1, ACE_SPARSE) != 0); /* nothing is free before what follows */
+    const uint32_t run = span_take(LONG, 1, ACE_SPARSE);
+    CHECK(run != 0 && span_take(1, 1, ACE_SPARSE) == run + LONG);
     purge_all();
     span_give(run);
     span_purging_lock();
     span_purge(LONG / 2);
     span_purging_unlock();
     CHECK_EQ(counts_now().dirty_pages, LONG / 2);
-    CHECK(span_take(LONG + 1, 1, false) != 0); /* so that the next is a new peak */
+    CHECK(span_take(LONG + 1, 1, ACE_SPARSE) != 0); /* so that the next is a new peak */
     configure(LONG_MS, UINT64_MAX);
     const uint64_t returned = returned_pages();
-    CHECK(span_take(LONG, 1, false) == run);
+    CHECK(span_take(LONG, 1, ACE_SPARSE) == run);
     CHECK_EQ(returned_pages(), returned);
 }
 
@@ -97,11 +97,11 @@ static void give_kept(size_t pages) {
 static void take_what_was_kept(void) {
     start(SHORT);
     const struct mine mine = take_keyed(LONG, false, 1);
-    CHECK(span_take(1, 1, false) != 0);
+    CHECK(span_take(1, 1, ACE_SPARSE) != 0);
     kept = mine.first;
     span_on_growth(give_kept);
     const uint64_t returned = returned_pages();
-    CHECK(span_take(LONG, 1, false) == mine.first);
+    CHECK(span_take(LONG, 1, ACE_SPARSE) == mine.first);
     CHECK_EQ(kept, 0);
     CHECK_EQ(returned_pages(), returned);
 }
@@ -113,7 +113,7 @@ static void take_too_much(void) {
     const struct span_counts before = counts_now();
     span_configure(&(struct span_settings){
         .decay_half_life_ms = LONG_MS, .huge_from_pages = UINT64_MAX, .hard_pages = before.used_pages + before.dirty_pages + LONG / 2});
-    CHECK_EQ(span_take(LONG, 1, false), 0);
+    CHECK_EQ(span_take(LONG, 1, ACE_SPARSE), 0);
     CHECK_EQ(returned_pages(), before.returned_pages);
 }
 
@@ -124,12 +124,12 @@ static void take_beside_many(void) {
     uint32_t runs[RUNS];
     configure(LONG_MS, UINT64_MAX);
     for (size_t i = 0; i < RUNS; i++) {
-        runs[i] = span_take(RUN, 1, false);
-        CHECK(runs[i] != 0 && span_take(1, 1, false) != 0);
+        runs[i] = span_take(RUN, 1, ACE_SPARSE);
+        CHECK(runs[i] != 0 && span_take(1, 1, ACE_SPARSE) != 0);
     }
     for (size_t i = 0; i < RUNS; i++) span_give(runs[i]);
     const uint64_t calls = calls_of(OS_CALL_MADVISE_FREE), returned = returned_pages();
-    CHECK(span_take(RUNS * RUN, 1, false) != 0);
+    CHECK(span_take(RUNS * RUN, 1, ACE_SPARSE) != 0);
     CHECK(returned_pages() >= returned + 4 * RUN);
     CHECK(calls_of(OS_CALL_MADVISE_FREE) - calls <= CALLS);
 }
@@ -140,7 +140,7 @@ static void take_what_never_decays(void) {
     start(SHORT);
     configure(ACE_NEVER, UINT64_MAX);
     const uint64_t returned = returned_pages();
-    CHECK(span_take(LONG, 1, false) != 0);
+    CHECK(span_take(LONG, 1, ACE_SPARSE) != 0);
     CHECK_EQ(returned_pages(), returned);
 }
 
@@ -152,11 +152,11 @@ static void vary(void) {
     enum { LENGTHS = sizeof lengths / sizeof lengths[0], TURNS = 200 };
     configure(LONG_MS, UINT64_MAX);
     const uint64_t before = returned_pages();
-    uint32_t last = span_take(lengths[0], 1, false);
+    uint32_t last = span_take(lengths[0], 1, ACE_SPARSE);
     uint64_t early = 0;
     for (size_t turn = 0; turn < TURNS; turn++) {
         for (size_t i = 0; i < LENGTHS; i++) {
-            const uint32_t next = span_take(lengths[(i + 1) % LENGTHS], 1, false);
+            const uint32_t next = span_take(lengths[(i + 1) % LENGTHS], 1, ACE_SPARSE);
             CHECK(last != 0 && next != 0);
             span_give(last);
             last = next;

@@ -45,7 +45,7 @@ TEST(half_is_gone_after_the_half_life) { IN_CHILD(decay_in_ticks); }
 /* The fewest dirty pages of a period count, not those at its end. */
 static void decay_of_used(void) {
     uint64_t dirty = make_dirty(1000, 400);
-    uint32_t first = span_take(400, 1, false);
+    uint32_t first = span_take(400, 1, ACE_SPARSE);
     uint64_t least = counts_now().dirty_pages;
     CHECK(least < 100);
     span_give(first);
@@ -96,7 +96,7 @@ static void decay_at_once_and_never(void) {
     configure(0, UINT64_MAX);
     pass(LEAST_TICK_MS);
     CHECK_EQ(counts_now().dirty_pages, 0);
-    uint32_t first = span_take(300, 1, false);
+    uint32_t first = span_take(300, 1, ACE_SPARSE);
     CHECK(span_at(first)->zero);
     check_zero(first, 300);
     span_give(first);
@@ -128,7 +128,7 @@ static void decay_refused(void) {
     CHECK_EQ(fail_counted(FAIL_MADVISE), 3); /* what was refused is not asked for again */
     CHECK(counts_now().dirty_pages <= left);
     check_books();
-    uint32_t first = span_take(300, 1, false); /* and the span is free as before, but not known to be zero */
+    uint32_t first = span_take(300, 1, ACE_SPARSE); /* and the span is free as before, but not known to be zero */
     CHECK(first != 0 && !span_at(first)->zero);
     span_give(first); /* until it changes */
     for (int i = 0; i < 10; i++) pass(LONG_MS);
@@ -247,7 +247,7 @@ static void purge_everything(void) {
     uint64_t purges = calls_of(OS_CALL_MADVISE_FREE);
     purge_all();
     CHECK_EQ(calls_of(OS_CALL_MADVISE_FREE), purges); /* there is nothing left */
-    uint32_t first = span_take(3000, 1, false);
+    uint32_t first = span_take(3000, 1, ACE_SPARSE);
     CHECK(span_at(first)->zero);
     check_zero(first, 3000);
     CHECK(counts_now().retaken_pages - before.retaken_pages >= 2000);
@@ -282,7 +282,7 @@ static struct {
 
 static void *take_when_told(void *unused) {
     while (atomic_load(&taker.stage) == WAITS) sched_yield();
-    taker.first = span_take(taker.pages, 1, false);
+    taker.first = span_take(taker.pages, 1, ACE_SPARSE);
     atomic_store(&taker.stage, TOOK);
     return unused;
 }

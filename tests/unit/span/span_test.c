@@ -31,7 +31,7 @@ static void take(struct mine *mine, struct rng *rng) {
     size_t align = rng_below(rng, 3) ? 1 : (size_t)1 << rng_below(rng, 8);
     size_t most = rng_below(rng, 8) ? 20 : 300;
     mine->pages = 1 + (uint32_t)rng_below(rng, most);
-    mine->first = span_take(mine->pages, align, rng_below(rng, 2));
+    mine->first = span_take(mine->pages, align, (enum ace_fill)rng_below(rng, ACE_GROWN + 1));
     CHECK(mine->first != 0);
     CHECK(is_aligned(page_address(mine->first), align * PAGE_BYTES));
     CHECK_EQ(span_at(mine->first)->pages, mine->pages);
@@ -127,13 +127,13 @@ TEST(random_work_where_nothing_can_be_moved) { IN_CHILD(work_without_moves); }
 
 TEST(aligned_spans) {
     for (size_t align = 1; align <= 16384; align *= 2) {
-        uint32_t first = span_take(1, align, align % 3 == 0);
+        uint32_t first = span_take(1, align, align % 3 == 0 ? ACE_DENSE : ACE_SPARSE);
         CHECK_AT(first != 0 && is_aligned(page_address(first), align * PAGE_BYTES), align);
         span_give(first);
     }
-    CHECK_EQ(span_take(window.pages + 1, 1, false), 0);
-    CHECK_EQ(span_take(1, window.pages * 2, false), 0);
-    CHECK_EQ(span_take(window.pages - CHUNK_PAGES + 1, 1, false), 0);
+    CHECK_EQ(span_take(window.pages + 1, 1, ACE_SPARSE), 0);
+    CHECK_EQ(span_take(1, window.pages * 2, ACE_SPARSE), 0);
+    CHECK_EQ(span_take(window.pages - CHUNK_PAGES + 1, 1, ACE_SPARSE), 0);
     CHECK(!span_extend(CHUNK_PAGES, window.pages + 1));
 }
 
@@ -141,7 +141,7 @@ TEST(aligned_spans) {
 static void use_what_is_free(void) {
     configure(ACE_NEVER, UINT64_MAX);
     for (const uint64_t fresh = counts_now().fresh_pages; counts_now().fresh_pages == fresh;)
-        CHECK(span_take(1, 1, true) != 0);
+        CHECK(span_take(1, 1, ACE_DENSE) != 0);
 }
 
 /* Of aligned spans side by side every second one is given back: as many again find room there. */
@@ -151,11 +151,11 @@ static void take_holes_again(void) {
     static uint32_t spans[PAGES / 2];
     const uint32_t count = PAGES / hole_pages;
     use_what_is_free();
-    for (uint32_t i = 0; i < count; i++) CHECK((spans[i] = span_take(hole_pages, hole_pages, true)) != 0);
+    for (uint32_t i = 0; i < count; i++) CHECK((spans[i] = span_take(hole_pages, hole_pages, ACE_DENSE)) != 0);
     for (uint32_t i = 0; i < count; i += 2) span_give(spans[i]);
     const uint64_t fresh = counts_now().fresh_pages;
     for (uint32_t i = 0; i < count; i += 2) {
-        CHECK((spans[i] = span_take(hole_pages, hole_pages, true)) != 0);
+        CHECK((spans[i] = span_take(hole_pages, hole_pages, ACE_DENSE)) != 0);
         CHECK_AT(is_aligned(page_address(spans[i]), hole_pages * PAGE_BYTES), i);
     }
     CHECK_EQ(counts_now().fresh_pages, fresh);
@@ -172,7 +172,7 @@ static void take_fresh_aligned(void) {
     use_what_is_free();
     for (uint32_t align = 2; align <= 16 * CHUNK_PAGES; align *= 4) {
         const uint64_t fresh = counts_now().fresh_pages;
-        const uint32_t first = span_take(PAGES, align, true);
+        const uint32_t first = span_take(PAGES, align, ACE_DENSE);
         CHECK_AT(first != 0 && is_aligned(page_address(first), align * PAGE_BYTES), align);
         CHECK_EQ(counts_now().fresh_pages - fresh, PAGES + (align > CHUNK_PAGES ? align - CHUNK_PAGES : 0));
     }
@@ -194,16 +194,16 @@ static void grow_or_not(void) {
     enum { PAGES = 300 }; /* more than earlier tests left dirty in one piece */
     configure(ACE_NEVER, UINT64_MAX);
     span_on_growth(ask);
-    const uint32_t first = span_take(PAGES, 1, false);
+    const uint32_t first = span_take(PAGES, 1, ACE_SPARSE);
     CHECK(asked == 1 && asked_pages == PAGES);
     span_give(first);
-    CHECK(span_take(PAGES - 1, 1, false) == first && asked == 1);
+    CHECK(span_take(PAGES - 1, 1, ACE_SPARSE) == first && asked == 1);
     span_give(first);
-    kept = span_take(PAGES + 1, 1, false); /* one of them is not dirty */
+    kept = span_take(PAGES + 1, 1, ACE_SPARSE); /* one of them is not dirty */
     CHECK(asked == 2 && asked_pages == PAGES + 1);
     const uint32_t given = kept;
-    CHECK(span_take(PAGES + 1, 1, false) == given && asked == 3);
-    CHECK(span_take(window.pages + 1, 1, false) == 0 && asked == 3);
+    CHECK(span_take(PAGES + 1, 1, ACE_SPARSE) == given && asked == 3);
+    CHECK(span_take(window.pages + 1, 1, ACE_SPARSE) == 0 && asked == 3);
 }
 
 TEST(what_is_kept_is_asked_for_before_growth) { IN_CHILD(grow_or_not); }
@@ -215,7 +215,7 @@ static void take_below_a_limit(void) {
     uint32_t count = 0;
     configure(ACE_NEVER, UINT64_MAX);
     for (struct span_counts now = {0}; count < 4000 || now.fresh_pages != now.used_pages + now.lost_pages; now = counts_now()) {
-        CHECK(count < MOST && (spans[count] = span_take(1, 1, false)) != 0);
+        CHECK(count < MOST && (spans[count] = span_take(1, 1, ACE_SPARSE)) != 0);
         count++;
     }
     for (uint32_t i = 0; i < count; i += 2) span_give(spans[i]);
@@ -224,7 +224,7 @@ static void take_below_a_limit(void) {
     span_configure(&(struct span_settings){
         .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = before.used_pages + 4 * PAGES});
     for (uint64_t takes = 1; takes <= 2; takes++) { /* the second takes what came for the first */
-        CHECK(span_take(PAGES, 1, false) != 0);
+        CHECK(span_take(PAGES, 1, ACE_SPARSE) != 0);
         CHECK_EQ(before.dirty_pages - counts_now().dirty_pages, takes * (PAGES + MORE_PAGES));
         CHECK(calls_of(OS_CALL_MADVISE_FREE) - calls <= takes * (PAGES + MORE_PAGES));
     }
@@ -275,7 +275,7 @@ TEST(the_last_span_grows_into_fresh_memory) { IN_CHILD(extend_at_the_end); }
 static void extend_below_a_limit(void) {
     enum { PAGES = 100 };
     configure(ACE_NEVER, UINT64_MAX);
-    const uint32_t free_later = span_take(4 * PAGES, 1, false);
+    const uint32_t free_later = span_take(4 * PAGES, 1, ACE_SPARSE);
     struct mine mine = take_keyed(span_end_page(), false, 7);
     CHECK(span_extend(mine.first, mine.pages = (uint32_t)span_end_page() - mine.first)); /* to the very end */
     span_give(free_later);
@@ -294,7 +294,7 @@ static void extend_below_a_limit_in_vain(void) {
     enum { PAGES = 100 };
     configure(ACE_NEVER, UINT64_MAX);
     purge_all();
-    const uint32_t free_later = span_take(4 * PAGES, 1, false);
+    const uint32_t free_later = span_take(4 * PAGES, 1, ACE_SPARSE);
     struct mine mine = take_keyed(span_end_page(), false, 7);
     CHECK(span_extend(mine.first, mine.pages = (uint32_t)span_end_page() - mine.first)); /* to the very end */
     span_give(free_later);
@@ -347,7 +347,7 @@ static _Atomic bool memory_is_short;
 /* Stores how much had been brought once there was a page. */
 static void *take_one(void *brought) {
     while (!atomic_load(&memory_is_short)) os_sleep_ms(1);
-    CHECK(span_take(1, 1, true) != 0);
+    CHECK(span_take(1, 1, ACE_DENSE) != 0);
     *(uint64_t *)brought = counts_now().fresh_pages;
     return NULL;
 }
@@ -362,7 +362,7 @@ static void be_in_need(void) {
     use_what_is_free();
     const uint64_t fresh = counts_now().fresh_pages, step = fresh - before;
     CHECK(step > IN_NEED);
-    for (uint64_t i = 1; i < step; i++) CHECK(span_take(1, 1, true) != 0);
+    for (uint64_t i = 1; i < step; i++) CHECK(span_take(1, 1, ACE_DENSE) != 0);
     CHECK_EQ(counts_now().fresh_pages, fresh);
     window_lock();
     atomic_store(&memory_is_short, true);
