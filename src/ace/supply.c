@@ -3,7 +3,8 @@
 
 enum { DOUBLINGS_MOST = 8 };
 
-/* Whoever takes a block writes to its beginning: so nearly all pages are written if blocks are no longer than these by more than an eighth. */
+/* Whoever takes a block writes to its beginning: so nearly all pages are written if blocks are not longer by more than
+ * an eighth. */
 static bool is_written(struct ace_supply_input input) { return input.block_bytes - input.block_bytes / 8 <= input.page_bytes; }
 
 struct ace_supply_decision ace_supply(struct ace_supply_input input) {

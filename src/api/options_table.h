@@ -48,10 +48,11 @@
 
 #define OPTION_HUGE_PAGES(X)                                                                                    \
     X(HUGE_PAGES_AUTO, "auto",                                                                                  \
-      "once 32 MiB are in use and three eighths of that were touched, for memory that will be filled; not for " \
-      "a new block of more than twice what is in use. Where less than seven eighths were touched, for as much " \
-      "more as a quarter of what was (objective speed: any; blocks that grow: any). What is touched is looked " \
-      "at again with each quarter more")                                                                        \
+      "for small blocks of sizes that are used much, once 8 MiB were touched; for all memory that will be "     \
+      "filled once 32 MiB are in use and three eighths of that were touched; not for a new block of more than " \
+      "twice what is in use. Where less than seven eighths were touched, for as much more as a quarter of "     \
+      "what was (objective speed: any; blocks that grow: any). What is touched is looked at again with each "   \
+      "quarter more")                                                                                           \
     X(HUGE_PAGES_NEVER, "never", "never requested")                                                             \
     X(HUGE_PAGES_ALWAYS, "always", "requested from the first byte")
 

@@ -48,20 +48,27 @@ void huge_configure(uint64_t from_pages) {
     atomic_store_explicit(&look.much_again_pages, 0, memory_order_relaxed);
 }
 
-bool huge_is_seen(uint32_t pages, enum ace_fill fill) {
-    if (fill == ACE_FULL) return atomic_load_explicit(&look.much, memory_order_relaxed);
-    return fill != ACE_DENSE || (atomic_load_explicit(&look.touched, memory_order_relaxed) &&
-                                 pages <= atomic_load_explicit(&look.left_pages, memory_order_relaxed));
+/* Whether what was seen last allows huge pages for a request of PAGES pages, with USED_PAGES in use. So it is where nothing was seen yet, and
+ * for slabs that fill where it is time to look again. What grows has a reserve that nobody touched yet, and is not asked. */
+static bool is_seen(uint64_t used_pages, uint32_t pages, enum ace_fill fill) {
+    if (fill == ACE_GROWN) return true;
+    if (fill == ACE_FULL)
+        return atomic_load_explicit(&look.much, memory_order_relaxed) ||
+               used_pages >= atomic_load_explicit(&look.much_again_pages, memory_order_relaxed);
+    if (!atomic_load_explicit(&look.touched, memory_order_relaxed)) return atomic_load_explicit(&look.again_pages, memory_order_relaxed) == 0;
+    return pages <= atomic_load_explicit(&look.left_pages, memory_order_relaxed);
 }
 
 enum span_zone huge_zone_for(uint32_t pages, enum ace_fill fill) {
+    if (fill == ACE_SPARSE) return ZONE_PLAIN;
+    const uint64_t used_pages = counter_read(&spans.counts.used_pages);
     const bool admitted = ace_huge_admits((struct ace_huge_input){
-        .used_pages = counter_read(&spans.counts.used_pages),
+        .used_pages = used_pages,
         .pages = pages,
         .from_pages = spans.settings.huge_from_pages,
         .fill = fill,
     });
-    return admitted && huge_is_seen(pages, fill) ? ZONE_HUGE : ZONE_PLAIN;
+    return admitted && is_seen(used_pages, pages, fill) ? ZONE_HUGE : ZONE_PLAIN;
 }
 
 size_t huge_most_fresh(enum ace_fill fill) {
@@ -147,7 +154,8 @@ static void look_for_full(uint64_t used_pages) {
 /* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Looks at what came since the
  * last time; an answer stands until a quarter more is in use, or a little more if nothing shows. */
 static void look_for_dense(uint64_t used_pages) {
-    const struct chunks since = {atomic_load_explicit(&look.seen_chunks, memory_order_relaxed), counter_read(&spans.end_page) / CHUNK_PAGES};
+    const struct chunks since = {atomic_load_explicit(&look.seen_chunks, memory_order_relaxed),
+                                 counter_read(&spans.end_page) / CHUNK_PAGES};
     const enum ace_objective objective = objective_now();
     size_t used_bytes, touched_bytes;
     look_at_some(since, &used_bytes, &touched_bytes);
@@ -164,7 +172,9 @@ static void look_for_dense(uint64_t used_pages) {
 }
 
 bool huge_look(uint32_t pages, enum ace_fill fill) {
-    const uint64_t used_pages = counter_read(&spans.counts.used_pages), from_pages = atomic_load_explicit(&look.from_pages, memory_order_relaxed);
+    if (fill != ACE_DENSE && fill != ACE_FULL) return false;
+    const uint64_t used_pages = counter_read(&spans.counts.used_pages);
+    const uint64_t from_pages = atomic_load_explicit(&look.from_pages, memory_order_relaxed);
     const bool full = fill == ACE_FULL, enough = used_pages + pages >= (full ? ace_huge_full_from(from_pages) : from_pages);
     if (!enough || used_pages < atomic_load_explicit(full ? &look.much_again_pages : &look.again_pages, memory_order_relaxed)) return false;
     full ? look_for_full(used_pages) : look_for_dense(used_pages);
@@ -183,20 +193,21 @@ static void tell_huge(size_t pages, enum ace_fill fill) {
     });
 }
 
-/* Of PAGES pages of the huge zone, how many come without huge pages: the witness. The window's lock is held; a look that another thread
- * takes meanwhile may be overwritten. */
-static size_t plain_of(size_t pages, enum ace_fill fill) {
+/* How many fresh pages of the huge zone come without huge pages: the witness. */
+static size_t plain_pages_of(enum ace_fill fill) {
     if (fill == ACE_FULL) return 0; /* what fills bears no witness to what is dense */
-    const size_t plain = atomic_exchange_explicit(&look.wants_witness, false, memory_order_relaxed) ? CHUNK_PAGES : 0;
+    return atomic_exchange_explicit(&look.wants_witness, false, memory_order_relaxed) ? CHUNK_PAGES : 0;
+}
+
+void huge_note_taken(uint32_t pages, enum ace_fill fill) {
     const uint64_t left = atomic_load_explicit(&look.left_pages, memory_order_relaxed);
-    if (fill == ACE_DENSE && left != UINT64_MAX)
-        atomic_store_explicit(&look.left_pages, left - min_size(left, pages - plain), memory_order_relaxed);
-    return plain;
+    if (fill != ACE_DENSE || left == UINT64_MAX) return;
+    atomic_store_explicit(&look.left_pages, left - min_size(left, pages), memory_order_relaxed);
 }
 
 void huge_settle(struct page_run run, enum span_zone zone, enum ace_fill fill) {
     char *start = page_address(run.first);
-    const size_t plain_pages = zone == ZONE_PLAIN ? run.pages : plain_of(run.pages, fill);
+    const size_t plain_pages = zone == ZONE_PLAIN ? run.pages : plain_pages_of(fill);
     if (plain_pages != 0) os_avoid_huge(start, plain_pages * PAGE_BYTES);
     if (plain_pages != run.pages) os_prefer_huge(start + plain_pages * PAGE_BYTES, (run.pages - plain_pages) * PAGE_BYTES);
     span_lock();

@@ -231,7 +231,6 @@ uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
     /* What is free elsewhere is returned last, once a place is found: nothing is if there is none, and what was spared may be it.
      * Of what is added to a block that grows little is touched soon. */
     bool prepared = false, purged = pages < LONG_PAGES || fill == ACE_GROWN, unmapped = false;
-    if (HAK_UNLIKELY(!huge_is_seen((uint32_t)pages, fill))) huge_look((uint32_t)pages, fill);
     for (unsigned round = 0;; round++) {
         span_lock();
         const uint64_t brought = brought_pages();
@@ -240,6 +239,7 @@ uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
         const bool ready = prepared && (purged || place.head == 0);
         const size_t growth = ready ? 0 : growth_at(place, pages);
         uint32_t first = growth != 0 ? 0 : take_at(place, pages);
+        if (first != 0 && prepared && zone == ZONE_HUGE) huge_note_taken((uint32_t)pages, fill);
         span_unlock();
         if (HAK_UNLIKELY(growth != 0)) {
             if (prepared)
@@ -253,7 +253,7 @@ uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
             return first;
         }
         if (!span_is_allowed(pages)) return 0;
-        if (zone == ZONE_HUGE && huge_look((uint32_t)pages, fill)) continue;
+        if (huge_look((uint32_t)pages, fill)) continue;
         /* Another thread may take it: then the next round adds more. */
         if (add_fresh((struct fresh){fresh_pages, zone, fill, false}, brought, round)) continue;
         await_purging();

@@ -81,12 +81,13 @@ bool gaps_fill(size_t pages, enum span_zone zone, enum ace_fill fill);
 /* The zone that memory for a request of PAGES pages comes from. Span lock held. */
 enum span_zone huge_zone_for(uint32_t pages, enum ace_fill fill);
 
-/* Whether what was seen last allows huge pages for a request of PAGES pages. What grows has a reserve that nobody touched yet. Any locks. */
-bool huge_is_seen(uint32_t pages, enum ace_fill fill);
-
-/* For a request of PAGES pages, before fresh memory with huge pages and where what was seen allows none: looks at how much of what is in use
- * the program touched, if that is due. Whether it was. */
+/* Before memory is added for a request of PAGES pages: looks at how much of what is in use the program touched, if that
+ * is due. Whether it was. */
 bool huge_look(uint32_t pages, enum ace_fill fill);
+
+/* PAGES pages that may have huge pages were taken for a request of FILL, and are about to be touched for the first time. Span lock held: a
+ * look that another thread takes meanwhile may be overwritten. */
+void huge_note_taken(uint32_t pages, enum ace_fill fill);
 
 /* How many fresh pages, if they are to have huge pages, are added for a request of FILL that needs fewer. */
 size_t huge_most_fresh(enum ace_fill fill);
