@@ -72,8 +72,8 @@ enum span_zone huge_zone_for(uint32_t pages, enum ace_fill fill) {
 }
 
 size_t huge_most_fresh(enum ace_fill fill) {
-    enum { FULL_PAGES = 2 * CHUNK_PAGES };
-    if (fill == ACE_FULL) return FULL_PAGES;
+    enum { FULL_PAGES = 2 * CHUNK_PAGES, SHARE = 16 }; /* of what is in use: few calls and decisions where that is much */
+    if (fill == ACE_FULL) return max_size(FULL_PAGES, round_up(counter_read(&spans.counts.used_pages) / SHARE, CHUNK_PAGES));
     const uint64_t left = atomic_load_explicit(&look.left_pages, memory_order_relaxed);
     return fill == ACE_DENSE && left != UINT64_MAX ? round_down(left, CHUNK_PAGES) + CHUNK_PAGES : SIZE_MAX; /* and the witness */
 }
