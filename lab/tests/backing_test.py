@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem_lab.measure import backing, task
+from hakmem_lab.measure import backing, observe, task
 from hakmem_lab.measure.backing import FREE_SHARE, RESERVE_BYTES, Backing, memory_touch
 from hakmem_lab.measure.command import CommandTask
 from hakmem_lab.measure.launch import Start
 from hakmem_lab.measure.pairs import conditions_draw
+from hakmem_lab.measure.rounds import Failure
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import CellTask
 from hakmem_lab.workloads.cells import COUNT_PLACE, SEED_PLACE, Cell
@@ -90,6 +91,23 @@ def test_a_cells_runs_are_backed_also_with_another_count(
     more.run(GLIBC, conditions)
     assert [size - RESERVE_BYTES for size in touched] == [0, 1 << 20, 4 << 20]
     assert more == replace(one, count=4096, backing=Backing())  # the same task, whatever it has seen
+
+
+def test_runs_with_instruments_are_backed(
+    touched: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class FakeStage:
+        folder = tmp_path
+
+        def program(self, _name: str) -> Path:
+            return Path("/bin/true")
+
+    monkeypatch.setattr(observe, "arm_prepared", lambda _stage, _cell, arm: arm)
+    one = CellTask(FakeStage(), CELL, 1024, backing=Backing(peak_kib=2048))  # type: ignore[arg-type]  # as above
+    conditions = conditions_draw(one, random.Random(1))
+    for run in (observe.latency_run, observe.observed_run):
+        assert isinstance(run(one, GLIBC, conditions), Failure)  # it prints nothing
+    assert touched == [RESERVE_BYTES + (2 << 20)] * 2
 
 
 def test_a_commands_runs_are_backed(touched: list[int], tmp_path: Path, build: Path) -> None:

@@ -43,7 +43,7 @@ def memory_touch(size: int) -> None:
     if not pages:
         return
     with (
-        suppress(OSError),
+        suppress(OSError),  # refused, by a limit: the run is as it would have been
         mmap.mmap(-1, pages * PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory,
     ):
         with suppress(OSError):  # a kernel without huge pages

@@ -78,6 +78,7 @@ def latency_run(task: CellTask, arm: Arm, conditions: Conditions) -> Latency | F
         arm = arm_prepared(task.stage, task.cell, arm)
         program = task.stage.program(task.cell.program)
         arguments = task.cell.command(task.count, conditions.seed)
+        task.backing.ready()
         told = latency_of(json_run(program, arguments, arm, conditions, LATENCY_VARIABLES))
         return told or Failure("failed: told no latency")
     except LabError as error:
@@ -90,6 +91,7 @@ def _traced_run(task: CellTask, arm: Arm, conditions: Conditions) -> tuple[Line,
     environment = environment_make(arm, conditions.padding, preload=True) | LATENCY_VARIABLES
     with TemporaryDirectory(prefix="observed-", dir=task.stage.folder) as folder:
         output = Path(folder) / "output"
+        task.backing.ready()
         with output.open("w") as file, pinned_to(conditions.cpus):
             process = subprocess.Popen(
                 command_make(program, arguments, arm.peer),
