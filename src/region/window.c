@@ -238,7 +238,7 @@ static size_t commit_pages(size_t pages) {
     return min_size(max_size(pages, round_up(step / PAGE_BYTES, CHUNK_PAGES)), left_in_region());
 }
 
-struct page_run window_extend_at_most(size_t pages, size_t most) {
+struct page_run window_extend(size_t pages, size_t most) {
     struct page_run run = {0, 0};
     if (pages > window.pages) return run;
     pages = round_up(pages, CHUNK_PAGES);
@@ -255,5 +255,3 @@ struct page_run window_extend_at_most(size_t pages, size_t most) {
     }
     return run;
 }
-
-struct page_run window_extend(size_t pages) { return window_extend_at_most(pages, SIZE_MAX); }

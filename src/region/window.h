@@ -97,13 +97,10 @@ struct page_run {
  * emulator). Called once, by one thread. On false there is no window: everything is served by mappings outside it. */
 bool window_start(size_t bytes);
 
-/* Fresh, committed, zero memory: at least PAGES pages, 2 MiB aligned, always above what was given
- * before, so that a run may continue the one before it. Empty when the window is used up or the
- * kernel refuses. The window's lock is held; makes system calls. */
-struct page_run window_extend(size_t pages);
-
-/* The same, but no more than MOST pages, in whole chunks, where PAGES are fewer. */
-struct page_run window_extend_at_most(size_t pages, size_t most);
+/* Fresh, committed, zero memory: at least PAGES pages, 2 MiB aligned, always above what was given before, so that a run
+ * may continue the one before it; more than that where it saves calls, but not beyond MOST pages. Empty when the window is
+ * used up or the kernel refuses. The window's lock is held; makes system calls. */
+struct page_run window_extend(size_t pages, size_t most);
 
 /* Whether ADDRESS lies in the part of the window that was reserved, or in a gap of it, be it one that the span layer made: the window
  * itself may reach over other mappings. At any time. */

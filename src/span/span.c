@@ -143,7 +143,7 @@ struct fresh {
 static bool bring(struct fresh fresh) {
     os_refusal_forget(); /* of others: span_make_gaps asks whether the kernel refused this */
     if (!fresh.at_end && gaps_fill(fresh.pages, fresh.zone, fresh.fill)) return true;
-    struct page_run run = window_extend_at_most(fresh.pages, fresh.zone == ZONE_HUGE ? huge_most_fresh(fresh.fill) : SIZE_MAX);
+    struct page_run run = window_extend(fresh.pages, fresh.zone == ZONE_HUGE ? huge_most_fresh(fresh.fill) : SIZE_MAX);
     if (run.pages == 0) return false;
     huge_settle(run, fresh.zone, fresh.fill);
     span_lock();
@@ -239,6 +239,7 @@ uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
         const bool ready = prepared && (purged || place.head == 0);
         const size_t growth = ready ? 0 : growth_at(place, pages);
         uint32_t first = growth != 0 ? 0 : take_at(place, pages);
+        /* PREPARED: not all of it was dirty. */
         if (first != 0 && prepared && zone == ZONE_HUGE) huge_note_taken((uint32_t)pages, fill);
         span_unlock();
         if (HAK_UNLIKELY(growth != 0)) {

@@ -12,7 +12,7 @@ static struct page_run runs[2];
 
 static void extend_into(struct page_run *run) {
     window_lock();
-    *run = window_extend(PAGES);
+    *run = window_extend(PAGES, SIZE_MAX);
     window_unlock();
     EXPLORE_CHECK(run->pages >= PAGES && run->first % CHUNK_PAGES == 0);
     for (size_t page = run->first; page < run->first + run->pages; page += CHUNK_PAGES) span_at(page)->pages = 1;

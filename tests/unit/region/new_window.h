@@ -54,7 +54,7 @@ static void check_usable(struct page_run run) {
 static size_t use_up(size_t pages, size_t most) {
     size_t total = 0;
     while (total < most) {
-        struct page_run run = window_extend(pages);
+        struct page_run run = window_extend(pages, SIZE_MAX);
         if (run.pages == 0) break;
         CHECK(run.pages >= pages);
         check_usable(run);

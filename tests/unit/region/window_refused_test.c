@@ -97,9 +97,9 @@ static void start_below(void) {
     CHECK_AT(maps <= 9, maps); /* three of them metadata of the first region */
     CHECK_EQ(window.pages * PAGE_BYTES, GIB(1024));
     check_outside_pointers();
-    check_usable(window_extend(1));
+    check_usable(window_extend(1, SIZE_MAX));
     for (size_t pages = 0; pages < GIB(100) / PAGE_BYTES; pages += STEP) { /* none of them touched */
-        struct page_run run = window_extend(STEP);
+        struct page_run run = window_extend(STEP, SIZE_MAX);
         CHECK_AT(run.pages >= STEP, pages / STEP);
         CHECK((uintptr_t)page_address(run.first + run.pages) <= asked_bytes);
     }
@@ -167,7 +167,7 @@ static void start_refused(void) {
     CHECK_EQ(mapped_bytes(), before);
     CHECK_EQ(errno, 4711);
     CHECK_EQ(window.pages, 0);
-    CHECK_EQ(window_extend(1).pages, 0);
+    CHECK_EQ(window_extend(1, SIZE_MAX).pages, 0);
     CHECK(!page_is_inside(page_index(NULL)) && !page_is_inside(page_index(&before)));
 }
 
@@ -177,16 +177,16 @@ TEST(a_refused_window_leaves_nothing) {
 
 static void extend_refused(void) {
     CHECK(start_window(asked_bytes));
-    check_usable(window_extend(1));
+    check_usable(window_extend(1, SIZE_MAX));
     errno = 4711;
     refuse_protect_from = 0;
-    check_usable(window_extend(1)); /* by mmap */
+    check_usable(window_extend(1, SIZE_MAX)); /* by mmap */
     refuse_fixed_from = 0;
-    for (int i = 0; i < 100; i++) CHECK_EQ(window_extend(CHUNK_PAGES).pages, 0);
+    for (int i = 0; i < 100; i++) CHECK_EQ(window_extend(CHUNK_PAGES, SIZE_MAX).pages, 0);
     refuse_protect_from = refuse_fixed_from = MIB(2); /* the books may be had, the pages may not */
-    for (int i = 0; i < 100; i++) CHECK_EQ(window_extend(CHUNK_PAGES).pages, 0);
+    for (int i = 0; i < 100; i++) CHECK_EQ(window_extend(CHUNK_PAGES, SIZE_MAX).pages, 0);
     refuse_protect_from = refuse_fixed_from = MIB(2) + 1; /* what is more than needed is */
-    struct page_run run = window_extend(CHUNK_PAGES);
+    struct page_run run = window_extend(CHUNK_PAGES, SIZE_MAX);
     CHECK_EQ(run.pages, CHUNK_PAGES);
     check_usable(run);
     refuse_protect_from = refuse_fixed_from = SIZE_MAX;
@@ -205,12 +205,12 @@ static uint64_t committed_bytes(void) { return atomic_load(&os_counters.committe
 /* Books for so much would be a thousandth of it. */
 static void extend_by_too_much(void) {
     CHECK(start_window(GIB(256)));
-    check_usable(window_extend(1));
+    check_usable(window_extend(1, SIZE_MAX));
     const uint64_t before = committed_bytes();
     refuse_protect_from = refuse_fixed_from = GIB(1);
-    CHECK_EQ(window_extend(GIB(32) / PAGE_BYTES).pages, 0);
+    CHECK_EQ(window_extend(GIB(32) / PAGE_BYTES, SIZE_MAX).pages, 0);
     CHECK_EQ(committed_bytes(), before);
-    check_usable(window_extend(1));
+    check_usable(window_extend(1, SIZE_MAX));
 }
 
 TEST(a_refused_commit_leaves_no_books) {
@@ -224,11 +224,11 @@ static void extend_without_books(void) {
     refuse_books = true;
     if (use_up(1, MANY) >= MANY) SKIP("the window is reserved whole, and its books are");
     const uint64_t before = committed_bytes();
-    for (int i = 0; i < 100; i++) CHECK_EQ(window_extend(1).pages, 0);
+    for (int i = 0; i < 100; i++) CHECK_EQ(window_extend(1, SIZE_MAX).pages, 0);
     CHECK_EQ(committed_bytes(), before);
     refuse_books = false;
     const size_t next = page_after_last;
-    struct page_run run = window_extend(1);
+    struct page_run run = window_extend(1, SIZE_MAX);
     CHECK(run.first == next || next == 0);
     check_usable(run);
     CHECK(committed_bytes() - before < run.pages * PAGE_BYTES); /* the books alone */
@@ -243,7 +243,7 @@ static void extend_by_what_is_granted(void) {
     enum { PAGES = MIB(100) / PAGE_BYTES };
     CHECK(start_window(GIB(256)));
     refuse_maps_from = MIB(48);
-    const struct page_run run = window_extend(PAGES);
+    const struct page_run run = window_extend(PAGES, SIZE_MAX);
     CHECK(run.pages >= PAGES);
     check_usable(run);
 }
@@ -254,9 +254,9 @@ TEST(a_region_as_long_as_is_granted) { IN_CHILD(extend_by_what_is_granted); }
 static void extend_while_a_limit_is_lifted(void) {
     enum { PAGES = MIB(300) / PAGE_BYTES };
     CHECK(start_window(GIB(256)));
-    const struct page_run before = window_extend(1);
+    const struct page_run before = window_extend(1, SIZE_MAX);
     refuse_next = 1;
-    const struct page_run run = window_extend(PAGES);
+    const struct page_run run = window_extend(PAGES, SIZE_MAX);
     CHECK(refuse_next == 0 && run.pages >= PAGES);
     CHECK_EQ(run.first, before.first + before.pages);
 }

@@ -36,11 +36,11 @@ TEST(every_run_is_new_zero_and_usable) {
 static void start_small_and_use_up(void) {
     CHECK(start_window(asked_bytes));
     CHECK_EQ(window.pages * PAGE_BYTES, asked_bytes);
-    CHECK_EQ(window_extend(window.pages).pages, 0);
-    CHECK_EQ(window_extend(SIZE_MAX).pages, 0);
+    CHECK_EQ(window_extend(window.pages, SIZE_MAX).pages, 0);
+    CHECK_EQ(window_extend(SIZE_MAX, SIZE_MAX).pages, 0);
     CHECK_EQ(use_up(CHUNK_PAGES, SIZE_MAX), window.pages - CHUNK_PAGES);
-    CHECK_EQ(window_extend(1).pages, 0);
-    CHECK_EQ(window_extend(0).pages, 0);
+    CHECK_EQ(window_extend(1, SIZE_MAX).pages, 0);
+    CHECK_EQ(window_extend(0, SIZE_MAX).pages, 0);
 }
 
 TEST(a_small_window_is_used_up_to_the_end) {
@@ -72,7 +72,7 @@ static void extend_much_around_others(void) {
     CHECK(start_window(GIB(256)));
     char *other = (char *)page_address(CHUNK_PAGES) + MIB(64);
     if (mmap(other, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != other) SKIP("the window is reserved whole");
-    struct page_run run = window_extend(MIB(100) / PAGE_BYTES);
+    struct page_run run = window_extend(MIB(100) / PAGE_BYTES, SIZE_MAX);
     CHECK(run.pages >= MIB(100) / PAGE_BYTES);
     check_usable(run);
 }
@@ -86,7 +86,7 @@ static void extend_among_others(void) {
     for (size_t gap = 0; gap <= asked_bytes / 8; gap = gap == 0 ? GIB(1) : gap * 4)
         if (mmap(end + gap, 65536, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != end + gap) SKIP("the window is reserved whole");
     CHECK_EQ(use_up(1, SIZE_MAX), MIB(64) / PAGE_BYTES);
-    CHECK_EQ(window_extend(1).pages, 0);
+    CHECK_EQ(window_extend(1, SIZE_MAX).pages, 0);
 }
 
 TEST(all_places_are_taken) {

@@ -46,7 +46,7 @@ static void empty_bins(void) {
 /* Cuts fresh pages into spans of random length, some pages dirty and in places used. */
 static void start(struct rng *rng) {
     empty_bins();
-    struct page_run run = window_extend(PAGES);
+    struct page_run run = window_extend(PAGES, SIZE_MAX);
     CHECK(run.pages >= PAGES);
     base = (uint32_t)run.first;
     span_count = 0;

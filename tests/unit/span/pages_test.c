@@ -23,7 +23,7 @@ static uint32_t base;
 static bool used[PAGES], dirty[PAGES], returned[PAGES], moved[PAGES];
 
 static void start(void) {
-    struct page_run run = window_extend(PAGES);
+    struct page_run run = window_extend(PAGES, SIZE_MAX);
     CHECK(run.pages >= PAGES);
     base = (uint32_t)run.first;
     memset(used, 0, sizeof used);
