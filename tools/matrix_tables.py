@@ -1,10 +1,11 @@
-"""Writes the figures of docs/results/matrix.md into the tables of README.md and docs/performance.md.
+"""Writes the figures of docs/results/matrix.md into the tables of README.md, docs/performance.md and docs/where-others-are-faster.md.
 
     python3 tools/matrix_tables.py            write them
     python3 tools/matrix_tables.py --check    fail if a table differs
 
 A table is found by its first line. Its rows keep their names and their order; what each stands for is written down here. Only the table of
-what is slower than the best peer has rows of its own choice: as many as the page has.
+what is slower than the best peer has rows of its own choice: as many as the page has. Of where-others-are-faster.md only the column *latest*
+is written, of every table that has one.
 """
 
 import re
@@ -13,13 +14,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, README, PERFORMANCE = (
-    ROOT / name for name in ("docs/results/matrix.md", "README.md", "docs/performance.md")
+PAGE, README, PERFORMANCE, BEHIND = (
+    ROOT / name
+    for name in ("docs/results/matrix.md", "README.md", "docs/performance.md", "docs/where-others-are-faster.md")
 )
 
 SPEED = "Speed: hakmem's over each peer's"
 GROUPS = "Geometric means by group: hakmem's speed over each peer's"
 BEST = "Each workload against the best of all peers, losses first"
+EVERY = "Every comparison, losses first"
+MEMORY = "Peak memory: hakmem's over each peer's, below one is smaller"
+RATIO = "times as fast (95 %)"
+
+CELL = re.compile(r"(`+) ?(?P<workload>.+?) ?\1(?: against (?P<peer>\S+))?")
+
+LATEST, PEAK = "latest", "peak memory, latest"  # columns of where-others-are-faster.md
 
 EN_DASH = "\N{EN DASH}"  # of ranges, in the documents; the page has hyphens
 
@@ -74,13 +83,18 @@ def cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.strip().strip("|").split("|")]
 
 
-def rows(page: str, section: str) -> dict[str, Row]:
-    """The rows of a section's table by their first cell, each by the names of its columns."""
+def lines_of(page: str, section: str) -> list[Row]:
+    """The rows of a section's table, each by the names of its columns."""
     found = re.search(rf"^## {re.escape(section)}\n+((?:\|.*\n)+)", page, re.MULTILINE)
     if found is None:
         raise SystemExit(f"{PAGE}: there is no table {section!r}")
     header, _, *lines = found[1].splitlines()
-    return {cells(line)[0]: dict(zip(cells(header), cells(line), strict=True)) for line in lines}
+    return [dict(zip(cells(header), cells(line), strict=True)) for line in lines]
+
+
+def rows(page: str, section: str) -> dict[str, Row]:
+    """The same by their first cell."""
+    return {next(iter(row.values())): row for row in lines_of(page, section)}
 
 
 def interval(text: str) -> str:
@@ -118,7 +132,7 @@ def slower(table: str, best: dict[str, Row]) -> str:
     header, rule, *_ = table.splitlines()
     result = [header, rule]
     for workload, row in best.items():
-        figure = row["times as fast (95 %)"]
+        figure = row[RATIO]
         if float(figure.split()[0]) <= SLOWER:
             lost = ", lost" if row["outcome"] == "lost" else ""
             result.append(f"| {name_of(workload)} | {interval(figure)}{lost} | {row['best peer']} |")
@@ -132,9 +146,54 @@ def replaced(path: Path, text: str, first_line: str, write: Callable[[str], str]
     return text[: found.start()] + write(found[0]) + text[found.end() :]
 
 
+def largest(memory: Row) -> str:
+    """Of how many times a peer's memory: of the peer that has least."""
+    ratios = {peer: cell.split()[0] for peer, cell in memory.items() if re.match(r"[0-9]", cell)}
+    peer = max(ratios, key=lambda peer: float(ratios[peer]))
+    return f"{ratios[peer]} of {peer}"
+
+
+def latest(page: str) -> Callable[[str, str], str]:
+    """What the column of a name, latest or peak memory, says of a cell."""
+    best, memory = rows(page, BEST), rows(page, MEMORY)
+    every = {(row["workload"], row["against"]): row[RATIO] for row in lines_of(page, EVERY)}
+
+    def figure(column: str, name: str) -> str:
+        found = CELL.fullmatch(name)
+        if found is None:
+            raise SystemExit(f"{BEHIND}: {name!r} is not the name of a cell")
+        workload, peer = found["workload"], found["peer"]
+        try:
+            if column == PEAK:
+                return largest({name: cell for name, cell in memory[workload].items() if name != "workload"})
+            if peer is not None:
+                return f"{every[workload, peer]} of {peer}"
+            row = best[workload]
+            return f"{row[RATIO]} of {row['best peer']}, {row['outcome']}"
+        except KeyError:
+            raise SystemExit(f"{BEHIND}: {PAGE} has no {name!r}") from None
+
+    return figure
+
+
+def with_latest(text: str, figure: Callable[[str, str], str]) -> str:
+    def write(table: re.Match[str]) -> str:
+        header, rule, *lines = table[0].splitlines()
+        column = cells(header)[1]
+        result = [header, rule]
+        for line in lines:
+            name, _, *rest = cells(line)
+            result.append(f"| {' | '.join([name, figure(column, name), *rest])} |")
+        return "\n".join(result) + "\n"
+
+    return re.sub(rf"^\| cell \| (?:{LATEST}|{PEAK}) \|.*\n(?:\|.*\n)+", write, text, flags=re.MULTILINE)
+
+
 def written(path: Path) -> str:
     """The document with the figures of the page."""
     page, text = PAGE.read_text(), path.read_text()
+    if path == BEHIND:
+        return with_latest(text, latest(page))
     if path == README:
         groups = rows(page, GROUPS)
         return replaced(
@@ -157,7 +216,7 @@ def main(arguments: list[str]) -> int:
     if arguments not in ([], ["--check"]):
         print(__doc__, file=sys.stderr)
         return 2
-    stale = [path for path in (README, PERFORMANCE) if written(path) != path.read_text()]
+    stale = [path for path in (README, PERFORMANCE, BEHIND) if written(path) != path.read_text()]
     if arguments:
         for path in stale:
             print(f"{path}: its figures are not those of {PAGE}: run tools/matrix_tables.py", file=sys.stderr)

@@ -113,7 +113,7 @@ enum { MOVE_LEAST_PAGES = 8, RESERVE_FACTOR = 7, RESERVE_MOST_PAGES = 4096 };
 
 /* Whether a limit counts reserves: hakmem's own, or one of the process, which it may set at any time. What is never
  * grown into would be missing for all other blocks. */
-static bool reserve_counts(void) { return span_is_limited() || os_address_limit() != SIZE_MAX || os_data_limit() != SIZE_MAX; }
+static bool reserve_counts(void) { return span_is_limited() || os_is_limited(); }
 
 /* Moves the block: without a reserve if there is no room for one, or if a limit would count it. */
 static uint32_t move(uint32_t page, size_t pages) {

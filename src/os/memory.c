@@ -335,6 +335,7 @@ static size_t limit_of(int resource) {
 
 size_t os_address_limit(void) { return limit_of(RLIMIT_AS); }
 size_t os_data_limit(void) { return limit_of(RLIMIT_DATA); }
+bool os_is_limited(void) { return os_address_limit() != SIZE_MAX || os_data_limit() != SIZE_MAX; }
 
 uint64_t os_random_seed(void) {
     /* The kernel places sixteen random bytes for each new program image. */

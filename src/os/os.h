@@ -83,6 +83,7 @@ bool os_unmap(void *address, size_t bytes);
 /* Bytes of address space that RLIMIT_AS allows in all, and of writable memory that RLIMIT_DATA does; SIZE_MAX when unlimited. */
 size_t os_address_limit(void);
 size_t os_data_limit(void);
+bool os_is_limited(void); /* by either */
 
 /* 64 bits that differ from process to process, without a system call. */
 uint64_t os_random_seed(void);

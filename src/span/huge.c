@@ -25,15 +25,15 @@ enum {
 
 static _Atomic uint32_t lone_chunks; /* chunks of the huge zone, witnesses apart, that have no huge pages; written under the span lock */
 
-/* Of the last looks at what the program touches. relaxed, all: two threads may both look. */
+/* Of the last looks at what the program touches. relaxed, all: two threads may both look. Written under the span lock, wants_witness apart,
+ * and not by a look that another setting came to meanwhile. */
 static struct {
     _Atomic uint64_t from_pages;         /* in use, from which on it is looked at all */
     _Atomic bool touched, wants_witness; /* for what is dense */
     _Atomic uint64_t again_pages;        /* in use, from which on it is looked again */
     _Atomic size_t seen_chunks;          /* what lies beyond came since */
     _Atomic uint64_t left_pages;         /* that may have huge pages before it is looked again */
-    _Atomic bool much;                   /* for slabs that fill */
-    _Atomic uint64_t much_again_pages;
+    _Atomic uint64_t full_again_pages;   /* as again_pages, for slabs that fill; UINT64_MAX: enough was touched, and that stands */
 } look = {.from_pages = UINT64_MAX};
 
 void huge_configure(uint64_t from_pages) {
@@ -44,17 +44,17 @@ void huge_configure(uint64_t from_pages) {
     atomic_store_explicit(&look.again_pages, 0, memory_order_relaxed);
     atomic_store_explicit(&look.seen_chunks, 0, memory_order_relaxed);
     atomic_store_explicit(&look.left_pages, always ? UINT64_MAX : 0, memory_order_relaxed);
-    atomic_store_explicit(&look.much, always, memory_order_relaxed);
-    atomic_store_explicit(&look.much_again_pages, 0, memory_order_relaxed);
+    atomic_store_explicit(&look.full_again_pages, 0, memory_order_relaxed);
 }
 
 /* Whether what was seen last allows huge pages for a request of PAGES pages, with USED_PAGES in use. So it is where nothing was seen yet, and
  * for slabs that fill where it is time to look again. What grows has a reserve that nobody touched yet, and is not asked. */
 static bool is_seen(uint64_t used_pages, uint32_t pages, enum ace_fill fill) {
     if (fill == ACE_GROWN) return true;
-    if (fill == ACE_FULL)
-        return atomic_load_explicit(&look.much, memory_order_relaxed) ||
-               used_pages >= atomic_load_explicit(&look.much_again_pages, memory_order_relaxed);
+    if (fill == ACE_FULL) {
+        const uint64_t again_pages = atomic_load_explicit(&look.full_again_pages, memory_order_relaxed);
+        return again_pages == UINT64_MAX || used_pages >= again_pages;
+    }
     if (!atomic_load_explicit(&look.touched, memory_order_relaxed)) return atomic_load_explicit(&look.again_pages, memory_order_relaxed) == 0;
     return pages <= atomic_load_explicit(&look.left_pages, memory_order_relaxed);
 }
@@ -113,12 +113,11 @@ static void look_at_some(struct chunks all, size_t *used_bytes, size_t *touched_
     }
 }
 
+/* Span lock held. */
 static void tell_untouched(size_t used_bytes, size_t touched_bytes) {
-    span_lock();
     const uint64_t pages = counter_read(&spans.counts.huge_pages);
     span_tell(&(struct ace_decision){
         .reason = ACE_REASON_UNTOUCHED, .from = pages, .to = pages, .inputs = {used_bytes, touched_bytes}});
-    span_unlock();
 }
 
 /* How many of the USED_PAGES in use were touched, where TOUCHED_BYTES of USED_BYTES, a sample of them, were. */
@@ -133,32 +132,25 @@ static uint64_t most_pages(uint64_t used_pages, size_t used_bytes, size_t touche
     return most == UINT64_MAX ? most : most / PAGE_BYTES;
 }
 
-static enum ace_objective objective_now(void) {
-    span_lock();
-    const enum ace_objective objective = spans.settings.objective;
-    span_unlock();
-    return objective;
-}
+/* Whether FROM_PAGES, under which a look began, still is the setting. Span lock held. */
+static bool is_still(uint64_t from_pages) { return atomic_load_explicit(&look.from_pages, memory_order_relaxed) == from_pages; }
 
 /* Whether so much was touched that the 2 MiB which slabs wait to fill are little. What is in use may be slabs of many sizes, each nearly
  * empty. Once there is enough, that stands. */
-static void look_for_full(uint64_t used_pages) {
+static void look_for_full(uint64_t used_pages, uint64_t from_pages) {
     size_t used_bytes, touched_bytes;
     look_at_some((struct chunks){0, counter_read(&spans.end_page) / CHUNK_PAGES}, &used_bytes, &touched_bytes);
     const uint64_t touched_pages = used_bytes == 0 ? used_pages : touched_pages_of(used_pages, used_bytes, touched_bytes);
-    const bool much = touched_pages >= ace_huge_full_from(atomic_load_explicit(&look.from_pages, memory_order_relaxed));
-    atomic_store_explicit(&look.much, much, memory_order_relaxed);
-    atomic_store_explicit(&look.much_again_pages, much ? UINT64_MAX : used_pages + used_pages / 8 + 1, memory_order_relaxed);
+    const bool much = touched_pages >= ace_huge_full_from(from_pages);
+    span_lock();
+    if (is_still(from_pages))
+        atomic_store_explicit(&look.full_again_pages, much ? UINT64_MAX : used_pages + used_pages / 8 + 1, memory_order_relaxed);
+    span_unlock();
 }
 
-/* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Looks at what came since the
- * last time; an answer stands until a quarter more is in use, or a little more if nothing shows. */
-static void look_for_dense(uint64_t used_pages) {
-    const struct chunks since = {atomic_load_explicit(&look.seen_chunks, memory_order_relaxed),
-                                 counter_read(&spans.end_page) / CHUNK_PAGES};
-    const enum ace_objective objective = objective_now();
-    size_t used_bytes, touched_bytes;
-    look_at_some(since, &used_bytes, &touched_bytes);
+/* TOUCHED_BYTES of USED_BYTES were touched of what came since the last look, where USED_PAGES are in use. Span lock held. */
+static void note_dense(uint64_t used_pages, struct chunks since, size_t used_bytes, size_t touched_bytes) {
+    const enum ace_objective objective = spans.settings.objective;
     const bool shows = used_bytes != 0;
     atomic_store_explicit(&look.wants_witness, true, memory_order_relaxed); /* without huge pages it is not needed, and waits */
     atomic_store_explicit(&look.again_pages, used_pages + used_pages / (shows ? 4 : 32) + 1, memory_order_relaxed);
@@ -171,13 +163,25 @@ static void look_for_dense(uint64_t used_pages) {
     if (!enough) tell_untouched(used_bytes, touched_bytes);
 }
 
+/* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Looks at what came since the
+ * last time; an answer stands until a quarter more is in use, or a little more if nothing shows. */
+static void look_for_dense(uint64_t used_pages, uint64_t from_pages) {
+    const struct chunks since = {atomic_load_explicit(&look.seen_chunks, memory_order_relaxed),
+                                 counter_read(&spans.end_page) / CHUNK_PAGES};
+    size_t used_bytes, touched_bytes;
+    look_at_some(since, &used_bytes, &touched_bytes);
+    span_lock();
+    if (is_still(from_pages)) note_dense(used_pages, since, used_bytes, touched_bytes);
+    span_unlock();
+}
+
 bool huge_look(uint32_t pages, enum ace_fill fill) {
     if (fill != ACE_DENSE && fill != ACE_FULL) return false;
     const uint64_t used_pages = counter_read(&spans.counts.used_pages);
     const uint64_t from_pages = atomic_load_explicit(&look.from_pages, memory_order_relaxed);
     const bool full = fill == ACE_FULL, enough = used_pages + pages >= (full ? ace_huge_full_from(from_pages) : from_pages);
-    if (!enough || used_pages < atomic_load_explicit(full ? &look.much_again_pages : &look.again_pages, memory_order_relaxed)) return false;
-    full ? look_for_full(used_pages) : look_for_dense(used_pages);
+    if (!enough || used_pages < atomic_load_explicit(full ? &look.full_again_pages : &look.again_pages, memory_order_relaxed)) return false;
+    full ? look_for_full(used_pages, from_pages) : look_for_dense(used_pages, from_pages);
     return true;
 }
 

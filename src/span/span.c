@@ -123,6 +123,15 @@ static uint32_t take_at(struct place place, size_t pages) {
     return place.first;
 }
 
+/* Clean memory of the other zone is better than none. */
+static uint32_t take_of_any_zone(size_t pages, size_t align_pages) {
+    span_lock();
+    uint32_t first = take_at(find_place(pages, align_pages, ZONE_PLAIN), pages);
+    if (first == 0) first = take_at(find_place(pages, align_pages, ZONE_HUGE), pages);
+    span_unlock();
+    return first;
+}
+
 static uint64_t brought_pages(void) { return counter_read(&spans.counts.fresh_pages); }
 
 void span_note_fresh(struct page_run run) {
@@ -255,14 +264,15 @@ uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
         }
         if (!span_is_allowed(pages)) return 0;
         if (huge_look((uint32_t)pages, fill)) continue;
+        /* A limit of the process counts what is mapped: what is there comes before more, and nothing is asked for in vain. */
+        if (os_is_limited() && (first = take_of_any_zone(pages, align_pages)) != 0) return first;
         /* Another thread may take it: then the next round adds more. */
         if (add_fresh((struct fresh){fresh_pages, zone, fill, false}, brought, round)) continue;
-        await_purging();
-        span_lock();
-        /* When there is no more, clean memory of the other zone will do. */
-        first = take_at(find_place(pages, align_pages, zone), pages);
-        if (first == 0) first = take_at(find_place(pages, align_pages, zone == ZONE_HUGE ? ZONE_PLAIN : ZONE_HUGE), pages);
-        span_unlock();
+        first = take_of_any_zone(pages, align_pages);
+        if (first == 0) {
+            await_purging();
+            first = take_of_any_zone(pages, align_pages);
+        }
         if (first != 0 || unmapped || !span_make_gaps(fresh_pages)) return first;
         unmapped = true;
     }

@@ -85,8 +85,7 @@ enum span_zone huge_zone_for(uint32_t pages, enum ace_fill fill);
  * is due. Whether it was. */
 bool huge_look(uint32_t pages, enum ace_fill fill);
 
-/* PAGES pages that may have huge pages were taken for a request of FILL, and are about to be touched for the first time. Span lock held: a
- * look that another thread takes meanwhile may be overwritten. */
+/* PAGES pages that may have huge pages were taken for a request of FILL, and are about to be touched for the first time. Span lock held. */
 void huge_note_taken(uint32_t pages, enum ace_fill fill);
 
 /* How many fresh pages, if they are to have huge pages, are added for a request of FILL that needs fewer. */

@@ -19,13 +19,13 @@
  *
  * Everything here may run inside malloc and before any constructor: it allocates nothing, takes no
  * lock, and asks the kernel directly. Under a sanitizer the calls go on to its interceptors, so that
- * its shadow follows the mappings; but this file itself is built without -fsanitize, since the
+ * its shadow follows the mappings; but this file and fail_counts.c are built without -fsanitize, since the
  * sanitizer's own start calls it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "fail_calls.h"
+#include "fail_counts.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -33,10 +33,6 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -54,11 +50,6 @@ typedef __rusage_who_t usage_owner;
 typedef int resource_name, usage_owner;
 #endif
 
-const char *const fail_names[FAIL_KINDS] = {
-    "mmap",     "munmap",     "mprotect",      "madvise",   "mremap", "pthread_create", "membarrier", "any",
-    "open",     "read",       "fstat",         "mincore",   "fcntl",     "prctl",  "getrlimit",      "getrusage",
-    "clock_gettime", "nanosleep", "futex", "rt_sigprocmask"};
-
 /* From the kernel's futex.h, which musl's headers do not bring. */
 enum { FUTEX_COMMAND = 127, FUTEX_WAITING = 0 };
 
@@ -68,161 +59,6 @@ extern int __interceptor_munmap(void *, size_t) __attribute__((weak));
 extern int __interceptor_mprotect(void *, size_t, int) __attribute__((weak));
 extern int __interceptor_pthread_create(pthread_t *, const pthread_attr_t *, thread_body *, void *)
     __attribute__((weak));
-
-/* Counters are relaxed: each is exact by itself, and no other data depends on them. */
-static atomic_ulong counted[FAIL_KINDS], failed;
-
-/* Written by the thread that arms, before the calls that it is about; read by any. */
-static atomic_int armed_kind = -1, armed_errno;
-static atomic_ulong armed_at;
-static atomic_bool armed_ever, only_hakmem, report;
-
-/* 0: environment not read, 1: some thread is at it, 2: read. Others pass through uncounted. */
-static atomic_int environment;
-
-static char text[1 << 16];
-
-/* Reads a file of /proc into text, as much as fits, and ends it with two zero bytes. */
-static size_t read_text(const char *path) {
-    size_t length = 0;
-    long file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
-    if (file >= 0) {
-        long more;
-        while (length < sizeof text - 2 &&
-               (more = syscall(SYS_read, file, text + length, sizeof text - 2 - length)) > 0)
-            length += (size_t)more;
-        syscall(SYS_close, file);
-    }
-    text[length] = text[length + 1] = '\0';
-    return length;
-}
-
-/* libc's environ is not set when resolvers and the loader's first calls run; /proc always is. */
-static const char *environment_value(const char *name) {
-    size_t length = strlen(name);
-    for (const char *at = text; *at != '\0'; at += strlen(at) + 1)
-        if (strncmp(at, name, length) == 0 && at[length] == '=') return at + length + 1;
-    return NULL;
-}
-
-static int error_named(const char *name) {
-    static const struct {
-        const char *name;
-        int number;
-    } errors[] = {{"ENOMEM", ENOMEM}, {"EAGAIN", EAGAIN}, {"EINVAL", EINVAL},
-                  {"EPERM", EPERM},   {"ENOSYS", ENOSYS}, {"EACCES", EACCES}};
-    for (size_t i = 0; name && i < sizeof errors / sizeof errors[0]; i++)
-        if (strcmp(name, errors[i].name) == 0) return errors[i].number;
-    return 0;
-}
-
-static void read_environment(void) {
-    int unread = 0;
-    if (!atomic_compare_exchange_strong(&environment, &unread, 1)) return;
-    read_text("/proc/self/environ");
-    const char *call = environment_value("FAIL_CALL"), *at = environment_value("FAIL_AT");
-    const char *span = environment_value("FAIL_FOR"), *only = environment_value("FAIL_ONLY");
-    atomic_store(&only_hakmem, only && strcmp(only, "hakmem") == 0);
-    atomic_store(&report, environment_value("FAIL_REPORT") != NULL);
-    for (int kind = 0; call && kind < FAIL_KINDS; kind++) {
-        if (strcmp(call, fail_names[kind]) != 0) continue;
-        atomic_store(&armed_at, at ? strtoul(at, NULL, 10) : 1);
-        atomic_store(&armed_ever, span && strcmp(span, "ever") == 0);
-        atomic_store(&armed_errno, error_named(environment_value("FAIL_ERRNO")));
-        atomic_store(&armed_kind, kind);
-    }
-    atomic_store(&environment, 2);
-}
-
-/* Where the code of libhakmem.so lies. Looked up until found, since it may be opened late. */
-enum { RANGES = 4 };
-static struct { atomic_uintptr_t from, to; } ranges[RANGES];
-static atomic_int ranges_state; /* 0: not found yet, 1: some thread is looking, 2: found */
-
-static void find_hakmem(void) {
-    int unfound = 0;
-    size_t found = 0;
-    if (!atomic_compare_exchange_strong(&ranges_state, &unfound, 1)) return;
-    read_text("/proc/self/maps");
-    for (char *line = text; *line != '\0' && found < RANGES;) {
-        char *end = strchr(line, '\n');
-        if (end == NULL) break;
-        *end = '\0';
-        if (strstr(line, "/libhakmem") && strstr(line, "r-xp")) {
-            char *dash;
-            atomic_store(&ranges[found].from, strtoul(line, &dash, 16));
-            atomic_store(&ranges[found].to, strtoul(dash + 1, NULL, 16));
-            found++;
-        }
-        line = end + 1;
-    }
-    atomic_store(&ranges_state, found ? 2 : 0);
-}
-
-static bool is_from_hakmem(const void *caller) {
-    uintptr_t address = (uintptr_t)caller;
-    if (atomic_load(&ranges_state) != 2) find_hakmem();
-    for (size_t i = 0; i < RANGES; i++)
-        if (address >= atomic_load(&ranges[i].from) && address < atomic_load(&ranges[i].to)) return true;
-    return false;
-}
-
-/* Only the thread that wrote them reads them. */
-static _Thread_local unsigned long interrupt_in;
-static _Thread_local void (*interrupt_handler)(void);
-
-void fail_interrupt(unsigned long at, void (*handler)(void)) {
-    interrupt_in = at;
-    interrupt_handler = handler;
-}
-
-static void interrupt(void) {
-    if (interrupt_in == 0 || --interrupt_in != 0) return;
-    int saved = errno;
-    interrupt_handler();
-    errno = saved;
-}
-
-/* Counts a call and says whether it must fail: the error number, or 0. Keeps errno. */
-static int count_call(enum fail_kind kind, const void *caller) {
-    int saved = errno;
-    if (atomic_load(&environment) != 2) read_environment();
-    bool counts = atomic_load(&environment) == 2 && (!atomic_load(&only_hakmem) || is_from_hakmem(caller));
-    errno = saved;
-    if (!counts) return 0;
-    interrupt();
-    unsigned long number = atomic_fetch_add(&counted[kind], 1) + 1;
-    int armed = atomic_load(&armed_kind);
-    if (kind < FAIL_ANY) {
-        unsigned long number_of_any = atomic_fetch_add(&counted[FAIL_ANY], 1) + 1;
-        if (armed == FAIL_ANY) number = number_of_any;
-    }
-    if (armed != (int)kind && (armed != FAIL_ANY || kind > FAIL_ANY)) return 0;
-    unsigned long at = atomic_load(&armed_at);
-    if (number != at && !(number > at && atomic_load(&armed_ever))) return 0;
-    atomic_fetch_add(&failed, 1);
-    int error = atomic_load(&armed_errno);
-    if (error != 0) return error;
-    return kind == FAIL_PTHREAD_CREATE ? EAGAIN : kind < FAIL_ANY ? ENOMEM : EPERM;
-}
-
-void fail_arm(enum fail_kind kind, unsigned long at, bool ever, int error) {
-    fail_disarm();
-    for (int i = 0; i < FAIL_KINDS; i++) atomic_store(&counted[i], 0);
-    atomic_store(&failed, 0);
-    atomic_store(&armed_at, at);
-    atomic_store(&armed_ever, ever);
-    atomic_store(&armed_errno, error);
-    atomic_store(&armed_kind, (int)kind);
-}
-
-void fail_disarm(void) {
-    if (atomic_load(&environment) == 0) read_environment();
-    atomic_store(&armed_kind, -1);
-}
-
-unsigned long fail_counted(enum fail_kind kind) { return atomic_load(&counted[kind]); }
-unsigned long fail_failed(void) { return atomic_load(&failed); }
 
 static atomic_bool passes_over;
 
@@ -247,7 +83,7 @@ static void *map(void *hint, size_t bytes, int protection, int flags, int file, 
 }
 
 void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t offset) {
-    int error = count_call(FAIL_MMAP, __builtin_return_address(0));
+    int error = fail_count(FAIL_MMAP, __builtin_return_address(0));
     if (error == 0) return map(hint, bytes, protection, flags, file, offset);
     errno = error;
     return MAP_FAILED;
@@ -257,14 +93,14 @@ void *mmap(void *hint, size_t bytes, int protection, int flags, int file, off_t 
 void *mmap64(void *hint, size_t bytes, int protection, int flags, int file, off_t offset);
 
 void *mmap64(void *hint, size_t bytes, int protection, int flags, int file, off_t offset) {
-    int error = count_call(FAIL_MMAP, __builtin_return_address(0));
+    int error = fail_count(FAIL_MMAP, __builtin_return_address(0));
     if (error == 0) return map(hint, bytes, protection, flags, file, offset);
     errno = error;
     return MAP_FAILED;
 }
 
 int munmap(void *address, size_t bytes) {
-    int error = count_call(FAIL_MUNMAP, __builtin_return_address(0));
+    int error = fail_count(FAIL_MUNMAP, __builtin_return_address(0));
     if (error == 0)
         return __interceptor_munmap ? __interceptor_munmap(address, bytes)
                                     : (int)syscall(SYS_munmap, address, bytes);
@@ -273,7 +109,7 @@ int munmap(void *address, size_t bytes) {
 }
 
 int mprotect(void *address, size_t bytes, int protection) {
-    int error = count_call(FAIL_MPROTECT, __builtin_return_address(0));
+    int error = fail_count(FAIL_MPROTECT, __builtin_return_address(0));
     if (error == 0)
         return __interceptor_mprotect ? __interceptor_mprotect(address, bytes, protection)
                                       : (int)syscall(SYS_mprotect, address, bytes, protection);
@@ -282,14 +118,14 @@ int mprotect(void *address, size_t bytes, int protection) {
 }
 
 int madvise(void *address, size_t bytes, int advice) {
-    int error = count_call(FAIL_MADVISE, __builtin_return_address(0));
+    int error = fail_count(FAIL_MADVISE, __builtin_return_address(0));
     if (error == 0) return (int)syscall(SYS_madvise, address, bytes, advice);
     errno = error;
     return -1;
 }
 
 void *mremap(void *address, size_t bytes, size_t new_bytes, int flags, ...) {
-    int error = count_call(FAIL_MREMAP, __builtin_return_address(0));
+    int error = fail_count(FAIL_MREMAP, __builtin_return_address(0));
     if (error == 0) {
         va_list rest;
         va_start(rest, flags);
@@ -336,17 +172,17 @@ static long ask_kernel(long number, const long arguments[6]) {
 static int count_numbered(long number, const long arguments[6], const void *caller) {
     switch (number) {
     case SYS_membarrier:
-        return count_call(FAIL_MEMBARRIER, caller);
+        return fail_count(FAIL_MEMBARRIER, caller);
     case SYS_futex: /* nothing can be done for a sleeper that cannot be woken */
-        return (arguments[1] & FUTEX_COMMAND) == FUTEX_WAITING ? count_call(FAIL_FUTEX, caller) : 0;
+        return (arguments[1] & FUTEX_COMMAND) == FUTEX_WAITING ? fail_count(FAIL_FUTEX, caller) : 0;
     case SYS_rt_sigprocmask:
-        return count_call(FAIL_SIGPROCMASK, caller);
+        return fail_count(FAIL_SIGPROCMASK, caller);
     case SYS_openat:
-        return count_call(FAIL_OPEN, caller);
+        return fail_count(FAIL_OPEN, caller);
     case SYS_read:
-        return count_call(FAIL_READ, caller);
+        return fail_count(FAIL_READ, caller);
     case SYS_fstat:
-        return count_call(FAIL_FSTAT, caller);
+        return fail_count(FAIL_FSTAT, caller);
     default:
         return 0;
     }
@@ -366,7 +202,7 @@ long syscall(long number, ...) {
 
 /* What asks for no memory: KIND fails, or the kernel is asked. */
 static long fail_or_ask(enum fail_kind kind, const void *caller, long number, long first, long second, long third, long fourth) {
-    int error = count_call(kind, caller);
+    int error = fail_count(kind, caller);
     if (error == 0) return ask_kernel(number, (const long[6]){first, second, third, fourth});
     errno = error;
     return -1;
@@ -407,7 +243,7 @@ int prctl(int option, ...) {
     va_start(rest, option);
     for (int i = 0; i < 4; i++) arguments[i] = va_arg(rest, long);
     va_end(rest);
-    int error = count_call(FAIL_PRCTL, __builtin_return_address(0));
+    int error = fail_count(FAIL_PRCTL, __builtin_return_address(0));
     if (error == 0) return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
     errno = error;
     return -1;
@@ -445,20 +281,9 @@ __attribute__((constructor)) static void find_create(void) {
 }
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, thread_body *body, void *argument) {
-    int error = count_call(FAIL_PTHREAD_CREATE, __builtin_return_address(0));
+    int error = fail_count(FAIL_PTHREAD_CREATE, __builtin_return_address(0));
     if (error) return error;
     if (__interceptor_pthread_create) return __interceptor_pthread_create(thread, attributes, body, argument);
     if (atomic_load(&real_create) == NULL) find_create();
     return atomic_load(&real_create)(thread, attributes, body, argument);
-}
-
-__attribute__((destructor)) static void print_report(void) {
-    char line[512];
-    int length = 0;
-    if (!atomic_load(&report)) return;
-    for (int kind = 0; kind < FAIL_KINDS; kind++)
-        length += snprintf(line + length, sizeof line - (size_t)length, "%s%s %lu",
-                           kind ? " " : "fail_calls: ", fail_names[kind], fail_counted((enum fail_kind)kind));
-    length += snprintf(line + length, sizeof line - (size_t)length, " failed %lu\n", fail_failed());
-    syscall(SYS_write, 2, line, (size_t)length);
 }

@@ -1,4 +1,4 @@
-"""The tables of README and performance.md have the figures of the matrix."""
+"""The tables of README, performance.md and where-others-are-faster.md have the figures of the matrix."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,13 @@ import pytest
 from toolbox import ROOT, run, run_well
 
 TOOL = ROOT / "tools/matrix_tables.py"
-FILES = ("tools/matrix_tables.py", "docs/results/matrix.md", "README.md", "docs/performance.md")
+FILES = (
+    "tools/matrix_tables.py",
+    "docs/results/matrix.md",
+    "README.md",
+    "docs/performance.md",
+    "docs/where-others-are-faster.md",
+)
 
 
 def test_the_tables_are_the_pages() -> None:
@@ -28,6 +34,8 @@ def tree(tmp_path: Path) -> Path:
         ("README.md", "| peer | real programs |"),
         ("docs/performance.md", "| times as fast as |"),
         ("docs/performance.md", "| workload | times as fast |"),
+        ("docs/where-others-are-faster.md", "| cell | latest |"),
+        ("docs/where-others-are-faster.md", "| cell | peak memory, latest |"),
     ],
 )
 def test_a_wrong_figure_is_found_and_mended(tree: Path, name: str, first_line: str) -> None:
@@ -50,6 +58,14 @@ def test_a_page_without_a_table_is_named(tree: Path) -> None:
     result = run(sys.executable, tree / TOOL.relative_to(ROOT))
     assert result.returncode == 1
     assert "there is no table \"Speed: hakmem's over each peer's\"" in result.stderr
+
+
+def test_a_cell_that_the_page_does_not_have_is_named(tree: Path) -> None:
+    document = tree / "docs/where-others-are-faster.md"
+    document.write_text(document.read_text().replace("| `hand-over of", "| `hang-over of"))
+    result = run(sys.executable, tree / TOOL.relative_to(ROOT))
+    assert result.returncode == 1
+    assert "has no '`hang-over of 1000 blocks`'" in result.stderr
 
 
 def test_an_argument_that_is_mistyped_does_not_pass() -> None:

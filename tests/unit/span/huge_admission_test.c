@@ -16,10 +16,13 @@
  *   what fills waits for as much in use as the rest, comes in large portions, or bears witness   slabs_that_fill_come_first
  *   what fills has huge pages before much was touched, or clean plain memory after   slabs_that_fill_come_first
  *   without more memory the rest of the other zone stays unused   the_other_zone_is_better_than_none
+ *   under a limit more is brought while there is some in the other zone   under_a_limit_what_is_there_comes_first
  */
 #include "child.h"
 #include "faults/fail_calls.h"
 #include "huge.h"
+
+#include <sys/resource.h>
 
 static void count_what_is_used(void) {
     touch_memory();
@@ -193,6 +196,27 @@ static void take_without_more(void) {
 }
 
 TEST(the_other_zone_is_better_than_none) { IN_CHILD(take_without_more); }
+
+/* A limit counts all that is mapped, so nothing is brought while there is some. */
+static void take_under_a_limit(void) {
+    touch_memory();
+    leave_nothing_dirty();
+    take_keyed(counts_now().fresh_pages + 1, false, 1); /* and some is left beside it */
+    configure(ACE_NEVER, 0);
+    struct rlimit limit, before;
+    CHECK_EQ(getrlimit(RLIMIT_DATA, &before), 0);
+    limit = (struct rlimit){(rlim_t)1 << 40, before.rlim_max};
+    if (setrlimit(RLIMIT_DATA, &limit) != 0 || !os_is_limited()) SKIP("no limit can be set");
+    const uint64_t fresh = counts_now().fresh_pages;
+    CHECK_EQ(page_chunk(take_full())->zone, ZONE_PLAIN);
+    CHECK_EQ(counts_now().fresh_pages, fresh);
+    CHECK_EQ(setrlimit(RLIMIT_DATA, &before), 0);
+    if (os_is_limited()) SKIP("there is a limit already");
+    CHECK_EQ(page_chunk(take_full())->zone, ZONE_HUGE);
+    check_books();
+}
+
+TEST(under_a_limit_what_is_there_comes_first) { IN_CHILD(take_under_a_limit); }
 
 /* The first chunk of MINE that is a witness; the end where there is none. */
 static size_t find_witness(struct mine mine) {
