@@ -16,7 +16,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, README, PERFORMANCE, BEHIND = (
     ROOT / name
-    for name in ("docs/results/matrix.md", "README.md", "docs/performance.md", "docs/where-others-are-faster.md")
+    for name in (
+        "docs/results/matrix.md",
+        "README.md",
+        "docs/performance.md",
+        "docs/where-others-are-faster.md",
+    )
 )
 
 SPEED = "Speed: hakmem's over each peer's"
