@@ -53,20 +53,31 @@ def test_a_wrong_figure_is_found_and_mended(tree: Path, name: str, first_line: s
     assert document.read_text() == right
 
 
-def test_a_page_without_a_table_is_named(tree: Path) -> None:
-    page = tree / "docs/results/matrix.md"
-    page.write_text(page.read_text().replace("## Speed: ", "## Haste: "))
+@pytest.mark.parametrize(
+    ("name", "text", "wrong", "message"),
+    [
+        (
+            "docs/results/matrix.md",
+            "## Speed: ",
+            "## Haste: ",
+            "there is no table \"Speed: hakmem's over each peer's\"",
+        ),
+        (
+            "docs/where-others-are-faster.md",
+            "| `hand-over of",
+            "| `hang-over of",
+            "has no '`hang-over of 1000 blocks`'",
+        ),
+    ],
+)
+def test_what_the_page_does_not_have_is_named(
+    tree: Path, name: str, text: str, wrong: str, message: str
+) -> None:
+    document = tree / name
+    document.write_text(document.read_text().replace(text, wrong))
     result = run(sys.executable, tree / TOOL.relative_to(ROOT))
     assert result.returncode == 1
-    assert "there is no table \"Speed: hakmem's over each peer's\"" in result.stderr
-
-
-def test_a_cell_that_the_page_does_not_have_is_named(tree: Path) -> None:
-    document = tree / "docs/where-others-are-faster.md"
-    document.write_text(document.read_text().replace("| `hand-over of", "| `hang-over of"))
-    result = run(sys.executable, tree / TOOL.relative_to(ROOT))
-    assert result.returncode == 1
-    assert "has no '`hang-over of 1000 blocks`'" in result.stderr
+    assert message in result.stderr
 
 
 def test_an_argument_that_is_mistyped_does_not_pass() -> None:
