@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 uint64_t ace_huge_from_bytes(enum ace_objective objective) {
-    return ace_choose(objective, HAK_MIB(128), HAK_MIB(32), HAK_MIB(16));
+    return ace_choose(objective, HAK_MIB(64), HAK_MIB(8), HAK_MIB(4));
 }
 
 uint64_t ace_huge_touched_least(uint64_t used_bytes, enum ace_objective objective) {

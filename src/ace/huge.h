@@ -19,13 +19,13 @@ enum ace_fill {
 struct ace_huge_input {
     uint64_t used_pages; /* in use */
     uint64_t pages;      /* about to be taken */
-    uint64_t from_pages; /* pages in use from which on huge pages are requested, or from a quarter of it where FILL is ACE_FULL:
+    uint64_t from_pages; /* pages in use from which on huge pages are requested, or from half of it where FILL is ACE_FULL:
                           * ace_huge_from_bytes, or an option; 0: always */
     enum ace_fill fill;  /* of those about to be taken */
 };
 
 /* The same as FROM_PAGES of slabs that fill. */
-static inline uint64_t ace_huge_full_from(uint64_t from_pages) { return from_pages / 4; }
+static inline uint64_t ace_huge_full_from(uint64_t from_pages) { return from_pages / 2; }
 
 static inline bool ace_huge_admits(struct ace_huge_input input) {
     const uint64_t from_pages = input.fill == ACE_FULL ? ace_huge_full_from(input.from_pages) : input.from_pages;

@@ -48,15 +48,15 @@
 
 #define OPTION_HUGE_PAGES(X)                                                                                    \
     X(HUGE_PAGES_AUTO, "auto",                                                                                  \
-      "for blocks to 4672 bytes of sizes that are used much, once 8 MiB were touched. For other memory "        \
-      "that will be filled, once 32 MiB are in use and three eighths of that were touched, which is "           \
+      "for blocks to 4672 bytes of sizes that are used much, once 4 MiB were touched. For other memory "        \
+      "that will be filled, once 8 MiB are in use and three eighths of that were touched, which is "           \
       "looked at again with each quarter more; not for a new block of more than twice what is in use. "         \
       "Where less than seven eighths were touched, a quarter as much again gets them until the next "           \
       "look, unless objective is speed; blocks that grow are not limited so")                                   \
     X(HUGE_PAGES_NEVER, "never", "never requested")                                                             \
     X(HUGE_PAGES_ALWAYS, "always",                                                                              \
       "requested whatever is in use and was touched, but not for the first slabs of a size, nor for a "         \
-      "block above 64 KiB that leaves more than an eighth of its size unused")
+      "block above 64 KiB that leaves more than a quarter of its size unused")
 
 #define OPTION_FOREIGN_FREE(X)                                                                              \
     X(FOREIGN_FREE_ABORT, "abort", "ends the process with a line that says what the pointer looks like")    \

@@ -15,10 +15,10 @@ struct large {
     bool moved;     /* it has moved before in order to grow: more growth is expected */
 };
 
-/* Dense if BYTES bytes leave little of their PAGES pages unused: a huge page would fault that in, too. For medium
- * blocks as well. */
+/* Dense if BYTES bytes leave no more than a quarter as much of their PAGES pages unused: a huge page would fault that in, too. For
+ * medium blocks as well. */
 HAK_INLINE enum ace_fill large_fill(size_t pages, size_t bytes) {
-    return pages * PAGE_BYTES - bytes <= bytes / 8 ? ACE_DENSE : ACE_SPARSE;
+    return pages * PAGE_BYTES - bytes <= bytes / 4 ? ACE_DENSE : ACE_SPARSE;
 }
 
 /* A new block; NULL when there is no memory. *ZERO: it reads as zero. */

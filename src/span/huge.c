@@ -44,19 +44,15 @@ void huge_configure(uint64_t from_pages) {
     atomic_store_explicit(&look.again_pages, 0, memory_order_relaxed);
     atomic_store_explicit(&look.seen_chunks, 0, memory_order_relaxed);
     atomic_store_explicit(&look.left_pages, always ? UINT64_MAX : 0, memory_order_relaxed);
-    atomic_store_explicit(&look.full_again_pages, 0, memory_order_relaxed);
+    atomic_store_explicit(&look.full_again_pages, always ? UINT64_MAX : 0, memory_order_relaxed);
 }
 
-/* Whether what was seen last allows huge pages for a request of PAGES pages, with USED_PAGES in use. So it is where nothing was seen yet, and
- * for slabs that fill where it is time to look again. What grows has a reserve that nobody touched yet, and is not asked. */
-static bool is_seen(uint64_t used_pages, uint32_t pages, enum ace_fill fill) {
+/* Whether what was seen last allows huge pages for a request of PAGES pages. What grows has a reserve that nobody touched yet, and is
+ * not asked. */
+static bool is_seen(uint32_t pages, enum ace_fill fill) {
     if (fill == ACE_GROWN) return true;
-    if (fill == ACE_FULL) {
-        const uint64_t again_pages = atomic_load_explicit(&look.full_again_pages, memory_order_relaxed);
-        return again_pages == UINT64_MAX || used_pages >= again_pages;
-    }
-    if (!atomic_load_explicit(&look.touched, memory_order_relaxed)) return atomic_load_explicit(&look.again_pages, memory_order_relaxed) == 0;
-    return pages <= atomic_load_explicit(&look.left_pages, memory_order_relaxed);
+    if (fill == ACE_FULL) return atomic_load_explicit(&look.full_again_pages, memory_order_relaxed) == UINT64_MAX;
+    return atomic_load_explicit(&look.touched, memory_order_relaxed) && pages <= atomic_load_explicit(&look.left_pages, memory_order_relaxed);
 }
 
 enum span_zone huge_zone_for(uint32_t pages, enum ace_fill fill) {
@@ -68,7 +64,7 @@ enum span_zone huge_zone_for(uint32_t pages, enum ace_fill fill) {
         .from_pages = spans.settings.huge_from_pages,
         .fill = fill,
     });
-    return admitted && is_seen(used_pages, pages, fill) ? ZONE_HUGE : ZONE_PLAIN;
+    return admitted && is_seen(pages, fill) ? ZONE_HUGE : ZONE_PLAIN;
 }
 
 size_t huge_most_fresh(enum ace_fill fill) {
@@ -148,6 +144,12 @@ static void look_for_full(uint64_t used_pages, uint64_t from_pages) {
     span_unlock();
 }
 
+/* How many chunks there are up to the last of SOME with a page in use: what lies beyond is looked at once it is used. Span lock held. */
+static size_t used_chunks(struct chunks some) {
+    while (some.end > some.first && pages_used_in_chunk((uint32_t)((some.end - 1) * CHUNK_PAGES)) == 0) some.end--;
+    return some.end;
+}
+
 /* TOUCHED_BYTES of USED_BYTES were touched of what came since the last look, where USED_PAGES are in use. Span lock held. */
 static void note_dense(uint64_t used_pages, struct chunks since, size_t used_bytes, size_t touched_bytes) {
     const enum ace_objective objective = spans.settings.objective;
@@ -159,7 +161,7 @@ static void note_dense(uint64_t used_pages, struct chunks since, size_t used_byt
     const uint64_t left = shows ? most_pages(used_pages, used_bytes, touched_bytes, objective) : UINT64_MAX;
     atomic_store_explicit(&look.touched, enough, memory_order_relaxed);
     atomic_store_explicit(&look.left_pages, left, memory_order_relaxed);
-    if (shows) atomic_store_explicit(&look.seen_chunks, since.end, memory_order_relaxed);
+    if (shows) atomic_store_explicit(&look.seen_chunks, used_chunks(since), memory_order_relaxed);
     if (!enough) tell_untouched(used_bytes, touched_bytes);
 }
 
@@ -175,14 +177,13 @@ static void look_for_dense(uint64_t used_pages, uint64_t from_pages) {
     span_unlock();
 }
 
-bool huge_look(uint32_t pages, enum ace_fill fill) {
-    if (fill != ACE_DENSE && fill != ACE_FULL) return false;
+void huge_look(uint32_t pages, enum ace_fill fill) {
+    if (fill != ACE_DENSE && fill != ACE_FULL) return;
     const uint64_t used_pages = counter_read(&spans.counts.used_pages);
     const uint64_t from_pages = atomic_load_explicit(&look.from_pages, memory_order_relaxed);
     const bool full = fill == ACE_FULL, enough = used_pages + pages >= (full ? ace_huge_full_from(from_pages) : from_pages);
-    if (!enough || used_pages < atomic_load_explicit(full ? &look.full_again_pages : &look.again_pages, memory_order_relaxed)) return false;
+    if (!enough || used_pages < atomic_load_explicit(full ? &look.full_again_pages : &look.again_pages, memory_order_relaxed)) return;
     full ? look_for_full(used_pages, from_pages) : look_for_dense(used_pages, from_pages);
-    return true;
 }
 
 /* PAGES more pages come with huge pages, for a request of FILL. Span lock held. */

@@ -239,6 +239,7 @@ uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
     const size_t fresh_pages = pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES;
     /* What is free elsewhere is returned last, once a place is found: nothing is if there is none, and what was spared may be it.
      * Of what is added to a block that grows little is touched soon. */
+    huge_look((uint32_t)pages, fill);
     bool prepared = false, purged = pages < LONG_PAGES || fill == ACE_GROWN, unmapped = false;
     for (unsigned round = 0;; round++) {
         span_lock();
@@ -263,7 +264,6 @@ uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
             return first;
         }
         if (!span_is_allowed(pages)) return 0;
-        if (huge_look((uint32_t)pages, fill)) continue;
         /* A limit of the process counts what is mapped: what is there comes before more, and nothing is asked for in vain. */
         if (os_is_limited() && (first = take_of_any_zone(pages, align_pages)) != 0) return first;
         /* Another thread may take it: then the next round adds more. */

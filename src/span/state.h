@@ -81,9 +81,8 @@ bool gaps_fill(size_t pages, enum span_zone zone, enum ace_fill fill);
 /* The zone that memory for a request of PAGES pages comes from. Span lock held. */
 enum span_zone huge_zone_for(uint32_t pages, enum ace_fill fill);
 
-/* Before memory is added for a request of PAGES pages: looks at how much of what is in use the program touched, if that
- * is due. Whether it was. */
-bool huge_look(uint32_t pages, enum ace_fill fill);
+/* Before a request of PAGES pages is served: looks at how much of what is in use the program touched, if that is due. */
+void huge_look(uint32_t pages, enum ace_fill fill);
 
 /* PAGES pages that may have huge pages were taken for a request of FILL, and are about to be touched for the first time. Span lock held. */
 void huge_note_taken(uint32_t pages, enum ace_fill fill);

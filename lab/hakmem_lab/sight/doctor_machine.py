@@ -62,13 +62,13 @@ def _huge_pages(machine: Machine) -> Finding:
     what = "transparent huge pages"
     if machine.huge_pages == "always":
         means = (
-            "hakmem asks for none below 8 MiB touched, whatever this says; other memory gets them unasked,"
+            "hakmem asks for none below 4 MiB touched, whatever this says; other memory gets them unasked,"
             " and grows by up to 2 MiB a mapping"
         )
         return notice(what, machine.huge_pages, means)
     if machine.huge_pages == "madvise":
         return fine(
-            what, machine.huge_pages, "only where a program asks, as hakmem does from 8 MiB touched on"
+            what, machine.huge_pages, "only where a program asks, as hakmem does from 4 MiB touched on"
         )
     return notice(
         what, machine.huge_pages or "none", "more page faults and TLB misses; huge_pages has no effect"

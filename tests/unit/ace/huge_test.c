@@ -31,10 +31,10 @@ TEST(admission) {
         {{0, 512, 512, ACE_GROWN}, true},
         {{1000, 8000, 512, ACE_GROWN}, true},
         {{1 << 30, 1 << 20, UINT64_MAX, ACE_GROWN}, false},
-        /* slabs that fill, from a quarter on */
-        {{127, 1, 512, ACE_FULL}, true},
-        {{126, 1, 512, ACE_FULL}, false},
-        {{127, 1, 512, ACE_DENSE}, false},
+        /* slabs that fill, from half of it on */
+        {{255, 1, 512, ACE_FULL}, true},
+        {{254, 1, 512, ACE_FULL}, false},
+        {{255, 1, 512, ACE_DENSE}, false},
         {{1 << 30, 1, UINT64_MAX, ACE_FULL}, false},
         {{0, 1, 0, ACE_FULL}, true},
         /* from the first byte */
@@ -44,10 +44,10 @@ TEST(admission) {
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         CHECK_AT(ace_huge_admits(table[i].input) == table[i].admitted, i);
-    CHECK_EQ(ace_huge_full_from(512), 128);
-    CHECK_EQ(ace_huge_from_bytes(ACE_BALANCED), MIB(32));
-    CHECK_EQ(ace_huge_from_bytes(ACE_SPEED), MIB(16));
-    CHECK_EQ(ace_huge_from_bytes(ACE_SMALL), MIB(128));
+    CHECK_EQ(ace_huge_full_from(512), 256);
+    CHECK_EQ(ace_huge_from_bytes(ACE_BALANCED), MIB(8));
+    CHECK_EQ(ace_huge_from_bytes(ACE_SPEED), MIB(4));
+    CHECK_EQ(ace_huge_from_bytes(ACE_SMALL), MIB(64));
 }
 
 TEST(what_is_touched) {

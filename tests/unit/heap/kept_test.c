@@ -152,6 +152,7 @@ TEST(what_was_not_touched_stays) {
 
 /* Where memory is to be small, anything that is kept makes room, however little of it was touched: that is not even asked. */
 static void spare_little(void) {
+    span_configure(&(struct span_settings){.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}); /* huge pages ask, too */
     keep(MIB(1), 4, false);
     heap_settings.objective = ACE_SMALL;
     const uint64_t looked = looks();
@@ -191,6 +192,7 @@ TEST(many_short_ones_are_much) {
 
 /* Once the process grew by as much as nobody had touched. */
 static void look_again(void) {
+    span_configure(&(struct span_settings){.decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX}); /* huge pages look, too */
     keep(MIB(1), 4, false);
     grow(MIB(6)); /* more than lies free */
     CHECK_EQ(kept_of(MIB(1)), 4);

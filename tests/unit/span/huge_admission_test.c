@@ -5,6 +5,7 @@
  *   untouched memory counts like touched         untouched_memory_gets_none
  *   every fresh memory is looked at              untouched_memory_gets_none
  *   who touched memory once is never asked again   who_touched_memory_is_asked_again
+ *   what was free at a look is never looked at     what_was_free_then_counts_once_it_is_used
  *   a block of any size gets them                what_is_much_larger_than_all_else_gets_none
  *   a refusal counts as untouched                without_an_answer_all_is_touched
  *   what lies before a gap is not looked at      what_lies_before_a_gap_counts
@@ -96,6 +97,26 @@ static void ask_again(void) {
 
 TEST(who_touched_memory_is_asked_again) { IN_CHILD(ask_again); }
 
+/* Nothing was touched at the first look. Then some of the plain memory that was free is filled, and more of it is left. */
+static void fill_what_was_free(void) {
+    if (os_page_bytes() > 4096) OMIT("too few words for such pages");
+    leave_nothing_dirty();
+    const struct mine first = take_keyed(counts_now().fresh_pages + 8 * CHUNK_PAGES, false, 1); /* a word in each page */
+    const struct mine spare = take_keyed(2 * first.pages, false, 2);
+    span_give(spare.first);
+    purge_all();
+    configure(ACE_NEVER, 1);
+    CHECK_EQ(page_chunk(take_keyed(1, true, 3).first)->zone, ZONE_PLAIN);
+    const struct mine filled = take_touched(first.pages);
+    CHECK(filled.first >= spare.first && filled.first < spare.first + spare.pages);
+    const uint64_t fresh = counts_now().fresh_pages;
+    CHECK_EQ(page_chunk(take_keyed(1, true, 4).first)->zone, ZONE_HUGE);
+    CHECK(counts_now().fresh_pages > fresh);
+    check_books();
+}
+
+TEST(what_was_free_then_counts_once_it_is_used) { IN_CHILD(fill_what_was_free); }
+
 /* Memory is taken five times, each time so much that it is looked again. The last of it. */
 static struct mine take_five_times(bool touch) {
     struct mine mine = {0, 0, 0};
@@ -155,12 +176,12 @@ static uint32_t take_full(void) {
     return first;
 }
 
-/* From a quarter of what the rest waits for, if so much of it was touched. */
+/* From half of what the rest waits for, if so much of it was touched. */
 static void fill_early(void) {
     if (os_page_bytes() > 4096) OMIT("too few words for such pages");
     leave_nothing_dirty();
     const struct mine first = take_keyed(counts_now().fresh_pages + 16 * CHUNK_PAGES, false, 1); /* a word in each page */
-    configure(ACE_NEVER, 3 * counts_now().used_pages);
+    configure(ACE_NEVER, 3 * counts_now().used_pages / 2);
     CHECK_EQ(page_chunk(take_full())->zone, ZONE_PLAIN);
     const uint64_t looks = calls_of(OS_CALL_MINCORE);
     CHECK_EQ(page_chunk(take_full())->zone, ZONE_PLAIN);
@@ -297,7 +318,7 @@ static void ask_where_nothing_shows(bool touched) {
     touch_memory();
     leave_nothing_dirty();
     const uint32_t pages = (uint32_t)counts_now().fresh_pages + 8 * CHUNK_PAGES;
-    struct mine used = take_keyed(4 * pages, false, 1), spare = take_keyed(2 * pages, false, 2); /* a word in each page */
+    struct mine spare = take_keyed(2 * pages, false, 1), used = take_keyed(4 * pages, false, 2); /* a word in each page */
     if (touched) memset(page_address(used.first), 1, used.pages * PAGE_BYTES);
     span_give(spare.first);
     configure(ACE_NEVER, 1);
@@ -305,7 +326,7 @@ static void ask_where_nothing_shows(bool touched) {
     const struct mine since = take_keyed(3 * pages, true, 3);
     CHECK_EQ(page_chunk(since.first)->zone, zone);
     span_give(since.first);
-    spare = take_keyed(2 * pages, false, 4);
+    CHECK_EQ(take_keyed(2 * pages, false, 4).first, spare.first);
     const uint64_t looks = calls_of(OS_CALL_MINCORE);
     const struct mine last = take_keyed(counts_now().fresh_pages + 1, true, 5);
     CHECK_EQ(page_chunk(last.first)->zone, zone);
