@@ -5,13 +5,23 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import resource
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hakmem_lab.measure import backing, observe, task
-from hakmem_lab.measure.backing import FREE_SHARE, RESERVE_BYTES, Backing, memory_touch
+from hakmem_lab.measure.backing import (
+    FREE_SHARE,
+    PAGE_BYTES,
+    PROBED_PAGES,
+    RESERVE_BYTES,
+    Backing,
+    memory_touch,
+    touch_us,
+)
 from hakmem_lab.measure.command import CommandTask
 from hakmem_lab.measure.launch import Start
 from hakmem_lab.measure.pairs import conditions_draw
@@ -63,6 +73,30 @@ def test_touched_memory_was_resident_and_is_free_again() -> None:
     assert peak_bytes() < before + size // 2
 
 
+def test_a_first_touch_has_its_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults: list[int] = []
+    clock = iter((1.0, 1.0 + PROBED_PAGES * 2e-6))
+
+    def tick() -> float:
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+        return next(clock)
+
+    monkeypatch.setattr(time, "perf_counter", tick)
+    assert touch_us() == pytest.approx(2.0)
+    before, after = faults
+    assert after - before >= PROBED_PAGES * PAGE_BYTES // mmap.PAGESIZE
+
+
+def test_it_is_asked_after_memory_was_touched_and_kept_with_the_run(
+    touched: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, build: Path
+) -> None:
+    monkeypatch.setattr(backing, "touch_us", lambda: 10.0 + len(touched))
+    start = Start(build / "bench" / "command_cost", ("true",), tmp_path)
+    one = CommandTask(start, threads=1)
+    runs = [one.run(GLIBC, Conditions(1, 0, tuple(os.sched_getaffinity(0)))) for _ in range(2)]
+    assert [run.touch_us for run in runs] == [11.0, 12.0]
+
+
 def test_what_is_less_than_a_page_or_refused_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(12, "refused")
@@ -70,6 +104,7 @@ def test_what_is_less_than_a_page_or_refused_is_left(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(mmap, "mmap", refuse)
     memory_touch(100)
     memory_touch(1 << 20)
+    assert touch_us() is None
 
 
 def test_a_cells_runs_are_backed_also_with_another_count(

@@ -82,6 +82,26 @@ def test_a_host_that_takes_free_memory_back_is_named(root: Path, features: str, 
 
 
 @pytest.mark.parametrize(
+    ("state", "action", "pages_out"),
+    [("on", "pageout", True), ("off", "pageout", False), ("on", "stat", False)],
+)
+def test_a_kernel_that_pages_out_what_rests_is_named(
+    root: Path, state: str, action: str, pages_out: bool
+) -> None:
+    daemon = "sys/kernel/mm/damon/admin/kdamonds/0"
+    files_write(
+        root,
+        {
+            f"{daemon}/state": f"{state}\n",
+            f"{daemon}/contexts/0/schemes/0/action": "stat\n",
+            f"{daemon}/contexts/0/schemes/1/action": f"{action}\n",
+        },
+    )
+    seen = [one.level for one in place_findings(root) if one.what == "DAMON"]
+    assert seen == [Level.NOTICE] * pages_out
+
+
+@pytest.mark.parametrize(
     ("file", "text", "what", "level"),
     [
         (

@@ -26,6 +26,7 @@ from lab_matrix import (
     observed_make,
     plan_make,
     row_make,
+    sample_make,
     samples_make,
 )
 
@@ -121,6 +122,17 @@ def test_what_was_not_measured_has_no_rounds_rather_than_too_few() -> None:
     matrix = judge(plan_make(ROW), [])
     assert (matrix.cells[0].outcome, matrix.cells[0].note) == (Outcome.OPEN, NOT_MEASURED)
     assert warning_lines(matrix) == ["No round was measured of cell."]
+
+
+def test_what_a_page_fault_cost_is_said_where_it_is_known() -> None:
+    row = row_make("cell")
+    runs = [sample_make(row, slot, arm) for slot in range(10) for arm in row.rounds.arms]
+    plan = plan_make(row)
+    assert not any("first touch" in line for line in warning_lines(judge(plan, runs)))
+    priced = [replace(one, touch_us=1.0 + number) for number, one in enumerate(runs)]
+    (line,) = [line for line in warning_lines(judge(plan, priced)) if "first touch" in line]
+    middle = (len(runs) + 1) / 2
+    assert f" {middle:.2g} µs in the median" in line
 
 
 def test_a_workload_in_which_every_allocator_fails_stays_in_the_plan() -> None:

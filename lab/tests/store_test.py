@@ -33,6 +33,20 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert not list((tmp_path / "raw").glob("*.jsonl"))
 
 
+def test_a_run_that_began_before_a_figure_was_kept_is_read_without(tmp_path: Path) -> None:
+    store = store_at(tmp_path)
+    samples = [replace(one, touch_us=2.5) for one in samples_some()]
+    store.append(samples)
+    store.compact()
+    (part,) = (tmp_path / "raw").glob("*.parquet")
+    duckdb.execute(f"COPY (SELECT * EXCLUDE (touch_us) FROM '{part}') TO '{part}.old' (FORMAT parquet)")
+    Path(f"{part}.old").replace(part)
+    assert store.load() == [replace(one, touch_us=None) for one in samples]
+    later = replace(sample_make(ROW, 9, "glibc"), touch_us=3.5)
+    store.append([later])
+    assert later in store.load()
+
+
 def test_parts_and_the_journal_are_one(tmp_path: Path) -> None:
     store = store_at(tmp_path)
     for sample in samples_some():

@@ -31,7 +31,7 @@ static struct {
     _Atomic uint64_t from_pages;         /* in use, from which on it is looked at all */
     _Atomic bool touched, wants_witness; /* for what is dense */
     _Atomic uint64_t again_pages;        /* in use, from which on it is looked again */
-    _Atomic size_t seen_chunks;          /* what lies beyond came since */
+    _Atomic size_t seen_chunks;          /* what lies beyond was taken since, or is free */
     _Atomic uint64_t left_pages;         /* that may have huge pages before it is looked again */
     _Atomic uint64_t full_again_pages;   /* as again_pages, for slabs that fill; UINT64_MAX: enough was touched, and that stands */
 } look = {.from_pages = UINT64_MAX};
@@ -52,7 +52,8 @@ void huge_configure(uint64_t from_pages) {
 static bool is_seen(uint32_t pages, enum ace_fill fill) {
     if (fill == ACE_GROWN) return true;
     if (fill == ACE_FULL) return atomic_load_explicit(&look.full_again_pages, memory_order_relaxed) == UINT64_MAX;
-    return atomic_load_explicit(&look.touched, memory_order_relaxed) && pages <= atomic_load_explicit(&look.left_pages, memory_order_relaxed);
+    const bool touched = atomic_load_explicit(&look.touched, memory_order_relaxed);
+    return touched && pages <= atomic_load_explicit(&look.left_pages, memory_order_relaxed);
 }
 
 enum span_zone huge_zone_for(uint32_t pages, enum ace_fill fill) {
@@ -128,32 +129,48 @@ static uint64_t most_pages(uint64_t used_pages, size_t used_bytes, size_t touche
     return most == UINT64_MAX ? most : most / PAGE_BYTES;
 }
 
-/* Whether FROM_PAGES, under which a look began, still is the setting. Span lock held. */
-static bool is_still(uint64_t from_pages) { return atomic_load_explicit(&look.from_pages, memory_order_relaxed) == from_pages; }
+/* In use from which on it is looked again for a request of FILL. */
+static uint64_t again_pages_of(enum ace_fill fill) {
+    return atomic_load_explicit(fill == ACE_FULL ? &look.full_again_pages : &look.again_pages, memory_order_relaxed);
+}
+
+/* What is in use, if a look that began under FROM_PAGES for FILL still counts: the setting is the same, and no other thread's look was noted
+ * meanwhile. Otherwise 0. Runs that are being purged count as in use only while nobody has the lock. Span lock held. */
+static uint64_t used_if_due(uint64_t from_pages, enum ace_fill fill) {
+    const uint64_t used_pages = counter_read(&spans.counts.used_pages);
+    const bool is_still = atomic_load_explicit(&look.from_pages, memory_order_relaxed) == from_pages;
+    return is_still && used_pages >= again_pages_of(fill) ? used_pages : 0;
+}
 
 /* Whether so much was touched that the 2 MiB which slabs wait to fill are little. What is in use may be slabs of many sizes, each nearly
  * empty. Once there is enough, that stands. */
-static void look_for_full(uint64_t used_pages, uint64_t from_pages) {
+static void look_for_full(uint64_t from_pages) {
     size_t used_bytes, touched_bytes;
     look_at_some((struct chunks){0, counter_read(&spans.end_page) / CHUNK_PAGES}, &used_bytes, &touched_bytes);
+    span_lock();
+    const uint64_t used_pages = used_if_due(from_pages, ACE_FULL);
     const uint64_t touched_pages = used_bytes == 0 ? used_pages : touched_pages_of(used_pages, used_bytes, touched_bytes);
     const bool much = touched_pages >= ace_huge_full_from(from_pages);
-    span_lock();
-    if (is_still(from_pages))
+    if (used_pages != 0)
         atomic_store_explicit(&look.full_again_pages, much ? UINT64_MAX : used_pages + used_pages / 8 + 1, memory_order_relaxed);
     span_unlock();
 }
 
-/* How many chunks there are up to the last of SOME with a page in use: what lies beyond is looked at once it is used. Span lock held. */
-static size_t used_chunks(struct chunks some) {
-    while (some.end > some.first && pages_used_in_chunk((uint32_t)((some.end - 1) * CHUNK_PAGES)) == 0) some.end--;
-    return some.end;
+/* Where SOME ends that was looked at: behind the last chunk that shows what was touched. What lies free behind it counts once it is used;
+ * and a witness goes on to show until all of it is in use, since what came with it shows nothing. Span lock held. */
+static size_t seen_end(struct chunks some) {
+    size_t shown = 0;
+    while (some.end > some.first && (shown = shown_bytes((uint32_t)((some.end - 1) * CHUNK_PAGES))) == 0) some.end--;
+    const bool goes_on = shown != 0 && shown < CHUNK_PAGES * PAGE_BYTES && page_chunk((some.end - 1) * CHUNK_PAGES)->witness;
+    return some.end - goes_on;
 }
 
-/* TOUCHED_BYTES of USED_BYTES were touched of what came since the last look, where USED_PAGES are in use. Span lock held. */
+/* TOUCHED_BYTES of USED_BYTES were touched of what was taken since the last look, where USED_PAGES are in use. A few pages of it show
+ * nothing. Span lock held. */
 static void note_dense(uint64_t used_pages, struct chunks since, size_t used_bytes, size_t touched_bytes) {
     const enum ace_objective objective = spans.settings.objective;
-    const bool shows = used_bytes != 0;
+    const size_t least_bytes = since.first != 0 ? CHUNK_PAGES * PAGE_BYTES / 2 : 1;
+    const bool shows = used_bytes >= least_bytes;
     atomic_store_explicit(&look.wants_witness, true, memory_order_relaxed); /* without huge pages it is not needed, and waits */
     atomic_store_explicit(&look.again_pages, used_pages + used_pages / (shows ? 4 : 32) + 1, memory_order_relaxed);
     if (!shows && since.first != 0) return;
@@ -161,19 +178,20 @@ static void note_dense(uint64_t used_pages, struct chunks since, size_t used_byt
     const uint64_t left = shows ? most_pages(used_pages, used_bytes, touched_bytes, objective) : UINT64_MAX;
     atomic_store_explicit(&look.touched, enough, memory_order_relaxed);
     atomic_store_explicit(&look.left_pages, left, memory_order_relaxed);
-    if (shows) atomic_store_explicit(&look.seen_chunks, used_chunks(since), memory_order_relaxed);
+    if (shows) atomic_store_explicit(&look.seen_chunks, seen_end(since), memory_order_relaxed);
     if (!enough) tell_untouched(used_bytes, touched_bytes);
 }
 
-/* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Looks at what came since the
- * last time; an answer stands until a quarter more is in use, or a little more if nothing shows. */
-static void look_for_dense(uint64_t used_pages, uint64_t from_pages) {
-    const struct chunks since = {atomic_load_explicit(&look.seen_chunks, memory_order_relaxed),
-                                 counter_read(&spans.end_page) / CHUNK_PAGES};
+/* Whether the program touches what it takes: otherwise huge pages would fault in memory that is never used. Looks at what was taken since
+ * the last time; an answer stands until a quarter more is in use, or a little more if nothing shows. */
+static void look_for_dense(uint64_t from_pages) {
+    const size_t first = atomic_load_explicit(&look.seen_chunks, memory_order_relaxed);
+    const struct chunks since = {first, max_size(first, counter_read(&spans.end_page) / CHUNK_PAGES)};
     size_t used_bytes, touched_bytes;
     look_at_some(since, &used_bytes, &touched_bytes);
     span_lock();
-    if (is_still(from_pages)) note_dense(used_pages, since, used_bytes, touched_bytes);
+    const uint64_t used_pages = used_if_due(from_pages, ACE_DENSE);
+    if (used_pages != 0) note_dense(used_pages, since, used_bytes, touched_bytes);
     span_unlock();
 }
 
@@ -181,9 +199,9 @@ void huge_look(uint32_t pages, enum ace_fill fill) {
     if (fill != ACE_DENSE && fill != ACE_FULL) return;
     const uint64_t used_pages = counter_read(&spans.counts.used_pages);
     const uint64_t from_pages = atomic_load_explicit(&look.from_pages, memory_order_relaxed);
-    const bool full = fill == ACE_FULL, enough = used_pages + pages >= (full ? ace_huge_full_from(from_pages) : from_pages);
-    if (!enough || used_pages < atomic_load_explicit(full ? &look.full_again_pages : &look.again_pages, memory_order_relaxed)) return;
-    full ? look_for_full(used_pages, from_pages) : look_for_dense(used_pages, from_pages);
+    const bool enough = used_pages + pages >= (fill == ACE_FULL ? ace_huge_full_from(from_pages) : from_pages);
+    if (!enough || used_pages < again_pages_of(fill)) return;
+    fill == ACE_FULL ? look_for_full(from_pages) : look_for_dense(from_pages);
 }
 
 /* PAGES more pages come with huge pages, for a request of FILL. Span lock held. */

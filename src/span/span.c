@@ -237,9 +237,9 @@ uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
     if (pages > window.pages || align_pages > window.pages) return 0;
     /* Fresh memory begins with a chunk. */
     const size_t fresh_pages = pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES;
+    huge_look((uint32_t)pages, fill);
     /* What is free elsewhere is returned last, once a place is found: nothing is if there is none, and what was spared may be it.
      * Of what is added to a block that grows little is touched soon. */
-    huge_look((uint32_t)pages, fill);
     bool prepared = false, purged = pages < LONG_PAGES || fill == ACE_GROWN, unmapped = false;
     for (unsigned round = 0;; round++) {
         span_lock();

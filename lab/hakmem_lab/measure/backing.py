@@ -5,18 +5,24 @@ seconds, and what was never touched it has not given yet. The first touch of it 
 whole free blocks of 2 MiB are taken first, so who asks for huge pages pays most. Which run pays depends on what ran
 before it. So before a run the laboratory touches as much memory as the largest run of the task so far had, and frees
 it: the kernel gives to the next process what was freed last.
+
+Then it asks what a page fault costs here and now. That differs tenfold from hour to hour, between processes that take as many
+of them; so each run keeps it, and reports say it.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 
 from hakmem_lab.measure.runner import Measured
 
 PAGE_BYTES = 4096
+PROBED_PAGES = 256
+"""Enough that an interrupt is a small part, and a millisecond at most where a page fault takes 4 µs."""
 RESERVE_BYTES = 8 << 20
 """For what a run takes besides its resident memory: page tables, files, the kernel."""
 FREE_SHARE = 0.5
@@ -29,9 +35,11 @@ class Backing:
 
     peak_kib: int = 0
 
-    def ready(self) -> None:
+    def ready(self) -> float | None:
+        """What the first touch of a page takes then, in microseconds; None where a limit forbids to ask."""
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         memory_touch(int(min(self.peak_kib * 1024 + RESERVE_BYTES, FREE_SHARE * free)))
+        return touch_us()
 
     def learn(self, run: Measured) -> None:
         self.peak_kib = max(self.peak_kib, run.peak_rss_kib or 0)
@@ -49,3 +57,17 @@ def memory_touch(size: int) -> None:
         with suppress(OSError):  # a kernel without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)
         memory[::PAGE_BYTES] = b"\1" * pages
+
+
+def touch_us() -> float | None:
+    """Microseconds for the first touch of a page of 4 KiB, the mean of some; None where a limit of this process forbids it."""
+    with (
+        suppress(OSError),
+        mmap.mmap(-1, PROBED_PAGES * PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory,
+    ):
+        with suppress(OSError):  # a kernel without huge pages
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+        began = time.perf_counter()
+        memory[::PAGE_BYTES] = b"\1" * PROBED_PAGES
+        return 1e6 * (time.perf_counter() - began) / PROBED_PAGES
+    return None

@@ -71,7 +71,7 @@ class CommandTask:
         extra: tuple[tuple[str, str], ...] = (),
         watch: bool = False,
     ) -> tuple[Measured, Watched | None]:
-        self.backing.ready()
+        touch = self.backing.ready()
         steal = steal_ticks_read()
         before = time.monotonic()
         with started(start, arm, conditions, extra) as running:
@@ -83,6 +83,7 @@ class CommandTask:
                 ended, watched = self._wait(running), None
         wall = time.monotonic() - before
         measured = measured_make(ended, start.repeat, wall, steal_ticks_read() - steal)
+        measured = replace(measured, touch_us=touch)
         self.backing.learn(measured)
         if watched is not None:
             measured = replace(

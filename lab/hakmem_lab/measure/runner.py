@@ -116,6 +116,8 @@ class Measured:
     idle_rss_kib: float | None = None
     """After its work, once it has rested."""
     system_calls: int | None = None
+    touch_us: float | None = None
+    """What the first touch of a page of 4 KiB took just before it, in microseconds."""
     latency: Latency | None = None
 
 

@@ -34,6 +34,7 @@ COLUMNS = (
     "major_faults",
     "involuntary_switches",
     "steal_ticks",
+    "touch_us",
     "disturbed",
     "checksum",
 )
@@ -106,6 +107,7 @@ class SampleWriter(RowWriter):
                 run.major_faults,
                 run.involuntary_switches,
                 run.steal_ticks,
+                "" if run.touch_us is None else f"{run.touch_us:.3f}",
                 pair.disturbed,
                 run.checksum or "",
             )

@@ -69,6 +69,7 @@ class Sample:
     involuntary_switches: int | None = None
     steal_ticks: int | None = None
     system_calls: int | None = None
+    touch_us: float | None = None
     latency_p50_ns: float | None = None
     latency_p99_ns: float | None = None
     latency_p999_ns: float | None = None
@@ -164,10 +165,12 @@ class SampleStore:
         kept = self._kept_rows()
         if not kept:
             return []
-        names = list(SAMPLE_TYPES)
-        columns = ", ".join(f'"{name}"' for name in names)
         try:
             with _database() as database:
+                there = {name for name, *_ in database.execute(f"DESCRIBE SELECT * FROM {kept}").fetchall()}
+                # A run that began before a figure was kept has it nowhere.
+                names = [name for name in SAMPLE_TYPES if name in there]
+                columns = ", ".join(f'"{name}"' for name in names)
                 rows = database.execute(f"SELECT {columns} FROM {kept} ORDER BY place").fetchall()
         except duckdb.Error as error:
             raise LabError(f"the samples cannot be read: {error}") from error

@@ -6,7 +6,7 @@ schedules and judges knows only this interface.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from hakmem_lab.measure.backing import Backing
@@ -66,7 +66,7 @@ class CellTask:
     def run(self, arm: Arm, conditions: Conditions) -> Measured:
         program = self.stage.program(self.cell.program)
         prepared = arm_prepared(self.stage, self.cell, arm)
-        self.backing.ready()
+        touch = self.backing.ready()
         run = workload_run(program, self.cell.command(self.count, conditions.seed), prepared, conditions)
         self.backing.learn(run)
-        return run
+        return replace(run, touch_us=touch)

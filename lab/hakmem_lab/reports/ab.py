@@ -23,6 +23,7 @@ VECTOR = {
     "major_faults": "major faults",
     "involuntary_switches": "forced switches",
     "system_calls": "system calls",
+    "touch_us": "first touch of 4 KiB before it, µs",
 }
 
 

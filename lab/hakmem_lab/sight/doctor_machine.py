@@ -46,6 +46,9 @@ def machine_findings(machine: Machine) -> Iterator[Finding]:
             " times as long: a longer decay gives less back"
         )
         yield notice("free page reporting", "yes", means)
+    if machine.pages_out_idle:
+        means = "what nobody accessed for a while is paged out, files' pages with it: programs that rest then take major faults"
+        yield notice("DAMON", "pages out", means)
     yield from _overcommit(machine)
     yield from _available(machine)
     if machine.pressure is not None:

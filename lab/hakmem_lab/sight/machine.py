@@ -82,6 +82,8 @@ class Machine:
     mappings_max: int | None
     reports_free_pages: bool
     """Whether the host of this virtual machine is told which memory is free, and takes it back."""
+    pages_out_idle: bool
+    """Whether DAMON, in the kernel, pages out what nobody accessed for a while."""
     pressure: Pressure | None
 
     def has(self, feature: Feature) -> bool:
@@ -107,6 +109,7 @@ def machine_read(root: Path) -> Machine:
         total=memory.get("MemTotal"),
         mappings_max=kernel_number(root / "proc/sys/vm/max_map_count"),
         reports_free_pages=_reports_free_pages(root / "sys/bus/virtio/drivers/virtio_balloon"),
+        pages_out_idle=_pages_out_idle(root / "sys/kernel/mm/damon/admin/kdamonds"),
         pressure=pressure_read(root / "proc/pressure/memory"),
     )
 
@@ -114,6 +117,14 @@ def machine_read(root: Path) -> Machine:
 def _reports_free_pages(balloon: Path) -> bool:
     features = (kernel_text(device / "features") or "" for device in balloon.glob("virtio*"))
     return any(bits[BALLOON_REPORTING : BALLOON_REPORTING + 1] == "1" for bits in features)
+
+
+def _pages_out_idle(daemons: Path) -> bool:
+    return any(
+        kernel_text(daemon / "state") == "on"
+        and any(kernel_text(action) == "pageout" for action in daemon.glob("contexts/*/schemes/*/action"))
+        for daemon in daemons.glob("[0-9]*")
+    )
 
 
 def _memory_read(file: Path) -> dict[str, int]:

@@ -80,6 +80,8 @@ class Matrix:
     """For the rows whose latencies were measured in rounds."""
     medians: Mapping[tuple[str, str], float]
     """Operations per second by row and allocator."""
+    touches: tuple[float, ...] = ()
+    """What the first touch of a page took before each timed run, in microseconds, where that is known."""
 
     @property
     def losses_first(self) -> list[Result]:
@@ -167,6 +169,7 @@ def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
         observed=observed,
         tails=tails,
         medians=medians,
+        touches=tuple(one.touch_us for some in timed.values() for one in some if one.touch_us is not None),
     )
 
 

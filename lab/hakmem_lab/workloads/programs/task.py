@@ -146,7 +146,7 @@ class ProgramTask:
     def _run(
         self, arm: Arm, conditions: Conditions, records: Records | None
     ) -> tuple[Measured, Watcher | None]:
-        self.backing.ready()
+        touch = self.backing.ready()
         steal = steal_ticks_read()
         before = time.monotonic()
         server = self.program.server
@@ -165,7 +165,8 @@ class ProgramTask:
                 measured = self._serve(place, running, server, arm, conditions)
         wall = time.monotonic() - before
         self.backing.learn(measured)
-        return replace(measured, wall_seconds=wall, steal_ticks=steal_ticks_read() - steal), watcher
+        steal = steal_ticks_read() - steal
+        return replace(measured, wall_seconds=wall, steal_ticks=steal, touch_us=touch), watcher
 
     def _run_to_end(self, place: Place, running: Running) -> Measured:
         ended = running.wait(self.run_seconds_max)
