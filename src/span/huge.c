@@ -165,8 +165,8 @@ static size_t seen_end(struct chunks some) {
     return some.end - goes_on;
 }
 
-/* TOUCHED_BYTES of USED_BYTES were touched of what was taken since the last look, where USED_PAGES are in use. A few pages of it show
- * nothing. Span lock held. */
+/* TOUCHED_BYTES of USED_BYTES were touched of what was taken since the last look, where USED_PAGES are in use. A few pages show
+ * nothing once there was a look. Span lock held. */
 static void note_dense(uint64_t used_pages, struct chunks since, size_t used_bytes, size_t touched_bytes) {
     const enum ace_objective objective = spans.settings.objective;
     const size_t least_bytes = since.first != 0 ? CHUNK_PAGES * PAGE_BYTES / 2 : 1;

@@ -9,15 +9,8 @@ COLUMNS = (
     *("task", "phase", "round", "order", "arm", "version", "identity", "seed", "padding", "cpus"),
     *("ops", "seconds", "wall_seconds", "cpu_seconds"),
     *("peak_rss_kib", "tree_peak_rss_kib", "rss_mean_kib", "idle_rss_kib"),
-    *(
-        "minor_faults",
-        "major_faults",
-        "involuntary_switches",
-        "steal_ticks",
-        "touch_us",
-        "disturbed",
-        "checksum",
-    ),
+    *("minor_faults", "major_faults", "involuntary_switches"),
+    *("steal_ticks", "touch_us", "disturbed", "checksum"),
 )
 
 
