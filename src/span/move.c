@@ -1,4 +1,6 @@
-/* move.c - moves the contents of a span to a new place: with their page tables, or by copying. */
+/* move.c - moves the contents of a span to a new place. Whole chunks go with their page tables; the rest, less than a chunk at either end
+ * unless the kernel refuses, is copied: a mapping of its own that begins or ends within a chunk would keep that from having a huge
+ * page. So the new place begins where the old one does within a chunk, and huge pages stay whole. */
 #include "base/bits.h"
 #include "span/pages.h"
 #include "span/state.h"
@@ -6,25 +8,33 @@
 #include <string.h>
 
 enum {
+    MOVE_LEAST_PAGES = 2 * CHUNK_PAGES, /* shorter spans go to the start of a chunk, or to anywhere */
     COPY_PIECE_BYTES = 2 << 20,
     COPY_KEPT_PAGES = 128,    /* 8 MiB: less is not returned to the kernel, since it is soon used again */
     MOST_EDGES = 256,         /* mappings that moves may leave */
     RESERVE_KEPT_PAGES = 256, /* 16 MiB */
 };
 
-/* A run of pages of one mapping, and where it goes. */
+/* A run of pages, and where it goes. */
 struct piece {
     uint32_t from, to, pages;
 };
 
-static struct piece piece_at(uint32_t from, uint32_t to, uint32_t done, uint32_t pages) {
+/* What comes next of ALL behind its first DONE pages: whole chunks of one mapping, or what lies before such. */
+static struct piece piece_at(struct piece all, uint32_t done) {
+    const uint32_t at = all.from + done;
     span_lock();
-    uint32_t end = pages_next_edge(from + done, from + pages);
+    uint32_t end = pages_next_edge(at, all.from + all.pages);
     span_unlock();
-    return (struct piece){from + done, to + done, end - (from + done)};
+    const struct page_run whole = whole_chunks((struct page_run){at, end - at});
+    if (whole.pages != 0) end = (uint32_t)(whole.first == at ? at + whole.pages : whole.first);
+    return (struct piece){at, all.to + done, end - at};
 }
 
+static bool is_whole(struct piece piece) { return (piece.from | piece.to | piece.pages) % CHUNK_PAGES == 0; }
+
 static enum os_moved move_piece(struct piece piece) {
+    if (!is_whole(piece)) return OS_NOT_MOVED;
     span_lock();
     bool may = pages_edges() < MOST_EDGES;
     span_unlock();
@@ -51,26 +61,38 @@ static bool copy_piece(struct piece piece) {
     return returned;
 }
 
-/* Moves the contents of PAGES pages. *RETURNED: the old pages now read as zero. The result has pages only if some
- * could not be moved there, and their target is lost: then all contents are where they were. */
-static struct piece move_contents(uint32_t from, uint32_t to, uint32_t pages, bool *returned) {
-    uint32_t copied = 0;
-    *returned = true;
-    for (uint32_t done = 0; done < pages;) {
-        struct piece piece = piece_at(from, to, done, pages);
-        enum os_moved moved = move_piece(piece);
-        if (moved == OS_MOVE_LOST) { /* copy back what was moved before */
-            copy_piece((struct piece){to, from, done});
+/* PIECE now reads as zero where it was: decay had no part in it. */
+static void mark_gone(struct piece piece) {
+    span_lock();
+    pages_mark_zero(piece.from, piece.pages);
+    span_unlock();
+}
+
+/* The contents are where they were. */
+static void bring_back(struct piece piece) {
+    copy_piece((struct piece){piece.to, piece.from, piece.pages});
+    span_lock();
+    pages_mark_used(piece.from, piece.pages);
+    span_unlock();
+}
+
+/* Moves the contents of ALL. The result has pages only if some could not be moved there, and their target is lost: then all contents are
+ * where they were. */
+static struct piece move_contents(struct piece all) {
+    bool any_moved = false;
+    for (uint32_t done = 0; done < all.pages;) {
+        const struct piece piece = piece_at(all, done);
+        const enum os_moved moved = move_piece(piece);
+        if (moved == OS_MOVE_LOST) {
+            bring_back((struct piece){all.from, all.to, done});
             return piece;
         }
-        if (moved != OS_MOVED) {
-            *returned &= copy_piece(piece);
-            copied += piece.pages;
-        }
+        if (moved == OS_MOVED || copy_piece(piece)) mark_gone(piece); /* whole chunks: other pieces are short */
+        any_moved |= moved == OS_MOVED;
         done += piece.pages;
     }
     span_lock();
-    counter_add(copied == 0 ? &spans.counts.moves : &spans.counts.copies, 1);
+    counter_add(any_moved ? &spans.counts.moves : &spans.counts.copies, 1);
     span_unlock();
     return (struct piece){0};
 }
@@ -84,32 +106,32 @@ static void return_reserve(uint32_t first, size_t held) {
     if (!span_at(first)->zero && from < end) os_purge(page_address(from), (end - from) * PAGE_BYTES);
 }
 
-/* The old pages without parts of huge pages: where such a part was moved, the kernel may make a whole page of it
- * again, so it stays dirty. Span lock held. */
-static struct page_run surely_gone(size_t first, size_t pages) {
-    size_t end = first + pages;
-    if (page_chunk(first)->zone == ZONE_HUGE) first = round_up(first, CHUNK_PAGES);
-    if (page_chunk(end - 1)->zone == ZONE_HUGE) end = round_down(end, CHUNK_PAGES);
-    return (struct page_run){first, first < end ? end - first : 0};
+/* The span just taken at FIRST begins PAGES pages later. */
+static void give_front(uint32_t first, uint32_t pages) {
+    span_lock();
+    span_split_front(first, pages);
+    if (span_at(first)->zero) pages_mark_zero(first, pages); /* nobody touched them */
+    span_free(first, pages);
+    span_unlock();
+}
+
+/* Where a block of PAGES pages is to go whose HELD pages lie at FROM; 0 where there is no memory. */
+static uint32_t take_place(uint32_t from, size_t held, size_t pages) {
+    const uint32_t before = held < MOVE_LEAST_PAGES ? 0 : from % CHUNK_PAGES;
+    const uint32_t first = span_take(before + pages, pages < MOVE_LEAST_PAGES ? 1 : CHUNK_PAGES, ACE_GROWN);
+    if (first != 0 && before != 0) give_front(first, before);
+    return first != 0 ? first + before : 0;
 }
 
 uint32_t span_move(uint32_t from, size_t held, size_t pages) {
-    /* Huge pages stay whole if both places begin alike. */
-    uint32_t to = span_take(pages, pages >= 2 * CHUNK_PAGES ? CHUNK_PAGES : 1, ACE_GROWN);
+    const uint32_t to = take_place(from, held, pages);
     if (to == 0) return 0;
-    bool returned;
-    struct piece lost = move_contents(from, to, (uint32_t)held, &returned);
+    const struct piece lost = move_contents((struct piece){from, to, (uint32_t)held});
     if (lost.pages != 0) {
         span_give_but(to, lost.to, lost.pages);
         return 0;
     }
     return_reserve(to, held);
-    if (returned) {
-        span_lock();
-        const struct page_run gone = surely_gone(from, held);
-        if (gone.pages != 0) pages_mark_zero((uint32_t)gone.first, (uint32_t)gone.pages); /* decay had no part in it */
-        span_unlock();
-    }
     span_give(from);
     return to;
 }

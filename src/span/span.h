@@ -105,10 +105,10 @@ bool span_extend(uint32_t first, size_t pages);
 /* Shortens the used span at FIRST to PAGES pages, at least one. */
 void span_trim(uint32_t first, size_t pages);
 
-/* Moves the contents of the first HELD pages of the span at FROM to a new span of PAGES pages, and frees the old one.
- * The contents move with their page tables, or are copied in pieces; if there are many pages, each piece is returned
- * to the kernel before the next, so that there is never twice as much. Returns the new span; 0 when there is no
- * memory, and the old one stays; the addresses that the kernel failed to move to are lost. Makes system calls. */
+/* Moves the contents of the first HELD pages of the span at FROM to a new span of PAGES pages, and frees the old one. The whole chunks of
+ * a long span go with their page tables, and the rest is copied; where the kernel moves nothing, all is copied in pieces, and if there
+ * are many pages, each piece is returned to it before the next, so that there is never twice as much. Returns the new span; 0 when
+ * there is no memory, and the old one stays; the addresses that the kernel failed to move to are lost. Makes system calls. */
 uint32_t span_move(uint32_t from, size_t held, size_t pages);
 
 /* The kernel has just refused this thread mappings of PAGES pages, for blocks or for metadata: unmaps as much of what is free, the longest

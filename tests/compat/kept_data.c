@@ -60,17 +60,18 @@ static void *reuse(void *argument) {
 
 /* Blocks that grow past others must move: wherever the first lies, most of the rest lie side by side. */
 static void grow_beside_others(void) {
-    char *blocks[32];
-    for (size_t i = 0; i < 32; i++) {
-        CHECK((blocks[i] = malloc(MIB(1))) != NULL);
-        block_fill(blocks[i], MIB(1), i);
+    enum { BLOCKS = 16 };
+    char *blocks[BLOCKS];
+    for (size_t i = 0; i < BLOCKS; i++) {
+        CHECK((blocks[i] = malloc(MIB(5))) != NULL);
+        block_fill(blocks[i], MIB(5), i);
     }
-    for (size_t i = 0; i < 32; i++) {
-        CHECK((blocks[i] = realloc(blocks[i], MIB(3))) != NULL);
-        CHECK_AT(block_holds(blocks[i], MIB(1), i), i);
-        memset(blocks[i], 0xee, MIB(3));
+    for (size_t i = 0; i < BLOCKS; i++) {
+        CHECK((blocks[i] = realloc(blocks[i], MIB(11))) != NULL);
+        CHECK_AT(block_holds(blocks[i], MIB(5), i), i);
+        memset(blocks[i], 0xee, MIB(11));
         free(blocks[i]);
-        must_be_zero(8, MIB(1));
+        must_be_zero(8, MIB(5));
     }
 }
 

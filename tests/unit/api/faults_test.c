@@ -116,7 +116,7 @@ static void *work(void *argument) {
 static void grow_before(struct slot *behind, struct rng *rng) {
     struct slot *slot = &slots[0][0];
     release(slot);
-    for (size_t bytes = MIB(1); bytes <= MIB(16); bytes *= 2) {
+    for (size_t bytes = MIB(5); bytes <= MIB(20); bytes *= 2) {
         if (slot->block == NULL)
             acquire(slot, rng, bytes);
         else

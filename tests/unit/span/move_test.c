@@ -3,66 +3,136 @@
 #include "child.h"
 #include "faults/fail_calls.h"
 #include "kernel.h"
+#include "span/pages.h"
 #include "spans.h"
 
-/* The contents of so many are copied without giving each piece back. */
-enum { COPY_KEPT_PAGES = 128 };
+#include <inttypes.h>
 
-/* Some span of PAGES pages moves to twice as many: the contents go along, the old pages are free, and zero unless they
- * are few and were copied. */
-static struct mine check_move(uint32_t pages, bool by_tables) {
-    struct mine mine = take_keyed(pages, true, 4711), old = mine;
+enum {
+    LONG_PAGES = 2 * CHUNK_PAGES, /* so long a span begins where it did within a chunk, and its whole chunks are moved */
+    COPY_KEPT_PAGES = 128,        /* the contents of so many are copied without giving each piece back */
+};
+
+static struct page_run chunks_of(struct mine mine) { return whole_chunks((struct page_run){mine.first, mine.pages}); }
+
+/* A span that begins AT pages behind the start of a chunk; what lies before it there is free. */
+static struct mine take_at(uint32_t at, uint32_t pages, uint64_t key) {
+    const uint32_t first = span_take(at + pages, CHUNK_PAGES, ACE_DENSE);
+    CHECK(first != 0);
+    struct mine mine = {first + at, pages, key};
+    if (at != 0) {
+        span_give(first);
+        const uint32_t before = span_take(at, CHUNK_PAGES, ACE_DENSE);
+        mine.first = span_take(pages, 1, ACE_DENSE);
+        CHECK(before == first && mine.first == first + at);
+        span_give(before);
+    }
+    write_pages(&mine, 0);
+    return mine;
+}
+
+static bool is_touched(uint32_t page) { return page_chunk(page)->touched >> page % CHUNK_PAGES & 1; }
+
+/* OLD moves to twice as many pages: the contents go along. The old pages are free; whole chunks are zero that went with their page tables,
+ * or were many. */
+static struct mine check_move(struct mine old, bool by_tables) {
+    struct mine mine = old;
     struct span_counts before = counts_now();
-    CHECK((mine.first = span_move(old.first, pages, mine.pages = 2 * pages)) != 0);
+    CHECK((mine.first = span_move(old.first, old.pages, mine.pages = 2 * old.pages)) != 0);
     CHECK(mine.first + mine.pages <= old.first || old.first + old.pages <= mine.first);
-    by_tables = by_tables && kernel_moves(); /* old kernels and emulators move nothing so */
+    const bool alike = mine.first % CHUNK_PAGES == old.first % CHUNK_PAGES;
+    if (old.pages >= LONG_PAGES)
+        CHECK(alike);
+    else if (mine.pages >= LONG_PAGES)
+        CHECK_EQ(mine.first % CHUNK_PAGES, 0);
+    const struct page_run whole = chunks_of(old);
+    by_tables = by_tables && alike && whole.pages != 0 && kernel_moves(); /* old kernels and emulators move nothing so */
     struct span_counts after = counts_now();
     CHECK_EQ(after.moves - before.moves, by_tables);
     CHECK_EQ(after.copies - before.copies, !by_tables);
     CHECK_EQ(after.taken - before.taken, after.given - before.given);
-    CHECK_EQ(after.used_pages - before.used_pages, pages);
-    check_pages(&mine, pages);
+    CHECK_EQ(after.used_pages - before.used_pages, old.pages);
+    check_pages(&mine, old.pages);
     check_books();
-    const bool zero = by_tables || pages > COPY_KEPT_PAGES;
-    if (zero) check_zero(old.first, old.pages); /* free, but still mapped */
-    for (uint32_t page = old.first; page < old.first + pages; page++) {
-        CHECK_AT((page_chunk(page)->touched >> page % CHUNK_PAGES & 1) == !zero, page);
+    const bool gone = by_tables || whole.pages > COPY_KEPT_PAGES;
+    for (uint32_t page = old.first; page < old.first + old.pages; page++) {
+        const bool zero = gone && page >= whole.first && page < whole.first + whole.pages;
+        CHECK_AT(is_touched(page) == !zero, page);
         CHECK_AT((page_chunk(page)->returned >> page % CHUNK_PAGES & 1) == 0, page); /* not by decay */
+        if (zero) check_zero(page, 1); /* free, but still mapped */
     }
     write_pages(&mine, 0);
     check_pages(&mine, mine.pages);
     return mine;
 }
 
-static uint32_t move_pages;
+/* Whether each mapping of what this layer was given begins and ends with a chunk, as the kernel has it. */
+static bool maps_whole_chunks(void) {
+    const uintptr_t start = (uintptr_t)page_address(CHUNK_PAGES), end = (uintptr_t)page_address(span_end_page());
+    FILE *file = fopen("/proc/self/maps", "re");
+    CHECK(file != NULL);
+    uintptr_t from, to;
+    bool whole = true;
+    while (whole && fscanf(file, "%" SCNxPTR "-%" SCNxPTR "%*[^\n]", &from, &to) == 2) {
+        const bool starts = from > start && from < end, stops = to > start && to < end;
+        whole = !(starts && from % (CHUNK_PAGES * PAGE_BYTES) != 0) && !(stops && to % (CHUNK_PAGES * PAGE_BYTES) != 0);
+    }
+    CHECK(fclose(file) == 0);
+    return whole;
+}
+
+static uint32_t move_pages, move_from;
 
 static void move_by_tables(void) {
     configure(ACE_NEVER, UINT64_MAX);
     span_give(take_keyed(5000, false, 1).first); /* dirty pages to move from and to */
-    struct mine moved = check_move(move_pages, true);
-    struct mine again = moved; /* in pieces, since it is not of one mapping any more */
-    uint64_t moves = counts_now().moves;
-    CHECK((again.first = span_move(moved.first, moved.pages, again.pages = moved.pages + 1)) != 0);
-    CHECK_EQ(counts_now().moves, moves + kernel_moves());
-    check_pages(&again, moved.pages);
-    span_give(again.first);
-    check_books();
+    struct mine moved = check_move(take_at(move_from, move_pages, 4711), true);
+    check_move(moved, true); /* of several mappings by now */
+    CHECK(maps_whole_chunks());
 }
 
 TEST(a_moved_span_keeps_its_contents) {
-    static const uint32_t sizes[] = {1, 8, 31, 32, 33, 100, 1000};
+    static const uint32_t sizes[] = {1, 8, 31, 32, 33, 63, 64, 65, 100, 128, 1000}, starts[] = {0, 1, 5, 31};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        move_pages = sizes[i];
-        IN_CHILD(move_by_tables);
+        for (size_t k = 0; k < sizeof starts / sizeof starts[0]; k++) {
+            move_pages = sizes[i];
+            move_from = starts[k];
+            IN_CHILD(move_by_tables);
+        }
     }
 }
+
+/* What lies before the new place in its chunk is free, and as dirty as it was. */
+static void leave_the_front(void) {
+    NEED_MOVES();
+    enum { FRONT = 5, PAGES = 3 * CHUNK_PAGES };
+    configure(ACE_NEVER, UINT64_MAX);
+    struct mine mine = take_at(FRONT, PAGES, 1);
+    purge_all();
+    const uint64_t copied = PAGES - chunks_of(mine).pages;
+    mine.first = span_move(mine.first, PAGES, counts_now().fresh_pages); /* to where nothing was touched */
+    check_pages(&mine, PAGES);
+    CHECK_EQ(counts_now().dirty_pages, copied);
+    CHECK(span_at(mine.first)->zero);
+    span_give(mine.first);
+    mine = take_at(FRONT, PAGES, 1);
+    check_books();
+    const uint64_t dirty = counts_now().dirty_pages; /* and to where some was */
+    mine.first = span_move(mine.first, PAGES, counts_now().fresh_pages / 2);
+    CHECK(mine.first % CHUNK_PAGES == FRONT && is_touched(mine.first - 1) && is_touched(mine.first - FRONT));
+    CHECK(counts_now().dirty_pages <= dirty + copied);
+    CHECK(!span_at(mine.first)->zero);
+    check_books();
+}
+
+TEST(before_a_long_span_all_is_free) { IN_CHILD(leave_the_front); }
 
 static int move_error;
 
 static void move_refused(void) {
     configure(ACE_NEVER, UINT64_MAX);
     fail_arm(FAIL_MREMAP, 1, true, move_error);
-    for (uint32_t pages = 1; pages < 600; pages = pages * 2 + 1) span_give(check_move(pages, false).first);
+    for (uint32_t pages = 1; pages < 600; pages = pages * 2 + 1) span_give(check_move(take_keyed(pages, true, 4711), false).first);
     CHECK_EQ(counts_now().moves, 0);
     CHECK(fail_counted(FAIL_MREMAP) >= 1);
 }
@@ -79,23 +149,24 @@ TEST(a_span_that_cannot_be_moved_is_copied) {
 /* The kernel was out of memory, and who knows what lies at the destination: nothing is lost but its addresses. */
 static void move_lost(void) {
     NEED_MOVES();
+    enum { PAGES = 100, LOST = 3 * CHUNK_PAGES };
     configure(ACE_NEVER, UINT64_MAX);
-    span_give(check_move(50, true).first); /* that moves work is known before */
-    struct mine mine = take_keyed(50, true, 5);
+    span_give(check_move(take_at(0, PAGES, 4711), true).first); /* that moves work is known before */
+    struct mine mine = take_at(0, PAGES, 5);
     struct span_counts before = counts_now();
     fail_arm(FAIL_MREMAP, 1, true, ENOMEM);
-    CHECK_EQ(span_move(mine.first, 50, 100), 0);
+    CHECK_EQ(span_move(mine.first, PAGES, 2 * PAGES), 0);
     fail_disarm();
     struct span_counts after = counts_now();
     CHECK_EQ(after.used_pages, before.used_pages);
     CHECK_EQ(after.taken - after.given, before.taken - before.given);
-    CHECK_EQ(after.lost_pages, before.lost_pages + 50); /* for ever: not what is behind it, where nothing was to go */
-    CHECK_EQ(span_at(mine.first)->pages, 50);
-    check_pages(&mine, 50);
+    CHECK_EQ(after.lost_pages, before.lost_pages + LOST); /* for ever: not what is behind it, where nothing was moved to */
+    CHECK_EQ(span_at(mine.first)->pages, PAGES);
+    check_pages(&mine, PAGES);
     check_books();
-    struct mine copied = {span_move(mine.first, 50, 100), 50, 5};
+    struct mine copied = {span_move(mine.first, PAGES, 2 * PAGES), PAGES, 5};
     CHECK(copied.first != 0);
-    check_pages(&copied, 50);
+    check_pages(&copied, PAGES);
     CHECK_EQ(counts_now().copies, after.copies + 1); /* and nothing is moved ever after */
 }
 
@@ -105,32 +176,33 @@ TEST(a_lost_destination_is_never_used) { IN_CHILD(move_lost); }
 static struct mine lose_second_half(uint32_t pages) {
     NEED_MOVES();
     configure(ACE_NEVER, UINT64_MAX);
-    struct mine mine = check_move(50, true);
+    struct mine mine = check_move(take_at(0, LONG_PAGES, 4711), true);
     struct span_counts before = counts_now();
     fail_arm(FAIL_MREMAP, 2, true, ENOMEM);
-    CHECK_EQ(span_move(mine.first, 100, pages), 0);
+    CHECK_EQ(span_move(mine.first, 2 * LONG_PAGES, pages), 0);
     fail_disarm();
     CHECK_EQ(counts_now().used_pages, before.used_pages);
-    CHECK_EQ(counts_now().lost_pages, before.lost_pages + 50);
-    check_pages(&mine, 100);
+    CHECK_EQ(counts_now().lost_pages, before.lost_pages + LONG_PAGES);
+    check_pages(&mine, 2 * LONG_PAGES);
+    for (uint32_t page = mine.first; page < mine.first + mine.pages; page++) CHECK_AT(is_touched(page), page);
     check_books();
     return mine;
 }
 
 /* The pages before what is lost are free again, and those behind. */
 static void move_lost_halfway(void) {
-    struct mine mine = lose_second_half(300);
+    struct mine mine = lose_second_half(5 * LONG_PAGES);
     uint64_t fresh = counts_now().fresh_pages;
-    struct mine around[] = {take_keyed(50, false, 6), take_keyed(200, false, 7)};
+    struct mine around[] = {take_keyed(LONG_PAGES, false, 6), take_keyed(3 * LONG_PAGES, false, 7)};
     CHECK_EQ(counts_now().fresh_pages, fresh);
     for (int i = 0; i < 2; i++) check_pages(&around[i], around[i].pages);
-    check_pages(&mine, 100);
+    check_pages(&mine, 2 * LONG_PAGES);
 }
 
 TEST(around_a_lost_destination_all_is_free) { IN_CHILD(move_lost_halfway); }
 
 /* What was to go to the very end of the destination: nothing is behind it. */
-static void move_lost_at_the_end(void) { lose_second_half(100); }
+static void move_lost_at_the_end(void) { lose_second_half(2 * LONG_PAGES); }
 
 TEST(the_end_of_a_destination_may_be_lost) { IN_CHILD(move_lost_at_the_end); }
 
@@ -152,15 +224,18 @@ TEST(without_memory_a_span_stays) { IN_CHILD(move_without_memory); }
 
 /* Pages that would not go back to the kernel are not said to be zero. */
 static void move_and_keep(void) {
+    enum { PAGES = 300 };
     configure(ACE_NEVER, UINT64_MAX);
-    struct mine mine = take_keyed(50, true, 5);
+    struct mine mine = take_keyed(PAGES, true, 5);
     fail_arm(FAIL_ANY, 1, true, EINVAL);
     struct mine moved = mine;
-    CHECK((moved.first = span_move(mine.first, 50, 60)) != 0);
+    CHECK((moved.first = span_move(mine.first, PAGES, PAGES + 10)) != 0);
     fail_disarm();
-    check_pages(&moved, 50);
-    CHECK(!(page_chunk(mine.first)->returned >> mine.first % CHUNK_PAGES & 1));
-    CHECK(page_chunk(mine.first)->touched >> mine.first % CHUNK_PAGES & 1);
+    check_pages(&moved, PAGES);
+    for (uint32_t page = mine.first; page < mine.first + PAGES; page++) {
+        CHECK_AT(!(page_chunk(page)->returned >> page % CHUNK_PAGES & 1), page);
+        CHECK_AT(is_touched(page), page);
+    }
     check_books();
 }
 
@@ -171,21 +246,20 @@ TEST(what_was_copied_and_stayed_is_dirty) {
 
 /* Of a span that holds less than it is long only that goes along. */
 static void move_what_is_held(void) {
+    enum { PAGES = 250, HELD = 100, MOVED = 3 * CHUNK_PAGES, LATER = 350 };
     configure(ACE_NEVER, UINT64_MAX);
     for (int refused = 0; refused < 2; refused++) {
         if (refused) fail_arm(FAIL_MREMAP, 1, true, EINVAL);
-        struct mine mine = take_keyed(100, true, 5), moved = mine;
+        struct mine mine = take_at(0, PAGES, 5), moved = mine;
         uint64_t purged = atomic_load(&os_counters.purged_bytes), copies = counts_now().copies;
-        CHECK((moved.first = span_move(mine.first, 40, 150)) != 0);
+        CHECK((moved.first = span_move(mine.first, HELD, LATER)) != 0);
         const bool copied = counts_now().copies != copies;
-        check_pages(&moved, 40);
-        /* What was copied, and perhaps the new one's reserve. */
-        CHECK(atomic_load(&os_counters.purged_bytes) - purged <= 150 * PAGE_BYTES);
-        for (uint32_t i = 0; i < 100; i++) { /* what was behind it is still there, and dirty */
-            uint32_t page = mine.first + i;
-            CHECK_AT((page_chunk(page)->touched >> page % CHUNK_PAGES & 1) == (copied || i >= 40), i);
-        }
-        if (!copied) check_zero(mine.first, 40);
+        check_pages(&moved, HELD);
+        /* Perhaps the new one's reserve. */
+        CHECK(atomic_load(&os_counters.purged_bytes) - purged <= LATER * PAGE_BYTES);
+        for (uint32_t i = 0; i < PAGES; i++) /* what was behind it is still there, and dirty */
+            CHECK_AT(is_touched(mine.first + i) == (copied || i >= MOVED), i);
+        if (!copied) check_zero(mine.first, MOVED);
         check_books();
     }
     fail_disarm();
