@@ -111,37 +111,36 @@ static bool is_better(uint32_t candidate, uint32_t best) {
 
 static uint32_t better_of(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && is_better(b, a)) ? b : a; }
 
-/* Whether the free span at FIRST has PAGES pages from an aligned start on. Not inline: requests without an alignment
- * need none of it. */
-static HAK_NOINLINE bool has_aligned(uint32_t first, uint32_t pages, uint32_t align_pages) {
-    return bins_aligned_from(first, align_pages) + pages <= first + span_at(first)->pages;
+/* Whether the free span at FIRST has PAGES pages from such a start on. Not inline: requests without an alignment need none of it. */
+static HAK_NOINLINE bool has_start(uint32_t first, uint32_t pages, struct span_start start) {
+    return bins_start_from(first, start) + pages <= first + span_at(first)->pages;
 }
 
 /* Every span that is looked at counts, whether it fits or not. One with pages ENOUGH for any start fits; without an
  * alignment, so does every span of a higher bin. */
-static uint32_t find_in(const struct set *set, uint32_t pages, uint32_t align_pages) {
+static uint32_t find_in(const struct set *set, uint32_t pages, struct span_start start) {
     if (set->spans == 0) return 0;
-    const uint32_t enough = pages + align_pages - 1;
+    const uint32_t enough = pages + (uint32_t)start.align_pages - 1;
     for (unsigned bin = next_filled(set, bin_of(pages)); bin < BINS; bin = next_filled(set, bin + 1)) {
         uint32_t best = 0;
         unsigned looked_at = 0;
         for (uint32_t at = set->bins[bin]; at != 0 && looked_at++ < LOOKED_AT; at = span_at(at)->next)
-            if (span_at(at)->pages >= enough || (enough != pages && has_aligned(at, pages, align_pages)))
+            if (span_at(at)->pages >= enough || (enough != pages && has_start(at, pages, start)))
                 best = better_of(best, at);
         if (best != 0) return best;
     }
     return 0;
 }
 
-uint32_t bins_find(uint32_t pages, uint32_t align_pages, enum span_zone zone) {
+uint32_t bins_find(uint32_t pages, struct span_start start, enum span_zone zone) {
     enum span_zone other = zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN;
-    uint32_t found = find_in(&sets[zone][DIRTY], pages, align_pages);
-    if (found == 0) found = find_in(&sets[other][DIRTY], pages, align_pages);
-    if (found == 0) found = find_in(&sets[zone][CLEAN], pages, align_pages);
+    uint32_t found = find_in(&sets[zone][DIRTY], pages, start);
+    if (found == 0) found = find_in(&sets[other][DIRTY], pages, start);
+    if (found == 0) found = find_in(&sets[zone][CLEAN], pages, start);
     return found;
 }
 
-uint32_t bins_find_gap(uint32_t pages) { return find_in(&sets[ZONE_GAP][CLEAN], pages, 1); }
+uint32_t bins_find_gap(uint32_t pages) { return find_in(&sets[ZONE_GAP][CLEAN], pages, (struct span_start){1, 0}); }
 
 static uint32_t find_accepted(uint32_t first, uint32_t spared, bool (*accepts)(uint32_t first)) {
     for (unsigned looked_at = 0; first != 0 && looked_at < LOOKED_AT; looked_at++, first = span_at(first)->next)

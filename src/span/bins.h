@@ -16,16 +16,17 @@ void bins_change(uint32_t from, uint32_t first, uint32_t pages, uint32_t dirty);
 /* Takes the free span at FIRST out of its bin. Its records still say that it is free. */
 void bins_remove(uint32_t first);
 
-/* Where in the free span at FIRST one that is aligned to ALIGN_PAGES may begin; perhaps behind its end. By address,
- * since the window's base is aligned to 2 MiB only. */
-HAK_INLINE size_t bins_aligned_from(size_t first, size_t align_pages) {
-    return page_index((void *)round_up((uintptr_t)page_address(first), align_pages * PAGE_BYTES));
+/* Where in the free span at FIRST one may begin that starts as START says; perhaps behind its end. By address, since the window's base
+ * is aligned to 2 MiB only. */
+HAK_INLINE size_t bins_start_from(size_t first, struct span_start start) {
+    const size_t at_bytes = start.at_pages * PAGE_BYTES;
+    return page_index((void *)(round_up((uintptr_t)page_address(first) - at_bytes, start.align_pages * PAGE_BYTES) + at_bytes));
 }
 
-/* The free span to serve a request for PAGES pages aligned to ALIGN_PAGES in ZONE: a dirty one, even of the other
+/* The free span to serve a request for PAGES pages in ZONE that start as START says: a dirty one, even of the other
  * zone, before a clean one; the shortest that fits; of equals, one in the fullest 2 MiB. 0 when none fits. A clean
  * one of the other zone does not serve it: of huge pages it would fault in too much, and of others too little. */
-uint32_t bins_find(uint32_t pages, uint32_t align_pages, enum span_zone zone);
+uint32_t bins_find(uint32_t pages, struct span_start start, enum span_zone zone);
 
 /* The shortest gap of PAGES pages or more; 0 when there is none. */
 uint32_t bins_find_gap(uint32_t pages);

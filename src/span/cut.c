@@ -59,14 +59,6 @@ void span_split(uint32_t first, uint32_t pages) {
     label_used(first + pages, behind);
 }
 
-void span_split_front(uint32_t first, uint32_t pages) {
-    const uint32_t rest = span_at(first)->pages - pages;
-    span_at(first + pages)->zero = span_at(first)->zero;
-    span_set_length(first, rest);
-    label_used(first + pages, rest);
-    label_used(first, pages);
-}
-
 /* Cuts PAGES pages at FIRST, DIRTY of them dirty, out of the free span at HEAD, which holds them. */
 HAK_INLINE void cut(uint32_t head, uint32_t first, uint32_t pages, uint32_t dirty) {
     uint32_t end = head + span_at(head)->pages;

@@ -1,6 +1,6 @@
-/* move.c - moves the contents of a span to a new place. Whole chunks go with their page tables; the rest, less than a chunk at either end
- * unless the kernel refuses, is copied: a mapping of its own that begins or ends within a chunk would keep that from having a huge
- * page. So the new place begins where the old one does within a chunk, and huge pages stay whole. */
+/* move.c - moves the contents of a span to a new place. Whole chunks that are whole there, too, go with their page tables; the rest is
+ * copied: a mapping of its own that begins or ends within a chunk would keep that from having a huge page. So the new place of a long
+ * span begins where the old one does within a chunk, less than a chunk at either end is copied, and huge pages stay whole. */
 #include "base/bits.h"
 #include "span/pages.h"
 #include "span/state.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    MOVE_LEAST_PAGES = 2 * CHUNK_PAGES, /* shorter spans go to the start of a chunk, or to anywhere */
+    ALIKE_LEAST_PAGES = 2 * CHUNK_PAGES, /* the new place of shorter spans starts with a chunk, or anywhere */
     COPY_PIECE_BYTES = 2 << 20,
     COPY_KEPT_PAGES = 128,    /* 8 MiB: less is not returned to the kernel, since it is soon used again */
     MOST_EDGES = 256,         /* mappings that moves may leave */
@@ -20,7 +20,7 @@ struct piece {
     uint32_t from, to, pages;
 };
 
-/* What comes next of ALL behind its first DONE pages: whole chunks of one mapping, or what lies before such. */
+/* What comes next of ALL behind its first DONE pages: whole chunks of one mapping, or what lies before such, or behind the last. */
 static struct piece piece_at(struct piece all, uint32_t done) {
     const uint32_t at = all.from + done;
     span_lock();
@@ -87,7 +87,7 @@ static struct piece move_contents(struct piece all) {
             bring_back((struct piece){all.from, all.to, done});
             return piece;
         }
-        if (moved == OS_MOVED || copy_piece(piece)) mark_gone(piece); /* whole chunks: other pieces are short */
+        if (moved == OS_MOVED || copy_piece(piece)) mark_gone(piece); /* only whole chunks are so many that copies are returned */
         any_moved |= moved == OS_MOVED;
         done += piece.pages;
     }
@@ -106,25 +106,14 @@ static void return_reserve(uint32_t first, size_t held) {
     if (!span_at(first)->zero && from < end) os_purge(page_address(from), (end - from) * PAGE_BYTES);
 }
 
-/* The span just taken at FIRST begins PAGES pages later. */
-static void give_front(uint32_t first, uint32_t pages) {
-    span_lock();
-    span_split_front(first, pages);
-    if (span_at(first)->zero) pages_mark_zero(first, pages); /* nobody touched them */
-    span_free(first, pages);
-    span_unlock();
-}
-
-/* Where a block of PAGES pages is to go whose HELD pages lie at FROM; 0 where there is no memory. */
-static uint32_t take_place(uint32_t from, size_t held, size_t pages) {
-    const uint32_t before = held < MOVE_LEAST_PAGES ? 0 : from % CHUNK_PAGES;
-    const uint32_t first = span_take(before + pages, pages < MOVE_LEAST_PAGES ? 1 : CHUNK_PAGES, ACE_GROWN);
-    if (first != 0 && before != 0) give_front(first, before);
-    return first != 0 ? first + before : 0;
+/* Where the new place starts of a span whose HELD pages lie at FROM. */
+static struct span_start start_for(uint32_t from, size_t held, size_t pages) {
+    if (held >= ALIKE_LEAST_PAGES) return (struct span_start){CHUNK_PAGES, from % CHUNK_PAGES};
+    return (struct span_start){pages >= ALIKE_LEAST_PAGES ? CHUNK_PAGES : 1, 0};
 }
 
 uint32_t span_move(uint32_t from, size_t held, size_t pages) {
-    const uint32_t to = take_place(from, held, pages);
+    const uint32_t to = span_take_at(pages, start_for(from, held, pages), ACE_GROWN);
     if (to == 0) return 0;
     const struct piece lost = move_contents((struct piece){from, to, (uint32_t)held});
     if (lost.pages != 0) {

@@ -101,9 +101,9 @@ struct place {
     uint32_t head, first;
 };
 
-static struct place find_place(size_t pages, size_t align_pages, enum span_zone zone) {
-    const uint32_t head = is_allowed(pages) ? bins_find((uint32_t)pages, (uint32_t)align_pages, zone) : 0;
-    return (struct place){head, (uint32_t)bins_aligned_from(head, align_pages)};
+static struct place find_place(size_t pages, struct span_start start, enum span_zone zone) {
+    const uint32_t head = is_allowed(pages) ? bins_find((uint32_t)pages, start, zone) : 0;
+    return (struct place){head, (uint32_t)bins_start_from(head, start)};
 }
 
 /* How many of the PAGES pages there are not dirty. */
@@ -124,10 +124,10 @@ static uint32_t take_at(struct place place, size_t pages) {
 }
 
 /* Clean memory of the other zone is better than none. */
-static uint32_t take_of_any_zone(size_t pages, size_t align_pages) {
+static uint32_t take_of_any_zone(size_t pages, struct span_start start) {
     span_lock();
-    uint32_t first = take_at(find_place(pages, align_pages, ZONE_PLAIN), pages);
-    if (first == 0) first = take_at(find_place(pages, align_pages, ZONE_HUGE), pages);
+    uint32_t first = take_at(find_place(pages, start, ZONE_PLAIN), pages);
+    if (first == 0) first = take_at(find_place(pages, start, ZONE_HUGE), pages);
     span_unlock();
     return first;
 }
@@ -233,10 +233,10 @@ static void prepare_growth(size_t pages) {
     make_room(pages);
 }
 
-uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
-    if (pages > window.pages || align_pages > window.pages) return 0;
+uint32_t span_take_at(size_t pages, struct span_start start, enum ace_fill fill) {
+    if (pages > window.pages || start.align_pages > window.pages) return 0;
     /* Fresh memory begins with a chunk. */
-    const size_t fresh_pages = pages + max_size(align_pages, CHUNK_PAGES) - CHUNK_PAGES;
+    const size_t fresh_pages = pages + start.at_pages + max_size(start.align_pages, CHUNK_PAGES) - CHUNK_PAGES;
     huge_look((uint32_t)pages, fill);
     /* What is free elsewhere is returned last, once a place is found: nothing is if there is none, and what was spared may be it.
      * Of what is added to a block that grows little is touched soon. */
@@ -245,7 +245,7 @@ uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
         span_lock();
         const uint64_t brought = brought_pages();
         const enum span_zone zone = huge_zone_for((uint32_t)pages, fill);
-        const struct place place = find_place(pages, align_pages, zone);
+        const struct place place = find_place(pages, start, zone);
         const bool ready = prepared && (purged || place.head == 0);
         const size_t growth = ready ? 0 : growth_at(place, pages);
         uint32_t first = growth != 0 ? 0 : take_at(place, pages);
@@ -265,13 +265,13 @@ uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
         }
         if (!span_is_allowed(pages)) return 0;
         /* A limit of the process counts what is mapped: what is there comes before more, and nothing is asked for in vain. */
-        if (os_is_limited() && (first = take_of_any_zone(pages, align_pages)) != 0) return first;
+        if (os_is_limited() && (first = take_of_any_zone(pages, start)) != 0) return first;
         /* Another thread may take it: then the next round adds more. */
         if (add_fresh((struct fresh){fresh_pages, zone, fill, false}, brought, round)) continue;
-        first = take_of_any_zone(pages, align_pages);
+        first = take_of_any_zone(pages, start);
         if (first == 0) {
             await_purging();
-            first = take_of_any_zone(pages, align_pages);
+            first = take_of_any_zone(pages, start);
         }
         if (first != 0 || unmapped || !span_make_gaps(fresh_pages)) return first;
         unmapped = true;

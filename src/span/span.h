@@ -62,10 +62,18 @@ enum { SPAN_SMALL_PAGES = 8, SPAN_RESERVE_PAGES = 64 };
 /* At start, and whenever the settings change. */
 void span_configure(const struct span_settings *settings);
 
-/* A used span of PAGES pages that starts at an address aligned to ALIGN_PAGES pages, a power of two. FILL says whether
- * huge pages suit it. Returns its first page, or 0 when there is no memory. May make system calls: call
- * it without locks. */
-uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill);
+/* Where a span may start: AT_PAGES behind an address aligned to ALIGN_PAGES pages, a power of two above AT_PAGES. */
+struct span_start {
+    size_t align_pages, at_pages;
+};
+
+/* A used span of PAGES pages that starts as START says. FILL says whether huge pages suit it. Returns its first page, or 0 when there is
+ * no memory. May make system calls: call it without locks. */
+uint32_t span_take_at(size_t pages, struct span_start start, enum ace_fill fill);
+
+HAK_INLINE uint32_t span_take(size_t pages, size_t align_pages, enum ace_fill fill) {
+    return span_take_at(pages, (struct span_start){align_pages, 0}, fill);
+}
 
 /* Called by span_take before it takes pages that are not dirty, which the kernel would have to fault in: a layer that
  * keeps spans may free some. No lock held; once per take. */
@@ -105,10 +113,11 @@ bool span_extend(uint32_t first, size_t pages);
 /* Shortens the used span at FIRST to PAGES pages, at least one. */
 void span_trim(uint32_t first, size_t pages);
 
-/* Moves the contents of the first HELD pages of the span at FROM to a new span of PAGES pages, and frees the old one. The whole chunks of
- * a long span go with their page tables, and the rest is copied; where the kernel moves nothing, all is copied in pieces, and if there
- * are many pages, each piece is returned to it before the next, so that there is never twice as much. Returns the new span; 0 when
- * there is no memory, and the old one stays; the addresses that the kernel failed to move to are lost. Makes system calls. */
+/* Moves the contents of the first HELD pages of the span at FROM to a new span of PAGES pages, and frees the old one. Whole chunks go
+ * with their page tables if they are whole there, too, as those of a long span are, and the rest is copied. Where the kernel moves
+ * nothing all is copied; of many pages each piece is returned to it before the next, so that there is never twice as much. Returns the
+ * new span; 0 when there is no memory, and the old one stays; the addresses that the kernel failed to move to are lost. Makes system
+ * calls. */
 uint32_t span_move(uint32_t from, size_t held, size_t pages);
 
 /* The kernel has just refused this thread mappings of PAGES pages, for blocks or for metadata: unmaps as much of what is free, the longest

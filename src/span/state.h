@@ -47,9 +47,6 @@ void span_set_length(uint32_t first, uint32_t pages);
 /* Ends the used span at FIRST after PAGES pages: what lies behind them is another. */
 void span_split(uint32_t first, uint32_t pages);
 
-/* The used span at FIRST begins PAGES pages later: what lies before is another. */
-void span_split_front(uint32_t first, uint32_t pages);
-
 /* Frees pages that are used, merged with the free spans around them. */
 void span_free(uint32_t first, uint32_t pages);
 

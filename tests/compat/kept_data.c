@@ -60,18 +60,18 @@ static void *reuse(void *argument) {
 
 /* Blocks that grow past others must move: wherever the first lies, most of the rest lie side by side. */
 static void grow_beside_others(void) {
-    enum { BLOCKS = 16 };
+    enum { BLOCKS = 8 };
     char *blocks[BLOCKS];
     for (size_t i = 0; i < BLOCKS; i++) {
-        CHECK((blocks[i] = malloc(MIB(5))) != NULL);
-        block_fill(blocks[i], MIB(5), i);
+        CHECK((blocks[i] = malloc(MIB(13))) != NULL);
+        block_fill(blocks[i], MIB(13), i);
     }
     for (size_t i = 0; i < BLOCKS; i++) {
-        CHECK((blocks[i] = realloc(blocks[i], MIB(11))) != NULL);
-        CHECK_AT(block_holds(blocks[i], MIB(5), i), i);
-        memset(blocks[i], 0xee, MIB(11));
+        CHECK((blocks[i] = realloc(blocks[i], MIB(29))) != NULL);
+        CHECK_AT(block_holds(blocks[i], MIB(13), i), i);
+        memset(blocks[i], 0xee, MIB(29));
         free(blocks[i]);
-        must_be_zero(8, MIB(5));
+        must_be_zero(8, MIB(13));
     }
 }
 

@@ -70,7 +70,7 @@ static void start_without_hints(void) {
 
 /* Its base is aligned to 2 MiB and, by chance, to more: an aligned page number is no aligned address. */
 static void align_without_hints(void) {
-    for (uint32_t first; (first = bins_find(1, 1, ZONE_HUGE)) != 0;)
+    for (uint32_t first; (first = bins_find(1, (struct span_start){1, 0}, ZONE_HUGE)) != 0;)
         bins_remove(first); /* of the window before */
     refuse_hints = true;
     CHECK(start_window(asked_bytes));

@@ -33,8 +33,9 @@ static size_t span_count;
 static uint64_t now;
 
 static uint32_t any_free(void) {
-    const uint32_t first = bins_find(1, 1, ZONE_HUGE);
-    return first != 0 ? first : bins_find(1, 1, ZONE_PLAIN);
+    const struct span_start anywhere = {1, 0};
+    const uint32_t first = bins_find(1, anywhere, ZONE_HUGE);
+    return first != 0 ? first : bins_find(1, anywhere, ZONE_PLAIN);
 }
 
 static void empty_bins(void) {
@@ -78,14 +79,14 @@ static bool is_better(const struct model *a, const struct model *b) {
     return a_used != b_used ? a_used > b_used : a->first < b->first;
 }
 
-static bool fits(const struct model *span, uint32_t pages, uint32_t align) {
+static bool fits(const struct model *span, uint32_t pages, struct span_start start) {
     for (uint32_t at = span->first; at + pages <= span->first + span->pages; at++)
-        if (is_aligned(page_address(at), align * PAGE_BYTES)) return true;
+        if (is_aligned((char *)page_address(at) - start.at_pages * PAGE_BYTES, start.align_pages * PAGE_BYTES)) return true;
     return false;
 }
 
 /* Of the spans in one set: the best of the newest LOOKED_AT, in the lowest bin that may do where one does. */
-static const struct model *naive_find_in(uint32_t pages, uint32_t align, enum span_zone zone,
+static const struct model *naive_find_in(uint32_t pages, struct span_start start, enum span_zone zone,
                                          bool in_state(const struct model *)) {
     uint32_t bin = bin_start(pages);
     for (;;) {
@@ -101,7 +102,7 @@ static const struct model *naive_find_in(uint32_t pages, uint32_t align, enum sp
             }
             if (newest == NULL) break;
             older_than = newest->inserted;
-            if (fits(newest, pages, align) && (chosen == NULL || is_better(newest, chosen))) chosen = newest;
+            if (fits(newest, pages, start) && (chosen == NULL || is_better(newest, chosen))) chosen = newest;
         }
         uint32_t next = UINT32_MAX;
         for (size_t i = 0; i < span_count; i++) {
@@ -118,11 +119,11 @@ static bool is_dirty(const struct model *span) { return span->dirty != 0; }
 static bool is_clean(const struct model *span) { return span->dirty == 0; }
 
 /* What is dirty, of its own zone, then of the other; then what is clean, of its own. */
-static uint32_t naive_find(uint32_t pages, uint32_t align, enum span_zone zone) {
-    const struct model *best = naive_find_in(pages, align, zone, is_dirty);
+static uint32_t naive_find(uint32_t pages, struct span_start start, enum span_zone zone) {
+    const struct model *best = naive_find_in(pages, start, zone, is_dirty);
     if (best == NULL)
-        best = naive_find_in(pages, align, zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN, is_dirty);
-    if (best == NULL) best = naive_find_in(pages, align, zone, is_clean);
+        best = naive_find_in(pages, start, zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN, is_dirty);
+    if (best == NULL) best = naive_find_in(pages, start, zone, is_clean);
     return best != NULL ? best->first : 0;
 }
 
@@ -161,8 +162,9 @@ TEST(the_choice_follows_the_rule) {
         toggle(&spans[rng_below(&rng, few)]);
         uint32_t pages = 1 + (uint32_t)rng_below(&rng, rng_below(&rng, 2) ? 40 : 170);
         uint32_t align = rng_below(&rng, 2) ? 1 : 1u << rng_below(&rng, 8);
-        CHECK_AT(bins_find(pages, align, ZONE_PLAIN) == naive_find(pages, align, ZONE_PLAIN), i);
-        CHECK_AT(bins_find(pages, align, ZONE_HUGE) == naive_find(pages, align, ZONE_HUGE), i);
+        const struct span_start where = {align, rng_below(&rng, 2) ? 0 : rng_below(&rng, align)};
+        CHECK_AT(bins_find(pages, where, ZONE_PLAIN) == naive_find(pages, where, ZONE_PLAIN), i);
+        CHECK_AT(bins_find(pages, where, ZONE_HUGE) == naive_find(pages, where, ZONE_HUGE), i);
         for (int zone = 0; zone < ZONES; zone++) {
             uint32_t dirty = bins_find_dirty((enum span_zone)zone, 0, NULL);
             CHECK_AT((dirty != 0) == any_dirty((enum span_zone)zone), i);
@@ -180,7 +182,7 @@ TEST(nothing_fits_and_everything_is_found_again) {
     CHECK_EQ(any_free(), 0);
     CHECK(bins_find_dirty(ZONE_PLAIN, 0, NULL) == 0 && bins_find_dirty(ZONE_HUGE, 0, NULL) == 0);
     for (size_t i = 0; i < span_count; i++) toggle(&spans[i]);
-    CHECK_EQ(bins_find(PAGES, 1, ZONE_HUGE), 0);
+    CHECK_EQ(bins_find(PAGES, (struct span_start){1, 0}, ZONE_HUGE), 0);
     for (size_t left = span_count; left > 0; left--) {
         uint32_t first = any_free();
         size_t i = 0;

@@ -15,18 +15,11 @@ enum {
 
 static struct page_run chunks_of(struct mine mine) { return whole_chunks((struct page_run){mine.first, mine.pages}); }
 
-/* A span that begins AT pages behind the start of a chunk; what lies before it there is free. */
+/* A span that starts AT pages behind the start of a chunk. */
 static struct mine take_at(uint32_t at, uint32_t pages, uint64_t key) {
-    const uint32_t first = span_take(at + pages, CHUNK_PAGES, ACE_DENSE);
-    CHECK(first != 0);
-    struct mine mine = {first + at, pages, key};
-    if (at != 0) {
-        span_give(first);
-        const uint32_t before = span_take(at, CHUNK_PAGES, ACE_DENSE);
-        mine.first = span_take(pages, 1, ACE_DENSE);
-        CHECK(before == first && mine.first == first + at);
-        span_give(before);
-    }
+    struct mine mine = {span_take_at(pages, (struct span_start){CHUNK_PAGES, at}, ACE_DENSE), pages, key};
+    CHECK(mine.first != 0 && mine.first % CHUNK_PAGES == at);
+    CHECK_EQ(span_at(mine.first)->pages, pages);
     write_pages(&mine, 0);
     return mine;
 }
@@ -102,30 +95,30 @@ TEST(a_moved_span_keeps_its_contents) {
     }
 }
 
-/* What lies before the new place in its chunk is free, and as dirty as it was. */
+/* What lies before the new place in its chunk is nobody's business: it is as free and as dirty as it was. */
 static void leave_the_front(void) {
     NEED_MOVES();
     enum { FRONT = 5, PAGES = 3 * CHUNK_PAGES };
     configure(ACE_NEVER, UINT64_MAX);
-    struct mine mine = take_at(FRONT, PAGES, 1);
-    purge_all();
-    const uint64_t copied = PAGES - chunks_of(mine).pages;
-    mine.first = span_move(mine.first, PAGES, counts_now().fresh_pages); /* to where nothing was touched */
-    check_pages(&mine, PAGES);
-    CHECK_EQ(counts_now().dirty_pages, copied);
-    CHECK(span_at(mine.first)->zero);
-    span_give(mine.first);
-    mine = take_at(FRONT, PAGES, 1);
-    check_books();
-    const uint64_t dirty = counts_now().dirty_pages; /* and to where some was */
-    mine.first = span_move(mine.first, PAGES, counts_now().fresh_pages / 2);
-    CHECK(mine.first % CHUNK_PAGES == FRONT && is_touched(mine.first - 1) && is_touched(mine.first - FRONT));
-    CHECK(counts_now().dirty_pages <= dirty + copied);
-    CHECK(!span_at(mine.first)->zero);
-    check_books();
+    for (int dirty = 0; dirty < 2; dirty++) {
+        struct mine mine = take_at(FRONT, PAGES, 1);
+        purge_all();
+        const uint32_t pages = (uint32_t)counts_now().fresh_pages; /* to where nothing was touched, and then to where some was */
+        if (dirty) span_give(take_at(FRONT + CHUNK_PAGES / 2, 1, 2).first);
+        const uint32_t old = mine.first;
+        const uint64_t copied = PAGES - chunks_of(mine).pages;
+        CHECK((mine.first = span_move(mine.first, PAGES, dirty ? pages / 2 : pages)) != 0);
+        check_pages(&mine, PAGES);
+        CHECK_EQ(mine.first % CHUNK_PAGES, FRONT);
+        for (uint32_t page = mine.first - FRONT; page < mine.first && page >= old + PAGES; page++)
+            CHECK_AT(!is_touched(page) && (page_chunk(page)->used >> page % CHUNK_PAGES & 1) == 0, page);
+        CHECK(counts_now().dirty_pages <= copied + (dirty != 0));
+        check_books();
+        span_give(mine.first);
+    }
 }
 
-TEST(before_a_long_span_all_is_free) { IN_CHILD(leave_the_front); }
+TEST(before_a_long_span_nothing_is_touched) { IN_CHILD(leave_the_front); }
 
 static int move_error;
 
@@ -149,10 +142,11 @@ TEST(a_span_that_cannot_be_moved_is_copied) {
 /* The kernel was out of memory, and who knows what lies at the destination: nothing is lost but its addresses. */
 static void move_lost(void) {
     NEED_MOVES();
-    enum { PAGES = 100, LOST = 3 * CHUNK_PAGES };
+    enum { PAGES = 100 };
     configure(ACE_NEVER, UINT64_MAX);
     span_give(check_move(take_at(0, PAGES, 4711), true).first); /* that moves work is known before */
-    struct mine mine = take_at(0, PAGES, 5);
+    struct mine mine = take_at(move_from, PAGES, 5);
+    const uint64_t lost = chunks_of(mine).pages;
     struct span_counts before = counts_now();
     fail_arm(FAIL_MREMAP, 1, true, ENOMEM);
     CHECK_EQ(span_move(mine.first, PAGES, 2 * PAGES), 0);
@@ -160,7 +154,7 @@ static void move_lost(void) {
     struct span_counts after = counts_now();
     CHECK_EQ(after.used_pages, before.used_pages);
     CHECK_EQ(after.taken - after.given, before.taken - before.given);
-    CHECK_EQ(after.lost_pages, before.lost_pages + LOST); /* for ever: not what is behind it, where nothing was moved to */
+    CHECK_EQ(after.lost_pages, before.lost_pages + lost); /* for ever: not what is behind it, where nothing was moved to */
     CHECK_EQ(span_at(mine.first)->pages, PAGES);
     check_pages(&mine, PAGES);
     check_books();
@@ -170,20 +164,23 @@ static void move_lost(void) {
     CHECK_EQ(counts_now().copies, after.copies + 1); /* and nothing is moved ever after */
 }
 
-TEST(a_lost_destination_is_never_used) { IN_CHILD(move_lost); }
+TEST(a_lost_destination_is_never_used) {
+    for (move_from = 0; move_from < CHUNK_PAGES; move_from += 7) IN_CHILD(move_lost);
+}
 
-/* A span of two mappings was to move to one of PAGES pages, and the second failed. What went there before is copied back. */
-static struct mine lose_second_half(uint32_t pages) {
+/* A span of two mappings, HALF pages each, was to move to one of PAGES pages, and the second failed. What went there before is copied
+ * back. */
+static struct mine lose_second_half(uint32_t half, uint32_t pages) {
     NEED_MOVES();
     configure(ACE_NEVER, UINT64_MAX);
-    struct mine mine = check_move(take_at(0, LONG_PAGES, 4711), true);
+    struct mine mine = check_move(take_at(0, half, 4711), true);
     struct span_counts before = counts_now();
     fail_arm(FAIL_MREMAP, 2, true, ENOMEM);
-    CHECK_EQ(span_move(mine.first, 2 * LONG_PAGES, pages), 0);
+    CHECK_EQ(span_move(mine.first, 2 * half, pages), 0);
     fail_disarm();
     CHECK_EQ(counts_now().used_pages, before.used_pages);
-    CHECK_EQ(counts_now().lost_pages, before.lost_pages + LONG_PAGES);
-    check_pages(&mine, 2 * LONG_PAGES);
+    CHECK_EQ(counts_now().lost_pages, before.lost_pages + half);
+    check_pages(&mine, 2 * half);
     for (uint32_t page = mine.first; page < mine.first + mine.pages; page++) CHECK_AT(is_touched(page), page);
     check_books();
     return mine;
@@ -191,7 +188,7 @@ static struct mine lose_second_half(uint32_t pages) {
 
 /* The pages before what is lost are free again, and those behind. */
 static void move_lost_halfway(void) {
-    struct mine mine = lose_second_half(5 * LONG_PAGES);
+    struct mine mine = lose_second_half(LONG_PAGES, 5 * LONG_PAGES);
     uint64_t fresh = counts_now().fresh_pages;
     struct mine around[] = {take_keyed(LONG_PAGES, false, 6), take_keyed(3 * LONG_PAGES, false, 7)};
     CHECK_EQ(counts_now().fresh_pages, fresh);
@@ -202,25 +199,34 @@ static void move_lost_halfway(void) {
 TEST(around_a_lost_destination_all_is_free) { IN_CHILD(move_lost_halfway); }
 
 /* What was to go to the very end of the destination: nothing is behind it. */
-static void move_lost_at_the_end(void) { lose_second_half(2 * LONG_PAGES); }
+static void move_lost_at_the_end(void) { lose_second_half(LONG_PAGES, 2 * LONG_PAGES); }
 
 TEST(the_end_of_a_destination_may_be_lost) { IN_CHILD(move_lost_at_the_end); }
 
+/* So many that each piece is given back where it was, once it is copied back. */
+static void much_is_brought_back(void) { lose_second_half(2 * COPY_KEPT_PAGES, 4 * COPY_KEPT_PAGES); }
+
+TEST(what_is_brought_back_may_be_much) { IN_CHILD(much_is_brought_back); }
+
 static void move_without_memory(void) {
     configure(ACE_NEVER, UINT64_MAX);
-    struct mine mine = take_keyed(50, true, 5);
+    struct mine mine = take_at(move_from, move_pages, 5);
     struct span_counts before = counts_now();
     fail_arm(FAIL_ANY, 1, true, 0);
-    CHECK_EQ(span_move(mine.first, 50, counts_now().fresh_pages + 1), 0);
+    CHECK_EQ(span_move(mine.first, move_pages, counts_now().fresh_pages + 1), 0);
     fail_disarm();
     CHECK_EQ(counts_now().used_pages, before.used_pages);
-    check_pages(&mine, 50);
-    CHECK_EQ(span_move(mine.first, 50, window.pages + 1), 0);
-    check_pages(&mine, 50);
+    check_pages(&mine, move_pages);
+    CHECK_EQ(span_move(mine.first, move_pages, window.pages + 1), 0);
+    CHECK_EQ(span_move(mine.first, move_pages, window.pages), 0);
+    check_pages(&mine, move_pages);
     check_books();
 }
 
-TEST(without_memory_a_span_stays) { IN_CHILD(move_without_memory); }
+TEST(without_memory_a_span_stays) {
+    move_from = 5;
+    for (move_pages = 50; move_pages < 2 * LONG_PAGES; move_pages += LONG_PAGES) IN_CHILD(move_without_memory);
+}
 
 /* Pages that would not go back to the kernel are not said to be zero. */
 static void move_and_keep(void) {
