@@ -42,6 +42,7 @@
     X(ACE_REASON_NOTHING_LEFT, PURGE_THREAD, "nothing_left", "returnable_bytes", "mark_bytes", "")            \
     X(ACE_REASON_IN_USE, HUGE_PAGES, "in_use", "used_pages", "from_pages", "")                               \
     X(ACE_REASON_UNTOUCHED, HUGE_PAGES, "untouched", "used_bytes", "touched_bytes", "")                     \
+    X(ACE_REASON_RESIDENT, HUGE_PAGES, "resident", "missing_bytes", "brought_bytes", "")                     \
     X(ACE_REASON_TOUCHED, KEPT, "touched", "held_bytes", "touched_bytes", "")                                 \
     X(ACE_REASON_HARDLY_TOUCHED, KEPT, "hardly_touched", "held_bytes", "touched_bytes", "")
 

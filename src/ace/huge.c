@@ -9,6 +9,12 @@ uint64_t ace_huge_from_bytes(enum ace_objective objective) {
     return ace_choose(objective, HAK_MIB(64), HAK_MIB(8), HAK_MIB(4));
 }
 
+bool ace_huge_collapses(struct ace_collapse_input input) {
+    const uint64_t share = ace_choose(input.objective, 256, 32, 16);
+    const bool worth_it = input.missing_bytes <= input.bytes / 2 + input.bytes / 8;
+    return worth_it && input.brought_bytes + input.missing_bytes <= input.used_bytes / share;
+}
+
 uint64_t ace_huge_touched_least(uint64_t used_bytes, enum ace_objective objective) {
     return ace_choose(objective, used_bytes - used_bytes / 4, used_bytes / 4 + used_bytes / 8, used_bytes / 4);
 }

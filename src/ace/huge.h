@@ -37,6 +37,19 @@ static inline bool ace_huge_admits(struct ace_huge_input input) {
 /* Whether so much of what is in use is resident that huge pages cost little memory. */
 static inline bool ace_huge_mends(uint64_t resident_bytes, uint64_t bytes) { return bytes - resident_bytes <= bytes / 16; }
 
+/* A part of memory as long as a huge page, all of it in use. */
+struct ace_collapse_input {
+    uint64_t used_bytes;    /* in use, in all */
+    uint64_t brought_bytes; /* that were never touched, and are resident because their parts were collapsed */
+    uint64_t bytes;         /* of the part; and how many of these are not resident */
+    uint64_t missing_bytes;
+    enum ace_objective objective;
+};
+
+/* Whether it is worth a huge page: three eighths of it are resident, and the rest, with what came so before, is a small part of what is in
+ * use. */
+bool ace_huge_collapses(struct ace_collapse_input input);
+
 uint64_t ace_huge_from_bytes(enum ace_objective objective);
 
 /* How many of USED_BYTES must have been touched: otherwise huge pages would fault in memory that is not used. */

@@ -220,6 +220,31 @@ static bool advise_huge(void *address, size_t bytes, int advice) {
 bool os_prefer_huge(void *address, size_t bytes) { return advise_huge(address, bytes, MADV_HUGEPAGE); }
 bool os_avoid_huge(void *address, size_t bytes) { return advise_huge(address, bytes, MADV_NOHUGEPAGE); }
 
+#ifndef MADV_COLLAPSE /* Linux 6.1 */
+#define MADV_COLLAPSE 25
+#endif
+
+static _Atomic enum { COLLAPSE_UNKNOWN, COLLAPSE_MAY, COLLAPSE_MAY_NOT } collapse; /* relaxed: looking twice is harmless */
+
+bool os_setting_wants_huge(const char *text) { return strstr(text, "[never]") == NULL; }
+
+static bool wants_huge(void) {
+    char text[64];
+    return !os_has_own_filter() && os_read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text) > 0 &&
+           os_setting_wants_huge(text);
+}
+
+bool os_collapses(void) {
+    if (atomic_load_explicit(&collapse, memory_order_relaxed) == COLLAPSE_UNKNOWN)
+        atomic_store_explicit(&collapse, wants_huge() ? COLLAPSE_MAY : COLLAPSE_MAY_NOT, memory_order_relaxed);
+    return atomic_load_explicit(&collapse, memory_order_relaxed) == COLLAPSE_MAY;
+}
+
+void os_collapse(void *address, size_t bytes) {
+    int saved = errno;
+    os_counted(OS_CALL_MADVISE_HUGE, madvise(address, bytes, MADV_COLLAPSE) == 0, saved);
+}
+
 #ifndef MADV_COLD /* Linux 5.4 */
 #define MADV_COLD 20
 #endif

@@ -50,6 +50,15 @@ void os_populate(void *address, size_t bytes);
 bool os_prefer_huge(void *address, size_t bytes);
 bool os_avoid_huge(void *address, size_t bytes);
 
+/* Whether memory may be collapsed: not where the system wants no huge pages, which the kernel would overlook, or does not say. A file is
+ * read the first time: its text says whether some are wanted. */
+bool os_collapses(void);
+bool os_setting_wants_huge(const char *text);
+
+/* Brings a committed range, as long and as aligned as a huge page, into one: what is not resident of it is then. Not where none is to be
+ * used (os_avoid_huge), and not before Linux 6.1. */
+void os_collapse(void *address, size_t bytes);
+
 /* Breaks the huge page, if there is one, that a committed range lies in, so that parts of it can be returned. */
 void os_split_huge(void *address, size_t bytes);
 

@@ -323,8 +323,7 @@ static bool is_refused(size_t page) {
     return refused;
 }
 
-/* RUN was to have huge pages. What another thread broke meanwhile, and advised before this one did, is advised again. */
-static void prefer_huge(struct page_run run) {
+void huge_prefer(struct page_run run) {
     os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
     for (size_t page = round_down(run.first, CHUNK_PAGES); page < run.first + run.pages; page += CHUNK_PAGES)
         if (HAK_UNLIKELY(is_refused(page))) os_avoid_huge(page_address(page), CHUNK_PAGES * PAGE_BYTES);
@@ -335,7 +334,7 @@ void huge_mend(uint32_t first, uint32_t pages) {
     if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0)) return;
     for (uint32_t end = first + pages; first < end;) {
         struct page_run run = mark_whole(&first, end);
-        if (run.pages != 0) prefer_huge(run);
+        if (run.pages != 0) huge_prefer(run);
     }
 }
 
@@ -378,7 +377,7 @@ void huge_advise_again(uint32_t first, uint32_t pages) {
         bool huge = page_chunk(at)->zone == ZONE_HUGE && !page_chunk(at)->no_huge;
         span_unlock();
         if (huge)
-            prefer_huge((struct page_run){at, next - at});
+            huge_prefer((struct page_run){at, next - at});
         else
             os_avoid_huge(page_address(at), (next - at) * PAGE_BYTES);
         at = next;

@@ -238,6 +238,7 @@ uint32_t span_take_at(size_t pages, struct span_start start, enum ace_fill fill)
     /* Fresh memory begins with a chunk. */
     const size_t fresh_pages = pages + start.at_pages + max_size(start.align_pages, CHUNK_PAGES) - CHUNK_PAGES;
     huge_look((uint32_t)pages, fill);
+    huge_collapse_next();
     /* What is free elsewhere is returned last, once a place is found: nothing is if there is none, and what was spared may be it.
      * Of what is added to a block that grows little is touched soon. */
     bool prepared = false, purged = pages < LONG_PAGES || fill == ACE_GROWN, unmapped = false;

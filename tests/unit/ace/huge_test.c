@@ -5,6 +5,7 @@
  *   so is a block of any size             admission
  *   what fills waits for as much as the rest   admission
  *   what lacks much is mended             what_is_mended
+ *   a chunk of which little is resident is collapsed, or much is brought in   what_is_collapsed
  */
 #include "ace/huge.h"
 #include "blocks.h"
@@ -63,6 +64,27 @@ TEST(how_much_more_before_it_is_looked_again) {
     CHECK_EQ(ace_huge_most(800, 700, ACE_BALANCED), UINT64_MAX);
     CHECK_EQ(ace_huge_most(800, 600, ACE_SMALL), 150);
     CHECK_EQ(ace_huge_most(800, 200, ACE_SPEED), UINT64_MAX);
+}
+
+TEST(what_is_collapsed) {
+    static const struct {
+        struct ace_collapse_input input;
+        bool collapses;
+    } table[] = {
+        {{0, 0, 1600, 0, ACE_BALANCED}, true}, /* nothing is brought in */
+        {{3199, 0, 1600, 100, ACE_BALANCED}, false},
+        {{3200, 0, 1600, 100, ACE_BALANCED}, true},
+        {{6399, 100, 1600, 100, ACE_BALANCED}, false},
+        {{6400, 100, 1600, 100, ACE_BALANCED}, true},
+        {{1600, 0, 1600, 100, ACE_SPEED}, true},
+        {{1599, 0, 1600, 100, ACE_SPEED}, false},
+        {{25600, 0, 1600, 100, ACE_SMALL}, true},
+        {{25599, 0, 1600, 100, ACE_SMALL}, false},
+        {{UINT64_MAX, 0, 1600, 1000, ACE_SPEED}, true}, /* three eighths are there */
+        {{UINT64_MAX, 0, 1600, 1001, ACE_SPEED}, false},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        CHECK_AT(ace_huge_collapses(table[i].input) == table[i].collapses, i);
 }
 
 TEST(what_is_mended) {

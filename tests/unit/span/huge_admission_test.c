@@ -348,7 +348,7 @@ static void ask_where_nothing_shows(bool touched) {
     const uint64_t looks = calls_of(OS_CALL_MINCORE);
     const struct mine last = take_keyed(counts_now().fresh_pages + 1, true, 5);
     CHECK_EQ(page_chunk(last.first)->zone, zone);
-    CHECK_EQ(calls_of(OS_CALL_MINCORE), looks);
+    CHECK(calls_of(OS_CALL_MINCORE) <= looks + 1); /* one chunk: whether it is worth a huge page (collapse_test.c) */
 }
 static void ask_after_touching(void) { ask_where_nothing_shows(true); }
 static void ask_after_touching_nothing(void) { ask_where_nothing_shows(false); }

@@ -1,0 +1,191 @@
+/* collapse_test.c - huge pages for what came before there were any: which chunks are brought into one, and when. In children: what was
+ * taken stays in the process.
+ *
+ * Planted defects it was seen to catch:
+ *   what is hardly resident is collapsed           what_is_hardly_touched_stays
+ *   so is a chunk of which a part is free          what_is_not_all_in_use_stays
+ *   before any memory has huge pages               before_any_memory_has_them_nothing_is_looked_at
+ *   a chunk is looked at with every take           one_is_looked_at_for_each_growth
+ *   what was brought in does not count             what_was_never_touched_waits_for_more_use
+ *   a system without huge pages gets some          where_the_system_wants_none
+ *   who collapses advises last                     what_breaks_meanwhile_stays_broken
+ */
+#include "child.h"
+#include "faults/fail_calls.h"
+#include "huge.h"
+
+/* CHUNKS chunks without huge pages, all in use; TOUCHED_BYTES of each are touched. */
+static uint32_t take_plain(uint32_t chunks, size_t touched_bytes) {
+    configure(ACE_NEVER, UINT64_MAX);
+    const uint32_t first = span_take(chunks * CHUNK_PAGES, CHUNK_PAGES, ACE_SPARSE);
+    CHECK(first != 0 && page_chunk(first)->zone == ZONE_PLAIN);
+    for (uint32_t i = 0; i < chunks; i++) memset(page_address(first + i * CHUNK_PAGES), (int)i + 1, touched_bytes);
+    return first;
+}
+
+static bool holds(uint32_t first, uint32_t chunks, size_t touched_bytes) {
+    bool all = true;
+    for (uint32_t i = 0; i < chunks; i++) {
+        const unsigned char *bytes = page_address(first + i * CHUNK_PAGES);
+        all &= bytes[0] == i + 1 && memcmp(bytes, bytes + 1, touched_bytes - 1) == 0;
+        all &= block_is_zero(bytes + touched_bytes, CHUNK_PAGES * PAGE_BYTES - touched_bytes);
+    }
+    return all;
+}
+
+static uint32_t huge_of(uint32_t first, uint32_t chunks) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < chunks; i++) count += page_chunk(first + i * CHUNK_PAGES)->zone == ZONE_HUGE;
+    return count;
+}
+
+/* Much more is in use from now on, TIMES times, and some memory has huge pages. */
+static void grow(int times) {
+    configure(ACE_NEVER, 0);
+    for (int i = 0; i < times; i++) CHECK(span_take(counts_now().used_pages / 16 + 1, 1, ACE_DENSE) != 0);
+    configure(ACE_NEVER, UINT64_MAX);
+}
+
+static void need_collapses(void) {
+    if (!os_collapses()) SKIP("the system wants no huge pages");
+}
+
+static void collapse_all(void) {
+    need_collapses();
+    enum { CHUNKS = 3 };
+    const size_t bytes = CHUNK_PAGES * PAGE_BYTES;
+    const uint32_t first = take_plain(CHUNKS, bytes), end = (uint32_t)span_end_page() / CHUNK_PAGES;
+    CHECK_EQ(huge_of(first, CHUNKS), 0);
+    grow(20 + (int)end);
+    CHECK_EQ(huge_of(first, CHUNKS), CHUNKS);
+    CHECK(holds(first, CHUNKS, bytes));
+    if (shows_advice())
+        for (uint32_t i = 0; i < CHUNKS; i++) check_advice(first + i * CHUNK_PAGES, "hg");
+    check_books();
+    span_trim(first, CHUNK_PAGES + 5); /* and is given back like other memory with huge pages */
+    purge_all();
+    check_broken(first + CHUNK_PAGES, true);
+    span_give(first);
+    check_books();
+}
+
+TEST(what_came_first_gets_huge_pages) { IN_CHILD(collapse_all); }
+
+static void collapse_none(void) {
+    need_collapses();
+    if (os_page_bytes() > 4096) OMIT("nothing of such pages is small");
+    enum { CHUNKS = 3 };
+    const size_t bytes = CHUNK_PAGES * PAGE_BYTES / 4;
+    const uint32_t first = take_plain(CHUNKS, bytes);
+    grow(40);
+    CHECK_EQ(huge_of(first, CHUNKS), 0);
+    CHECK(holds(first, CHUNKS, bytes));
+    check_books();
+}
+
+TEST(what_is_hardly_touched_stays) { IN_CHILD(collapse_none); }
+
+static void collapse_parts(void) {
+    need_collapses();
+    const uint32_t first = take_plain(2, CHUNK_PAGES * PAGE_BYTES);
+    span_trim(first, 2 * CHUNK_PAGES - 1); /* a hole that nothing fills */
+    const uint32_t small = span_take(1, 1, ACE_SPARSE);
+    grow(40);
+    if (small != first + 2 * CHUNK_PAGES - 1) CHECK_EQ(huge_of(first, 2), 1);
+    CHECK_EQ(page_chunk(first)->zone, ZONE_HUGE);
+    check_books();
+}
+
+TEST(what_is_not_all_in_use_stays) { IN_CHILD(collapse_parts); }
+
+/* Half of each is touched: the other half is brought in, and may be a thirty-second part of what is in use. */
+static void collapse_half(void) {
+    need_collapses();
+    if (os_page_bytes() > 4096) OMIT("nothing of such pages is small");
+    enum { CHUNKS = 8 };
+    const size_t bytes = CHUNK_PAGES * PAGE_BYTES / 2;
+    const uint32_t first = take_plain(CHUNKS, bytes);
+    for (int i = 0; i < 80; i++) {
+        grow(1);
+        const uint64_t brought = huge_of(first, CHUNKS) * (CHUNK_PAGES / 2);
+        CHECK_AT(brought <= counts_now().used_pages / 32, i);
+    }
+    CHECK_EQ(huge_of(first, CHUNKS), CHUNKS); /* by now there is enough */
+    CHECK(holds(first, CHUNKS, bytes));
+    check_books();
+}
+
+TEST(what_was_never_touched_waits_for_more_use) { IN_CHILD(collapse_half); }
+
+static void look_at_none(void) {
+    take_plain(3, CHUNK_PAGES * PAGE_BYTES);
+    const uint64_t looks = calls_of(OS_CALL_MINCORE);
+    for (int i = 0; i < 100; i++) CHECK(span_take(counts_now().used_pages / 16 + 1, 1, ACE_SPARSE) != 0);
+    CHECK_EQ(calls_of(OS_CALL_MINCORE), looks);
+}
+
+TEST(before_any_memory_has_them_nothing_is_looked_at) { IN_CHILD(look_at_none); }
+
+static void look_once(void) {
+    need_collapses();
+    take_plain(40, CHUNK_PAGES * PAGE_BYTES / 4);
+    grow(1);
+    for (int i = 0; i < 20; i++) {
+        grow(1);
+        CHECK(span_take(1, 1, ACE_SPARSE) != 0);
+        const uint64_t looks = calls_of(OS_CALL_MINCORE);
+        for (int k = 0; k < 10; k++) CHECK(span_take(1, 1, ACE_SPARSE) != 0);
+        CHECK_EQ(calls_of(OS_CALL_MINCORE), looks);
+        CHECK(span_take(counts_now().used_pages / 16, 1, ACE_SPARSE) != 0 && span_take(1, 1, ACE_SPARSE) != 0);
+        CHECK_EQ(calls_of(OS_CALL_MINCORE), looks + 1);
+    }
+}
+
+TEST(one_is_looked_at_for_each_growth) { IN_CHILD(look_once); }
+
+/* The kernel is told of a chunk, or asked to collapse it, and before that another thread breaks it and says so. */
+static uint32_t broken_meanwhile;
+static unsigned long told; /* the call, after those that look for memory */
+
+static void break_meanwhile(void) { purge_part(broken_meanwhile); }
+
+static void collapse_too_late(void) {
+    need_collapses();
+    const uint32_t first = take_plain(1, CHUNK_PAGES * PAGE_BYTES);
+    span_give(take_plain(32, PAGE_BYTES)); /* what is taken below is there */
+    configure(ACE_NEVER, 0);
+    const uint32_t huge = span_take(counts_now().fresh_pages + 1, 1, ACE_DENSE);
+    CHECK(page_chunk(huge)->zone == ZONE_HUGE && page_chunk(first)->zone == ZONE_PLAIN);
+    broken_meanwhile = first + 1;
+    fail_interrupt(told, break_meanwhile);
+    for (int i = 0; i < 1000 && page_chunk(first)->zone == ZONE_PLAIN; i++) CHECK(span_take(CHUNK_PAGES, 1, ACE_SPARSE) != 0);
+    fail_interrupt(0, NULL);
+    CHECK_EQ(page_chunk(first)->zone, ZONE_HUGE);
+    check_broken(first, true);
+    check_books();
+}
+
+TEST(what_breaks_meanwhile_stays_broken) {
+    for (told = 3; told <= 4; told++) IN_CHILD(collapse_too_late);
+}
+
+/* A kernel that cannot collapse, or will not: all works as it did. */
+static void collapse_in_vain(void) {
+    need_collapses();
+    enum { CHUNKS = 3 };
+    const uint32_t first = take_plain(CHUNKS, CHUNK_PAGES * PAGE_BYTES);
+    fail_arm(FAIL_MADVISE, 1, true, EINVAL);
+    grow(40);
+    fail_disarm();
+    CHECK(holds(first, CHUNKS, CHUNK_PAGES * PAGE_BYTES));
+    span_give(first);
+    purge_all();
+    check_books();
+}
+
+TEST(a_kernel_that_collapses_nothing) { IN_CHILD(collapse_in_vain); }
+
+TEST(where_the_system_wants_none) {
+    CHECK(os_setting_wants_huge("always [madvise] never\n") && os_setting_wants_huge("[always] madvise never\n"));
+    CHECK(!os_setting_wants_huge("always madvise [never]\n"));
+}
