@@ -1,6 +1,7 @@
 /* bins.c - the bins, and the choice among the spans of one bin. */
 #include "span/bins.h"
 
+#include "os/assert.h"
 #include "span/pages.h"
 
 enum {
@@ -11,18 +12,23 @@ enum {
     LOOKED_AT = 8, /* spans of one bin: enough to find a good one, few enough for bounded work */
 };
 
-/* Spans with dirty pages, and spans without, each in bins of their own. */
-enum state { DIRTY, CLEAN, STATES };
+/* Spans without dirty pages, and spans with some, each in bins of their own. */
+enum state { CLEAN, DIRTY, STATES };
 
 static struct set {
     uint32_t spans;
     uint32_t bins[BINS];
     uint64_t filled[BIN_WORDS]; /* a bit for each bin that is not empty */
-} sets[ZONES + 1][STATES]; /* and of gaps */
+} sets[ZONES * STATES + 1]; /* the last of gaps, which are clean */
+
+HAK_INLINE struct set *set_at(enum span_zone zone, enum state state) {
+    HAK_ASSERT(zone != ZONE_GAP || state == CLEAN);
+    return &sets[zone * STATES + state];
+}
 
 static enum state state_of(const struct span *span) { return span->dirty == 0 ? CLEAN : DIRTY; }
 
-static struct set *set_of(uint32_t first) { return &sets[page_chunk(first)->zone][state_of(span_at(first))]; }
+static struct set *set_of(uint32_t first) { return set_at((enum span_zone)page_chunk(first)->zone, state_of(span_at(first))); }
 
 static unsigned bin_of(uint32_t pages) {
     if (pages <= EXACT_BINS) return pages - 1;
@@ -87,7 +93,7 @@ void bins_change(uint32_t from, uint32_t first, uint32_t pages, uint32_t dirty) 
     if (prev != 0)
         span_at(prev)->next = first;
     else
-        sets[page_chunk(first)->zone][state_of(span)].bins[bin] = first;
+        set_of(first)->bins[bin] = first;
 }
 
 /* The first filled bin from BIN on; BINS when there is none. */
@@ -134,13 +140,13 @@ static uint32_t find_in(const struct set *set, uint32_t pages, struct span_start
 
 uint32_t bins_find(uint32_t pages, struct span_start start, enum span_zone zone) {
     enum span_zone other = zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN;
-    uint32_t found = find_in(&sets[zone][DIRTY], pages, start);
-    if (found == 0) found = find_in(&sets[other][DIRTY], pages, start);
-    if (found == 0) found = find_in(&sets[zone][CLEAN], pages, start);
+    uint32_t found = find_in(set_at(zone, DIRTY), pages, start);
+    if (found == 0) found = find_in(set_at(other, DIRTY), pages, start);
+    if (found == 0) found = find_in(set_at(zone, CLEAN), pages, start);
     return found;
 }
 
-uint32_t bins_find_gap(uint32_t pages) { return find_in(&sets[ZONE_GAP][CLEAN], pages, (struct span_start){1, 0}); }
+uint32_t bins_find_gap(uint32_t pages) { return find_in(set_at(ZONE_GAP, CLEAN), pages, (struct span_start){1, 0}); }
 
 static uint32_t find_accepted(uint32_t first, uint32_t spared, bool (*accepts)(uint32_t first)) {
     for (unsigned looked_at = 0; first != 0 && looked_at < LOOKED_AT; looked_at++, first = span_at(first)->next)
@@ -159,7 +165,7 @@ static uint32_t find_longest_in(const struct set *set, uint32_t spared, bool (*a
 }
 
 uint32_t bins_find_dirty(enum span_zone zone, uint32_t spared, bool (*accepts)(uint32_t first)) {
-    return find_longest_in(&sets[zone][DIRTY], spared, accepts);
+    return find_longest_in(set_at(zone, DIRTY), spared, accepts);
 }
 
 static uint32_t longer_of(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && span_at(b)->pages > span_at(a)->pages) ? b : a; }
@@ -167,6 +173,6 @@ static uint32_t longer_of(uint32_t a, uint32_t b) { return a == 0 || (b != 0 && 
 uint32_t bins_find_longest(bool (*accepts)(uint32_t first)) {
     uint32_t longest = 0;
     for (int zone = 0; zone < ZONES; zone++)
-        for (int state = 0; state < STATES; state++) longest = longer_of(longest, find_longest_in(&sets[zone][state], 0, accepts));
+        for (int state = 0; state < STATES; state++) longest = longer_of(longest, find_longest_in(set_at(zone, state), 0, accepts));
     return longest;
 }

@@ -87,12 +87,14 @@ TEST(what_is_hardly_touched_stays) { IN_CHILD(collapse_none); }
 
 static void collapse_parts(void) {
     need_collapses();
-    const uint32_t first = take_plain(2, CHUNK_PAGES * PAGE_BYTES);
-    span_trim(first, 2 * CHUNK_PAGES - 1); /* a hole that nothing fills */
-    const uint32_t small = span_take(1, 1, ACE_SPARSE);
+    const uint32_t first = take_plain(4, CHUNK_PAGES * PAGE_BYTES), hole = first + 2 * CHUNK_PAGES - 1;
+    span_trim(first, 2 * CHUNK_PAGES - 1);
+    CHECK_EQ(span_take(2 * CHUNK_PAGES, CHUNK_PAGES, ACE_SPARSE), hole + 1); /* a hole of a page, which nothing fills */
     grow(40);
-    if (small != first + 2 * CHUNK_PAGES - 1) CHECK_EQ(huge_of(first, 2), 1);
+    CHECK_EQ(span_at(hole)->kind, SPAN_FREE);
     CHECK_EQ(page_chunk(first)->zone, ZONE_HUGE);
+    CHECK_EQ(page_chunk(hole)->zone, ZONE_PLAIN);
+    CHECK_EQ(page_chunk(hole + 1)->zone, ZONE_HUGE);
     check_books();
 }
 
