@@ -40,7 +40,7 @@ static inline bool ace_huge_mends(uint64_t resident_bytes, uint64_t bytes) { ret
 /* A part of memory as long as a huge page, all of it in use. */
 struct ace_collapse_input {
     uint64_t used_bytes;    /* in use, in all */
-    uint64_t brought_bytes; /* that were never touched, and are resident because their parts were collapsed */
+    uint64_t brought_bytes; /* that were never touched, and became resident because their parts were collapsed */
     uint64_t bytes;         /* of the part; and how many of these are not resident */
     uint64_t missing_bytes;
     enum ace_objective objective;

@@ -228,13 +228,18 @@ static _Atomic enum { COLLAPSE_UNKNOWN, COLLAPSE_MAY, COLLAPSE_MAY_NOT } collaps
 
 bool os_setting_wants_huge(const char *text) { return strstr(text, "[never]") == NULL; }
 
+#define HUGE_SETTINGS "/sys/kernel/mm/transparent_hugepage/"
+
+/* Pages of 2 MiB may have a setting of their own (Linux 6.8). */
 static bool wants_huge(void) {
-    char text[64];
-    return !os_has_own_filter() && os_read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text) > 0 &&
-           os_setting_wants_huge(text);
+    char all[64], own[64];
+    const bool told = os_read_file(HUGE_SETTINGS "enabled", all, sizeof all) > 0;
+    const bool of_size = os_read_file(HUGE_SETTINGS "hugepages-2048kB/enabled", own, sizeof own) > 0;
+    return told && os_setting_wants_huge(all) && (!of_size || os_setting_wants_huge(own));
 }
 
 bool os_collapses(void) {
+    if (os_has_own_filter()) return false;
     if (atomic_load_explicit(&collapse, memory_order_relaxed) == COLLAPSE_UNKNOWN)
         atomic_store_explicit(&collapse, wants_huge() ? COLLAPSE_MAY : COLLAPSE_MAY_NOT, memory_order_relaxed);
     return atomic_load_explicit(&collapse, memory_order_relaxed) == COLLAPSE_MAY;

@@ -110,6 +110,9 @@ bool os_has_own_filter(void);
  * asked safely. */
 size_t os_resident_bytes(void *address, size_t bytes);
 
+/* The same in *RESIDENT_BYTES; false where the kernel does not say or cannot be asked safely. */
+bool os_tells_resident(void *address, size_t bytes, size_t *resident_bytes);
+
 /* ---- environment (environment.c) ---------------------------------------------------------------- */
 
 /* NAME=value strings, ended by NULL; or NULL where there is none. Before libc's own start too. */

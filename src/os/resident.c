@@ -63,9 +63,15 @@ static bool ask_pagemap(const char *address, size_t pages, size_t *resident) {
     return told;
 }
 
-size_t os_resident_bytes(void *address, size_t bytes) {
+bool os_tells_resident(void *address, size_t bytes, size_t *resident_bytes) {
     const size_t page = os_page_bytes(), pages = (bytes + page - 1) / page;
     size_t resident = 0;
     const bool told = was_filtered ? ask_pagemap(address, pages, &resident) : !is_filtered() && ask_mincore(address, pages, &resident);
-    return told ? min_size(resident * page, bytes) : bytes;
+    *resident_bytes = min_size(resident * page, bytes);
+    return told;
+}
+
+size_t os_resident_bytes(void *address, size_t bytes) {
+    size_t resident_bytes;
+    return os_tells_resident(address, bytes, &resident_bytes) ? resident_bytes : bytes;
 }

@@ -2,31 +2,57 @@
  * resident are brought into one page each, and are of the huge zone from then on. That brings in what was never touched of them, so
  * that the emptiest wait until much more is in use (ace_huge_collapses).
  *
- * One chunk is looked at for each thirty-second part that is in use beyond the last time: each costs as much as half a millisecond. */
+ * One chunk is looked at for each thirty-second part that is in use beyond the last time. To collapse it takes as long as the kernel needs
+ * for a huge page: half a millisecond where one is free. Under the purging lock: what is being returned or unmapped counts as in use, and
+ * nothing is broken meanwhile. */
 #include "ace/huge.h"
 #include "base/bits.h"
 #include "span/pages.h"
 #include "span/state.h"
 
-static _Atomic uint64_t again_pages; /* in use, from which on the next is looked at; written under the span lock. relaxed: two may look */
-static size_t next_chunk;            /* guarded by the span lock, as is: */
-static uint64_t brought_bytes;       /* that were never touched, by all collapses */
+static _Atomic uint64_t again_pages; /* in use, from which on the next is looked at. relaxed: looked at again under the span lock */
+
+/* Guarded by the span lock. */
+static size_t first_chunk, next_chunk; /* the first that may be, and that is looked at */
+static uint64_t brought_bytes;         /* that were never touched, by all collapses */
+
+void huge_note_child(void) { first_chunk = counter_read(&spans.end_page) / CHUNK_PAGES; }
 
 static bool is_plain_and_used(size_t page) {
     const struct chunk *chunk = page_chunk(page);
     return chunk->given && chunk->zone == ZONE_PLAIN && chunk->used == UINT32_MAX;
 }
 
-/* The next chunk's first page; 0 where none of the next few will do. Span lock held. */
+/* The first page of the next chunk that may be collapsed; 0 where none of the next few may. Span lock held. */
 static size_t next_to_look_at(void) {
     enum { LOOKED_AT = 64 };
     const size_t end = counter_read(&spans.end_page) / CHUNK_PAGES;
     for (int i = 0; i < LOOKED_AT; i++) {
-        if (next_chunk >= end) next_chunk = 0;
+        if (next_chunk < first_chunk || next_chunk >= end) next_chunk = first_chunk;
         const size_t page = next_chunk++ * CHUNK_PAGES;
-        if (is_plain_and_used(page)) return page;
+        if (page < end * CHUNK_PAGES && is_plain_and_used(page)) return page;
     }
     return 0;
+}
+
+/* Whether the setting allows it. Where addresses were lost, somebody else's memory may be there. Span lock held. */
+static bool is_allowed(void) { return spans.settings.huge_from_pages != UINT64_MAX && counter_read(&spans.counts.lost_pages) == 0; }
+
+static bool is_due(void) {
+    return counter_read(&spans.counts.used_pages) >= atomic_load_explicit(&again_pages, memory_order_relaxed);
+}
+
+/* As next_to_look_at, if that is due. */
+static size_t next_if_due(void) {
+    size_t page = 0;
+    span_lock();
+    if (is_due()) {
+        const uint64_t used_pages = counter_read(&spans.counts.used_pages);
+        atomic_store_explicit(&again_pages, used_pages + used_pages / 32 + 1, memory_order_relaxed);
+        if (is_allowed()) page = next_to_look_at();
+    }
+    span_unlock();
+    return page;
 }
 
 /* Of the chunk at PAGE MISSING_BYTES are not resident. Whether it is of the huge zone now. */
@@ -39,12 +65,12 @@ static bool settle(size_t page, size_t missing_bytes) {
         .bytes = CHUNK_PAGES * PAGE_BYTES,
         .objective = spans.settings.objective,
     };
-    const bool settled = is_plain_and_used(page) && ace_huge_collapses(input);
+    const bool settled = is_allowed() && is_plain_and_used(page) && ace_huge_collapses(input);
     if (settled) {
         const uint64_t before = counter_read(&spans.counts.huge_pages);
         struct chunk *chunk = page_chunk(page);
         chunk->zone = ZONE_HUGE;
-        chunk->no_huge = chunk->broken = chunk->witness = false;
+        chunk->collapsed = true;
         brought_bytes += missing_bytes;
         counter_add(&spans.counts.huge_pages, CHUNK_PAGES);
         span_tell(&(struct ace_decision){
@@ -54,17 +80,18 @@ static bool settle(size_t page, size_t missing_bytes) {
     return settled;
 }
 
+/* Purging lock held. */
+static void collapse_one(void) {
+    const size_t page = next_if_due(), bytes = CHUNK_PAGES * PAGE_BYTES;
+    size_t resident_bytes;
+    if (page == 0 || !os_collapses() || !os_tells_resident(page_address(page), bytes, &resident_bytes)) return;
+    if (!settle(page, bytes - resident_bytes)) return;
+    os_prefer_huge(page_address(page), bytes);
+    os_collapse(page_address(page), bytes);
+}
+
 void huge_collapse_next(void) {
-    const uint64_t used_pages = counter_read(&spans.counts.used_pages);
-    const bool due = used_pages >= atomic_load_explicit(&again_pages, memory_order_relaxed);
-    if (HAK_LIKELY(!due) || counter_read(&spans.counts.huge_pages) == 0 || !os_collapses()) return;
-    span_lock();
-    atomic_store_explicit(&again_pages, used_pages + used_pages / 32 + 1, memory_order_relaxed);
-    const size_t page = next_to_look_at();
-    span_unlock();
-    if (page == 0) return;
-    const size_t bytes = CHUNK_PAGES * PAGE_BYTES;
-    if (!settle(page, bytes - os_resident_bytes(page_address(page), bytes))) return;
-    huge_prefer((struct page_run){page, CHUNK_PAGES});
-    os_collapse(page_address(page), bytes); /* where it was broken meanwhile the kernel says no */
+    if (counter_read(&spans.counts.huge_pages) == 0 || !is_due() || !span_purging_try()) return;
+    collapse_one();
+    span_purging_unlock();
 }

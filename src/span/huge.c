@@ -80,10 +80,11 @@ struct chunks {
     size_t first, end;
 };
 
-/* What is in use in the chunk of PAGE, if that shows what was touched; 0 where huge pages may be. Span lock held. */
+/* What is in use in the chunk of PAGE, if that shows what was touched; 0 where huge pages may be. What was collapsed was touched, but for a
+ * small part of all that is in use. Span lock held. */
 static size_t shown_bytes(uint32_t page) {
     const struct chunk *chunk = page_chunk(page);
-    return chunk->zone == ZONE_PLAIN || chunk->witness ? pages_used_in_chunk(page) * PAGE_BYTES : 0;
+    return chunk->zone == ZONE_PLAIN || chunk->witness || chunk->collapsed ? pages_used_in_chunk(page) * PAGE_BYTES : 0;
 }
 
 /* The first page of the first chunk of SOME that shows something, which is stored in *USED_BYTES; 0 where none does. */
@@ -248,7 +249,7 @@ void huge_forget(struct page_run run) {
         struct chunk *chunk = page_chunk(page);
         lone_chunks -= chunk->zone == ZONE_HUGE && chunk->no_huge && !chunk->witness;
         chunk->zone = ZONE_GAP;
-        chunk->given = chunk->no_huge = chunk->broken = chunk->witness = false;
+        chunk->given = chunk->no_huge = chunk->broken = chunk->witness = chunk->collapsed = false;
     }
 }
 
@@ -323,7 +324,8 @@ static bool is_refused(size_t page) {
     return refused;
 }
 
-void huge_prefer(struct page_run run) {
+/* RUN was to have huge pages. What another thread broke meanwhile, and advised before this one did, is advised again. */
+static void prefer_huge(struct page_run run) {
     os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
     for (size_t page = round_down(run.first, CHUNK_PAGES); page < run.first + run.pages; page += CHUNK_PAGES)
         if (HAK_UNLIKELY(is_refused(page))) os_avoid_huge(page_address(page), CHUNK_PAGES * PAGE_BYTES);
@@ -334,7 +336,7 @@ void huge_mend(uint32_t first, uint32_t pages) {
     if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0)) return;
     for (uint32_t end = first + pages; first < end;) {
         struct page_run run = mark_whole(&first, end);
-        if (run.pages != 0) huge_prefer(run);
+        if (run.pages != 0) prefer_huge(run);
     }
 }
 
@@ -377,7 +379,7 @@ void huge_advise_again(uint32_t first, uint32_t pages) {
         bool huge = page_chunk(at)->zone == ZONE_HUGE && !page_chunk(at)->no_huge;
         span_unlock();
         if (huge)
-            huge_prefer((struct page_run){at, next - at});
+            prefer_huge((struct page_run){at, next - at});
         else
             os_avoid_huge(page_address(at), (next - at) * PAGE_BYTES);
         at = next;

@@ -29,7 +29,11 @@ static struct {
 bool span_purging_try(void) { return os_lock_try(&spans.purging); }
 void span_purging_lock(void) { os_lock_take(&spans.purging); }
 void span_purging_unlock(void) { os_lock_drop(&spans.purging); }
-void span_purging_reset(void) { os_lock_reset(&spans.purging); }
+
+void span_purging_reset(void) {
+    os_lock_reset(&spans.purging);
+    huge_note_child();
+}
 
 void purge_note_taken(uint32_t returned) {
     decay.low_water_pages = min_size(decay.low_water_pages, counter_read(&spans.counts.dirty_pages));

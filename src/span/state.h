@@ -103,11 +103,11 @@ void huge_break(uint32_t first, uint32_t pages);
 /* PAGES pages from FIRST were mapped afresh: gives the kernel the advice for them again. */
 void huge_advise_again(uint32_t first, uint32_t pages);
 
-/* RUN was to have huge pages. What another thread broke meanwhile, and advised before this one did, is advised again. */
-void huge_prefer(struct page_run run);
-
 /* Once some memory has huge pages: looks whether some that came before is worth one, if that is due (collapse.c). */
 void huge_collapse_next(void);
+
+/* In the child of a fork: what it shares with its parent, and would have to copy, is never collapsed. */
+void huge_note_child(void);
 
 /* RUN, whole chunks, was unmapped: it is a gap, and nothing is advised there. Span lock held. */
 void huge_forget(struct page_run run);

@@ -83,6 +83,9 @@ WHY: Mapping[str, Callable[[Mapping[str, int]], str]] = {
     "untouched": lambda one: (
         f"of {size_text(one['used_bytes'])} in use that were looked at {size_text(one['touched_bytes'])} were touched"
     ),
+    "resident": lambda one: (
+        f"collapsed: {size_text(one['missing_bytes'])} of it were never touched, {size_text(one['brought_bytes'])} of all so far"
+    ),
     "touched": _kept,
     "hardly_touched": _kept,
 }

@@ -107,6 +107,10 @@ uint64_t os_random_seed(void) { return 1; }
 
 bool os_has_own_filter(void) { return false; }
 size_t os_resident_bytes(void *address, size_t bytes) { return (void)address, bytes; }
+bool os_tells_resident(void *address, size_t bytes, size_t *resident_bytes) {
+    *resident_bytes = bytes;
+    return address != NULL;
+}
 
 uint64_t os_clock_ms(void) { return 1000 * 1000; } /* stands still */
 uint64_t os_signal_mask(void) { return 0; }

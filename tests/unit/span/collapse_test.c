@@ -8,7 +8,11 @@
  *   a chunk is looked at with every take           one_is_looked_at_for_each_growth
  *   what was brought in does not count             what_was_never_touched_waits_for_more_use
  *   a system without huge pages gets some          where_the_system_wants_none
- *   who collapses advises last                     what_breaks_meanwhile_stays_broken
+ *   the kernel is not asked                        the_kernel_is_told_and_asked
+ *   nobody waits for who returns memory            the_kernel_is_told_and_asked
+ *   who wants none any more gets some              whoever_wants_none_any_more_gets_none
+ *   a child copies what it shares                  what_a_child_shares_stays
+ *   what is collapsed shows nothing                what_is_collapsed_was_touched
  */
 #include "child.h"
 #include "faults/fail_calls.h"
@@ -43,7 +47,6 @@ static uint32_t huge_of(uint32_t first, uint32_t chunks) {
 static void grow(int times) {
     configure(ACE_NEVER, 0);
     for (int i = 0; i < times; i++) CHECK(span_take(counts_now().used_pages / 16 + 1, 1, ACE_DENSE) != 0);
-    configure(ACE_NEVER, UINT64_MAX);
 }
 
 static void need_collapses(void) {
@@ -120,6 +123,7 @@ static void collapse_half(void) {
 TEST(what_was_never_touched_waits_for_more_use) { IN_CHILD(collapse_half); }
 
 static void look_at_none(void) {
+    need_collapses();
     take_plain(3, CHUNK_PAGES * PAGE_BYTES);
     const uint64_t looks = calls_of(OS_CALL_MINCORE);
     for (int i = 0; i < 100; i++) CHECK(span_take(counts_now().used_pages / 16 + 1, 1, ACE_SPARSE) != 0);
@@ -145,31 +149,84 @@ static void look_once(void) {
 
 TEST(one_is_looked_at_for_each_growth) { IN_CHILD(look_once); }
 
-/* The kernel is told of a chunk, or asked to collapse it, and before that another thread breaks it and says so. */
-static uint32_t broken_meanwhile;
-static unsigned long told; /* the call, after those that look for memory */
-
-static void break_meanwhile(void) { purge_part(broken_meanwhile); }
-
-static void collapse_too_late(void) {
+/* The calls by which one chunk is collapsed: no other memory comes meanwhile. */
+static void collapse_one(void) {
     need_collapses();
     const uint32_t first = take_plain(1, CHUNK_PAGES * PAGE_BYTES);
     span_give(take_plain(32, PAGE_BYTES)); /* what is taken below is there */
     configure(ACE_NEVER, 0);
-    const uint32_t huge = span_take(counts_now().fresh_pages + 1, 1, ACE_DENSE);
-    CHECK(page_chunk(huge)->zone == ZONE_HUGE && page_chunk(first)->zone == ZONE_PLAIN);
-    broken_meanwhile = first + 1;
-    fail_interrupt(told, break_meanwhile);
-    for (int i = 0; i < 1000 && page_chunk(first)->zone == ZONE_PLAIN; i++) CHECK(span_take(CHUNK_PAGES, 1, ACE_SPARSE) != 0);
-    fail_interrupt(0, NULL);
+    CHECK_EQ(page_chunk(span_take(counts_now().fresh_pages + 1, 1, ACE_DENSE))->zone, ZONE_HUGE);
+    const uint64_t calls = calls_of(OS_CALL_MADVISE_HUGE);
+    span_purging_lock(); /* somebody returns memory: it waits */
+    for (int i = 0; i < 8; i++) CHECK(span_take(CHUNK_PAGES, 1, ACE_SPARSE) != 0);
+    CHECK_EQ(calls_of(OS_CALL_MADVISE_HUGE), calls);
+    span_purging_unlock();
+    for (int i = 0; i < 24 && page_chunk(first)->zone == ZONE_PLAIN; i++) CHECK(span_take(CHUNK_PAGES, 1, ACE_SPARSE) != 0);
     CHECK_EQ(page_chunk(first)->zone, ZONE_HUGE);
-    check_broken(first, true);
+    CHECK_EQ(calls_of(OS_CALL_MADVISE_HUGE), calls + 2);
     check_books();
 }
 
-TEST(what_breaks_meanwhile_stays_broken) {
-    for (told = 3; told <= 4; told++) IN_CHILD(collapse_too_late);
+TEST(the_kernel_is_told_and_asked) { IN_CHILD(collapse_one); }
+
+static void want_none(void) {
+    need_collapses();
+    enum { CHUNKS = 3 };
+    const uint32_t first = take_plain(CHUNKS, CHUNK_PAGES * PAGE_BYTES);
+    configure(ACE_NEVER, 0);
+    CHECK(span_take(counts_now().fresh_pages + 1, 1, ACE_DENSE) != 0);
+    const uint32_t before = huge_of(first, CHUNKS);
+    configure(ACE_NEVER, UINT64_MAX);
+    for (int i = 0; i < 40; i++) CHECK(span_take(counts_now().used_pages / 16 + 1, 1, ACE_SPARSE) != 0);
+    CHECK_EQ(huge_of(first, CHUNKS), before);
+    CHECK(before < CHUNKS);
 }
+
+TEST(whoever_wants_none_any_more_gets_none) { IN_CHILD(want_none); }
+
+static void grow_in_child(void) {
+    span_purging_reset(); /* as in the child of a fork */
+    const uint32_t end = (uint32_t)span_end_page();
+    const uint64_t asked = counts_now().huge_pages;
+    uint64_t before = 0, after = 0;
+    for (uint32_t page = CHUNK_PAGES; page < end; page += CHUNK_PAGES) before += page_chunk(page)->zone == ZONE_HUGE;
+    const uint32_t own = take_plain(2, CHUNK_PAGES * PAGE_BYTES);
+    grow(60);
+    for (uint32_t page = CHUNK_PAGES; page < end; page += CHUNK_PAGES) after += page_chunk(page)->zone == ZONE_HUGE;
+    CHECK_EQ(after, before);
+    CHECK(own < end || huge_of(own, 2) == 2); /* what it took itself is its own */
+    CHECK(counts_now().huge_pages > asked);
+}
+
+static void share_with_child(void) {
+    need_collapses();
+    take_plain(6, CHUNK_PAGES * PAGE_BYTES);
+    grow_in_child();
+}
+
+TEST(what_a_child_shares_stays) { IN_CHILD(share_with_child); }
+
+static bool passes_for_untouched;
+
+static void note_untouched(const struct ace_decision *decision) { passes_for_untouched |= decision->reason == ACE_REASON_UNTOUCHED; }
+
+/* What was collapsed was touched, and goes on to show that. */
+static void show_what_is_collapsed(void) {
+    need_collapses();
+    if (os_page_bytes() > 4096) OMIT("nothing of such pages is small");
+    const uint32_t chunks = 2 * (uint32_t)counts_now().fresh_pages / CHUNK_PAGES + 8;
+    const uint32_t first = take_plain(chunks, CHUNK_PAGES * PAGE_BYTES);
+    grow(40);
+    CHECK_EQ(huge_of(first, chunks), chunks);
+    take_plain(1, PAGE_BYTES / 16);
+    const uint64_t looks = calls_of(OS_CALL_MINCORE);
+    span_configure(&(struct span_settings){.decay_half_life_ms = ACE_NEVER, .huge_from_pages = 1, .keeper = note_untouched});
+    CHECK(span_take(CHUNK_PAGES, 1, ACE_DENSE) != 0);
+    CHECK(calls_of(OS_CALL_MINCORE) >= looks + 2); /* some of both */
+    CHECK(!passes_for_untouched);
+}
+
+TEST(what_is_collapsed_was_touched) { IN_CHILD(show_what_is_collapsed); }
 
 /* A kernel that cannot collapse, or will not: all works as it did. */
 static void collapse_in_vain(void) {
