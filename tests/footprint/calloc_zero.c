@@ -14,8 +14,8 @@
 enum { THREADS = 2, SLOTS = 700, LOOKED_AT_LEAST = 5000 /* on a busy machine, too */ };
 
 #define LEAST 16
-#define MOST MIB(8)
-#define HELD_MOST MIB(64) /* of each thread */
+#define MOST MIB(24)
+#define HELD_MOST MIB(96) /* of each thread */
 
 struct held {
     void *block;
