@@ -14,8 +14,8 @@
 enum { THREADS = 2, SLOTS = 700, LOOKED_AT_LEAST = 5000 /* on a busy machine, too */ };
 
 #define LEAST 16
-#define MOST MIB(24)
-#define HELD_MOST MIB(96) /* of each thread */
+#define MOST MIB(8)
+#define HELD_MOST MIB(64) /* of each thread */
 
 struct held {
     void *block;
@@ -51,6 +51,18 @@ static void free_nearly_all(struct held *held, size_t *bytes, struct rng *rng) {
     if (malloc_trim && rng_below(rng, 8) == 0) malloc_trim(0);
 }
 
+/* So long a block is moved by the kernel when it grows beside another. */
+static void grow_one(struct rng *rng) {
+    const size_t size = MIB(5) + rng_below(rng, MIB(4));
+    void *block = malloc(size), *behind = malloc(MIB(1));
+    CHECK(block != NULL && behind != NULL);
+    dirty(block, size);
+    CHECK((block = realloc(block, 2 * size)) != NULL);
+    dirty(block, 2 * size);
+    free(behind);
+    free(block);
+}
+
 static void *work(void *argument) {
     struct rng rng = {mix64(first_seed) + ((uint64_t)(uintptr_t)argument << 40)};
     struct held held[SLOTS] = {{NULL, 0}};
@@ -62,6 +74,7 @@ static void *work(void *argument) {
         size_t slot = rng_below(&rng, SLOTS), dice = rng_below(&rng, 100);
         size_t size = usual && dice % 8 ? usual : rng_log(&rng, LEAST, MOST);
         struct held *at = &held[slot];
+        if (rng_below(&rng, 400) == 0) grow_one(&rng);
         if (bytes > HELD_MOST || rng_below(&rng, 2000) == 0) free_nearly_all(held, &bytes, &rng);
         if (at->block != NULL && dice < 35) { /* larger or smaller, often moved */
             size = dice < 10 ? at->size / 2 + 1 : size;

@@ -46,6 +46,7 @@ static uint32_t huge_of(uint32_t first, uint32_t chunks) {
 /* Much more is in use from now on, TIMES times, and some memory has huge pages. */
 static void grow(int times) {
     configure(ACE_NEVER, 0);
+    if (counts_now().huge_pages == 0) CHECK(span_take(counts_now().fresh_pages + 1, 1, ACE_DENSE) != 0); /* of nothing that there was */
     for (int i = 0; i < times; i++) CHECK(span_take(counts_now().used_pages / 16 + 1, 1, ACE_DENSE) != 0);
 }
 
@@ -115,6 +116,7 @@ static void collapse_half(void) {
         const uint64_t brought = huge_of(first, CHUNKS) * (CHUNK_PAGES / 2);
         CHECK_AT(brought <= counts_now().used_pages / 32, i);
     }
+    grow(20);
     CHECK_EQ(huge_of(first, CHUNKS), CHUNKS); /* by now there is enough */
     CHECK(holds(first, CHUNKS, bytes));
     check_books();
@@ -150,20 +152,27 @@ static void look_once(void) {
 
 TEST(one_is_looked_at_for_each_growth) { IN_CHILD(look_once); }
 
+static void take_a_little_more(void) { CHECK(span_take(counts_now().used_pages / 32 + 1, 1, ACE_SPARSE) != 0); }
+
 /* The calls by which one chunk is collapsed: no other memory comes meanwhile. */
 static void collapse_one(void) {
     need_collapses();
-    const uint32_t first = take_plain(1, CHUNK_PAGES * PAGE_BYTES);
-    span_give(take_plain(32, PAGE_BYTES)); /* what is taken below is there */
+    const uint32_t first = take_plain(1, CHUNK_PAGES * PAGE_BYTES), end = (uint32_t)span_end_page() / CHUNK_PAGES;
+    span_give(take_plain(16 * end, PAGE_BYTES)); /* what is taken below is there */
     configure(ACE_NEVER, 0);
     CHECK_EQ(page_chunk(span_take(counts_now().fresh_pages + 1, 1, ACE_DENSE))->zone, ZONE_HUGE);
-    const uint64_t calls = calls_of(OS_CALL_MADVISE_HUGE);
+    uint64_t calls = calls_of(OS_CALL_MADVISE_HUGE);
+    const uint64_t fresh = counts_now().fresh_pages;
     span_purging_lock(); /* somebody returns memory: it waits */
-    for (int i = 0; i < 8; i++) CHECK(span_take(CHUNK_PAGES, 1, ACE_SPARSE) != 0);
+    for (int i = 0; i < 4; i++) take_a_little_more();
     CHECK_EQ(calls_of(OS_CALL_MADVISE_HUGE), calls);
     span_purging_unlock();
-    for (int i = 0; i < 24 && page_chunk(first)->zone == ZONE_PLAIN; i++) CHECK(span_take(CHUNK_PAGES, 1, ACE_SPARSE) != 0);
+    for (int i = 0; i < 16 && page_chunk(first)->zone == ZONE_PLAIN; i++) {
+        calls = calls_of(OS_CALL_MADVISE_HUGE);
+        take_a_little_more();
+    }
     CHECK_EQ(page_chunk(first)->zone, ZONE_HUGE);
+    CHECK_EQ(counts_now().fresh_pages, fresh);
     CHECK_EQ(calls_of(OS_CALL_MADVISE_HUGE), calls + 2);
     check_books();
 }
