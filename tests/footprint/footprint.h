@@ -20,6 +20,7 @@ extern size_t hak_collect(void) __attribute__((weak));
 extern int malloc_trim(size_t pad) __attribute__((weak));
 
 #define IDLE_MILLISECONDS 10000 /* by then an idle process has given back what it does not need */
+#define LATE_MILLISECONDS 5000  /* later, at most, where the machine is busy: the last part is purged half a second before */
 #define PURGE_THREAD "hakmem-purge"
 
 /* Time. */

@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
         free(blocks[i].block);
     }
     sleep_ms(IDLE_MILLISECONDS);
-    size_t after = rss_bytes();
+    size_t after = wait_for_rss(start + SLACK_BYTES, LATE_MILLISECONDS);
     check_say("release_large: start %zu KiB, peak %zu, after %zu, bound %zu", start >> 10, peak >> 10,
               after >> 10, (start + SLACK_BYTES) >> 10);
     CHECK(after <= start + SLACK_BYTES);
