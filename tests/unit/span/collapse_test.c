@@ -8,6 +8,7 @@
  *   a chunk is looked at with every take           one_is_looked_at_for_each_growth
  *   what was brought in does not count             what_was_never_touched_waits_for_more_use
  *   a system without huge pages gets some          where_the_system_wants_none
+ *   nobody asks whether it wants any               where_the_system_wants_none
  *   the kernel is not asked                        the_kernel_is_told_and_asked
  *   nobody waits for who returns memory            the_kernel_is_told_and_asked
  *   who wants none any more gets some              whoever_wants_none_any_more_gets_none
@@ -160,13 +161,19 @@ TEST(one_is_looked_at_for_each_growth) { IN_CHILD(look_once); }
 
 static void take_a_little_more(void) { CHECK(span_take(counts_now().used_pages / 32 + 1, 1, ACE_SPARSE) != 0); }
 
-/* The calls by which one chunk is collapsed: no other memory comes meanwhile. */
-static void collapse_one(void) {
-    need_collapses();
+/* A chunk to be collapsed next, when a little more is taken; no other memory comes meanwhile. */
+static uint32_t take_the_next(void) {
     const uint32_t first = take_plain(1, CHUNK_PAGES * PAGE_BYTES), end = (uint32_t)span_end_page() / CHUNK_PAGES;
     span_give(take_plain(16 * end, PAGE_BYTES)); /* what is taken below is there */
     configure(ACE_NEVER, 0);
     CHECK_EQ(page_chunk(span_take(counts_now().fresh_pages + 1, 1, ACE_DENSE))->zone, ZONE_HUGE);
+    return first;
+}
+
+/* The calls by which one chunk is collapsed. */
+static void collapse_one(void) {
+    need_collapses();
+    const uint32_t first = take_the_next();
     uint64_t calls = calls_of(OS_CALL_MADVISE_HUGE);
     const uint64_t fresh = counts_now().fresh_pages;
     span_purging_lock(); /* somebody returns memory: it waits */
@@ -255,7 +262,40 @@ static void collapse_in_vain(void) {
 
 TEST(a_kernel_that_takes_no_advice) { IN_CHILD(collapse_in_vain); }
 
+/* Linux before 6.1 knows the first advice, not the second: khugepaged may do it later. */
+static void collapse_by_an_old_kernel(void) {
+    need_collapses();
+    const uint32_t first = take_the_next();
+    for (int i = 0; i < 16 && page_chunk(first)->zone == ZONE_PLAIN; i++) {
+        fail_arm(FAIL_MADVISE, 2, false, EINVAL);
+        take_a_little_more();
+        CHECK_EQ(fail_failed(), page_chunk(first)->zone == ZONE_HUGE);
+    }
+    fail_disarm();
+    CHECK_EQ(page_chunk(first)->zone, ZONE_HUGE);
+    CHECK(holds(first, 1, CHUNK_PAGES * PAGE_BYTES));
+    if (shows_advice()) check_advice(first, "hg");
+    span_give(first);
+    purge_all();
+    check_books();
+}
+
+TEST(a_kernel_that_cannot_collapse) { IN_CHILD(collapse_by_an_old_kernel); }
+
+/* Whether the system wants huge pages is read when it is needed first. */
+static void collapse_without_setting(void) {
+    enum { CHUNKS = 3 };
+    const uint32_t first = take_plain(CHUNKS, CHUNK_PAGES * PAGE_BYTES);
+    fail_arm(FAIL_OPEN, 1, true, ENOENT);
+    grow(40);
+    CHECK(fail_failed() > 0);
+    fail_disarm();
+    CHECK_EQ(huge_of(first, CHUNKS), 0);
+    CHECK(!os_collapses());
+}
+
 TEST(where_the_system_wants_none) {
     CHECK(os_setting_wants_huge("always [madvise] never\n") && os_setting_wants_huge("[always] madvise never\n"));
     CHECK(!os_setting_wants_huge("always madvise [never]\n"));
+    IN_CHILD(collapse_without_setting);
 }
