@@ -15,6 +15,7 @@
  *   a witness is mended                          a_witness_stays_one
  *   where nothing shows what is touched all is, or nothing   what_was_seen_last_stands, at_first_nothing_shows
  *   any number for who touches half of what it takes, or for no block that grows   who_touches_half_gets_few
+ *   each of two looks at once grants all there is   two_that_look_at_once_get_no_more_than_one
  *   what fills waits for as much in use as the rest, comes in large portions, or bears witness   slabs_that_fill_come_first
  *   what fills has huge pages before much was touched, or clean plain memory after   slabs_that_fill_come_first
  *   without more memory the rest of the other zone stays unused   the_other_zone_is_better_than_none
@@ -174,17 +175,23 @@ static size_t huge_chunks(struct mine mine) {
     return count;
 }
 
-/* A quarter of what was touched. What grows was filled so far. */
-static void touch_half(void) {
-    if (os_page_bytes() > 4096) OMIT("too few words for such pages");
+/* Much memory of which half was touched: a quarter of that may have huge pages, *MOST chunks. */
+static struct mine take_half_touched(size_t *most) {
     leave_nothing_dirty();
     configure(ACE_NEVER, 1);
-    const struct mine first = take_keyed(counts_now().fresh_pages + 64 * CHUNK_PAGES, false, 1); /* a word in each page */
-    for (uint32_t chunk = 0; chunk < first.pages / CHUNK_PAGES; chunk++) /* whichever are looked at */
-        memset(page_address(first.first + chunk * CHUNK_PAGES), 1, CHUNK_PAGES / 2 * PAGE_BYTES);
-    const size_t most = first.pages / CHUNK_PAGES / 8;
+    const struct mine mine = take_keyed(counts_now().fresh_pages + 64 * CHUNK_PAGES, false, 1); /* a word in each page */
+    for (uint32_t chunk = 0; chunk < mine.pages / CHUNK_PAGES; chunk++) /* whichever are looked at */
+        memset(page_address(mine.first + chunk * CHUNK_PAGES), 1, CHUNK_PAGES / 2 * PAGE_BYTES);
+    *most = mine.pages / CHUNK_PAGES / 8;
+    return mine;
+}
+
+/* What grows was filled so far. */
+static void touch_half(void) {
+    if (os_page_bytes() > 4096) OMIT("too few words for such pages");
+    size_t most, chunks = 0;
+    const struct mine first = take_half_touched(&most);
     CHECK_EQ(page_chunk(take_keyed((most + 2) * CHUNK_PAGES, true, 2).first)->zone, ZONE_PLAIN);
-    size_t chunks = 0;
     for (size_t i = 0; i < 2 * most; i++) chunks += huge_chunks(take_keyed(CHUNK_PAGES, true, 2));
     CHECK_AT(chunks >= most / 2 && chunks <= most + 1, chunks);
     const uint32_t pages = (uint32_t)counts_now().fresh_pages + 1, grown = span_move(first.first, first.pages, pages);
@@ -193,6 +200,27 @@ static void touch_half(void) {
 }
 
 TEST(who_touches_half_gets_few) { IN_CHILD(touch_half); }
+
+static size_t most_at_once, taken_meanwhile;
+
+static void take_meanwhile(void) {
+    for (size_t i = 0; i < most_at_once; i++) taken_meanwhile += huge_chunks(take_keyed(CHUNK_PAGES, true, 2));
+}
+
+/* While the kernel is asked what was touched another thread asks, too, and takes all that there is to take. */
+static void look_at_once(void) {
+    if (os_page_bytes() > 4096) OMIT("too few words for such pages");
+    take_half_touched(&most_at_once);
+    fail_interrupt(1, take_meanwhile);
+    size_t chunks = huge_chunks(take_keyed(CHUNK_PAGES, true, 2));
+    fail_interrupt(0, NULL);
+    CHECK(taken_meanwhile >= most_at_once / 2);
+    for (size_t i = 0; i < most_at_once; i++) chunks += huge_chunks(take_keyed(CHUNK_PAGES, true, 2));
+    CHECK_AT(chunks + taken_meanwhile <= most_at_once + 1, chunks);
+    check_books();
+}
+
+TEST(two_that_look_at_once_get_no_more_than_one) { IN_CHILD(look_at_once); }
 
 /* From half of what the rest waits for, if so much of it was touched. */
 static void fill_early(void) {
