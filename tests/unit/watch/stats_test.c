@@ -133,8 +133,9 @@ static void allocate_beside_handlers(void) {
         /* Once each time: a report may take longer than the time to the next. */
         struct itimerval soon = {.it_value = {.tv_usec = 1 + (long)rng_below(&rng, 2000)}};
         void *blocks[32];
-        setitimer(ITIMER_VIRTUAL, &soon, NULL);
-        for (int before = handled; handled == before;) {
+        const int before = handled;
+        setitimer(ITIMER_VIRTUAL, &soon, NULL); /* may already come as this returns */
+        while (handled == before) {
             for (int i = 0; i < 32; i++) blocks[i] = hak_malloc(rng_size(&rng, 100));
             for (int i = 0; i < 32; i++) hak_free(blocks[i]);
         }
