@@ -121,6 +121,15 @@ CHECK_UNUSED static struct mine take_keyed(size_t pages, bool dense, uint64_t ke
     return mine;
 }
 
+/* The same, dense, AT pages behind the start of a chunk. */
+CHECK_UNUSED static struct mine take_keyed_at(uint32_t at, uint32_t pages, uint64_t key) {
+    struct mine mine = {span_take_at(pages, (struct span_start){CHUNK_PAGES, at}, ACE_DENSE), pages, key};
+    CHECK(mine.first != 0 && mine.first % CHUNK_PAGES == at);
+    CHECK_EQ(span_at(mine.first)->pages, pages);
+    write_pages(&mine, 0);
+    return mine;
+}
+
 CHECK_UNUSED static void purge_all(void) {
     span_purging_lock();
     span_purge(UINT64_MAX);

@@ -3,8 +3,7 @@
  * that the emptiest wait until much more is in use (ace_huge_collapses).
  *
  * One chunk is looked at for each thirty-second part that is in use beyond the last time. To collapse it takes as long as the kernel needs
- * for a huge page (0088). Under the purging lock: what is being returned or unmapped counts as in use, and
- * nothing is broken meanwhile. */
+ * for a huge page (0088). Under the purging lock: what is being returned or unmapped counts as in use, and nothing is broken meanwhile. */
 #include "ace/huge.h"
 #include "base/bits.h"
 #include "span/pages.h"

@@ -244,9 +244,7 @@ static void advise_too_late(void) {
     NEED_MOVES();
     enum { MOVED = 3 * CHUNK_PAGES, ADVISED = 3 }; /* the call, after one that looks for locks and the move itself */
     leave_nothing_dirty();
-    struct mine mine = {span_take_at(MOVED, (struct span_start){CHUNK_PAGES, 0}, ACE_DENSE), MOVED, 1};
-    CHECK(mine.first != 0);
-    write_pages(&mine, 0);
+    struct mine mine = take_keyed_at(0, MOVED, 1);
     CHECK((mine.first = span_move(mine.first, MOVED, MOVED + 1)) != 0); /* whether the kernel moves is found out at first */
     const struct mine all = take_fresh(ZONE_HUGE, 8 * CHUNK_PAGES, 1);
     const uint32_t chunk = (uint32_t)round_up(all.first, CHUNK_PAGES);

@@ -15,15 +15,6 @@ enum {
 
 static struct page_run chunks_of(struct mine mine) { return whole_chunks((struct page_run){mine.first, mine.pages}); }
 
-/* A span that starts AT pages behind the start of a chunk. */
-static struct mine take_at(uint32_t at, uint32_t pages, uint64_t key) {
-    struct mine mine = {span_take_at(pages, (struct span_start){CHUNK_PAGES, at}, ACE_DENSE), pages, key};
-    CHECK(mine.first != 0 && mine.first % CHUNK_PAGES == at);
-    CHECK_EQ(span_at(mine.first)->pages, pages);
-    write_pages(&mine, 0);
-    return mine;
-}
-
 static bool is_touched(uint32_t page) { return page_chunk(page)->touched >> page % CHUNK_PAGES & 1; }
 
 /* OLD moves to twice as many pages: the contents go along. The old pages are free; whole chunks are zero that went with their page tables,
@@ -79,7 +70,7 @@ static uint32_t move_pages, move_from;
 static void move_by_tables(void) {
     configure(ACE_NEVER, UINT64_MAX);
     span_give(take_keyed(5000, false, 1).first); /* dirty pages to move from and to */
-    struct mine moved = check_move(take_at(move_from, move_pages, 4711), true);
+    struct mine moved = check_move(take_keyed_at(move_from, move_pages, 4711), true);
     check_move(moved, true); /* of several mappings by now */
     CHECK(maps_whole_chunks());
 }
@@ -101,10 +92,10 @@ static void leave_the_front(void) {
     enum { FRONT = 5, PAGES = 3 * CHUNK_PAGES };
     configure(ACE_NEVER, UINT64_MAX);
     for (int dirty = 0; dirty < 2; dirty++) {
-        struct mine mine = take_at(FRONT, PAGES, 1);
+        struct mine mine = take_keyed_at(FRONT, PAGES, 1);
         purge_all();
         const uint32_t pages = (uint32_t)counts_now().fresh_pages; /* to where nothing was touched, and then to where some was */
-        if (dirty) span_give(take_at(FRONT + CHUNK_PAGES / 2, 1, 2).first);
+        if (dirty) span_give(take_keyed_at(FRONT + CHUNK_PAGES / 2, 1, 2).first);
         const uint32_t old = mine.first;
         const uint64_t copied = PAGES - chunks_of(mine).pages;
         CHECK((mine.first = span_move(mine.first, PAGES, dirty ? pages / 2 : pages)) != 0);
@@ -144,8 +135,8 @@ static void move_lost(void) {
     NEED_MOVES();
     enum { PAGES = 100 };
     configure(ACE_NEVER, UINT64_MAX);
-    span_give(check_move(take_at(0, PAGES, 4711), true).first); /* that moves work is known before */
-    struct mine mine = take_at(move_from, PAGES, 5);
+    span_give(check_move(take_keyed_at(0, PAGES, 4711), true).first); /* that moves work is known before */
+    struct mine mine = take_keyed_at(move_from, PAGES, 5);
     const uint64_t lost = chunks_of(mine).pages;
     struct span_counts before = counts_now();
     fail_arm(FAIL_MREMAP, 1, true, ENOMEM);
@@ -173,7 +164,7 @@ TEST(a_lost_destination_is_never_used) {
 static struct mine lose_second_half(uint32_t half, uint32_t pages) {
     NEED_MOVES();
     configure(ACE_NEVER, UINT64_MAX);
-    struct mine mine = check_move(take_at(0, half, 4711), true);
+    struct mine mine = check_move(take_keyed_at(0, half, 4711), true);
     struct span_counts before = counts_now();
     fail_arm(FAIL_MREMAP, 2, true, ENOMEM);
     CHECK_EQ(span_move(mine.first, 2 * half, pages), 0);
@@ -210,7 +201,7 @@ TEST(what_is_brought_back_may_be_much) { IN_CHILD(much_is_brought_back); }
 
 static void move_without_memory(void) {
     configure(ACE_NEVER, UINT64_MAX);
-    struct mine mine = take_at(move_from, move_pages, 5);
+    struct mine mine = take_keyed_at(move_from, move_pages, 5);
     struct span_counts before = counts_now();
     fail_arm(FAIL_ANY, 1, true, 0);
     CHECK_EQ(span_move(mine.first, move_pages, counts_now().fresh_pages + 1), 0);
@@ -256,7 +247,7 @@ static void move_what_is_held(void) {
     configure(ACE_NEVER, UINT64_MAX);
     for (int refused = 0; refused < 2; refused++) {
         if (refused) fail_arm(FAIL_MREMAP, 1, true, EINVAL);
-        struct mine mine = take_at(0, PAGES, 5), moved = mine;
+        struct mine mine = take_keyed_at(0, PAGES, 5), moved = mine;
         uint64_t purged = atomic_load(&os_counters.purged_bytes), copies = counts_now().copies;
         CHECK((moved.first = span_move(mine.first, HELD, LATER)) != 0);
         const bool copied = counts_now().copies != copies;

@@ -141,9 +141,7 @@ TEST(a_refusal_is_remembered) { IN_CHILD(decay_refused); }
 /* What was moved once is mapped afresh; where the kernel neither does that nor takes it back, nobody knows what lies there. */
 static void refuse_renewal(struct mine *mine, int error, struct span_counts *before, struct span_counts *after) {
     configure(ACE_NEVER, UINT64_MAX);
-    *mine = (struct mine){span_take_at(50, (struct span_start){CHUNK_PAGES, 0}, ACE_DENSE), 50, 5}; /* a chunk of it is moved */
-    CHECK(mine->first != 0);
-    write_pages(mine, 0);
+    *mine = take_keyed_at(0, 50, 5); /* a chunk of it is moved */
     CHECK((mine->first = span_move(mine->first, 50, 100)) != 0);
     purge_all();
     span_give(mine->first);
