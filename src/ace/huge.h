@@ -46,8 +46,8 @@ struct ace_collapse_input {
     enum ace_objective objective;
 };
 
-/* Whether it is worth a huge page: three eighths of it are resident, and the rest, with what came so before, is a small part of what is in
- * use. */
+/* Whether it is worth a huge page: half of it is resident, and the rest, with what came so before, is a small part of what
+ * is in use. */
 bool ace_huge_collapses(struct ace_collapse_input input);
 
 uint64_t ace_huge_from_bytes(enum ace_objective objective);

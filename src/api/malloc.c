@@ -63,16 +63,9 @@ HAK_EXPORT void *hak_calloc(size_t count, size_t bytes) {
     return HAK_LIKELY(block != NULL) ? block : no_memory(total, SMALLEST_BLOCK_BYTES);
 }
 
-HAK_EXPORT void *hak_realloc(void *block, size_t bytes) {
-    if (block == NULL) return hak_malloc(bytes);
-    if (bytes == 0) {
-        hak_free(block);
-        return NULL;
-    }
-    void *moved = heap_resize(block, bytes);
-    if (moved != NULL) return moved;
-    size_t kept = heap_usable_bytes(block);
-    moved = malloc_or_null(bytes, __builtin_return_address(0));
+/* Moves BLOCK, KEPT bytes long, to where there are BYTES. */
+static HAK_NOINLINE void *realloc_elsewhere(void *block, size_t kept, size_t bytes, const void *caller) {
+    void *moved = malloc_or_null(bytes, caller);
     if (HAK_UNLIKELY(moved == NULL)) {
         if (bytes > kept) return no_memory(bytes, SMALLEST_BLOCK_BYTES);
         return block; /* it was to shrink and cannot move: it stays, which is no failure */
@@ -80,6 +73,23 @@ HAK_EXPORT void *hak_realloc(void *block, size_t bytes) {
     memcpy(moved, block, min_size(kept, bytes));
     hak_free(block);
     return moved;
+}
+
+static HAK_NOINLINE void *realloc_slow(void *block, size_t bytes, const void *caller) {
+    if (bytes == 0) {
+        hak_free(block);
+        return NULL;
+    }
+    void *resized = heap_resize(block, bytes);
+    return resized != NULL ? resized : realloc_elsewhere(block, heap_usable_bytes(block), bytes, caller);
+}
+
+HAK_EXPORT void *hak_realloc(void *block, size_t bytes) {
+    if (block == NULL) return hak_malloc(bytes);
+    const size_t small_bytes = front_bytes_of(block);
+    if (small_bytes == 0 || bytes == 0) return realloc_slow(block, bytes, __builtin_return_address(0));
+    if (front_suits(small_bytes, bytes)) return block;
+    return realloc_elsewhere(block, small_bytes, bytes, __builtin_return_address(0));
 }
 
 HAK_EXPORT void *hak_reallocarray(void *block, size_t count, size_t bytes) {

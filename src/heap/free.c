@@ -219,12 +219,6 @@ size_t heap_usable_bytes(const void *block) {
     return usable_bytes_of(block, page, word_of(block, page));
 }
 
-/* Whether a small block of USABLE bytes suits BYTES. If less than half of it would be in use, a smaller one is worth
- * the copy. */
-static bool suits(size_t usable, size_t bytes) {
-    return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES);
-}
-
 /* Whether a block of USABLE bytes that is not small suits BYTES: hardly any would be trimmed, or it is a medium block
  * that malloc itself would give when it has none of the next smaller size. */
 static bool is_as_good(size_t usable, uint32_t word, size_t bytes) {
@@ -245,7 +239,7 @@ void *heap_resize(void *block, size_t bytes) {
     const size_t page = page_index(block);
     const uint32_t word = word_of(block, page);
     const size_t usable = usable_bytes_of(block, page, word);
-    if (usable <= SMALL_MAX_BYTES || word == WORD_NONE) return suits(usable, bytes) ? block : NULL;
+    if (usable <= SMALL_MAX_BYTES || word == WORD_NONE) return front_suits(usable, bytes) ? block : NULL;
     if (bytes <= SMALL_MAX_BYTES || bytes > PTRDIFF_MAX) return NULL; /* a small block takes less memory */
     if (bytes <= usable && is_as_good(usable, word, bytes)) return block;
     if (!slow_enter()) return bytes <= usable ? block : NULL;

@@ -90,6 +90,20 @@ HAK_INLINE void front_block_set(void **place, void *block) {
     atomic_store_explicit((_Atomic(void *) *)(void *)place, block, memory_order_relaxed);
 }
 
+/* Bytes of BLOCK if it is a small block of this heap or another; 0 if it is anything else, or NULL. */
+HAK_INLINE size_t front_bytes_of(const void *block) {
+    const size_t page = page_index(block);
+    if (HAK_UNLIKELY(!page_is_inside(page))) return 0;
+    const uint32_t word = page_word(page), class = word & WORD_CLASS_MASK;
+    return word == WORD_NONE || class >= SMALL_CLASSES ? 0 : slab_classes[class].block_bytes;
+}
+
+/* Whether a small block of USABLE bytes suits BYTES. If less than half of it would be in use, a smaller one is worth
+ * the copy. */
+HAK_INLINE bool front_suits(size_t usable, size_t bytes) {
+    return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES);
+}
+
 /* front_pop of a block of CLASS. The class and the front are both found from BASE, &front_constants, which saves an
  * instruction. */
 HAK_INLINE bool front_pop_of(const struct front_constants *base, unsigned class, void **block) {

@@ -45,7 +45,7 @@ struct chunk {
     uint8_t zone;      /* an enum span_zone; settled before the span layer gets it, and when it is collapsed: then all of it is in use */
     uint8_t no_huge;   /* in the huge zone, but the kernel was told to use no huge pages here */
     uint8_t broken;    /* and the huge page that there was is broken, or there never was one */
-    uint8_t witness;   /* never gets huge pages: shows what the program touches */
+    uint8_t witness;   /* no huge pages so far, to show what the program touches */
     uint8_t collapsed; /* in the huge zone, but was plain as it was touched */
 };
 

@@ -1,6 +1,6 @@
-/* collapse.c - huge pages for what a program took first, before there were any: chunks of the plain zone that are all in use and mostly
- * resident are brought into one page each, and are of the huge zone from then on. That brings in what was never touched of them, so
- * that the emptiest wait until much more is in use (ace_huge_collapses).
+/* collapse.c - huge pages for what a program took first, before there were any, and for witnesses that were looked at: chunks of small
+ * pages that are all in use and mostly resident are brought into one page each, and are of the huge zone from then on. That brings in
+ * what was never touched of them, so that the emptiest wait until much more is in use (ace_huge_collapses).
  *
  * One chunk is looked at for each thirty-second part that is in use beyond the last time. To collapse it takes as long as the kernel needs
  * for a huge page (0088). Under the purging lock: what is being returned or unmapped counts as in use, and nothing is broken meanwhile. */
@@ -17,9 +17,11 @@ static uint64_t brought_bytes;         /* that were never touched, by all collap
 
 void huge_note_child(void) { first_chunk = counter_read(&spans.end_page) / CHUNK_PAGES; }
 
-static bool is_plain_and_used(size_t page) {
+/* Whether the chunk at PAGE has small pages, for no reason that still holds, and all of it is in use. Span lock held. */
+static bool is_small_and_used(size_t page) {
     const struct chunk *chunk = page_chunk(page);
-    return chunk->given && chunk->zone == ZONE_PLAIN && chunk->used == UINT32_MAX;
+    const bool is_small = chunk->zone == ZONE_PLAIN || (chunk->witness && huge_was_seen(page));
+    return chunk->given && is_small && chunk->used == UINT32_MAX;
 }
 
 /* The first page of the next chunk that may be collapsed; 0 where none of the next few may. Span lock held. */
@@ -29,7 +31,7 @@ static size_t next_to_look_at(void) {
     for (int i = 0; i < LOOKED_AT; i++) {
         if (next_chunk < first_chunk || next_chunk >= end) next_chunk = first_chunk;
         const size_t page = next_chunk++ * CHUNK_PAGES;
-        if (page < end * CHUNK_PAGES && is_plain_and_used(page)) return page;
+        if (page < end * CHUNK_PAGES && is_small_and_used(page)) return page;
     }
     return 0;
 }
@@ -64,11 +66,12 @@ static bool settle(size_t page, size_t missing_bytes) {
         .bytes = CHUNK_PAGES * PAGE_BYTES,
         .objective = spans.settings.objective,
     };
-    const bool settled = is_allowed() && is_plain_and_used(page) && ace_huge_collapses(input);
+    const bool settled = is_allowed() && is_small_and_used(page) && ace_huge_collapses(input);
     if (settled) {
         const uint64_t before = counter_read(&spans.counts.huge_pages);
         struct chunk *chunk = page_chunk(page);
         chunk->zone = ZONE_HUGE;
+        chunk->no_huge = chunk->broken = chunk->witness = false;
         chunk->collapsed = true;
         brought_bytes += missing_bytes;
         counter_add(&spans.counts.huge_pages, CHUNK_PAGES);

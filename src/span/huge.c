@@ -7,7 +7,7 @@
  * are sure to be filled: they come there first, once enough was touched, and in small portions, since what else is put there is resident
  * whether it is touched or not (0085). Whether the program fills the rest of what it takes is seen only where there are no huge
  * pages, since one byte makes all of one resident. So in the memory that comes after each look one chunk is a witness, without huge pages
- * for good; and no more than a quarter of what was touched may have them, if that was not nearly all (0081).
+ * until it was looked at (collapse.c); and no more than a quarter of what was touched may have them, if that was not nearly all (0081).
  *
  * Returning a part of a huge page to the kernel breaks the page. khugepaged would put it together again and fault in
  * all that was returned, so no huge pages are asked for in this chunk any more, until all of it that is in use is one
@@ -165,6 +165,8 @@ static size_t seen_end(struct chunks some) {
     const bool goes_on = shown != 0 && shown < CHUNK_PAGES * PAGE_BYTES && page_chunk((some.end - 1) * CHUNK_PAGES)->witness;
     return some.end - goes_on;
 }
+
+bool huge_was_seen(size_t page) { return page / CHUNK_PAGES < atomic_load_explicit(&look.seen_chunks, memory_order_relaxed); }
 
 /* TOUCHED_BYTES of USED_BYTES were touched of what was taken since the last look, where USED_PAGES are in use. A few pages show
  * nothing once there was a look. Span lock held. */

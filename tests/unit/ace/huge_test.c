@@ -72,16 +72,16 @@ TEST(what_is_collapsed) {
         bool collapses;
     } table[] = {
         {{0, 0, 1600, 0, ACE_BALANCED}, true}, /* nothing is brought in */
-        {{3199, 0, 1600, 100, ACE_BALANCED}, false},
-        {{3200, 0, 1600, 100, ACE_BALANCED}, true},
-        {{6399, 100, 1600, 100, ACE_BALANCED}, false},
-        {{6400, 100, 1600, 100, ACE_BALANCED}, true},
-        {{1600, 0, 1600, 100, ACE_SPEED}, true},
-        {{1599, 0, 1600, 100, ACE_SPEED}, false},
+        {{799, 0, 1600, 100, ACE_BALANCED}, false},
+        {{800, 0, 1600, 100, ACE_BALANCED}, true},
+        {{1599, 100, 1600, 100, ACE_BALANCED}, false},
+        {{1600, 100, 1600, 100, ACE_BALANCED}, true},
+        {{400, 0, 1600, 100, ACE_SPEED}, true},
+        {{399, 0, 1600, 100, ACE_SPEED}, false},
         {{25600, 0, 1600, 100, ACE_SMALL}, true},
         {{25599, 0, 1600, 100, ACE_SMALL}, false},
-        {{UINT64_MAX, 0, 1600, 1000, ACE_SPEED}, true}, /* three eighths are there */
-        {{UINT64_MAX, 0, 1600, 1001, ACE_SPEED}, false},
+        {{UINT64_MAX, 0, 1600, 800, ACE_SPEED}, true}, /* half is there */
+        {{UINT64_MAX, 0, 1600, 801, ACE_SPEED}, false},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         CHECK_AT(ace_huge_collapses(table[i].input) == table[i].collapses, i);

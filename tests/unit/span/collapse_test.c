@@ -14,6 +14,8 @@
  *   who wants none any more gets some              whoever_wants_none_any_more_gets_none
  *   a child copies what it shares                  what_a_child_shares_stays
  *   what is collapsed shows nothing                what_is_collapsed_is_looked_at
+ *   a witness that nobody looked at is collapsed   a_witness_is_collapsed_once_it_was_seen
+ *   one that is collapsed stays a witness          a_witness_is_collapsed_once_it_was_seen
  */
 #include "child.h"
 #include "faults/fail_calls.h"
@@ -111,7 +113,7 @@ static void collapse_parts(void) {
 
 TEST(what_is_not_all_in_use_stays) { IN_CHILD(collapse_parts); }
 
-/* Half of each is touched: the other half is brought in, and may be a thirty-second part of what is in use. */
+/* Half of each is touched: the other half is brought in, and may be an eighth of what is in use. */
 static void collapse_half(void) {
     need_collapses();
     if (os_page_bytes() > 4096) OMIT("nothing of such pages is small");
@@ -121,7 +123,7 @@ static void collapse_half(void) {
     for (int i = 0; i < 80; i++) {
         grow(1);
         const uint64_t brought = huge_of(first, CHUNKS) * (CHUNK_PAGES / 2);
-        CHECK_AT(brought <= counts_now().used_pages / 32, i);
+        CHECK_AT(brought <= counts_now().used_pages / 8, i);
     }
     grow(20);
     CHECK_EQ(huge_of(first, CHUNKS), CHUNKS); /* by now there is enough */
@@ -245,6 +247,37 @@ static void show_what_is_collapsed(void) {
 }
 
 TEST(what_is_collapsed_is_looked_at) { IN_CHILD(show_what_is_collapsed); }
+
+static void grow_unseen(int times) {
+    for (int i = 0; i < times; i++) CHECK(span_take(counts_now().used_pages / 32 + 1, 1, ACE_GROWN) != 0);
+}
+
+/* All was touched, so that what comes then has huge pages, but for the witness. */
+static void collapse_a_witness(void) {
+    need_collapses();
+    if (os_page_bytes() > 4096) OMIT("nothing of such pages is small");
+    leave_nothing_dirty();
+    take_touched(counts_now().fresh_pages + 8 * CHUNK_PAGES);
+    configure(ACE_NEVER, 1);
+    const struct mine mine = take_keyed(counts_now().fresh_pages + 1, true, 2);
+    const uint32_t witness = (uint32_t)find_witness(mine);
+    CHECK(witness < mine.first + mine.pages);
+    CHECK_EQ(page_chunk(witness)->used, UINT32_MAX);
+    memset(page_address(witness), 1, CHUNK_PAGES * PAGE_BYTES);
+    grow_unseen(64);
+    CHECK(page_chunk(witness)->witness);
+    CHECK(span_take(1, 1, ACE_DENSE) != 0); /* now it is looked at */
+    CHECK(page_chunk(witness)->witness);
+    grow_unseen(64);
+    CHECK(!page_chunk(witness)->witness);
+    check_broken(witness, false);
+    CHECK(holds(witness, 1, CHUNK_PAGES * PAGE_BYTES));
+    purge_part(witness); /* like other memory with huge pages */
+    check_broken(witness, true);
+    check_books();
+}
+
+TEST(a_witness_is_collapsed_once_it_was_seen) { IN_CHILD(collapse_a_witness); }
 
 /* A kernel that takes no advice at all: what was to be collapsed is as it was. */
 static void collapse_in_vain(void) {

@@ -1,4 +1,4 @@
-/* huge.h - memory in states that matter to huge pages: nothing dirty, all touched, behind a gap; what was asked for, read from
+/* huge.h - memory in states that matter to huge pages: nothing dirty, all touched, a witness, behind a gap; what was asked for, read from
  * /proc/self/smaps; chunks that are broken and mended. */
 #ifndef HAK_TESTS_HUGE_H
 #define HAK_TESTS_HUGE_H
@@ -18,6 +18,13 @@ CHECK_UNUSED static struct mine take_touched(size_t pages) {
     const struct mine mine = take_keyed(pages, false, 1);
     memset(page_address(mine.first), 1, pages * PAGE_BYTES);
     return mine;
+}
+
+/* The first chunk of MINE that is a witness; the end where there is none. */
+CHECK_UNUSED static size_t find_witness(struct mine mine) {
+    size_t page = mine.first;
+    while (page < mine.first + mine.pages && !page_chunk(page)->witness) page += CHUNK_PAGES;
+    return page;
 }
 
 /* Leaves a gap behind what is reserved: PAGES pages that have no room before it. */

@@ -285,13 +285,6 @@ static void take_under_a_limit(void) {
 
 TEST(under_a_limit_what_is_there_comes_first) { IN_CHILD(take_under_a_limit); }
 
-/* The first chunk of MINE that is a witness; the end where there is none. */
-static size_t find_witness(struct mine mine) {
-    size_t page = mine.first;
-    while (page < mine.first + mine.pages && !page_chunk(page)->witness) page += CHUNK_PAGES;
-    return page;
-}
-
 /* Whoever uses it, and whatever was returned of it. */
 static void keep_a_witness(void) {
     const struct mine mine = take_five_times(true);
