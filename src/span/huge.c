@@ -166,7 +166,10 @@ static size_t seen_end(struct chunks some) {
     return some.end - goes_on;
 }
 
-bool huge_was_seen(size_t page) { return page / CHUNK_PAGES < atomic_load_explicit(&look.seen_chunks, memory_order_relaxed); }
+bool huge_was_seen(size_t page) {
+    const bool nobody_looks = atomic_load_explicit(&look.from_pages, memory_order_relaxed) == UINT64_MAX;
+    return nobody_looks || page / CHUNK_PAGES < atomic_load_explicit(&look.seen_chunks, memory_order_relaxed);
+}
 
 /* TOUCHED_BYTES of USED_BYTES were touched of what was taken since the last look, where USED_PAGES are in use. A few pages show
  * nothing once there was a look. Span lock held. */
@@ -374,16 +377,27 @@ void span_mend(uint32_t page) {
     if (mark_whole(&first, page + CHUNK_PAGES).pages != 0) os_prefer_huge(start, bytes);
 }
 
+static bool is_asked_now(size_t page) {
+    span_lock();
+    const bool asked = is_asked((uint32_t)page);
+    span_unlock();
+    return asked;
+}
+
+/* RUN was to have none. What another thread mended or collapsed meanwhile, and advised before this one did, is advised again. */
+static void avoid_huge(struct page_run run) {
+    os_avoid_huge(page_address(run.first), run.pages * PAGE_BYTES);
+    for (size_t page = round_down(run.first, CHUNK_PAGES); page < run.first + run.pages; page += CHUNK_PAGES)
+        if (HAK_UNLIKELY(is_asked_now(page))) os_prefer_huge(page_address(page), CHUNK_PAGES * PAGE_BYTES);
+}
+
 void huge_advise_again(uint32_t first, uint32_t pages) {
     for (uint32_t at = first, end = first + pages; at < end;) {
         span_lock();
         uint32_t next = pages_next_advice(at, end);
         bool huge = page_chunk(at)->zone == ZONE_HUGE && !page_chunk(at)->no_huge;
         span_unlock();
-        if (huge)
-            prefer_huge((struct page_run){at, next - at});
-        else
-            os_avoid_huge(page_address(at), (next - at) * PAGE_BYTES);
+        huge ? prefer_huge((struct page_run){at, next - at}) : avoid_huge((struct page_run){at, next - at});
         at = next;
     }
 }

@@ -20,7 +20,8 @@ struct piece {
     uint32_t from, to, pages;
 };
 
-/* What comes next of ALL behind its first DONE pages: whole chunks of one mapping, or what lies before such, or behind the last. */
+/* What comes next of ALL behind its first DONE pages: whole chunks in which no mapping begins, or what lies before such, or behind the
+ * last. */
 static struct piece piece_at(struct piece all, uint32_t done) {
     const uint32_t at = all.from + done;
     span_lock();
@@ -33,19 +34,34 @@ static struct piece piece_at(struct piece all, uint32_t done) {
 
 static bool is_whole(struct piece piece) { return (piece.from | piece.to | piece.pages) % CHUNK_PAGES == 0; }
 
-static enum os_moved move_piece(struct piece piece) {
-    if (!is_whole(piece)) return OS_NOT_MOVED;
+static bool may_move(struct piece piece) {
     span_lock();
-    bool may = pages_edges() < MOST_EDGES;
+    const bool few = pages_edges() < MOST_EDGES;
     span_unlock();
-    if (!may) return OS_NOT_MOVED;
-    enum os_moved moved = os_move(page_address(piece.from), page_address(piece.to), piece.pages * PAGE_BYTES);
+    return is_whole(piece) && few;
+}
+
+/* Moves PIECE chunk by chunk, until one cannot be: *LAST says what became of the last that was tried. A chunk lies in one mapping, all of
+ * PIECE perhaps not: the kernel does not join all mappings that look alike, and where there are several it may move some, and fail then.
+ * Returns how many pages were moved. */
+static uint32_t move_chunks(struct piece piece, enum os_moved *last) {
+    uint32_t done = 0;
+    *last = OS_NOT_MOVED;
+    if (!may_move(piece)) return 0;
+    while (done < piece.pages) {
+        *last = os_move(page_address(piece.from + done), page_address(piece.to + done), CHUNK_PAGES * PAGE_BYTES);
+        if (*last != OS_MOVED) break;
+        done += CHUNK_PAGES;
+    }
+    return done;
+}
+
+/* The first PAGES pages of PIECE were moved. A moved mapping keeps the advice of its old place. */
+static void note_moved(struct piece piece, uint32_t pages) {
     span_lock();
-    if (moved == OS_MOVED) pages_mark_moved(piece.to, piece.pages, true);
+    pages_mark_moved(piece.to, pages, true);
     span_unlock();
-    /* A moved mapping keeps the advice of its old place. */
-    if (moved == OS_MOVED || moved == OS_MOVE_RENEWED) huge_advise_again(piece.to, piece.pages);
-    return moved;
+    huge_advise_again(piece.to, pages);
 }
 
 /* Copies in pieces; if there are many pages, each piece is returned to the kernel once it is copied. True: all were. */
@@ -81,14 +97,20 @@ static void bring_back(struct piece piece) {
 static struct piece move_contents(struct piece all) {
     bool any_moved = false;
     for (uint32_t done = 0; done < all.pages;) {
-        const struct piece piece = piece_at(all, done);
-        const enum os_moved moved = move_piece(piece);
-        if (moved == OS_MOVE_LOST) {
-            bring_back((struct piece){all.from, all.to, done});
-            return piece;
+        struct piece piece = piece_at(all, done);
+        enum os_moved last;
+        const uint32_t moved = move_chunks(piece, &last);
+        if (moved != 0) note_moved(piece, moved);
+        if (last == OS_MOVE_LOST) {
+            bring_back((struct piece){all.from, all.to, done + moved});
+            return (struct piece){piece.from + moved, piece.to + moved, CHUNK_PAGES};
         }
-        if (moved == OS_MOVED || copy_piece(piece)) mark_gone(piece); /* only whole chunks are so many that copies are returned */
-        any_moved |= moved == OS_MOVED;
+        if (moved != 0)
+            piece.pages = moved; /* the rest comes next */
+        else if (last == OS_MOVE_RENEWED)
+            huge_advise_again(piece.to, CHUNK_PAGES);
+        if (moved != 0 || copy_piece(piece)) mark_gone(piece); /* only whole chunks are so many that copies are returned */
+        any_moved |= moved != 0;
         done += piece.pages;
     }
     span_lock();

@@ -87,7 +87,7 @@ void huge_look(uint32_t pages, enum ace_fill fill);
 /* PAGES pages that may have huge pages were taken for a request of FILL, and are about to be touched for the first time. Span lock held. */
 void huge_note_taken(uint32_t pages, enum ace_fill fill);
 
-/* Whether it was looked at what the program touched in the chunk at PAGE, or in one behind it. */
+/* Whether it was looked at what the program touched in the chunk at PAGE, or in one behind it, or nobody looks any more. */
 bool huge_was_seen(size_t page);
 
 /* How many fresh pages, if they are to have huge pages, are added for a request of FILL that needs fewer. */

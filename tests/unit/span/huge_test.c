@@ -9,7 +9,8 @@
  *   what is taken as a whole is not mended       a_part_breaks_and_the_whole_mends
  *   a chunk is broken again                      a_part_breaks_and_the_whole_mends
  *   the advice of who mends is the last          what_breaks_while_it_is_mended_stays_broken
- *   the advice of who moves is the last          what_breaks_while_it_is_advised_stays_broken
+ *   the advice of who moves is the last          what_breaks_while_it_is_advised_stays_broken,
+ *                                                what_is_mended_while_it_is_advised_stays_whole
  *   what is mapped afresh breaks nothing         a_part_of_what_was_moved_breaks_its_huge_page
  *   the start of a run is not broken, or a whole chunk at its end is   a_run_breaks_what_lies_at_its_ends
  */
@@ -19,6 +20,7 @@
 #include "huge.h"
 #include "kernel.h"
 #include "span/pages.h"
+#include "span/state.h"
 
 /* ---- zones ----------------------------------------------------------------------------------------------------- */
 
@@ -242,7 +244,7 @@ TEST(what_was_moved_is_advised_again) {
  * its own pages in the chunk. */
 static void advise_too_late(void) {
     NEED_MOVES();
-    enum { MOVED = 3 * CHUNK_PAGES, ADVISED = 3 }; /* the call, after one that looks for locks and the move itself */
+    enum { MOVED = 3 * CHUNK_PAGES, ADVISED = 7 }; /* the call, after one that looks for locks and the move itself, for each chunk */
     leave_nothing_dirty();
     struct mine mine = take_keyed_at(0, MOVED, 1);
     CHECK((mine.first = span_move(mine.first, MOVED, MOVED + 1)) != 0); /* whether the kernel moves is found out at first */
@@ -261,6 +263,34 @@ static void advise_too_late(void) {
 }
 
 TEST(what_breaks_while_it_is_advised_stays_broken) { IN_CHILD(advise_too_late); }
+
+static void mend_meanwhile(void) { huge_mend(broken_meanwhile - 1, CHUNK_PAGES); }
+
+static void break_and_mend_meanwhile(void) {
+    enum { AVOIDED = 5 }; /* the call, after this one */
+    break_meanwhile();
+    fail_interrupt(AVOIDED, mend_meanwhile);
+}
+
+/* A chunk breaks while the span moves there, and is mended as the kernel is about to be told. */
+static void avoid_too_late(void) {
+    NEED_MOVES();
+    enum { MOVED = 3 * CHUNK_PAGES, SECOND_MOVED = 3 }; /* the call */
+    leave_nothing_dirty();
+    struct mine mine = take_keyed_at(0, MOVED, 1);
+    CHECK((mine.first = span_move(mine.first, MOVED, MOVED + 1)) != 0); /* whether the kernel moves is found out at first */
+    const struct mine all = take_fresh(ZONE_HUGE, 8 * CHUNK_PAGES, 1);
+    const uint32_t chunk = (uint32_t)round_up(all.first, CHUNK_PAGES);
+    span_give(all.first);
+    broken_meanwhile = chunk + CHUNK_PAGES + 1;
+    fail_interrupt(SECOND_MOVED, break_and_mend_meanwhile);
+    mine.first = span_move(mine.first, MOVED, 6 * CHUNK_PAGES);
+    fail_interrupt(0, NULL);
+    CHECK_EQ(mine.first, chunk);
+    for (uint32_t i = 0; i < 3; i++) check_broken(chunk + i * CHUNK_PAGES, false);
+}
+
+TEST(what_is_mended_while_it_is_advised_stays_whole) { IN_CHILD(avoid_too_late); }
 
 /* Behind a block that was moved lies its reserve, which was not, and behind that in the same huge page a span in use. When the block is
  * free all of it is mapped afresh, as one mapping with that span's. */

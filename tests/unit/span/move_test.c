@@ -137,7 +137,6 @@ static void move_lost(void) {
     configure(ACE_NEVER, UINT64_MAX);
     span_give(check_move(take_keyed_at(0, PAGES, 4711), true).first); /* that moves work is known before */
     struct mine mine = take_keyed_at(move_from, PAGES, 5);
-    const uint64_t lost = chunks_of(mine).pages;
     struct span_counts before = counts_now();
     fail_arm(FAIL_MREMAP, 1, true, ENOMEM);
     CHECK_EQ(span_move(mine.first, PAGES, 2 * PAGES), 0);
@@ -145,7 +144,7 @@ static void move_lost(void) {
     struct span_counts after = counts_now();
     CHECK_EQ(after.used_pages, before.used_pages);
     CHECK_EQ(after.taken - after.given, before.taken - before.given);
-    CHECK_EQ(after.lost_pages, before.lost_pages + lost); /* for ever: not what is behind it, where nothing was moved to */
+    CHECK_EQ(after.lost_pages, before.lost_pages + CHUNK_PAGES); /* for ever: not what is behind it, where nothing was moved to */
     CHECK_EQ(span_at(mine.first)->pages, PAGES);
     check_pages(&mine, PAGES);
     check_books();
@@ -159,45 +158,108 @@ TEST(a_lost_destination_is_never_used) {
     for (move_from = 0; move_from < CHUNK_PAGES; move_from += 7) IN_CHILD(move_lost);
 }
 
-/* A span of two mappings, HALF pages each, was to move to one of PAGES pages, and the second failed. What went there before is copied
+/* A span of two mappings, HALF pages each, was to move to one of PAGES pages, and chunk LOST of it failed. What went there before is copied
  * back. */
-static struct mine lose_second_half(uint32_t half, uint32_t pages) {
+static struct mine lose_chunk(uint32_t lost, uint32_t half, uint32_t pages) {
     NEED_MOVES();
     configure(ACE_NEVER, UINT64_MAX);
     struct mine mine = check_move(take_keyed_at(0, half, 4711), true);
     struct span_counts before = counts_now();
-    fail_arm(FAIL_MREMAP, 2, true, ENOMEM);
+    fail_arm(FAIL_MREMAP, lost + 1, true, ENOMEM);
     CHECK_EQ(span_move(mine.first, 2 * half, pages), 0);
     fail_disarm();
     CHECK_EQ(counts_now().used_pages, before.used_pages);
-    CHECK_EQ(counts_now().lost_pages, before.lost_pages + half);
+    CHECK_EQ(counts_now().lost_pages, before.lost_pages + CHUNK_PAGES);
     check_pages(&mine, 2 * half);
     for (uint32_t page = mine.first; page < mine.first + mine.pages; page++) CHECK_AT(is_touched(page), page);
     check_books();
     return mine;
 }
 
+static uint32_t lost_chunk;
+
 /* The pages before what is lost are free again, and those behind. */
-static void move_lost_halfway(void) {
-    struct mine mine = lose_second_half(LONG_PAGES, 5 * LONG_PAGES);
+static void move_lost_midway(void) {
+    const uint32_t before = lost_chunk * CHUNK_PAGES;
+    struct mine mine = lose_chunk(lost_chunk, LONG_PAGES, 5 * LONG_PAGES);
     uint64_t fresh = counts_now().fresh_pages;
-    struct mine around[] = {take_keyed(LONG_PAGES, false, 6), take_keyed(3 * LONG_PAGES, false, 7)};
+    struct mine around[] = {take_keyed(before, false, 6), take_keyed(5 * LONG_PAGES - CHUNK_PAGES - before, false, 7)};
     CHECK_EQ(counts_now().fresh_pages, fresh);
     for (int i = 0; i < 2; i++) check_pages(&around[i], around[i].pages);
     check_pages(&mine, 2 * LONG_PAGES);
 }
 
-TEST(around_a_lost_destination_all_is_free) { IN_CHILD(move_lost_halfway); }
+/* The first of a mapping, and the second, which comes after a chunk of it was moved. */
+TEST(around_a_lost_destination_all_is_free) {
+    for (lost_chunk = 1; lost_chunk < 4; lost_chunk++) IN_CHILD(move_lost_midway);
+}
 
 /* What was to go to the very end of the destination: nothing is behind it. */
-static void move_lost_at_the_end(void) { lose_second_half(LONG_PAGES, 2 * LONG_PAGES); }
+static void move_lost_at_the_end(void) { lose_chunk(2 * LONG_PAGES / CHUNK_PAGES - 1, LONG_PAGES, 2 * LONG_PAGES); }
 
 TEST(the_end_of_a_destination_may_be_lost) { IN_CHILD(move_lost_at_the_end); }
 
 /* So many that each piece is given back where it was, once it is copied back. */
-static void much_is_brought_back(void) { lose_second_half(2 * COPY_KEPT_PAGES, 4 * COPY_KEPT_PAGES); }
+static void much_is_brought_back(void) { lose_chunk(2 * COPY_KEPT_PAGES / CHUNK_PAGES, 2 * COPY_KEPT_PAGES, 4 * COPY_KEPT_PAGES); }
 
 TEST(what_is_brought_back_may_be_much) { IN_CHILD(much_is_brought_back); }
+
+/* The kernel does not join all mappings that look alike, and of several it may move some and then fail: each chunk goes by itself. */
+static void move_by_chunks(void) {
+    NEED_MOVES();
+    enum { CHUNKS = 6 };
+    configure(ACE_NEVER, UINT64_MAX);
+    span_give(check_move(take_keyed_at(0, LONG_PAGES, 4711), true).first); /* that moves work is known before */
+    const struct mine mine = take_keyed_at(0, CHUNKS * CHUNK_PAGES, 5);
+    const uint64_t calls = calls_of(OS_CALL_MREMAP), edges = pages_edges();
+    check_move(mine, true);
+    CHECK_EQ(calls_of(OS_CALL_MREMAP), calls + CHUNKS);
+    CHECK_AT(pages_edges() < edges + CHUNKS, (size_t)(pages_edges() - edges)); /* what lay in one mapping passes for one again */
+    check_books();
+}
+
+TEST(each_chunk_is_moved_by_itself) { IN_CHILD(move_by_chunks); }
+
+static uint32_t unmapped_meanwhile;
+
+static void unmap_meanwhile(void) { CHECK_EQ(munmap(page_address(unmapped_meanwhile), CHUNK_PAGES * PAGE_BYTES), 0); }
+
+static struct {
+    uint32_t chunk; /* of the destination */
+    bool again;     /* whether there is no memory later, either */
+} renewed;
+
+/* The kernel was out of memory after it had unmapped one chunk of the destination, which is mapped anew: it is moved there, or all is
+ * copied. */
+static void move_to_renewed(void) {
+    NEED_MOVES();
+    enum { MOVED = 4 * CHUNK_PAGES, CALLS = 2 }; /* for each chunk, one that looks for locks and the move itself */
+    configure(ACE_NEVER, UINT64_MAX);
+    span_give(check_move(take_keyed_at(0, LONG_PAGES, 4711), true).first); /* that moves work is known before */
+    struct mine mine = take_keyed_at(0, MOVED, 5);
+    const struct mine all = take_keyed_at(0, (uint32_t)counts_now().fresh_pages + CHUNK_PAGES, 6);
+    span_give(all.first);
+    unmapped_meanwhile = all.first + renewed.chunk * CHUNK_PAGES;
+    fail_arm(FAIL_MREMAP, renewed.chunk + 1, renewed.again, ENOMEM);
+    fail_interrupt(CALLS * (renewed.chunk + 1), unmap_meanwhile);
+    const uint64_t lost = counts_now().lost_pages;
+    struct mine moved = mine;
+    moved.first = span_move(mine.first, MOVED, all.pages - CHUNK_PAGES);
+    CHECK(moved.first != 0 || renewed.again);
+    fail_disarm();
+    fail_interrupt(0, NULL);
+    CHECK_EQ(counts_now().lost_pages - lost, moved.first != 0 ? 0 : CHUNK_PAGES); /* the next that fails is not unmapped, which nobody can tell */
+    check_pages(moved.first != 0 ? &moved : &mine, MOVED);
+    check_books();
+}
+
+TEST(what_was_unmapped_is_mapped_anew) {
+    for (renewed.chunk = 0; renewed.chunk < 2; renewed.chunk++)
+        for (int again = 0; again < 2; again++) {
+            renewed.again = again != 0;
+            IN_CHILD(move_to_renewed);
+        }
+}
 
 static void move_without_memory(void) {
     configure(ACE_NEVER, UINT64_MAX);
