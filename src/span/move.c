@@ -41,8 +41,8 @@ static bool may_move(struct piece piece) {
     return is_whole(piece) && few;
 }
 
-/* Moves PIECE chunk by chunk, until one cannot be: *LAST says what became of the last that was tried. A chunk lies in one mapping, all of
- * PIECE perhaps not: the kernel does not join all mappings that look alike, and where there are several it may move some, and fail then.
+/* Moves PIECE chunk by chunk, until one cannot be: *LAST says what became of the last that was tried. A chunk lies in one mapping, as far
+ * as is known here, all of PIECE perhaps not: the kernel does not join all mappings that look alike, and where there are several it may move some, and fail then.
  * Returns how many pages were moved. */
 static uint32_t move_chunks(struct piece piece, enum os_moved *last) {
     uint32_t done = 0;
@@ -97,7 +97,7 @@ static void bring_back(struct piece piece) {
 static struct piece move_contents(struct piece all) {
     bool any_moved = false;
     for (uint32_t done = 0; done < all.pages;) {
-        struct piece piece = piece_at(all, done);
+        const struct piece piece = piece_at(all, done);
         enum os_moved last;
         const uint32_t moved = move_chunks(piece, &last);
         if (moved != 0) note_moved(piece, moved);
@@ -105,11 +105,10 @@ static struct piece move_contents(struct piece all) {
             bring_back((struct piece){all.from, all.to, done + moved});
             return (struct piece){piece.from + moved, piece.to + moved, CHUNK_PAGES};
         }
-        if (moved != 0)
-            piece.pages = moved; /* the rest comes next */
-        else if (last == OS_MOVE_RENEWED)
-            huge_advise_again(piece.to, CHUNK_PAGES);
-        if (moved != 0 || copy_piece(piece)) mark_gone(piece); /* only whole chunks are so many that copies are returned */
+        const struct piece rest = {piece.from + moved, piece.to + moved, piece.pages - moved};
+        if (last == OS_MOVE_RENEWED) huge_advise_again(rest.to, CHUNK_PAGES);
+        if (moved != 0) mark_gone((struct piece){piece.from, piece.to, moved});
+        if (rest.pages != 0 && copy_piece(rest)) mark_gone(rest); /* only whole chunks are so many that copies are returned */
         any_moved |= moved != 0;
         done += piece.pages;
     }

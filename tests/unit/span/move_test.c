@@ -229,8 +229,8 @@ static struct {
     bool again;     /* whether there is no memory later, either */
 } renewed;
 
-/* The kernel was out of memory after it had unmapped one chunk of the destination, which is mapped anew: it is moved there, or all is
- * copied. */
+/* The kernel was out of memory after it had unmapped one chunk of the destination, which is mapped anew: it is copied there, with what
+ * comes behind it. */
 static void move_to_renewed(void) {
     NEED_MOVES();
     enum { MOVED = 4 * CHUNK_PAGES, CALLS = 2 }; /* for each chunk, one that looks for locks and the move itself */
