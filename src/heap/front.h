@@ -98,8 +98,8 @@ HAK_INLINE size_t front_bytes_of(const void *block) {
     return word == WORD_NONE || class >= SMALL_CLASSES ? 0 : slab_classes[class].block_bytes;
 }
 
-/* Whether a small block of USABLE bytes suits BYTES. If less than half of it would be in use, a smaller one is worth
- * the copy. */
+/* Whether a block of USABLE bytes, small or not hakmem's, suits BYTES. If less than half of it would be in use, a smaller one is
+ * worth the copy. */
 HAK_INLINE bool front_suits(size_t usable, size_t bytes) {
     return bytes <= usable && (bytes >= usable / 2 || usable <= SMALLEST_BLOCK_BYTES);
 }

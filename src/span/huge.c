@@ -322,18 +322,29 @@ static struct page_run mark_whole(uint32_t *first, uint32_t end) {
     return run;
 }
 
-static bool is_refused(size_t page) {
-    span_lock();
-    const bool refused = page_chunk(page)->no_huge;
-    span_unlock();
-    return refused;
+/* Whether huge pages are asked for in the chunk of PAGE. Span lock held. */
+static bool is_asked(uint32_t page) {
+    const struct chunk *chunk = page < counter_read(&spans.end_page) ? page_chunk(page) : NULL;
+    return chunk != NULL && chunk->given && chunk->zone == ZONE_HUGE && !chunk->no_huge;
 }
 
-/* RUN was to have huge pages. What another thread broke meanwhile, and advised before this one did, is advised again. */
-static void prefer_huge(struct page_run run) {
-    os_prefer_huge(page_address(run.first), run.pages * PAGE_BYTES);
+static bool is_asked_now(size_t page) {
+    span_lock();
+    const bool asked = is_asked((uint32_t)page);
+    span_unlock();
+    return asked;
+}
+
+static void tell_kernel(struct page_run run, bool huge) {
+    char *start = page_address(run.first);
+    huge ? os_prefer_huge(start, run.pages * PAGE_BYTES) : os_avoid_huge(start, run.pages * PAGE_BYTES);
+}
+
+/* RUN was to have huge pages, or none. A chunk that another thread changed meanwhile, and advised before this one did, is advised again. */
+static void advise(struct page_run run, bool huge) {
+    tell_kernel(run, huge);
     for (size_t page = round_down(run.first, CHUNK_PAGES); page < run.first + run.pages; page += CHUNK_PAGES)
-        if (HAK_UNLIKELY(is_refused(page))) os_avoid_huge(page_address(page), CHUNK_PAGES * PAGE_BYTES);
+        if (HAK_UNLIKELY(is_asked_now(page) != huge)) tell_kernel((struct page_run){page, CHUNK_PAGES}, !huge);
 }
 
 void huge_mend(uint32_t first, uint32_t pages) {
@@ -341,14 +352,8 @@ void huge_mend(uint32_t first, uint32_t pages) {
     if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0)) return;
     for (uint32_t end = first + pages; first < end;) {
         struct page_run run = mark_whole(&first, end);
-        if (run.pages != 0) prefer_huge(run);
+        if (run.pages != 0) advise(run, true);
     }
-}
-
-/* Whether huge pages are asked for in the chunk of PAGE. Span lock held. */
-static bool is_asked(uint32_t page) {
-    const struct chunk *chunk = page < counter_read(&spans.end_page) ? page_chunk(page) : NULL;
-    return chunk != NULL && chunk->given && chunk->zone == ZONE_HUGE && !chunk->no_huge;
 }
 
 /* Whether all of the chunk at PAGE is in use, and huge pages may be asked for there again. Where there are many such
@@ -377,27 +382,13 @@ void span_mend(uint32_t page) {
     if (mark_whole(&first, page + CHUNK_PAGES).pages != 0) os_prefer_huge(start, bytes);
 }
 
-static bool is_asked_now(size_t page) {
-    span_lock();
-    const bool asked = is_asked((uint32_t)page);
-    span_unlock();
-    return asked;
-}
-
-/* RUN was to have none. What another thread mended or collapsed meanwhile, and advised before this one did, is advised again. */
-static void avoid_huge(struct page_run run) {
-    os_avoid_huge(page_address(run.first), run.pages * PAGE_BYTES);
-    for (size_t page = round_down(run.first, CHUNK_PAGES); page < run.first + run.pages; page += CHUNK_PAGES)
-        if (HAK_UNLIKELY(is_asked_now(page))) os_prefer_huge(page_address(page), CHUNK_PAGES * PAGE_BYTES);
-}
-
 void huge_advise_again(uint32_t first, uint32_t pages) {
     for (uint32_t at = first, end = first + pages; at < end;) {
         span_lock();
         uint32_t next = pages_next_advice(at, end);
-        bool huge = page_chunk(at)->zone == ZONE_HUGE && !page_chunk(at)->no_huge;
+        const bool huge = is_asked(at);
         span_unlock();
-        huge ? prefer_huge((struct page_run){at, next - at}) : avoid_huge((struct page_run){at, next - at});
+        advise((struct page_run){at, next - at}, huge);
         at = next;
     }
 }

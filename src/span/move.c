@@ -35,15 +35,16 @@ static struct piece piece_at(struct piece all, uint32_t done) {
 static bool is_whole(struct piece piece) { return (piece.from | piece.to | piece.pages) % CHUNK_PAGES == 0; }
 
 static bool may_move(struct piece piece) {
+    if (!is_whole(piece)) return false;
     span_lock();
     const bool few = pages_edges() < MOST_EDGES;
     span_unlock();
-    return is_whole(piece) && few;
+    return few;
 }
 
 /* Moves PIECE chunk by chunk, until one cannot be: *LAST says what became of the last that was tried. A chunk lies in one mapping, as far
- * as is known here, all of PIECE perhaps not: the kernel does not join all mappings that look alike, and where there are several it may move some, and fail then.
- * Returns how many pages were moved. */
+ * as is known here, all of PIECE perhaps not: the kernel does not join all mappings that look alike, and where there are several it may
+ * move some, and fail then. Returns how many pages were moved. */
 static uint32_t move_chunks(struct piece piece, enum os_moved *last) {
     uint32_t done = 0;
     *last = OS_NOT_MOVED;

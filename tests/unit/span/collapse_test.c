@@ -16,6 +16,7 @@
  *   what is collapsed shows nothing                what_is_collapsed_is_looked_at
  *   a witness that nobody looked at is collapsed   a_witness_is_collapsed_once_it_was_seen
  *   one that is collapsed stays a witness          a_witness_is_collapsed_once_it_was_seen
+ *   where nobody looks any more it waits for ever  a_witness_is_collapsed_where_nobody_looks_any_more
  */
 #include "child.h"
 #include "faults/fail_calls.h"
@@ -252,6 +253,8 @@ static void grow_unseen(int times) {
     for (int i = 0; i < times; i++) CHECK(span_take(counts_now().used_pages / 32 + 1, 1, ACE_GROWN) != 0);
 }
 
+static bool nobody_looks; /* any more: all may have huge pages */
+
 /* All was touched, so that what comes then has huge pages, but for the witness. */
 static void collapse_a_witness(void) {
     need_collapses();
@@ -266,7 +269,8 @@ static void collapse_a_witness(void) {
     memset(page_address(witness), 1, CHUNK_PAGES * PAGE_BYTES);
     grow_unseen(64);
     CHECK(page_chunk(witness)->witness);
-    CHECK(span_take(1, 1, ACE_DENSE) != 0); /* now it is looked at */
+    if (nobody_looks) configure(ACE_NEVER, 0);
+    CHECK(span_take(1, 1, ACE_DENSE) != 0); /* now it is looked at, otherwise */
     CHECK(page_chunk(witness)->witness);
     grow_unseen(64);
     CHECK(!page_chunk(witness)->witness);
@@ -278,6 +282,11 @@ static void collapse_a_witness(void) {
 }
 
 TEST(a_witness_is_collapsed_once_it_was_seen) { IN_CHILD(collapse_a_witness); }
+
+TEST(a_witness_is_collapsed_where_nobody_looks_any_more) {
+    nobody_looks = true;
+    IN_CHILD(collapse_a_witness);
+}
 
 /* A kernel that takes no advice at all: what was to be collapsed is as it was. */
 static void collapse_in_vain(void) {

@@ -240,11 +240,13 @@ TEST(what_was_moved_is_advised_again) {
     }
 }
 
-/* The kernel is told of the new place, and before that another thread breaks a chunk there and says so: for a whole stretch, or for
- * its own pages in the chunk. */
-static void advise_too_late(void) {
+enum { SECOND_LOOK = 3, ADVISED = 7 }; /* calls of a move of three chunks: for each one that looks for locks, and the move */
+
+/* Moves a span of three chunks to where all has huge pages; at call AT, HANDLER comes in between, for BROKEN_MEANWHILE in the second. Returns
+ * the first chunk. */
+static uint32_t move_interrupted(unsigned long at, void (*handler)(void)) {
     NEED_MOVES();
-    enum { MOVED = 3 * CHUNK_PAGES, ADVISED = 7 }; /* the call, after one that looks for locks and the move itself, for each chunk */
+    enum { MOVED = 3 * CHUNK_PAGES };
     leave_nothing_dirty();
     struct mine mine = take_keyed_at(0, MOVED, 1);
     CHECK((mine.first = span_move(mine.first, MOVED, MOVED + 1)) != 0); /* whether the kernel moves is found out at first */
@@ -252,43 +254,33 @@ static void advise_too_late(void) {
     const uint32_t chunk = (uint32_t)round_up(all.first, CHUNK_PAGES);
     span_give(all.first);
     broken_meanwhile = chunk + CHUNK_PAGES + 1;
-    fail_interrupt(ADVISED, break_meanwhile);
+    fail_interrupt(at, handler);
     mine.first = span_move(mine.first, MOVED, 6 * CHUNK_PAGES);
     fail_interrupt(0, NULL);
     CHECK_EQ(mine.first, chunk);
     check_pages(&mine, MOVED);
-    check_broken(chunk, false);
-    check_broken(chunk + CHUNK_PAGES, true);
-    check_broken(chunk + 2 * CHUNK_PAGES, false);
+    return chunk;
 }
+
+static void check_three(uint32_t chunk, bool second_is_broken) {
+    for (uint32_t i = 0; i < 3; i++) check_broken(chunk + i * CHUNK_PAGES, i == 1 && second_is_broken);
+}
+
+/* The kernel is told of the new place, and before that another thread breaks a chunk there and says so: for a whole stretch, or for
+ * its own pages in the chunk. */
+static void advise_too_late(void) { check_three(move_interrupted(ADVISED, break_meanwhile), true); }
 
 TEST(what_breaks_while_it_is_advised_stays_broken) { IN_CHILD(advise_too_late); }
 
 static void mend_meanwhile(void) { huge_mend(broken_meanwhile - 1, CHUNK_PAGES); }
 
 static void break_and_mend_meanwhile(void) {
-    enum { AVOIDED = 5 }; /* the call, after this one */
     break_meanwhile();
-    fail_interrupt(AVOIDED, mend_meanwhile);
+    fail_interrupt(ADVISED + 1 - SECOND_LOOK, mend_meanwhile); /* the first chunk was advised */
 }
 
-/* A chunk breaks while the span moves there, and is mended as the kernel is about to be told. */
-static void avoid_too_late(void) {
-    NEED_MOVES();
-    enum { MOVED = 3 * CHUNK_PAGES, SECOND_MOVED = 3 }; /* the call */
-    leave_nothing_dirty();
-    struct mine mine = take_keyed_at(0, MOVED, 1);
-    CHECK((mine.first = span_move(mine.first, MOVED, MOVED + 1)) != 0); /* whether the kernel moves is found out at first */
-    const struct mine all = take_fresh(ZONE_HUGE, 8 * CHUNK_PAGES, 1);
-    const uint32_t chunk = (uint32_t)round_up(all.first, CHUNK_PAGES);
-    span_give(all.first);
-    broken_meanwhile = chunk + CHUNK_PAGES + 1;
-    fail_interrupt(SECOND_MOVED, break_and_mend_meanwhile);
-    mine.first = span_move(mine.first, MOVED, 6 * CHUNK_PAGES);
-    fail_interrupt(0, NULL);
-    CHECK_EQ(mine.first, chunk);
-    for (uint32_t i = 0; i < 3; i++) check_broken(chunk + i * CHUNK_PAGES, false);
-}
+/* A chunk breaks before something is moved there, and is mended as the kernel is about to be told. */
+static void avoid_too_late(void) { check_three(move_interrupted(SECOND_LOOK, break_and_mend_meanwhile), false); }
 
 TEST(what_is_mended_while_it_is_advised_stays_whole) { IN_CHILD(avoid_too_late); }
 

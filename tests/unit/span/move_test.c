@@ -246,6 +246,7 @@ static void move_to_renewed(void) {
     struct mine moved = mine;
     moved.first = span_move(mine.first, MOVED, all.pages - CHUNK_PAGES);
     CHECK(moved.first != 0 || renewed.again);
+    CHECK(fail_failed() > 0);
     fail_disarm();
     fail_interrupt(0, NULL);
     CHECK_EQ(counts_now().lost_pages - lost, moved.first != 0 ? 0 : CHUNK_PAGES); /* the next that fails is not unmapped, which nobody can tell */
