@@ -46,7 +46,7 @@ void span_reset_peak(void) {
 
 struct span_size_counts span_sizes[SPAN_SIZES];
 
-size_t span_end_page(void) { return counter_read(&spans.end_page); }
+size_t span_end_page(void) { return atomic_load_explicit(&spans.end_page, memory_order_acquire); } /* see span_note_fresh */
 
 /* ---- limits ----------------------------------------------------------------------------------------- */
 
@@ -137,7 +137,9 @@ static uint64_t brought_pages(void) { return counter_read(&spans.counts.fresh_pa
 void span_note_fresh(struct page_run run) {
     counter_add(&spans.counts.fresh_pages, run.pages);
     for (size_t page = run.first; page < run.first + run.pages; page += CHUNK_PAGES) page_chunk(page)->given = true;
-    counter_raise(&spans.end_page, run.first + run.pages);
+    const uint64_t end = run.first + run.pages;
+    /* release, with acquire in span_end_page: what is below can be looked at without a lock. */
+    if (end > counter_read(&spans.end_page)) atomic_store_explicit(&spans.end_page, end, memory_order_release);
 }
 
 /* What is to be added. AT_END: not from a gap. */

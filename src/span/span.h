@@ -165,7 +165,7 @@ bool span_may_be_huge(uint32_t page);
 /* Dirty pages that are left for decay. Any locks. */
 uint64_t span_dirty_left(void);
 
-/* The page after the last that this layer was ever given. Any locks. */
+/* The page after the last that this layer was ever given: the words and records below it can be read. Any locks. */
 size_t span_end_page(void);
 
 /* What is counted, in pages and spans unless the name says otherwise. X(NAME, KIND, TEXT): a gauge is the present

@@ -339,6 +339,31 @@ TEST(threads_share_the_pages) {
     CHECK(counts_now().used_pages - before.used_pages <= 8 * THREADS); /* slabs for what libc allocates */
 }
 
+/* ---- looks without a lock ------------------------------------------------------------------------------ */
+
+static atomic_bool seen_all;
+
+/* As the purge thread does, of slabs. */
+static void *look_below_the_end(void *unused) {
+    for (size_t from = span_end_page(), end = from; !atomic_load_explicit(&seen_all, memory_order_relaxed); from = end) {
+        end = span_end_page();
+        for (size_t page = from; page < end; page++) CHECK_AT(page_word(page) == WORD_NONE, page);
+    }
+    return unused;
+}
+
+/* A sandbox lets no protection be changed: words are mapped anew, which ThreadSanitizer takes for a write. */
+TEST(what_lies_below_the_end_can_be_read) {
+    pthread_t looker;
+    configure(ACE_NEVER, UINT64_MAX);
+    CHECK_EQ(pthread_create(&looker, NULL, look_below_the_end, NULL), 0);
+    fail_arm(FAIL_MPROTECT, 1, true, EPERM);
+    for (int i = 0; i < 40; i++) CHECK(span_take(32 * CHUNK_PAGES, 1, ACE_SPARSE) != 0);
+    fail_disarm();
+    atomic_store_explicit(&seen_all, true, memory_order_relaxed);
+    CHECK_EQ(pthread_join(looker, NULL), 0);
+}
+
 /* ---- many in need at once ------------------------------------------------------------------------------ */
 
 enum { IN_NEED = 16 };
