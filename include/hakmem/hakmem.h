@@ -59,7 +59,8 @@ HAK_API void *hak_realloc(void *block, size_t size);
 HAK_API void *hak_reallocarray(void *block, size_t count, size_t size);
 
 /* Frees BLOCK. NULL is ignored. A pointer that hakmem never returned ends the process with one line that says what it looks
- * like. So it does in hak_realloc, hak_usable_size and hak_try_expand; the option foreign_free can change that.
+ * like: immediately, or, if it points into a block of up to 1 MiB, perhaps later. So it does in hak_realloc, hak_usable_size and
+ * hak_try_expand, where one that points into a block may also pass for its start. The option foreign_free can change that.
  * A double free is detected late or never. If it is detected, it ends the process with one line; until then two calls of
  * hak_malloc may return the same block. */
 HAK_API void hak_free(void *block);

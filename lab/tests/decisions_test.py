@@ -363,7 +363,11 @@ def test_a_profile_says_where_its_lines_came_from() -> None:
         decisions=Decisions({("depth", "swing"): 10}, last),
         depths={64: 512, 80: 32, 1 << 20: 0},
         half_life_ms=500,
-        options={"thread_cache": ("8MiB", "default"), "huge_pages": ("never", "profile")},
+        options={
+            "objective": ("small", "conf"),
+            "thread_cache": ("8MiB", "default"),
+            "huge_pages": ("never", "profile"),
+        },
     )
     text = profile_text(look)
     assert "settled in serv?r" in text
@@ -371,7 +375,8 @@ def test_a_profile_says_where_its_lines_came_from() -> None:
     assert "2 sizes, 34.5 KiB a thread at most, by 1 decision about 1 thread" in text
     assert "\nbin_depth = 64:512+80:32\n" in text
     assert re.search(r"^decay = 2000ms +# the half-life, by 2 decisions$", text, re.MULTILINE)
-    assert re.search(r"^thread_cache = 8MiB +# as it was: default$", text, re.MULTILINE)
+    assert re.search(r"^objective = small +# as it was: conf$", text, re.MULTILINE)
+    assert "thread_cache" not in text  # set explicitly it would follow the objective no more
     assert re.search(r"^huge_pages = never +# as it was: profile$", text, re.MULTILINE)
 
 

@@ -64,7 +64,7 @@ void os_split_huge(void *address, size_t bytes);
 
 enum os_moved {
     OS_MOVED,        /* FROM reads as zero */
-    OS_NOT_MOVED,    /* both are as they were */
+    OS_NOT_MOVED,    /* FROM is as it was */
     OS_MOVE_RENEWED, /* the same, but TO is a fresh mapping */
     OS_MOVE_LOST,    /* the same, but TO is perhaps not mapped and must not be used any more */
 };

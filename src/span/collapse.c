@@ -1,6 +1,6 @@
 /* collapse.c - huge pages for what a program took first, before there were any, and for witnesses that were looked at: chunks of small
- * pages that are all in use and mostly resident are brought into one page each, and are of the huge zone from then on. That brings in
- * what was never touched of them, so that the emptiest wait until much more is in use (ace_huge_collapses).
+ * pages that are all in use and at least half resident are brought into one page each, and are of the huge zone from then on. That
+ * brings in what was never touched of them, so that the emptiest wait until much more is in use (ace_huge_collapses).
  *
  * One chunk is looked at for each thirty-second part that is in use beyond the last time. To collapse it takes as long as the kernel needs
  * for a huge page (0088). Under the purging lock: what is being returned or unmapped counts as in use, and nothing is broken meanwhile. */

@@ -6,16 +6,14 @@ import time
 from collections.abc import Iterator
 
 from hakmem_lab.errors import LabError
+from hakmem_lab.sight.config import FILE_BYTES_MAX
 from hakmem_lab.sight.decisions import DEPTH, HALF_LIFE, Look
 from hakmem_lab.sight.sizes import count_text, size_text
 
-FILE_BYTES_MAX = 4094
-"""The library does not read a longer file."""
-LINE_LETTERS = 100
 DECAY_MAX_MS = 3_600_000
 """Of the option; the engine may go beyond it."""
-CARRIED = ("objective", "huge_pages", "populate")
-"""Options that are written if they are not at their default."""
+CARRIED = ("objective", "thread_cache", "huge_pages", "populate")
+"""Options that are written if they are not at their default, which may follow the objective."""
 
 
 def profile_text(look: Look) -> str:
@@ -36,13 +34,11 @@ def _lines(look: Look) -> Iterator[str]:
     yield "adapt = off                     # these values stay"
     yield from _depth_lines(look)
     yield from _half_life_lines(look)
-    if "thread_cache" in look.options:
-        value, source = look.options["thread_cache"]
-        yield f"thread_cache = {value:<16} # as it was: {source}"
     for name in CARRIED:
         value, source = look.options.get(name, ("", "default"))
         if source != "default":
-            yield f"{name} = {value:<18} # as it was: {source}"
+            line = f"{name} = {value}"
+            yield f"{line:<31} # as it was: {source}"
 
 
 def _depth_lines(look: Look) -> Iterator[str]:
