@@ -16,7 +16,7 @@ import pytest
 from hakmem_lab.allocators import builds, forms
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.asking import calibrate_choose
-from hakmem_lab.commands.canned import Told, limit_lines, list_grid, overall_estimate
+from hakmem_lab.commands.canned import Told, canned, limit_lines, list_grid, overall_estimate
 from hakmem_lab.commands.units import seconds_parse
 from hakmem_lab.errors import LabError
 from hakmem_lab.statistics.estimate import Estimate
@@ -86,6 +86,11 @@ def test_what_is_not_there_is_said_in_one_line(text: str, message: str) -> None:
             "own.toml: a comparison has two arms",
         ),
         ("arms = [", "own.toml is no canned comparison"),
+        ("arms = 'abc'\nbenches = ['c']", "own.toml is no canned comparison: 'arms' is not a list"),
+        (
+            "arms = ['a', 'b']\nbenches = ['c']\nbudget = 60\nabout = ''",
+            "own.toml is no canned comparison: 'budget' is not text",
+        ),
         (
             "arms = ['a', 'b']\nbenches = ['c']\nbudget = '1m'\nabout = ''\nwrong = 1",
             "own.toml is no canned comparison",
@@ -98,6 +103,22 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, text: str, message: s
     with pytest.raises(LabError) as caught:
         canned_read(path)
     assert str(caught.value).startswith(f"{path.parent}/{message}")
+
+
+@pytest.mark.parametrize(
+    ("benches", "limit", "message"),
+    [("'redis'", "abc", "'abc'"), ("'redis', 'rediss'", "5%", "rediss")],
+    ids=["limit", "workload"],
+)
+def test_wrong_input_is_said_before_anything_is_measured(
+    tmp_path: Path, benches: str, limit: str, message: str
+) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        f"about = ''\narms = ['hakmem', 'glibc']\nbudget = '1m'\nbenches = [{benches}]\nlimit = '{limit}'"
+    )
+    with pytest.raises(LabError, match=message):
+        canned(str(path))
 
 
 def told_of(*ratios: tuple[float, float, float], same: Control = Control.PASSED) -> Told:

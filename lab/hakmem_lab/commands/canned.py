@@ -58,8 +58,12 @@ def canned(
     checkout = Checkout.find(build)
     seed = secrets.randbits(32) if seed is None else seed
     budget = budget or chosen.budget
+    if chosen.limit:
+        share_parse(chosen.limit, "limit")  # wrong input is found before anything is measured
+    for bench in chosen.benches:
+        calibrate_choose(bench, None)
     command = shlex.join(
-        ["./hakmem", "canned", chosen.name, "--budget", budget, "--margin", margin, "--seed", str(seed)]
+        ["./hakmem", "canned", name, "--budget", budget, "--margin", margin, "--seed", str(seed)]
     )
     told = [canned_ask(checkout, chosen, bench, budget, margin, seed, command) for bench in chosen.benches]
     overall = {arm: overall_estimate(told, arm) for arm in chosen.arms[1:]}

@@ -30,15 +30,27 @@ class Canned:
 def canned_read(path: Path) -> Canned:
     try:
         kept = tomllib.loads(path.read_text(ENCODING))
-        lists = {name: tuple(kept.pop(name)) for name in ("arms", "benches")}
-        found = Canned(name=path.stem, **lists, **kept)
+        lists = {name: _words(name, kept.pop(name)) for name in ("arms", "benches")}
+        found = Canned(name=path.stem, **lists, **{name: _text(name, value) for name, value in kept.items()})
     except OSError as error:
         raise LabError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise LabError(f"{path} is no canned comparison: {error}") from error
     if len(found.arms) < 2 or not found.benches:
         raise LabError(f"{path}: a comparison has two arms at least, and a workload")
     return found
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"'{name}' is not text")
+    return value
+
+
+def _words(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"'{name}' is not a list")
+    return tuple(_text(name, one) for one in value)
 
 
 def canned_names() -> list[str]:
