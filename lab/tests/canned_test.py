@@ -80,20 +80,21 @@ def test_what_is_not_there_is_said_in_one_line(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("about = 1", "own.toml is no canned comparison: 'arms'"),
+        ("about = 1", "own.toml: 'about' is not a text"),
+        ("about = ''", "own.toml: 'arms' is missing"),
         (
             "arms = ['hakmem']\nbenches = ['larson']\nabout = ''\nbudget = '1m'",
             "own.toml: a comparison has two arms",
         ),
         ("arms = [", "own.toml is no canned comparison"),
-        ("arms = 'abc'\nbenches = ['c']", "own.toml is no canned comparison: 'arms' is not a list"),
+        ("about = ''\narms = 'abc'", "own.toml: 'arms' is not a list"),
         (
             "arms = ['a', 'b']\nbenches = ['c']\nbudget = 60\nabout = ''",
-            "own.toml is no canned comparison: 'budget' is not text",
+            "own.toml: 'budget' is not a text",
         ),
         (
             "arms = ['a', 'b']\nbenches = ['c']\nbudget = '1m'\nabout = ''\nwrong = 1",
-            "own.toml is no canned comparison",
+            "own.toml: there is no 'wrong'",
         ),
     ],
 )

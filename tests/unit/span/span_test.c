@@ -15,6 +15,7 @@
  *   one take makes all the room that is missing,
  *   or room is made only for fresh memory        one_take_returns_little_more_than_it_takes
  *   what grows in place makes no room            a_span_that_grows_makes_room_below_a_limit
+ *   the end is published in no order             what_lies_below_the_end_can_be_read, under ThreadSanitizer, not each time
  */
 #include "child.h"
 #include "clock.h"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hakmem_lab.errors import LabError
 from hakmem_lab.files import ENCODING
+from hakmem_lab.workloads.programs.file import Table
 
 FOLDER = Path(__file__).parent
 
@@ -29,28 +30,24 @@ class Canned:
 
 def canned_read(path: Path) -> Canned:
     try:
-        kept = tomllib.loads(path.read_text(ENCODING))
-        lists = {name: _words(name, kept.pop(name)) for name in ("arms", "benches")}
-        found = Canned(name=path.stem, **lists, **{name: _text(name, value) for name, value in kept.items()})
+        table = Table(str(path), tomllib.loads(path.read_text(ENCODING)))
     except OSError as error:
         raise LabError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise LabError(f"{path} is no canned comparison: {error}") from error
-    if len(found.arms) < 2 or not found.benches:
-        raise LabError(f"{path}: a comparison has two arms at least, and a workload")
+    found = Canned(
+        name=path.stem,
+        about=table.take("about", None, str),
+        arms=table.words("arms"),
+        benches=table.words("benches"),
+        budget=table.take("budget", None, str),
+        note=table.take("note", "", str),
+        limit=table.take("limit", "", str),
+    )
+    table.done()
+    if len(found.arms) < 2:
+        raise LabError(f"{path}: a comparison has two arms at least")
     return found
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"'{name}' is not text")
-    return value
-
-
-def _words(name: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"'{name}' is not a list")
-    return tuple(_text(name, one) for one in value)
 
 
 def canned_names() -> list[str]:
