@@ -75,7 +75,7 @@ def test_ab_from_beginning_to_end(served: Path, tmp_path: Path) -> None:
     answer = content["answers"][0]
     assert (answer["name"], answer["verdict"], content["base"]) == ("hakmem", last[1], "glibc")
     assert set(content["controls"]) == {"control: itself", "control: itself, slowed"}
-    assert "--seed 5" in content["provenance"]["command"]
+    assert "--seed 5 --predict +100% --instructions --bench" in content["provenance"]["command"]
     if shutil.which("valgrind"):
         assert content["opinions"][0]["other"] < content["opinions"][0]["base"]
     with samples_of(done.stdout).open() as file:

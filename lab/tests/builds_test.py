@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -52,6 +53,41 @@ def test_a_profiling_build_of_a_commit_has_lines(tiny: Checkout) -> None:
     plain, profiling = (builds.library_of(tiny, "HEAD", profiling=one) for one in (False, True))
     assert b".debug_info" in profiling.read_bytes()
     assert b".debug_info" not in plain.read_bytes()
+
+
+def test_a_cmake_that_is_too_old_is_passed_over(
+    tiny: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = shutil.which("cmake")
+    assert good is not None
+    old, brought = tmp_path / "path/cmake", tiny.tools / "cmake/bin/cmake"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho cmake version 3.18.4\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{old.parent}:{os.environ['PATH']}")
+    with pytest.raises(LabError, match=r"needs CMake 3\.22 or newer"):
+        builds.library_of(tiny, "HEAD")
+    brought.parent.mkdir(parents=True)
+    brought.symlink_to(good)
+    assert builds.library_of(tiny, "HEAD").is_file()
+
+
+def test_without_make_the_ninja_that_was_brought_is_used(
+    tiny: Checkout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools, brought = tmp_path / "path", tiny.tools / "cmake/bin/ninja"
+    ninja = shutil.which("ninja")
+    if ninja is None:
+        pytest.skip("ninja is not installed")
+    tools.mkdir()
+    for tool in ("cmake", "git", "tar", "sh", "cc", "as", "ld", "ar", "ranlib", "uname"):
+        found = shutil.which(tool)
+        if found is not None:
+            (tools / tool).symlink_to(found)
+    brought.parent.mkdir(parents=True)
+    brought.symlink_to(ninja)
+    monkeypatch.setenv("PATH", str(tools))
+    assert builds.library_of(tiny, "HEAD").is_file()
 
 
 def test_what_does_not_build_is_one_line_and_leaves_nothing(tiny: Checkout) -> None:

@@ -109,6 +109,12 @@ def test_a_report_has_not_the_name_of_what_is_written_beside_it(
             app([*command.split(), "--report", str(tmp_path / f"x.{suffix}")], standalone_mode=False)
 
 
+@pytest.mark.parametrize("command", ["bgsave", "footprint", "scaling"])
+def test_a_study_without_a_peer_is_refused(command: str) -> None:
+    with pytest.raises(LabError, match="--peers names none"):
+        app([command, "--peers", " , "], standalone_mode=False)
+
+
 def test_the_terminal_shows_paths_that_work_from_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

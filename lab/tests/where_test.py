@@ -214,6 +214,7 @@ def test_a_command_of_ones_own(build: Path, library: Path, tmp_path: Path) -> No
     ("arguments", "message"),
     [
         (["--confirm"], "--confirm compares two: say with --diff OLD"),
+        (["--diff", "hakmem", "--confirm", "--budget", "soon"], "--budget is a time such as 60s"),
         (["--bench", "lua"], "lua is a program file"),
         (["--bench", "start of"], "start of `true` starts other processes"),
         (["--bench", "64 of 64", "--", "true"], "give either --bench or a command"),

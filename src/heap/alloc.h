@@ -54,8 +54,8 @@ size_t heap_usable_bytes(const void *block);
 /* Whether a block of hakmem starts at BLOCK, as far as its page tells. */
 bool heap_owns(const void *block);
 
-/* Resizes BLOCK in place, or moves it without a copy. Returns its new address; NULL when it must be copied, and is
- * unchanged. */
+/* Resizes BLOCK in place or, if it is long, moves it, by its page tables where the kernel can. Returns its new address; NULL when a new
+ * block must be had for it, and it is unchanged. */
 void *heap_resize(void *block, size_t bytes);
 
 /* Lengthens BLOCK in place to at least BYTES bytes. Returns its usable bytes; 0 when that is impossible, and it is

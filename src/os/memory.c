@@ -245,9 +245,9 @@ bool os_collapses(void) {
     return atomic_load_explicit(&collapse, memory_order_relaxed) == COLLAPSE_MAY;
 }
 
-void os_collapse(void *address, size_t bytes) {
+bool os_collapse(void *address, size_t bytes) {
     int saved = errno;
-    os_counted(OS_CALL_MADVISE_HUGE, madvise(address, bytes, MADV_COLLAPSE) == 0, saved);
+    return os_counted(OS_CALL_MADVISE_HUGE, madvise(address, bytes, MADV_COLLAPSE) == 0, saved);
 }
 
 #ifndef MADV_COLD /* Linux 5.4 */
@@ -266,7 +266,8 @@ void os_split_huge(void *address, size_t bytes) {
 
 #define MOVE_FLAGS (MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP)
 
-static _Atomic enum { MOVE_UNKNOWN, MOVE_WORKS, MOVE_FAILS } move_works;
+enum move_verdict { MOVE_UNKNOWN, MOVE_WORKS, MOVE_FAILS };
+static _Atomic enum move_verdict move_works;
 
 /* Whether two pages were moved as they should be, and both places can be purged. An emulator may believe that FROM is no
  * longer mapped, so the kernel is made to write there before FROM is read. */
@@ -297,7 +298,7 @@ static enum os_moved move_to(void *from, void *to, size_t bytes) {
 
 /* Old kernels refuse; emulators report success and do something else. Found out once, on pages of our own. */
 static bool move_is_known_to_work(void) {
-    int known = atomic_load_explicit(&move_works, memory_order_relaxed); /* the probe may run twice */
+    enum move_verdict known = atomic_load_explicit(&move_works, memory_order_relaxed), before = MOVE_UNKNOWN;
     if (known != MOVE_UNKNOWN) return known == MOVE_WORKS;
     int saved = errno;
     size_t page = os_page_bytes();
@@ -311,8 +312,9 @@ static bool move_is_known_to_work(void) {
     }
     if (from != NULL) os_unmap(from, 2 * page);
     errno = saved;
-    atomic_store_explicit(&move_works, known, memory_order_relaxed); /* still unknown where there was no memory */
-    return known == MOVE_WORKS;
+    /* Still unknown where there was no memory. The probe may run twice, and a move may have failed meanwhile: the first verdict stays. */
+    atomic_compare_exchange_strong_explicit(&move_works, &before, known, memory_order_relaxed, memory_order_relaxed);
+    return (before == MOVE_UNKNOWN ? known : before) == MOVE_WORKS;
 }
 
 /* The place that a move leaves is not locked any more. Where all memory is locked (mlockall), the pool would get some that is not. The

@@ -50,14 +50,14 @@ void os_populate(void *address, size_t bytes);
 bool os_prefer_huge(void *address, size_t bytes);
 bool os_avoid_huge(void *address, size_t bytes);
 
-/* Whether memory may be collapsed: not where the system wants no huge pages, which the kernel would overlook, or does not say. A file is
- * read the first time: its text says whether some are wanted. */
+/* Whether memory may be collapsed: not where the system wants no huge pages, which the kernel would overlook, or does not say. Two files
+ * are read the first time: the text of each says whether some are wanted. */
 bool os_collapses(void);
 bool os_setting_wants_huge(const char *text);
 
-/* Brings a committed range, as long and as aligned as a huge page, into one: what is not resident of it is then. Not where none is to be
- * used (os_avoid_huge), and not before Linux 6.1. */
-void os_collapse(void *address, size_t bytes);
+/* Brings a committed range, as long and as aligned as a huge page, into one: what is not resident of it is then. False if refused: where
+ * none is to be used (os_avoid_huge), where several mappings meet, and before Linux 6.1. */
+bool os_collapse(void *address, size_t bytes);
 
 /* Breaks the huge page, if there is one, that a committed range lies in, so that parts of it can be returned. */
 void os_split_huge(void *address, size_t bytes);
@@ -80,7 +80,7 @@ enum os_moved os_move(void *from, void *to, size_t bytes);
 /* Gives mappings a name in /proc/PID/maps, where the kernel can (Linux 5.17, if configured). It does not merge mappings of different
  * names. NAME is a constant. */
 void os_name(void *address, size_t bytes, const char *name);
-#define OS_NAME_BLOCKS "hakmem blocks" /* the name of all that os_commit and os_renew were given */
+#define OS_NAME_BLOCKS "hakmem blocks" /* of what is memory for blocks or may become some; os_commit and os_renew give it */
 #define OS_NAME_BOOKS "hakmem books"
 
 /* Readable, writable, zeroed memory anywhere, aligned to ALIGNMENT (a power of two); NULL if refused. */
@@ -333,7 +333,7 @@ enum os_call {
     OS_CALL_MUNMAP,
     OS_CALL_MPROTECT,
     OS_CALL_MADVISE_FREE, /* returns memory */
-    OS_CALL_MADVISE_HUGE, /* asks for huge pages, for none, or breaks one */
+    OS_CALL_MADVISE_HUGE, /* asks for huge pages or for none, makes one at once, or breaks one */
     OS_CALL_MADVISE_POPULATE,
     OS_CALL_MREMAP,
     OS_CALL_THREAD,

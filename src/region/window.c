@@ -1,7 +1,8 @@
 /* window.c - finding a window, and growing into it.
  *
- * Everything below next_page is committed and was given to the span layer. What lies between it and reserved_page is
- * reserved, and committed up to pages_end if the metadata for it was refused. All are guarded by lock. */
+ * What lies below next_page was committed and given to the span layer, which may have unmapped some since; or it was passed over, where
+ * another mapping was in the way. What lies between it and reserved_page is reserved, and committed up to pages_end if the metadata for
+ * it was refused. All are guarded by lock. */
 #include "region/window.h"
 
 #include "base/bits.h"

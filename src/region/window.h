@@ -35,14 +35,14 @@ _Static_assert(sizeof(void *) == 8, "hakmem is written for 64-bit address spaces
 /* What is known of a 2 MiB chunk: one bit per page, and what the kernel was advised. Guarded by the span layer's
  * lock. */
 struct chunk {
-    uint32_t used;     /* handed out */
+    uint32_t used;     /* handed out, or held while the kernel works on them */
     uint32_t touched;  /* handed out since the kernel last gave it as zero */
     uint32_t returned; /* returned to the kernel after use, and not used since */
     uint32_t refused;  /* free, and the kernel would not take them back; not used since */
     uint32_t moved;    /* mapped by a move: never in one mapping with pages that were not */
     uint32_t edges;    /* a mapping that a move left may begin here */
     uint8_t given;     /* the span layer has it mapped; otherwise it lies in a gap, or a thread is about to give it */
-    uint8_t zone;      /* an enum span_zone; settled before the span layer gets it, and when it is collapsed: then all of it is in use */
+    uint8_t zone;      /* an enum span_zone; settled before the span layer gets it; changes when it is collapsed, all of it in use, or unmapped */
     uint8_t no_huge;   /* in the huge zone, but the kernel was told to use no huge pages here */
     uint8_t broken;    /* and the huge page that there was is broken, or there never was one */
     uint8_t witness;   /* no huge pages so far, to show what the program touches */

@@ -17,11 +17,14 @@ static uint64_t brought_bytes;         /* that were never touched, by all collap
 
 void huge_note_child(void) { first_chunk = counter_read(&spans.end_page) / CHUNK_PAGES; }
 
-/* Whether the chunk at PAGE has small pages, for no reason that still holds, and all of it is in use. Span lock held. */
+/* Whether the chunk at PAGE has small pages, for no reason that still holds, all of it is in use, and it lies in one mapping: the kernel
+ * collapses no other. Span lock held. */
 static bool is_small_and_used(size_t page) {
     const struct chunk *chunk = page_chunk(page);
     const bool is_small = chunk->zone == ZONE_PLAIN || (chunk->witness && huge_was_seen(page));
-    return chunk->given && is_small && chunk->used == UINT32_MAX;
+    if (!chunk->given || !is_small || chunk->used != UINT32_MAX) return false;
+    const uint32_t first = (uint32_t)page, end = first + CHUNK_PAGES;
+    return pages_next_edge(first, end) == end;
 }
 
 /* The first page of the next chunk that may be collapsed; 0 where none of the next few may. Span lock held. */
@@ -73,13 +76,18 @@ static bool settle(size_t page, size_t missing_bytes) {
         chunk->zone = ZONE_HUGE;
         chunk->no_huge = chunk->broken = chunk->witness = false;
         chunk->collapsed = true;
-        brought_bytes += missing_bytes;
         counter_add(&spans.counts.huge_pages, CHUNK_PAGES);
         span_tell(&(struct ace_decision){
-            .reason = ACE_REASON_RESIDENT, .from = before, .to = before + CHUNK_PAGES, .inputs = {missing_bytes, brought_bytes}});
+            .reason = ACE_REASON_RESIDENT, .from = before, .to = before + CHUNK_PAGES, .inputs = {missing_bytes, brought_bytes + missing_bytes}});
     }
     span_unlock();
     return settled;
+}
+
+static void note_brought(size_t bytes) {
+    span_lock();
+    brought_bytes += bytes;
+    span_unlock();
 }
 
 /* Purging lock held. */
@@ -89,7 +97,7 @@ static void collapse_one(void) {
     if (page == 0 || !os_collapses() || !os_tells_resident(page_address(page), bytes, &resident_bytes)) return;
     if (!settle(page, bytes - resident_bytes)) return;
     os_prefer_huge(page_address(page), bytes);
-    os_collapse(page_address(page), bytes);
+    if (os_collapse(page_address(page), bytes)) note_brought(bytes - resident_bytes);
 }
 
 void huge_collapse_next(void) {

@@ -18,7 +18,7 @@ enum {
     PAGES_PER_RECORD_PAGE = 512,             /* pages whose records take less than a page */
 };
 
-static counter unmapped_pages; /* that were fresh and have not come again as such; written under the span lock */
+static counter unmapped_pages; /* by all calls, but for those that were lost: fresh_pages counts what comes again anew. Written under the span lock */
 
 /* ---- while the kernel works (span lock held) -------------------------------------------------------- */
 
@@ -85,13 +85,13 @@ bool span_make_gaps(size_t pages) {
 
 /* ---- mapping again ---------------------------------------------------------------------------------- */
 
-/* A gap, or its beginning, held; PAGES is 0 where there is none. */
-static struct page_run hold_gap(size_t pages) {
+/* A gap of at least PAGES pages, or its beginning of MOST pages, held; PAGES is 0 where there is none. */
+static struct page_run hold_gap(size_t pages, size_t most) {
     span_lock();
     const uint32_t head = bins_find_gap((uint32_t)pages);
     struct page_run run = {head, 0};
     if (head != 0) {
-        run.pages = min_size(span_at(head)->pages, max_size(round_up(pages, CHUNK_PAGES), FILLED_PAGES));
+        run.pages = min_size(span_at(head)->pages, most);
         span_hold(head, run);
     }
     span_unlock();
@@ -104,11 +104,12 @@ static void lose(struct page_run run) {
     span_lose((uint32_t)run.first, (uint32_t)run.pages);
 }
 
-bool gaps_fill(size_t pages, enum span_zone zone, enum ace_fill fill) {
-    if (HAK_LIKELY(counter_read(&unmapped_pages) == 0)) return false;
-    const struct page_run run = hold_gap(pages);
+/* Fills one gap of at least PAGES pages, MOST at most; false where there is none, something lies there, or the kernel refuses. */
+static bool fill_one(size_t pages, size_t most, enum span_zone zone, enum ace_fill fill) {
+    const struct page_run run = hold_gap(pages, most);
     if (run.pages == 0) return false;
     void *start = page_address(run.first);
+    os_refusal_forget();
     const bool mapped = os_map_at(start, run.pages * PAGE_BYTES), taken = !mapped && os_refusal.error == 0;
     if (mapped) {
         os_name(start, run.pages * PAGE_BYTES, OS_NAME_BLOCKS);
@@ -124,4 +125,12 @@ bool gaps_fill(size_t pages, enum span_zone zone, enum ace_fill fill) {
     if (!taken) release(run);
     span_unlock();
     return mapped;
+}
+
+bool gaps_fill(size_t pages, enum span_zone zone, enum ace_fill fill) {
+    if (HAK_LIKELY(counter_read(&unmapped_pages) == 0)) return false;
+    const size_t least = round_up(pages, CHUNK_PAGES), usual = max_size(least, FILLED_PAGES);
+    if (fill_one(pages, usual, zone, fill)) return true;
+    /* Where a limit refuses so much it may let through what is needed. */
+    return least < usual && os_refusal.error != 0 && fill_one(pages, least, zone, fill);
 }

@@ -65,15 +65,15 @@ static void note_moved(struct piece piece, uint32_t pages) {
     huge_advise_again(piece.to, pages);
 }
 
-/* Copies in pieces; if there are many pages, each piece is returned to the kernel once it is copied. True: all were. */
-static bool copy_piece(struct piece piece) {
+/* Copies PIECE, in parts; where it is not KEPT, each is returned to the kernel once it is copied. True: all were. */
+static bool copy_piece(struct piece piece, bool kept) {
     char *source = page_address(piece.from), *target = page_address(piece.to);
     size_t bytes = piece.pages * PAGE_BYTES;
-    bool returned = piece.pages > COPY_KEPT_PAGES;
+    bool returned = !kept;
     for (size_t at = 0; at < bytes; at += COPY_PIECE_BYTES) {
         size_t length = min_size(bytes - at, COPY_PIECE_BYTES);
         memcpy(target + at, source + at, length);
-        if (piece.pages > COPY_KEPT_PAGES) returned &= os_purge(source + at, length);
+        if (!kept) returned &= os_purge(source + at, length);
     }
     return returned;
 }
@@ -87,7 +87,7 @@ static void mark_gone(struct piece piece) {
 
 /* The contents are where they were. */
 static void bring_back(struct piece piece) {
-    copy_piece((struct piece){piece.to, piece.from, piece.pages});
+    copy_piece((struct piece){piece.to, piece.from, piece.pages}, piece.pages <= COPY_KEPT_PAGES);
     span_lock();
     pages_mark_used(piece.from, piece.pages);
     span_unlock();
@@ -97,6 +97,7 @@ static void bring_back(struct piece piece) {
  * where they were. */
 static struct piece move_contents(struct piece all) {
     bool any_moved = false;
+    uint32_t kept_pages = 0; /* of what was copied */
     for (uint32_t done = 0; done < all.pages;) {
         const struct piece piece = piece_at(all, done);
         enum os_moved last;
@@ -109,7 +110,10 @@ static struct piece move_contents(struct piece all) {
         const struct piece rest = {piece.from + moved, piece.to + moved, piece.pages - moved};
         if (last == OS_MOVE_RENEWED) huge_advise_again(rest.to, CHUNK_PAGES);
         if (moved != 0) mark_gone((struct piece){piece.from, piece.to, moved});
-        if (rest.pages != 0 && copy_piece(rest)) mark_gone(rest); /* only whole chunks are so many that copies are returned */
+        /* Only whole chunks: a part that is returned would break a huge page. */
+        const bool kept = !is_whole(rest) || kept_pages + rest.pages <= COPY_KEPT_PAGES;
+        if (kept) kept_pages += rest.pages;
+        if (rest.pages != 0 && copy_piece(rest, kept)) mark_gone(rest);
         any_moved |= moved != 0;
         done += piece.pages;
     }

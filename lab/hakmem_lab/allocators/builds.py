@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from hakmem_lab.processes import program_run
 MARK = "hakmem@"
 BUILD_SECONDS = 900
 GIT_SECONDS = 60
+CMAKE_SECONDS = 60
+CMAKE_LEAST = (3, 22)
 PROFILING = "profiling"
 
 
@@ -104,7 +107,7 @@ def sources_build(
     plain = ["-DCMAKE_BUILD_TYPE=Release", "-DHAK_TESTS=OFF", "-DHAK_BENCH=OFF", "-DHAK_TOOLS=OFF"]
     environment = environment_plain()
     steps = (
-        [cmake, "-S", str(sources), "-B", str(build), *plain, *options],
+        [cmake, "-S", str(sources), "-B", str(build), *_generator(checkout), *plain, *options],
         [cmake, "--build", str(build), "--target", "hakmem", "--parallel", str(os.cpu_count() or 1)],
     )
     for step in steps:
@@ -115,6 +118,25 @@ def sources_build(
 def _cmake(checkout: Checkout, what: str) -> str:
     """Found in the same way as by ./hakmem."""
     for name in ("cmake", str(checkout.tools / "cmake/bin/cmake")):
-        if shutil.which(name):
+        if shutil.which(name) and _is_new_enough(name):
             return name
-    raise LabError(f"{what} needs cmake; on Debian: apt-get install {PACKAGES['cmake']}")
+    least = ".".join(map(str, CMAKE_LEAST))
+    raise LabError(f"{what} needs CMake {least} or newer; on Debian: apt-get install {PACKAGES['cmake']}")
+
+
+def _is_new_enough(cmake: str) -> bool:
+    try:
+        said = program_run([cmake, "--version"], CMAKE_SECONDS).output
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    found = re.match(r"cmake version (\d+)\.(\d+)", said)
+    return found is not None and (int(found[1]), int(found[2])) >= CMAKE_LEAST
+
+
+def _generator(checkout: Checkout) -> list[str]:
+    """What CMake drives, chosen in the same way as by ./hakmem."""
+    if shutil.which("ninja"):
+        return ["-G", "Ninja"]
+    if shutil.which("make") or shutil.which("gmake"):
+        return []
+    return ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={checkout.tools / 'cmake/bin/ninja'}"]

@@ -65,6 +65,7 @@ def ab(
     seed = secrets.randbits(32) if seed is None else seed
     words = ["./hakmem", "ab", a, b, "--budget", budget, "--margin", margin, "--seed", str(seed)]
     words += ["--predict", predict] if predict else []
+    words += ["--instructions"] if instructions else []
     words += ["--", *command] if command else ["--bench", bench or DEFAULT_BENCH]
     with study_open(Checkout.find(build), "ab", seed) as study:
         asked = ask(study, [a, b], calibrate, design, shlex.join(words), instructions)

@@ -50,11 +50,20 @@ def report_check(path: Path | None) -> Path | None:
     return target_check(path)
 
 
+def peers_check(text: str) -> str:
+    """A study compares: an empty list of peers is an error."""
+    if not words_split(text):
+        raise LabError("--peers names none: give at least one, such as glibc")
+    return text
+
+
 BuildOption = Annotated[
     Path | None,
     typer.Option("--build", help="Use the library and bench/ of this build directory."),
 ]
-PeersOption = Annotated[str, typer.Option(help="Comma-separated peers to compare with.")]
+PeersOption = Annotated[
+    str, typer.Option(help="Comma-separated peers to compare with.", callback=peers_check)
+]
 SeedOption = Annotated[
     int | None, typer.Option(help="Random seed, to repeat an earlier run. Default: a new one.")
 ]

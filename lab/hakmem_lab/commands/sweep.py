@@ -69,6 +69,7 @@ def sweep(
     calibrate = calibrate_choose(bench, command)
     seed = secrets.randbits(32) if seed is None else seed
     words = ["./hakmem", "sweep", option, "--budget", budget, "--margin", margin, "--seed", str(seed)]
+    words += ["--instructions"] if instructions else []
     words += ["--", *command] if command else ["--bench", bench or DEFAULT_BENCH]
     with study_open(Checkout.find(build), "sweep", seed) as study:
         asked = ask(study, ["hakmem", *arms], calibrate, design, shlex.join(words), instructions)

@@ -16,6 +16,7 @@ from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.asking import DEFAULT_BENCH, BenchOption, CommandArgument
 from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
+from hakmem_lab.commands.units import seconds_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.files import target_check, text_write
 from hakmem_lab.grid import Grid
@@ -87,6 +88,7 @@ def where(
     """
     if confirm and not diff:
         raise LabError("--confirm compares two: say with --diff OLD what it was before")
+    seconds_parse(budget)
     checkout = Checkout.find(build)
     try:
         with staged(checkout) as stage:

@@ -88,10 +88,7 @@ void os_split_huge(void *address, size_t bytes) {
     (void)bytes;
 }
 bool os_collapses(void) { return true; }
-void os_collapse(void *address, size_t bytes) {
-    (void)address;
-    (void)bytes;
-}
+bool os_collapse(void *address, size_t bytes) { return address != NULL && bytes != 0; }
 enum os_moved os_move(void *from, void *to, size_t bytes) {
     (void)from;
     (void)to;

@@ -4,6 +4,8 @@
  * Planted defects it was seen to catch:
  *   what is hardly resident is collapsed           what_is_hardly_touched_stays
  *   so is a chunk of which a part is free          what_is_not_all_in_use_stays
+ *   so is one that several mappings meet in        what_lies_in_several_mappings_stays
+ *   what the kernel refused counts as brought in   what_was_refused_brings_nothing_in
  *   before any memory has huge pages               before_any_memory_has_them_nothing_is_looked_at
  *   a chunk is looked at with every take           one_is_looked_at_for_each_growth
  *   what was brought in does not count             what_was_never_touched_waits_for_more_use
@@ -21,6 +23,7 @@
 #include "child.h"
 #include "faults/fail_calls.h"
 #include "huge.h"
+#include "span/pages.h"
 
 /* CHUNKS chunks of fresh memory without huge pages, all in use; TOUCHED_BYTES of each are touched. */
 static uint32_t take_plain(uint32_t chunks, size_t touched_bytes) {
@@ -303,6 +306,40 @@ static void collapse_in_vain(void) {
 }
 
 TEST(a_kernel_that_takes_no_advice) { IN_CHILD(collapse_in_vain); }
+
+/* Half of each is touched. What the kernel refuses brings nothing in, and keeps no other waiting. */
+static void collapse_halves_in_vain(void) {
+    need_collapses();
+    if (os_page_bytes() > 4096) OMIT("nothing of such pages is small");
+    enum { CHUNKS = 12 };
+    const uint32_t first = take_plain(CHUNKS, CHUNK_PAGES * PAGE_BYTES / 2);
+    configure(ACE_NEVER, 0);
+    CHECK(span_take(counts_now().fresh_pages + 1, 1, ACE_DENSE) != 0);
+    fail_arm(FAIL_MADVISE, 1, true, EINVAL);
+    for (int i = 0; i < 2 * CHUNKS && huge_of(first, CHUNKS) < CHUNKS; i++) take_a_little_more();
+    fail_disarm();
+    CHECK_EQ(huge_of(first, CHUNKS), CHUNKS);
+    const uint64_t used_pages = counts_now().used_pages;
+    CHECK_AT(CHUNKS * (CHUNK_PAGES / 2) > used_pages / 8, used_pages); /* otherwise all may be brought in */
+    CHECK(holds(first, CHUNKS, CHUNK_PAGES * PAGE_BYTES / 2));
+    check_books();
+}
+
+TEST(what_was_refused_brings_nothing_in) { IN_CHILD(collapse_halves_in_vain); }
+
+/* A mapping begins within the second of three chunks, as far as is known. */
+static void collapse_over_an_edge(void) {
+    need_collapses();
+    const uint32_t first = take_plain(3, CHUNK_PAGES * PAGE_BYTES);
+    pages_mark_moved(first + CHUNK_PAGES + 3, CHUNK_PAGES - 3, true);
+    grow(40);
+    CHECK_EQ(page_chunk(first)->zone, ZONE_HUGE);
+    CHECK_EQ(page_chunk(first + CHUNK_PAGES)->zone, ZONE_PLAIN);
+    CHECK_EQ(page_chunk(first + 2 * CHUNK_PAGES)->zone, ZONE_HUGE);
+    check_books();
+}
+
+TEST(what_lies_in_several_mappings_stays) { IN_CHILD(collapse_over_an_edge); }
 
 /* Linux before 6.1 knows the first advice, not the second: khugepaged may do it later. */
 static void collapse_by_an_old_kernel(void) {

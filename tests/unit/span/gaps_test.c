@@ -8,6 +8,7 @@
  *   what was returned and is unmapped counts     free_runs_make_room_for_a_longer_one
  *   as used again
  *   gaps are never filled                        gaps_are_filled_before_the_window_grows
+ *   a limit keeps all of a gap from being used   a_part_of_a_gap_is_filled_...
  *   a gap where something lies is tried for ever what_lies_in_a_gap_stays
  *   a hint that is passed over passes for a      gaps_are_filled_where_hints_are_passed_over
  *   place that is taken
@@ -151,6 +152,23 @@ static void fill_gaps(void) {
 }
 
 TEST(gaps_are_filled_before_the_window_grows) { IN_CHILD(fill_gaps); }
+
+/* A limit that leaves room for what is needed, and for no more. */
+static void fill_a_part(void) {
+    enum { NEEDED = PIECE / 2 }; /* less than is filled otherwise; some gaps are longer */
+    start();
+    longer_than_each();
+    limit_data(NEEDED * PAGE_BYTES + MIB(1));
+    const size_t end = span_end_page(), gaps = gap_pages();
+    uint32_t first = 0;
+    while (gap_pages() == gaps) CHECK((first = span_take(NEEDED, 1, ACE_SPARSE)) != 0);
+    CHECK_EQ(gap_pages(), gaps - NEEDED);
+    CHECK_EQ(span_end_page(), end);
+    check_zero(first, NEEDED);
+    check_used_pieces();
+}
+
+TEST(a_part_of_a_gap_is_filled_where_a_limit_leaves_no_more) { IN_CHILD(fill_a_part); }
 
 static void fill_gaps_without_hints(void) {
     fail_pass_over_hints(true);

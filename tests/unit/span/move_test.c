@@ -121,6 +121,24 @@ static void move_refused(void) {
     CHECK(fail_counted(FAIL_MREMAP) >= 1);
 }
 
+/* A span of two mappings, neither of which is much: together they are, and the second is given back as it is copied. */
+static void copy_two_mappings(void) {
+    NEED_MOVES();
+    enum { HALF = 3 * CHUNK_PAGES };
+    configure(ACE_NEVER, UINT64_MAX);
+    const struct mine mine = check_move(take_keyed_at(0, HALF, 4711), true);
+    struct mine copied = mine;
+    fail_arm(FAIL_MREMAP, 1, true, EINVAL);
+    CHECK((copied.first = span_move(mine.first, 2 * HALF, 2 * HALF + 1)) != 0);
+    fail_disarm();
+    check_pages(&copied, 2 * HALF);
+    for (uint32_t i = 0; i < 2 * HALF; i++) CHECK_AT(is_touched(mine.first + i) == (i < HALF), i);
+    check_zero(mine.first + HALF, HALF);
+    check_books();
+}
+
+TEST(copies_of_several_mappings_count_together) { IN_CHILD(copy_two_mappings); }
+
 /* ENOMEM is another matter: the destination may be gone, which the shim does not do. */
 TEST(a_span_that_cannot_be_moved_is_copied) {
     const int errors[] = {EINVAL, ENOSYS, EPERM};
