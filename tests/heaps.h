@@ -1,17 +1,12 @@
-/* heaps.h - threads that are run to their end, and the books of all heaps summed up. */
+/* heaps.h - the books of all heaps summed up. */
 #ifndef HAK_TESTS_HEAPS_H
 #define HAK_TESTS_HEAPS_H
 
 #include "blocks.h" /* first: it says _GNU_SOURCE */
+#include "threads.h"
 
 #include "heap/buffer.h"
 #include "heap/registry.h"
-
-CHECK_UNUSED static void run_thread(void *(*body)(void *), void *argument) {
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, body, argument), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-}
 
 struct sum {
     size_t heaps, live, slabs, slabs_of_commons, waiting;

@@ -4,6 +4,7 @@
 
 #include "blocks.h"
 #include "child.h"
+#include "threads.h"
 
 #include "ace/decay.h"
 #include "heap/alloc.h"
@@ -49,12 +50,6 @@ CHECK_UNUSED static struct span_counts counts_now(void) {
     struct span_counts counts;
     span_counts_read(&counts);
     return counts;
-}
-
-CHECK_UNUSED static void run_thread(void *(*body)(void *), void *argument) {
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, body, argument), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
 /* What is said is tested elsewhere. */

@@ -7,6 +7,7 @@
 
 #include "no_purger.h"
 #include "os/os.h"
+#include "os_counts.h"
 #include "span/span.h"
 
 CHECK_UNUSED static void configure(uint64_t half_life_ms, uint64_t huge_from_pages) {
@@ -34,8 +35,6 @@ CHECK_UNUSED static void touch_memory(void) {
     span_give(touched);
     configure(ACE_NEVER, UINT64_MAX);
 }
-
-CHECK_UNUSED static uint64_t calls_of(enum os_call call) { return atomic_load(&os_counters.calls[call]); }
 
 /* A free span lies in one zone, and between two of the same zone nothing is missing. */
 static void check_free_span(uint32_t first, uint32_t touched) {

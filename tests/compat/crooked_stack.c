@@ -42,6 +42,7 @@ static uintptr_t call_crooked(uintptr_t function, uintptr_t first, uintptr_t sec
 #define aligned_alloc(alignment, bytes) ((void *)CROOKED(aligned_alloc, alignment, bytes, 0))
 #define free(block) ((void)CROOKED(free, block, 0, 0))
 
+#include "threads.h"
 #include "work.h"
 
 static void give_back(void) {
@@ -76,12 +77,6 @@ static void *use_every_path(void *unused) {
     CHECK_EQ(work(1, 10000), 0);
     give_back();
     return unused;
-}
-
-static void run_thread(void *(*body)(void *), void *argument) {
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, body, argument), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
 }
 
 TEST(every_path) {

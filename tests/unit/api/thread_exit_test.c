@@ -7,15 +7,10 @@
  *   a block handed out twice        blocks_outlive_their_thread, destructors_allocate_and_free
  */
 #include "blocks.h"
+#include "threads.h"
 
 #include <sched.h>
 #include <stdatomic.h>
-
-static void run_thread(void *(*body)(void *), void *argument) {
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, body, argument), 0);
-    CHECK_EQ(pthread_join(thread, NULL), 0);
-}
 
 enum { KEPT = 3000 };
 static void *kept[KEPT];

@@ -12,6 +12,7 @@
  *   free crashes                            the_first_operation_may_be_any
  */
 #include "blocks.h"
+#include "threads.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -36,12 +37,6 @@ static void free_item(struct item item) {
     CHECK(hak_usable_size(item.block) == item.bytes);
     CHECK(block_holds(item.block, item.bytes, item.key));
     hak_free(item.block);
-}
-
-static void run_thread(void *(*body)(void *), void *argument) {
-    pthread_t thread;
-    CHECK_EQ(pthread_create(&thread, NULL, body, argument), 0);
-    pthread_join(thread, NULL);
 }
 
 /* One list of blocks, made and freed on different sides. */

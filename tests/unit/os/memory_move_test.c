@@ -17,13 +17,12 @@
 #include "child.h"
 #include "kernel.h"
 #include "os/os.h"
+#include "os_counts.h"
 #include "stubborn.h"
 
 #include <sys/syscall.h>
 
 static size_t page;
-
-static uint64_t counted(const _Atomic uint64_t *counter) { return atomic_load(counter); }
 
 enum { MOVED_PAGES = 40 };
 
@@ -61,11 +60,11 @@ static void move_pages(void) {
     check_that_moves_work();
     NEED_MOVES();
     map_pair();
-    uint64_t calls = counted(&os_counters.calls[OS_CALL_MREMAP]);
+    uint64_t calls = calls_of(OS_CALL_MREMAP);
     enum os_moved moved = os_move(pair.from, pair.to, MOVED_PAGES * page);
     CHECK_EQ(moved, OS_MOVED);
     CHECK_EQ(errno, 4711);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MREMAP]), calls + 1);
+    CHECK_EQ(calls_of(OS_CALL_MREMAP), calls + 1);
     CHECK(block_holds(pair.to, MOVED_PAGES * page, 1));
     CHECK(block_is_zero(pair.from, MOVED_PAGES * page));
     CHECK(pair.from[-1] == 'o' && pair.from[MOVED_PAGES * page] == 'o');
@@ -102,11 +101,11 @@ static void move_unsupported(void) {
     CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
     check_from_stayed();
     memset(pair.to, 'w', MOVED_PAGES * page);
-    uint64_t calls = counted(&os_counters.calls[OS_CALL_MREMAP]);
+    uint64_t calls = calls_of(OS_CALL_MREMAP);
     CHECK_EQ(counted(&os_counters.refusals[OS_CALL_MREMAP]), refused + 1);
     mremap_answer = ASK_THE_KERNEL;
     CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_NOT_MOVED);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MREMAP]), calls);
+    CHECK_EQ(calls_of(OS_CALL_MREMAP), calls);
     check_from_stayed();
 }
 
@@ -118,9 +117,9 @@ static void move_without_memory(void) {
     check_from_stayed();
     CHECK(block_is_zero(pair.to, MOVED_PAGES * page));
     block_fill(pair.to, MOVED_PAGES * page, 2);
-    uint64_t calls = counted(&os_counters.calls[OS_CALL_MREMAP]);
+    uint64_t calls = calls_of(OS_CALL_MREMAP);
     CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_MOVE_RENEWED);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MREMAP]), calls + 1);
+    CHECK_EQ(calls_of(OS_CALL_MREMAP), calls + 1);
     mmap_answer = REFUSE; /* and cannot be mapped anew */
     CHECK_EQ(os_move(pair.from, pair.to, MOVED_PAGES * page), OS_MOVE_LOST);
     mmap_answer = ASK_THE_KERNEL;
@@ -219,7 +218,7 @@ static void ask_for_huge(void) {
     page = os_page_bytes();
     char *memory = os_map(MIB(4), MIB(2));
     memory[0] = 'x';
-    uint64_t calls = counted(&os_counters.calls[OS_CALL_MADVISE_HUGE]);
+    uint64_t calls = calls_of(OS_CALL_MADVISE_HUGE);
     bool done = os_prefer_huge(memory, MIB(4));
     CHECK_EQ(os_avoid_huge(memory, MIB(2)), done);
     if (done) os_split_huge(memory, page);
@@ -227,16 +226,16 @@ static void ask_for_huge(void) {
     /* Refused for want of memory it is asked for again, for want of support never. */
     madvise_answer = REFUSE;
     madvise_error = ENOMEM;
-    calls = counted(&os_counters.calls[OS_CALL_MADVISE_HUGE]);
+    calls = calls_of(OS_CALL_MADVISE_HUGE);
     errno = 4711;
     if (done) CHECK(!os_prefer_huge(memory, MIB(4)) && !os_avoid_huge(memory, MIB(4)));
-    if (done) CHECK_EQ(counted(&os_counters.calls[OS_CALL_MADVISE_HUGE]), calls + 2);
+    if (done) CHECK_EQ(calls_of(OS_CALL_MADVISE_HUGE), calls + 2);
     madvise_error = EINVAL;
     CHECK(!os_avoid_huge(memory, MIB(4)));
     madvise_answer = ASK_THE_KERNEL;
-    calls = counted(&os_counters.calls[OS_CALL_MADVISE_HUGE]);
+    calls = calls_of(OS_CALL_MADVISE_HUGE);
     CHECK(!os_prefer_huge(memory, MIB(4)) && !os_avoid_huge(memory, MIB(4)));
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MADVISE_HUGE]), calls);
+    CHECK_EQ(calls_of(OS_CALL_MADVISE_HUGE), calls);
     CHECK_EQ(errno, 4711);
 }
 

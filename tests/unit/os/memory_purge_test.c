@@ -11,14 +11,12 @@
 #include "child.h"
 #include "clock.h"
 #include "os/os.h"
+#include "os_counts.h"
 #include "stubborn.h"
 
 enum { SECOND_MS = 1000 };
 
 static size_t page;
-
-static uint64_t counted(const _Atomic uint64_t *counter) { return atomic_load(counter); }
-static uint64_t maps_asked_for(void) { return counted(&os_counters.calls[OS_CALL_MMAP]); }
 
 static void purge_a_part(void) {
     page = os_page_bytes();
@@ -38,7 +36,7 @@ static void be_refused(void) {
     page = os_page_bytes();
     char *memory = os_map(page, page);
     *memory = 'y';
-    uint64_t before = counted(&os_counters.purged_bytes), maps = maps_asked_for();
+    uint64_t before = counted(&os_counters.purged_bytes), maps = calls_of(OS_CALL_MMAP);
     madvise_answer = REFUSE;
     errno = 4711;
     for (int i = 0; i < 20; i++) CHECK(!os_purge(memory, page));
@@ -47,7 +45,7 @@ static void be_refused(void) {
     CHECK_EQ(errno, 4711);
     CHECK_EQ(*memory, 'y');
     CHECK_EQ(counted(&os_counters.purged_bytes), before);
-    CHECK_EQ(maps_asked_for(), maps);
+    CHECK_EQ(calls_of(OS_CALL_MMAP), maps);
     CHECK(os_purge(memory, page)); /* at once */
     CHECK_EQ(*memory, 0);
 }
@@ -61,12 +59,12 @@ TEST(ranges_that_are_refused) {
 static void be_refused_probes(void) {
     page = os_page_bytes();
     char *memory = os_map(page, page);
-    uint64_t maps = maps_asked_for();
+    uint64_t maps = calls_of(OS_CALL_MMAP);
     mmap_answer = REFUSE;
     errno = 4711;
     for (uint64_t second = 1; second <= 20; second++) {
         for (int i = 0; i < 5; i++) CHECK_AT(!os_purge(memory, page), second);
-        CHECK_EQ(maps_asked_for(), maps + second);
+        CHECK_EQ(calls_of(OS_CALL_MMAP), maps + second);
         clock_pass(SECOND_MS);
     }
     CHECK(!os_purge(memory, page));
@@ -76,9 +74,9 @@ static void be_refused_probes(void) {
     *memory = 'x';
     CHECK(os_purge(memory, page));
     CHECK_EQ(*memory, 0);
-    maps = maps_asked_for();
+    maps = calls_of(OS_CALL_MMAP);
     CHECK(os_purge(memory, page));
-    CHECK_EQ(maps_asked_for(), maps); /* it is known now */
+    CHECK_EQ(calls_of(OS_CALL_MMAP), maps); /* it is known now */
     CHECK_EQ(errno, 4711);
 }
 

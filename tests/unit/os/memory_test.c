@@ -13,18 +13,13 @@
 #include "child.h"
 #include "kernel.h"
 #include "os/os.h"
+#include "os_counts.h"
 #include "stubborn.h"
 
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
 static size_t page;
-
-static uint64_t counted(const _Atomic uint64_t *counter) { return atomic_load(counter); }
-
-static uint64_t mapped_bytes(void) {
-    return counted(&os_counters.reserved_bytes) - counted(&os_counters.unmapped_bytes);
-}
 
 TEST(page_size) {
     page = os_page_bytes();
@@ -95,7 +90,7 @@ TEST(commit_finds_another_way) {
     NEED_A_STUBBORN_KERNEL();
     page = os_page_bytes();
     char *memory = os_reserve(3 * page);
-    uint64_t maps = counted(&os_counters.calls[OS_CALL_MMAP]);
+    uint64_t maps = calls_of(OS_CALL_MMAP);
     mprotect_answer = REFUSE;
     errno = 4711;
     bool done = os_commit(memory + page, page);
@@ -104,7 +99,7 @@ TEST(commit_finds_another_way) {
     mmap_answer = mprotect_answer = ASK_THE_KERNEL;
     CHECK_EQ(errno, 4711);
     CHECK(done && !second);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MMAP]), maps + 2);
+    CHECK_EQ(calls_of(OS_CALL_MMAP), maps + 2);
     /* Old kernels unmap what mmap would replace before they find that there is no memory for it. */
     mprotect_answer = REFUSE;
     mprotect_error = ENOMEM;
@@ -112,7 +107,7 @@ TEST(commit_finds_another_way) {
     mprotect_answer = ASK_THE_KERNEL;
     mprotect_error = EACCES;
     CHECK_EQ(errno, 4711);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MMAP]), maps + 2);
+    CHECK_EQ(calls_of(OS_CALL_MMAP), maps + 2);
     memory[page] = 'x';
     CHECK(!can_read(memory) && !can_read(memory + 2 * page));
     os_unmap(memory, 3 * page);
@@ -123,7 +118,7 @@ HELPER(populate_by_an_old_kernel) {
     page = os_page_bytes();
     char *memory = os_map(4 * page, page);
     /* Where libc allocates before main, the library has started and asked before. */
-    uint64_t calls = counted(&os_counters.calls[OS_CALL_MADVISE_POPULATE]);
+    uint64_t calls = calls_of(OS_CALL_MADVISE_POPULATE);
     uint64_t refusals = counted(&os_counters.refusals[OS_CALL_MADVISE_POPULATE]);
     const int errors[] = {ENOMEM, EINTR, EINVAL};
     madvise_answer = REFUSE;
@@ -135,7 +130,7 @@ HELPER(populate_by_an_old_kernel) {
     madvise_answer = ASK_THE_KERNEL;
     os_populate(memory, 4 * page);
     CHECK_EQ(errno, 4711);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MADVISE_POPULATE]), calls + 3);
+    CHECK_EQ(calls_of(OS_CALL_MADVISE_POPULATE), calls + 3);
     CHECK_EQ(counted(&os_counters.refusals[OS_CALL_MADVISE_POPULATE]), refusals + 3);
     CHECK(block_is_zero(memory, 4 * page));
 }
@@ -225,10 +220,10 @@ TEST(maps_are_aligned_and_exact) {
             CHECK_EQ(mapped_bytes(), before);
         }
     }
-    uint64_t calls = counted(&os_counters.calls[OS_CALL_MMAP]);
+    uint64_t calls = calls_of(OS_CALL_MMAP);
     CHECK(os_map(SIZE_MAX - page + 1, 2 * page) == NULL);
     CHECK(os_map(SIZE_MAX - GIB(1) + 1, GIB(2)) == NULL);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MMAP]), calls); /* nobody was asked for a sum that wrapped */
+    CHECK_EQ(calls_of(OS_CALL_MMAP), calls); /* nobody was asked for a sum that wrapped */
 }
 
 TEST(refusals_are_results) {
@@ -237,7 +232,7 @@ TEST(refusals_are_results) {
     char *memory = os_map(page, page);
     uint64_t calls[OS_CALL_KINDS], refusals[OS_CALL_KINDS], before = mapped_bytes();
     for (int kind = 0; kind < OS_CALL_KINDS; kind++) {
-        calls[kind] = counted(&os_counters.calls[kind]);
+        calls[kind] = calls_of(kind);
         refusals[kind] = counted(&os_counters.refusals[kind]);
     }
     mmap_answer = munmap_answer = mprotect_answer = madvise_answer = mremap_answer = REFUSE;
@@ -256,7 +251,7 @@ TEST(refusals_are_results) {
     memory[0] = 'x'; /* the refused munmap left it */
     CHECK_EQ(mapped_bytes(), before);
     for (int kind = 0; kind < OS_CALL_KINDS; kind++) {
-        uint64_t made = counted(&os_counters.calls[kind]) - calls[kind];
+        uint64_t made = calls_of(kind) - calls[kind];
         bool is_asked = kind != OS_CALL_MADVISE_POPULATE && kind != OS_CALL_THREAD && kind != OS_CALL_MEMBARRIER &&
                         kind != OS_CALL_MINCORE && kind != OS_CALL_MREMAP; /* which is tried on other pages first, and there are none */
         if (is_asked) CHECK_AT(made >= 1, kind);

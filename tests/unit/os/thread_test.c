@@ -16,6 +16,7 @@
 #include "faults/fail_calls.h"
 #include "kernel.h"
 #include "os/os.h"
+#include "os_counts.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -51,8 +52,6 @@ static void wait_for_runs(int count) {
     while (atomic_load(&runs) < count) sched_yield();
 }
 
-static uint64_t counted(const _Atomic uint64_t *counter) { return atomic_load(counter); }
-
 static bool is_synchronous(int number) {
     return number == SIGBUS || number == SIGFPE || number == SIGILL || number == SIGSEGV || number == SIGSYS || number == SIGTRAP;
 }
@@ -64,7 +63,7 @@ TEST(it_runs_apart_with_signals_blocked) {
     sigaddset(&some, SIGUSR2);
     sigaddset(&some, SIGTRAP);
     CHECK_EQ(pthread_sigmask(SIG_SETMASK, &some, &before), 0);
-    uint64_t calls = counted(&os_counters.calls[OS_CALL_THREAD]);
+    uint64_t calls = calls_of(OS_CALL_THREAD);
     atomic_store(&runs, 0);
     errno = 4711;
     CHECK(os_thread_start(look_around, "fifteen-bytes--"));
@@ -81,7 +80,7 @@ TEST(it_runs_apart_with_signals_blocked) {
     CHECK_EQ(seen.detached, PTHREAD_CREATE_DETACHED);
     CHECK(CHECK_SHADOWED || (seen.stack_bytes >= KIB(900) && seen.stack_bytes <= MIB(2)));
     CHECK(strcmp(seen.name, "fifteen-bytes--") == 0);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_THREAD]), calls + 1);
+    CHECK_EQ(calls_of(OS_CALL_THREAD), calls + 1);
 }
 
 TEST(a_small_stack_that_is_refused_becomes_a_larger_one) {
@@ -180,10 +179,10 @@ static void *cheap_side(void *unused) {
 
 TEST(one_of_two_sees_the_other) {
     errno = 4711;
-    uint64_t calls = counted(&os_counters.calls[OS_CALL_MEMBARRIER]);
+    uint64_t calls = calls_of(OS_CALL_MEMBARRIER);
     CHECK_EQ(os_barrier_others(), kernel_has_barrier());
     CHECK_EQ(errno, 4711);
-    CHECK_EQ(counted(&os_counters.calls[OS_CALL_MEMBARRIER]), calls + 1);
+    CHECK_EQ(calls_of(OS_CALL_MEMBARRIER), calls + 1);
     NEED_BARRIER();
     pthread_t thread;
     CHECK_EQ(pthread_create(&thread, NULL, cheap_side, NULL), 0);

@@ -14,15 +14,12 @@
 #include "child.h"
 #include "faults/fail_calls.h"
 #include "os/os.h"
+#include "os_counts.h"
 #include "region/outside.h"
 
 #include <sched.h>
 
 enum { THREADS = 4, MANY = 6000 };
-
-static uint64_t mapped_bytes(void) {
-    return atomic_load(&os_counters.reserved_bytes) - atomic_load(&os_counters.unmapped_bytes);
-}
 
 static bool totals_are(uint64_t blocks, uint64_t bytes) {
     return counter_read(&outside_totals.blocks) == blocks && counter_read(&outside_totals.bytes) == bytes;

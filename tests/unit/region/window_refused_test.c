@@ -15,6 +15,7 @@
  *   what is refused passes for taken by others   what_is_refused_for_a_moment_leaves_no_gap
  */
 #include "new_window.h"
+#include "os_counts.h"
 #include "span/bins.h"
 
 #include <sys/mman.h>
@@ -112,10 +113,6 @@ TEST(a_small_address_space) {
         asked_bytes = (size_t)1 << bits[i];
         IN_CHILD(start_below);
     }
-}
-
-static uint64_t mapped_bytes(void) {
-    return atomic_load(&os_counters.reserved_bytes) - atomic_load(&os_counters.unmapped_bytes);
 }
 
 /* Starts as large a window as may be: what is mapped then is its own, and nothing of larger ones. */
