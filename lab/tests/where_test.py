@@ -232,18 +232,24 @@ def test_what_cannot_be_is_said_in_one_line(
     assert str(caught.value).startswith(message)
 
 
-def test_a_result_of_another_workload_is_refused_before_anything_is_measured(
-    build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--bench", "64 of 64"], "the old result is of 'random mix, 256 slots', not of "),
+        (["--bench", WHERE.task, "--confirm"], "the old result is of no commit"),
+    ],
+)
+def test_an_old_result_that_is_of_no_use_is_refused_before_anything_is_measured(
+    build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     def refuse(*_arguments: object) -> Where:
         raise AssertionError("measured")
 
     monkeypatch.setattr("hakmem_lab.commands.where.where_measure", refuse)
     old = tmp_path / "old.json"
-    old.write_text(WHERE.text())
-    arguments = ["--build", str(build), "--diff", str(old), "--bench", "64 of 64"]
-    with pytest.raises(LabError, match="the old result is of 'random mix, 256 slots', not of "):
-        app(["where", *arguments], standalone_mode=False)
+    old.write_text(replace(WHERE, commit="").text())
+    with pytest.raises(LabError, match=message):
+        app(["where", "--build", str(build), "--diff", str(old), *arguments], standalone_mode=False)
 
 
 def test_what_cannot_be_kept_is_shown_all_the_same(

@@ -312,9 +312,12 @@ static bool move_is_known_to_work(void) {
     }
     if (from != NULL) os_unmap(from, 2 * page);
     errno = saved;
-    /* Still unknown where there was no memory. The probe may run twice, and a move may have failed meanwhile: the first verdict stays. */
-    atomic_compare_exchange_strong_explicit(&move_works, &before, known, memory_order_relaxed, memory_order_relaxed);
-    return (before == MOVE_UNKNOWN ? known : before) == MOVE_WORKS;
+    /* Still unknown where there was no memory. The probe may run twice, and a move may have failed meanwhile: a failure stays. */
+    if (known == MOVE_FAILS)
+        atomic_store_explicit(&move_works, MOVE_FAILS, memory_order_relaxed);
+    else
+        atomic_compare_exchange_strong_explicit(&move_works, &before, known, memory_order_relaxed, memory_order_relaxed);
+    return known == MOVE_WORKS && before != MOVE_FAILS;
 }
 
 /* The place that a move leaves is not locked any more. Where all memory is locked (mlockall), the pool would get some that is not. The

@@ -42,7 +42,7 @@ struct chunk {
     uint32_t moved;    /* mapped by a move: never in one mapping with pages that were not */
     uint32_t edges;    /* a mapping that a move left may begin here */
     uint8_t given;     /* the span layer has it mapped; otherwise it lies in a gap, or a thread is about to give it */
-    uint8_t zone;      /* an enum span_zone; settled before the span layer gets it; changes when it is collapsed, all of it in use, or unmapped */
+    uint8_t zone;      /* an enum span_zone; settled before the span layer gets it. Changes when all is in use and collapsed, or unmapped */
     uint8_t no_huge;   /* in the huge zone, but the kernel was told to use no huge pages here */
     uint8_t broken;    /* and the huge page that there was is broken, or there never was one */
     uint8_t witness;   /* no huge pages so far, to show what the program touches */

@@ -11,9 +11,10 @@
 
 static _Atomic uint64_t again_pages; /* in use, from which on the next is looked at. relaxed: looked at again under the span lock */
 
+static uint64_t brought_bytes; /* that were never touched, by all collapses. Guarded by the purging lock */
+
 /* Guarded by the span lock. */
 static size_t first_chunk, next_chunk; /* the first that may be, and that is looked at */
-static uint64_t brought_bytes;         /* that were never touched, by all collapses */
 
 void huge_note_child(void) { first_chunk = counter_read(&spans.end_page) / CHUNK_PAGES; }
 
@@ -59,7 +60,7 @@ static size_t next_if_due(void) {
     return page;
 }
 
-/* Of the chunk at PAGE MISSING_BYTES are not resident. Whether it is of the huge zone now. */
+/* Of the chunk at PAGE MISSING_BYTES are not resident. Whether it is of the huge zone now. Purging lock held. */
 static bool settle(size_t page, size_t missing_bytes) {
     span_lock();
     const struct ace_collapse_input input = {
@@ -78,16 +79,11 @@ static bool settle(size_t page, size_t missing_bytes) {
         chunk->collapsed = true;
         counter_add(&spans.counts.huge_pages, CHUNK_PAGES);
         span_tell(&(struct ace_decision){
-            .reason = ACE_REASON_RESIDENT, .from = before, .to = before + CHUNK_PAGES, .inputs = {missing_bytes, brought_bytes + missing_bytes}});
+            .reason = ACE_REASON_RESIDENT, .from = before, .to = before + CHUNK_PAGES,
+            .inputs = {missing_bytes, brought_bytes + missing_bytes}});
     }
     span_unlock();
     return settled;
-}
-
-static void note_brought(size_t bytes) {
-    span_lock();
-    brought_bytes += bytes;
-    span_unlock();
 }
 
 /* Purging lock held. */
@@ -96,8 +92,8 @@ static void collapse_one(void) {
     size_t resident_bytes;
     if (page == 0 || !os_collapses() || !os_tells_resident(page_address(page), bytes, &resident_bytes)) return;
     if (!settle(page, bytes - resident_bytes)) return;
-    os_prefer_huge(page_address(page), bytes);
-    if (os_collapse(page_address(page), bytes)) note_brought(bytes - resident_bytes);
+    const bool advised = os_prefer_huge(page_address(page), bytes), collapsed = os_collapse(page_address(page), bytes);
+    if (advised || collapsed) brought_bytes += bytes - resident_bytes; /* what is only advised khugepaged collapses later */
 }
 
 void huge_collapse_next(void) {

@@ -18,7 +18,8 @@ enum {
     PAGES_PER_RECORD_PAGE = 512,             /* pages whose records take less than a page */
 };
 
-static counter unmapped_pages; /* by all calls, but for those that were lost: fresh_pages counts what comes again anew. Written under the span lock */
+/* By all calls, but for those that were lost: fresh_pages counts what comes again anew. Written under the span lock. */
+static counter unmapped_pages;
 
 /* ---- while the kernel works (span lock held) -------------------------------------------------------- */
 
@@ -104,12 +105,12 @@ static void lose(struct page_run run) {
     span_lose((uint32_t)run.first, (uint32_t)run.pages);
 }
 
-/* Fills one gap of at least PAGES pages, MOST at most; false where there is none, something lies there, or the kernel refuses. */
+/* Fills one gap of at least PAGES pages, MOST at most; false where there is none, something lies there, or the kernel refuses. No refusal
+ * is remembered before. */
 static bool fill_one(size_t pages, size_t most, enum span_zone zone, enum ace_fill fill) {
     const struct page_run run = hold_gap(pages, most);
     if (run.pages == 0) return false;
     void *start = page_address(run.first);
-    os_refusal_forget();
     const bool mapped = os_map_at(start, run.pages * PAGE_BYTES), taken = !mapped && os_refusal.error == 0;
     if (mapped) {
         os_name(start, run.pages * PAGE_BYTES, OS_NAME_BLOCKS);
@@ -131,6 +132,10 @@ bool gaps_fill(size_t pages, enum span_zone zone, enum ace_fill fill) {
     if (HAK_LIKELY(counter_read(&unmapped_pages) == 0)) return false;
     const size_t least = round_up(pages, CHUNK_PAGES), usual = max_size(least, FILLED_PAGES);
     if (fill_one(pages, usual, zone, fill)) return true;
-    /* Where a limit refuses so much it may let through what is needed. */
-    return least < usual && os_refusal.error != 0 && fill_one(pages, least, zone, fill);
+    const struct os_refusal refusal = os_refusal;
+    if (least == usual || refusal.error == 0) return false;
+    os_refusal_forget();
+    if (fill_one(pages, least, zone, fill)) return true; /* a limit that refuses so much may let through what is needed */
+    os_refusal = refusal;
+    return false;
 }

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hakmem_lab.allocators.tools import PACKAGES, environment_plain, tool_run
+from hakmem_lab.allocators.tools import environment_plain, tool_run
 from hakmem_lab.checkout import LIBRARY, Checkout
 from hakmem_lab.errors import LabError
 from hakmem_lab.files import ENCODING
@@ -121,7 +121,7 @@ def _cmake(checkout: Checkout, what: str) -> str:
         if shutil.which(name) and _is_new_enough(name):
             return name
     least = ".".join(map(str, CMAKE_LEAST))
-    raise LabError(f"{what} needs CMake {least} or newer; on Debian: apt-get install {PACKAGES['cmake']}")
+    raise LabError(f"{what} needs CMake {least} or newer, which ./hakmem build obtains")
 
 
 def _is_new_enough(cmake: str) -> bool:
@@ -134,7 +134,7 @@ def _is_new_enough(cmake: str) -> bool:
 
 
 def _generator(checkout: Checkout) -> list[str]:
-    """What CMake drives, chosen in the same way as by ./hakmem."""
+    """What CMake drives, chosen as by ./hakmem where CMAKE_GENERATOR is not set."""
     if shutil.which("ninja"):
         return ["-G", "Ninja"]
     if shutil.which("make") or shutil.which("gmake"):

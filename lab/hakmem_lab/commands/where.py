@@ -97,6 +97,11 @@ def where(
             kept_before = where_read(Path(diff)) if diff.endswith(".json") else None
             if kept_before is not None:
                 same_task_check(kept_before.task, work.name)
+                if confirm and not old_arm(kept_before, diff):
+                    raise LabError(
+                        "the old result is of no commit, or of uncommitted changes: give --diff the library that it was"
+                        " measured with"
+                    )
             found = looked.at(arm, "new")
             before = kept_before or (looked.at(diff, "old") if diff else None)
             source = provenance.collect(checkout, command_text(arm, diff, bench, command), None, looked.peers)
@@ -119,10 +124,6 @@ def where(
     finally:  # also when the disk is full: what was found is there
         show(grids, shown, last)
     if compared is not None and confirm:
-        if not old:
-            raise LabError(
-                "the old result is of no commit, or of uncommitted changes: give --diff the library that it was measured with"
-            )
         bench = "" if command else found.task
         predict = prediction_text(compared)
         ab(old, arm, command, bench=bench, budget=budget, predict=predict, build=build)

@@ -6,6 +6,7 @@
  *   so is a chunk of which a part is free          what_is_not_all_in_use_stays
  *   so is one that several mappings meet in        what_lies_in_several_mappings_stays
  *   what the kernel refused counts as brought in   what_was_refused_brings_nothing_in
+ *   what it takes as advice alone does not         what_is_only_advised_counts_as_brought_in
  *   before any memory has huge pages               before_any_memory_has_them_nothing_is_looked_at
  *   a chunk is looked at with every take           one_is_looked_at_for_each_growth
  *   what was brought in does not count             what_was_never_touched_waits_for_more_use
@@ -326,6 +327,30 @@ static void collapse_halves_in_vain(void) {
 }
 
 TEST(what_was_refused_brings_nothing_in) { IN_CHILD(collapse_halves_in_vain); }
+
+/* Half of each is touched, and the kernel takes the advice alone, as before Linux 6.1: khugepaged brings the rest in, later. All memory
+ * that is taken meanwhile was there. */
+static void collapse_halves_by_an_old_kernel(void) {
+    need_collapses();
+    if (os_page_bytes() > 4096) OMIT("nothing of such pages is small");
+    enum { CHUNKS = 8 };
+    const uint32_t first = take_plain(CHUNKS, CHUNK_PAGES * PAGE_BYTES / 2);
+    configure(ACE_NEVER, 0);
+    CHECK(span_take(counts_now().fresh_pages + 1, 1, ACE_DENSE) != 0);
+    span_give(take_plain(8 * (uint32_t)span_end_page() / CHUNK_PAGES, PAGE_BYTES));
+    configure(ACE_NEVER, 0);
+    for (int i = 0; i < 40; i++) {
+        fail_arm(FAIL_MADVISE, 2, false, EINVAL);
+        take_a_little_more();
+        const uint64_t brought = huge_of(first, CHUNKS) * (CHUNK_PAGES / 2);
+        CHECK_AT(brought <= counts_now().used_pages / 8, i);
+    }
+    fail_disarm();
+    CHECK(huge_of(first, CHUNKS) > 1);
+    check_books();
+}
+
+TEST(what_is_only_advised_counts_as_brought_in) { IN_CHILD(collapse_halves_by_an_old_kernel); }
 
 /* A mapping begins within the second of three chunks, as far as is known. */
 static void collapse_over_an_edge(void) {

@@ -38,7 +38,7 @@ static struct mine check_move(struct mine old, bool by_tables) {
     CHECK_EQ(after.used_pages - before.used_pages, old.pages);
     check_pages(&mine, old.pages);
     check_books();
-    const bool gone = by_tables || whole.pages > COPY_KEPT_PAGES;
+    const bool gone = by_tables || (whole.pages != 0 && whole.first - old.first + whole.pages > COPY_KEPT_PAGES);
     for (uint32_t page = old.first; page < old.first + old.pages; page++) {
         const bool zero = gone && page >= whole.first && page < whole.first + whole.pages;
         CHECK_AT(is_touched(page) == !zero, page);
