@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.reports.explain import hint_lines, note_lines
 from hakmem_lab.sight.account import Account
@@ -85,6 +86,22 @@ def test_blocks_that_a_thread_cached_and_left(checkout: Checkout, tmp_path: Path
     assert copy.live < MIB // 4
     cached = r"2\.\d MiB are cached by its one thread, or left by threads that ended \((1\.9|2\.0) MiB\): "
     assert any(re.match(cached, one.text) for one in advice_find(account))
+
+
+@pytest.mark.parametrize(
+    ("options", "now"),
+    [
+        ({}, "(now 16MiB)"),
+        ({"objective": "speed"}, "(now as objective:speed has it)"),
+        ({"objective": "speed", "thread_cache": "3MiB"}, "(now 3MiB)"),
+    ],
+)
+def test_the_bound_of_a_cache_is_the_one_in_force(
+    checkout: Checkout, tmp_path: Path, options: dict[str, str], now: str
+) -> None:
+    with on_hakmem(checkout, tmp_path, FREED, decay="never", bin_depth="2048", **options) as pid:
+        texts = [one.text for one in advice_find(account_of(pid))]
+    assert any(f"thread_cache:256KiB {now} bounds each thread's; " in text for text in texts)
 
 
 def test_memory_that_is_kept_because_decay_is_never(checkout: Checkout, tmp_path: Path) -> None:
