@@ -99,7 +99,16 @@ def test_blocks_that_a_thread_cached_and_left(checkout: Checkout, tmp_path: Path
 def test_the_bound_of_a_cache_is_the_one_in_force(
     checkout: Checkout, tmp_path: Path, options: dict[str, str], now: str
 ) -> None:
-    with on_hakmem(checkout, tmp_path, FREED, decay="never", bin_depth="2048", **options) as pid:
+    cached = f"""{HEAD}
+enum {{ BLOCKS = 200 }};
+static void *blocks[BLOCKS];
+int main(void) {{
+    for (int i = 0; i < BLOCKS; i++) blocks[i] = filled(8192);
+    for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
+    wait_for_end();
+}}
+"""
+    with on_hakmem(checkout, tmp_path, cached, decay="never", bin_depth="2048", **options) as pid:
         texts = [one.text for one in advice_find(account_of(pid))]
     assert any(f"thread_cache:256KiB {now} bounds each thread's; " in text for text in texts)
 
