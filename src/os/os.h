@@ -55,8 +55,9 @@ bool os_avoid_huge(void *address, size_t bytes);
 bool os_collapses(void);
 bool os_setting_wants_huge(const char *text);
 
-/* Brings a committed range, as long and as aligned as a huge page, into one: what is not resident of it is then. False if refused, as where none
- * is to be used (os_avoid_huge) and before Linux 6.1. Where two mappings meet nothing is brought into one, whatever the result. */
+/* Brings a committed range, as long and as aligned as a huge page, into one: what is not resident of it is then. False if refused, as
+ * where none is to be used (os_avoid_huge) and before Linux 6.1. Where two mappings meet nothing is brought into one, whatever the
+ * result. */
 bool os_collapse(void *address, size_t bytes);
 
 /* Breaks the huge page, if there is one, that a committed range lies in, so that parts of it can be returned. */
