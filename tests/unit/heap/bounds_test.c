@@ -11,7 +11,7 @@
 #include "heap/heap.h"
 #include "heap/thread.h"
 #include "no_purger.h"
-#include "os/os.h"
+#include "os_counts.h"
 
 #include <pthread.h>
 
@@ -28,7 +28,7 @@ static struct work work_read(void) {
         work.spilled += heap->bins[class].spilled_blocks;
         work.came_back += heap->bins[class].remote_blocks;
     }
-    for (unsigned kind = 0; kind < OS_CALL_KINDS; kind++) work.calls += atomic_load(&os_counters.calls[kind]);
+    for (unsigned kind = 0; kind < OS_CALL_KINDS; kind++) work.calls += calls_of(kind);
     return work;
 }
 

@@ -30,6 +30,7 @@
 #include "heap/footprint.h"
 #include "heap/registry.h"
 #include "no_purger.h"
+#include "os_counts.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -46,7 +47,7 @@ int mincore(void *address, size_t bytes, unsigned char *resident) {
     return -1;
 }
 
-static uint64_t looks(void) { return atomic_load(&os_counters.calls[OS_CALL_MINCORE]); }
+static uint64_t looks(void) { return calls_of(OS_CALL_MINCORE); }
 
 static void need_a_kernel_that_tells(void) {
     const size_t bytes = os_page_bytes();

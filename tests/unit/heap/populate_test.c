@@ -11,12 +11,12 @@
 #include "heap/front.h"
 #include "kernel.h"
 #include "no_purger.h"
-#include "os/os.h"
+#include "os_counts.h"
 #include "slab/slab.h"
 
 enum { BYTES = 1000, SLABS = 20 };
 
-static uint64_t calls_made(void) { return atomic_load(&os_counters.calls[OS_CALL_MADVISE_POPULATE]); }
+static uint64_t calls_made(void) { return calls_of(OS_CALL_MADVISE_POPULATE); }
 
 /* So many slabs more of a class that has some; none of the blocks is touched. Returns how often memory was brought in. */
 static uint64_t calls_for_slabs(void) {

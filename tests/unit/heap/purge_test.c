@@ -20,6 +20,7 @@
 #include "heap/purge.h"
 #include "heap/thread.h"
 #include "in_use.h"
+#include "os_counts.h"
 #include "own_heap.h"
 #include "purge_steps.h"
 
@@ -105,7 +106,7 @@ static void touch(struct heap *heap) {
     os_lock_drop(&heap->lock);
 }
 
-static uint64_t purges(void) { return atomic_load(&os_counters.calls[OS_CALL_MADVISE_FREE]); }
+static uint64_t purges(void) { return calls_of(OS_CALL_MADVISE_FREE); }
 
 static void search_when_quiet(void) {
     struct heap *heap = make_heap(HEAP_LIVE);
