@@ -5,41 +5,51 @@
 #include "base/bits.h"
 #include "hakmem/hakmem.h"
 #include "heap/alloc.h"
+#include "heap/front.h"
 #include "os/os.h"
 
 #include <errno.h>
 
-/* ALIGNMENT is a power of two. */
-static void *allocate(size_t alignment, size_t bytes) {
+/* ALIGNMENT is a power of two, here and below. */
+static HAK_NOINLINE void *allocate_slowly(size_t alignment, size_t bytes) {
     start_once();
     void *block = heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
     return HAK_LIKELY(block != NULL) ? block : no_memory(bytes, alignment);
 }
 
+HAK_INLINE void *allocate(size_t alignment, size_t bytes) {
+    void *block;
+    return HAK_LIKELY(front_pop_aligned(bytes, alignment, &block)) ? block : allocate_slowly(alignment, bytes);
+}
+
+static HAK_COLD void *refuse(void) {
+    errno = EINVAL;
+    return NULL;
+}
+
 HAK_EXPORT void *hak_aligned_alloc(size_t alignment, size_t bytes) {
-    if (!is_power_of_two(alignment)) {
-        errno = EINVAL;
-        return NULL;
-    }
-    return allocate(alignment, bytes);
+    return HAK_LIKELY(is_power_of_two(alignment)) ? allocate(alignment, bytes) : refuse();
 }
 
 HAK_EXPORT void *hak_memalign(size_t alignment, size_t bytes) {
-    size_t power = SMALLEST_BLOCK_BYTES;
-    while (power < alignment && power != 0) power *= 2;
-    if (power == 0) {
-        errno = EINVAL;
-        return NULL;
-    }
-    return hak_aligned_alloc(power, bytes);
+    enum { HIGHEST_POWER = 63 };
+    const size_t last = alignment <= SMALLEST_BLOCK_BYTES ? SMALLEST_BLOCK_BYTES - 1 : alignment - 1;
+    return HAK_LIKELY(highest_bit(last) < HIGHEST_POWER) ? allocate((size_t)2 << highest_bit(last), bytes) : refuse();
+}
+
+static HAK_NOINLINE int posix_memalign_slowly(void **result, size_t alignment, size_t bytes) {
+    int saved = errno;
+    void *block = allocate_slowly(alignment, bytes);
+    errno = saved;
+    if (block == NULL) return ENOMEM;
+    *result = block;
+    return 0;
 }
 
 HAK_EXPORT int hak_posix_memalign(void **result, size_t alignment, size_t bytes) {
-    if (!is_power_of_two(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
-    int saved = errno;
-    void *block = allocate(alignment, bytes);
-    errno = saved;
-    if (block == NULL) return ENOMEM;
+    void *block;
+    if (HAK_UNLIKELY(!is_power_of_two(alignment) || alignment % sizeof(void *) != 0)) return EINVAL;
+    if (HAK_UNLIKELY(!front_pop_aligned(bytes, alignment, &block))) return posix_memalign_slowly(result, alignment, bytes);
     *result = block;
     return 0;
 }

@@ -87,7 +87,11 @@ OPERATOR void *_Znwm(size_t bytes) {
 }
 
 /* operator new(size_t, std::align_val_t) */
-OPERATOR void *_ZnwmSt11align_val_t(size_t bytes, size_t alignment) { return new_slow(bytes, alignment); }
+OPERATOR void *_ZnwmSt11align_val_t(size_t bytes, size_t alignment) {
+    void *block;
+    if (HAK_LIKELY(front_pop_aligned(bytes, alignment, &block))) return block;
+    return new_slow(bytes, alignment);
+}
 
 static HAK_NOINLINE void delete_slow(void *block) {
     start_once();

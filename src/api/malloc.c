@@ -27,6 +27,12 @@ static HAK_NOINLINE void *malloc_medium(size_t bytes, const void *caller) {
     return HAK_LIKELY(medium_pop(bytes, SMALLEST_BLOCK_BYTES, &block)) ? block : malloc_slow(bytes, caller);
 }
 
+static HAK_NOINLINE void *calloc_slow(size_t bytes, const void *caller) {
+    start_once();
+    void *block = heap_alloc_zero(bytes, caller);
+    return HAK_LIKELY(block != NULL) ? block : no_memory(bytes, SMALLEST_BLOCK_BYTES);
+}
+
 /* Like hak_malloc, but it is left to the caller to record a failure. */
 static HAK_NOINLINE void *malloc_or_null(size_t bytes, const void *caller) {
     void *block;
@@ -57,10 +63,10 @@ HAK_EXPORT HAK_PLACED HAK_ALIGNED(HAK_CACHE_LINE) void hak_free(void *block) {
 
 HAK_EXPORT void *hak_calloc(size_t count, size_t bytes) {
     size_t total;
-    start_once();
+    void *block;
     if (HAK_UNLIKELY(__builtin_mul_overflow(count, bytes, &total))) return no_memory(SIZE_MAX, SMALLEST_BLOCK_BYTES);
-    void *block = heap_alloc_zero(total, __builtin_return_address(0));
-    return HAK_LIKELY(block != NULL) ? block : no_memory(total, SMALLEST_BLOCK_BYTES);
+    if (HAK_LIKELY(front_pop(total, &block))) return memset(block, 0, total);
+    return calloc_slow(total, __builtin_return_address(0));
 }
 
 /* Moves BLOCK, KEPT bytes long, to where there are BYTES. */

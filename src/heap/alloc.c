@@ -173,11 +173,6 @@ static void *alloc_medium(size_t bytes, size_t alignment, bool *zero) {
     return block == NULL ? NULL : medium_place(block, class, bytes, alignment);
 }
 
-/* The class of small blocks for BYTES bytes, a multiple of ALIGNMENT unless that is at most SMALLEST_BLOCK_BYTES. */
-HAK_INLINE unsigned class_for(size_t bytes, size_t alignment) {
-    return aligned_class_of(bytes, alignment, slab_classes[size_class_of(bytes)].block_bytes);
-}
-
 /* ---- all sizes ------------------------------------------------------------------------------------------- */
 
 /* For a signal handler that interrupted a slow path: it may take no lock. */
@@ -188,7 +183,7 @@ static HAK_COLD void *alloc_quietly(size_t bytes, size_t alignment, bool *zero) 
 static void *alloc_once(size_t bytes, size_t alignment, bool *zero) {
     void *block = NULL;
     if (bytes <= MEDIUM_MAX_BYTES && alignment <= PAGE_BYTES && window.pages != 0)
-        block = bytes <= SMALL_MAX_BYTES ? alloc_small(class_for(bytes, alignment), zero) : alloc_medium(bytes, alignment, zero);
+        block = bytes <= SMALL_MAX_BYTES ? alloc_small(small_class_of(bytes, alignment), zero) : alloc_medium(bytes, alignment, zero);
     /* Where there is no room for a slab there may be room for a single block, of the length that heap_good_bytes
      * promises. */
     return block != NULL ? block : large_alloc(alignment <= PAGE_BYTES ? max_size(bytes, heap_good_bytes(bytes)) : bytes, alignment, zero);
@@ -233,12 +228,6 @@ static HAK_NOINLINE void *alloc_any(size_t bytes, size_t alignment, bool *zero, 
     return block;
 }
 
-/* Not inlined, so that the fast path of its callers need not save registers for it. */
-static HAK_NOINLINE void *alloc_of_any_contents(size_t bytes, size_t alignment) {
-    bool zero = false;
-    return alloc_any(bytes, alignment, &zero, NULL);
-}
-
 static HAK_NOINLINE void *alloc_slowly_of_any_contents(size_t bytes, const void *caller) {
     bool zero = false;
     return alloc_slowly(bytes, SMALLEST_BLOCK_BYTES, &zero, caller);
@@ -260,24 +249,17 @@ static HAK_NOINLINE bool renew(char *block, size_t bytes) {
 }
 
 void *heap_alloc_zero(size_t bytes, const void *caller) {
-    void *block;
     bool zero = bytes >= SPARSE_BYTES;
-    if (front_pop(bytes, &block))
-        zero = false;
-    else
-        block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero, caller);
+    void *block = alloc_any(bytes, SMALLEST_BLOCK_BYTES, &zero, caller);
     if (block == NULL || zero) return block;
     /* Clearing a very large block costs more than having its pages replaced. */
     if (bytes >= RENEW_BYTES && renew(block, bytes)) return block;
     return memset(block, 0, bytes);
 }
 
-/* A slab begins at a page boundary, so its blocks are aligned to any power of two that divides their size: there are
- * no interior pointers. */
 void *heap_alloc_aligned(size_t bytes, size_t alignment) {
     if (bytes > PTRDIFF_MAX) return NULL;
     const size_t rounded = bytes == 0 ? alignment : ((alignment - 1) | (bytes - 1)) + 1;
-    if (rounded > SMALL_MAX_BYTES) return alloc_of_any_contents(bytes, alignment);
-    void *block;
-    return front_pop_of(&front_constants, class_for(rounded, alignment), &block) ? block : alloc_of_any_contents(rounded, alignment);
+    bool zero = false;
+    return alloc_any(rounded > SMALL_MAX_BYTES ? bytes : rounded, alignment, &zero, NULL);
 }

@@ -71,6 +71,11 @@ HAK_INLINE unsigned aligned_class_of(size_t n, size_t alignment, size_t plain_by
     return plain + ((aligned - plain) & -misfit);
 }
 
+/* Class of small blocks for BYTES bytes, a multiple of ALIGNMENT unless that is at most SMALLEST_BLOCK_BYTES. */
+HAK_INLINE unsigned small_class_of(size_t bytes, size_t alignment) {
+    return aligned_class_of(bytes, alignment, slab_classes[size_class_of(bytes)].block_bytes);
+}
+
 /* A medium block is a slab by itself. */
 HAK_INLINE bool class_is_medium(unsigned class) { return class >= SMALL_CLASSES; }
 
@@ -120,6 +125,14 @@ HAK_INLINE bool front_pop(size_t n, void **block) {
     if (HAK_UNLIKELY(n > SMALL_MAX_BYTES)) return false;
     const struct front_constants *base = &front_constants;
     return front_pop_of(base, base->classes[(n + SMALLEST_BLOCK_BYTES - 1) / SMALLEST_BLOCK_BYTES], block);
+}
+
+/* The same for a block that is aligned to ALIGNMENT, a power of two. A slab begins at a page boundary, so its blocks are aligned to any
+ * power of two that divides their size: there are no interior pointers. N is not 0, or the slow path has it. */
+HAK_INLINE bool front_pop_aligned(size_t n, size_t alignment, void **block) {
+    const size_t last = (alignment - 1) | (SMALLEST_BLOCK_BYTES - 1) | (n - 1); /* one less than the length, rounded up */
+    if (HAK_UNLIKELY(last >= SMALL_MAX_BYTES)) return false;
+    return front_pop_of(&front_constants, small_class_of(last + 1, alignment), block);
 }
 
 /* Keeps a block of CLASS of another heap in the stack. False, and nothing was done, if that holds enough of them or
