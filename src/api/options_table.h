@@ -54,7 +54,7 @@
       "Where less than seven eighths were touched, a quarter as much again gets them until the next "           \
       "look, unless objective is speed; blocks that grow are not limited so. What was in use before is "         \
       "collapsed into some, if half of 2 MiB is resident, which may bring in an eighth of what is in use "       \
-      "(speed: a quarter, small: a 256th)")                                                                       \
+      "(speed: a quarter, small: a 256th). None where the kernel's are not of 2 MiB")                             \
     X(HUGE_PAGES_NEVER, "never", "never requested")                                                             \
     X(HUGE_PAGES_ALWAYS, "always",                                                                              \
       "requested whatever is in use and was touched, but not for the first slabs of a size, nor for a "         \
