@@ -131,8 +131,8 @@ HAK_API int hak_option_set(const char *name, const char *value);
  * errno: ENOENT, there is no such option; ERANGE, the text does not fit. */
 HAK_API int hak_option_get(const char *name, char *value, size_t bytes);
 
-/* The source of that value: "default", "profile", "file", "program", "conf", "environment" or "api"; NULL if there is no such
- * option. */
+/* The source of that value: "default", "objective", "profile", "file", "program", "conf", "environment" or "api"; NULL if there is
+ * no such option. */
 HAK_API const char *hak_option_source(const char *name);
 
 /* CALLBACK(CONTEXT) is called when the memory in use exceeds the option soft_limit: once per crossing, and also if the limit was

@@ -365,7 +365,7 @@ def test_a_profile_says_where_its_lines_came_from() -> None:
         half_life_ms=500,
         options={
             "objective": ("small", "conf"),
-            "thread_cache": ("8MiB", "default"),
+            "thread_cache": ("2MiB", "objective"),
             "huge_pages": ("never", "profile"),
         },
     )

@@ -225,12 +225,13 @@ def test_an_objective_decides_what_nobody_set(checkout: Checkout, build: Path, t
     for of in (config, inside):
         options = {one["name"]: one for one in of["options"]}
         assert (options["objective"]["value"], options["objective"]["source"]) == ("speed", "profile")
-        assert (options["decay"]["value"], options["decay"]["decided"]) == ("500ms", "2s")
-        assert options["thread_cache"]["decided"] == "32MiB"
+        assert (options["decay"]["value"], options["decay"]["source"]) == ("2s", "objective")
+        assert (options["thread_cache"]["value"], options["thread_cache"]["source"]) == ("32MiB", "objective")
+        assert not [one for one in options.values() if one.get("decided", "") and one["name"] != "window"]
     asked |= {"HAKMEM_DECAY": "1s", "HAKMEM_THREAD_CACHE": "1M"}
     (config,) = json.loads(lab("show-config", "--build", str(build), "--json", **asked).stdout)
     options = {one["name"]: one for one in config["options"]}
-    assert [options[name].get("decided", "") for name in ("decay", "thread_cache")] == ["", ""]
+    assert [options[name]["value"] for name in ("decay", "thread_cache")] == ["1s", "1MiB"]
 
 
 def test_a_switch_that_is_not_one(checkout: Checkout, build: Path, tmp_path: Path) -> None:

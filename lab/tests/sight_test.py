@@ -92,7 +92,7 @@ def test_blocks_that_a_thread_cached_and_left(checkout: Checkout, tmp_path: Path
     ("options", "now"),
     [
         ({}, "(now 16MiB)"),
-        ({"objective": "speed"}, "(now as objective:speed has it)"),
+        ({"objective": "speed"}, "(now 32MiB)"),
         ({"objective": "speed", "thread_cache": "3MiB"}, "(now 3MiB)"),
     ],
 )

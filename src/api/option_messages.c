@@ -10,6 +10,7 @@
 
 static const char *const origins[OPTION_SOURCES] = {
     [OPTION_FROM_DEFAULT] = "",
+    [OPTION_FROM_OBJECTIVE] = "",
     [OPTION_FROM_PROFILE] = "profile: ",
     [OPTION_FROM_FILE] = "profile file, line ",
     [OPTION_FROM_PROGRAM] = "hakmem_conf: ",

@@ -6,6 +6,8 @@
  */
 #include "api/options.h"
 
+#include "ace/budget.h"
+#include "ace/decay.h"
 #include "api/setting.h"
 #include "base/bits.h"
 #include "os/os.h"
@@ -72,6 +74,28 @@ static void copy_depths(enum option_id id, uint16_t depths[SIZE_CLASSES], struct
     if (text.length != 0) option_parse_depths(&option_infos[id], text.start, text.length, depths);
 }
 
+enum ace_objective options_objective(const struct hak_options *options) {
+    static const enum ace_objective objectives[] = {
+        [OBJECTIVE_SMALL] = ACE_SMALL,
+        [OBJECTIVE_BALANCED] = ACE_BALANCED,
+        [OBJECTIVE_SPEED] = ACE_SPEED,
+    };
+    return objectives[options->objective];
+}
+
+/* The objective decides what no other source has set. True if that is so for option ID. */
+static bool take_source(struct hak_options *options, enum option_id id) {
+    const bool unset = options->sources[id] == OPTION_FROM_DEFAULT;
+    if (unset) options->sources[id] = OPTION_FROM_OBJECTIVE;
+    return unset;
+}
+
+static HAK_COLD void take_objective(struct hak_options *options) {
+    const enum ace_objective objective = options_objective(options);
+    if (take_source(options, OPTION_decay)) options->decay = ace_half_life_ms(options->decay, objective);
+    if (take_source(options, OPTION_thread_cache)) options->thread_cache = ace_thread_cache_bytes(options->thread_cache, objective);
+}
+
 #define FILE_BYTES 4097 /* 4095 of a profile's file, one more to see whether it is longer, and a 0 */
 
 void options_read(struct hak_options *out, const char *const *environment, const char *program, bool secure) {
@@ -91,6 +115,7 @@ void options_read(struct hak_options *out, const char *const *environment, const
     OPTION_TABLE(TAKE_BOOL, TAKE_NUMBER, TAKE_CHOICE, TAKE_PATH, TAKE_DEPTHS)
     copy_path(out->profile_file, reader.paths[OPTION_profile]);
     for (size_t i = 0; i < OPTION_TOTAL; i++) out->sources[i] = reader.sources[i];
+    if (options_objective(out) != ACE_BALANCED) take_objective(out);
 }
 
 static struct text text_of(const char *string) {
@@ -363,7 +388,6 @@ enum option_source options_source(const struct hak_options *options, enum option
 }
 
 const char *option_source_name(enum option_source source) {
-    static const char *const names[OPTION_SOURCES] = {"default", "profile",     "file", "program",
-                                                      "conf",    "environment", "api"};
+    static const char *const names[OPTION_SOURCES] = {"default", "objective", "profile", "file", "program", "conf", "environment", "api"};
     return names[source];
 }

@@ -2,7 +2,7 @@
  *
  * Where a value comes from, the strongest first: a call of hak_option_set, HAKMEM_<NAME> variables, the list
  * HAKMEM_CONF=a:b,c:d, the list that the program was compiled with (hakmem_conf), the profile's file, the profile, the
- * default. Within one source the last setting counts. A setting that is unknown or not understood gets one line on standard
+ * objective, the default. Within one source the last setting counts. A setting that is unknown or not understood gets one line on standard
  * error and changes nothing else.
  *
  * Nothing here allocates, takes a lock, uses the locale or keeps state, and no file is read but that of a profile: the
@@ -11,6 +11,7 @@
 #ifndef HAK_API_OPTIONS_H
 #define HAK_API_OPTIONS_H
 
+#include "ace/objective.h"
 #include "api/options_table.h"
 #include "base/size_classes.h"
 #include "watch/deliver.h"
@@ -30,6 +31,7 @@ enum option_id { OPTION_TABLE(OPTION_ID, OPTION_ID, OPTION_ID, OPTION_ID, OPTION
 /* Weakest first: a setting replaces only what comes from its own source or a weaker one. */
 enum option_source {
     OPTION_FROM_DEFAULT,
+    OPTION_FROM_OBJECTIVE, /* one that is not `balanced` */
     OPTION_FROM_PROFILE,
     OPTION_FROM_FILE,    /* of a profile */
     OPTION_FROM_PROGRAM, /* hakmem_conf */
@@ -71,6 +73,8 @@ void options_read(struct hak_options *out, const char *const *environment, const
 /* The same from the environment and AT_SECURE of this process, even before libc has set environ. Like
  * getenv it must not run beside setenv: once, at start. */
 void options_read_process(struct hak_options *out);
+
+enum ace_objective options_objective(const struct hak_options *options);
 
 /* Sets one option as hak_option_set does: 0, or an errno: ENOENT, no such option; EPERM, it can only be set at the start;
  * EINVAL, VALUE is not understood or out of range. */

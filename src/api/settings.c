@@ -68,8 +68,6 @@ static bool decided(enum option_id id, char *text, size_t bytes) {
     span_counts_read(&spans);
     if (id == OPTION_window && start_settings.window == OPTION_AUTO)
         option_format(info, window.pages * PAGE_BYTES, text, bytes);
-    else if (id == OPTION_thread_cache && counter_read(&heap_settings.thread_cache_bytes) != start_settings.thread_cache)
-        option_format(info, counter_read(&heap_settings.thread_cache_bytes), text, bytes);
     else if (id == OPTION_decay && spans.half_life_ms != start_settings.decay)
         option_format(info, spans.half_life_ms, text, bytes);
     else

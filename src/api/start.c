@@ -3,8 +3,6 @@
  * look at an option. */
 #include "api/start.h"
 
-#include "ace/budget.h"
-#include "ace/decay.h"
 #include "ace/huge.h"
 #include "api/options.h"
 #include "api/setting.h"
@@ -47,29 +45,6 @@ static bool serves_process(void) { return (void *(*)(size_t))malloc == hak_mallo
 
 static uint64_t pages_of(uint64_t bytes) { return bytes == OPTION_NEVER ? 0 : bytes / PAGE_BYTES; }
 
-static enum ace_objective objective_of(const struct hak_options *from) {
-    static const enum ace_objective objectives[] = {
-        [OBJECTIVE_SMALL] = ACE_SMALL,
-        [OBJECTIVE_BALANCED] = ACE_BALANCED,
-        [OBJECTIVE_SPEED] = ACE_SPEED,
-    };
-    return objectives[from->objective];
-}
-
-static bool is_set(const struct hak_options *from, enum option_id id) {
-    return options_source(from, id) != OPTION_FROM_DEFAULT;
-}
-
-/* If the option was not set, the objective decides. */
-static uint64_t half_life_ms_of(const struct hak_options *from) {
-    return is_set(from, OPTION_decay) ? from->decay : ace_half_life_ms(from->decay, objective_of(from));
-}
-
-static size_t thread_cache_bytes_of(const struct hak_options *from) {
-    return is_set(from, OPTION_thread_cache) ? from->thread_cache
-                                             : ace_thread_cache_bytes(from->thread_cache, objective_of(from));
-}
-
 /* A huge page has as many kernel pages as one of these holds words: it is 2 MiB for pages of 4 KiB, 32 MiB for 16 KiB, and 512 MiB for
  * 64 KiB. The latter two are too large for a rule that weighs 2 MiB. */
 static bool huge_pages_are_chunks(void) {
@@ -80,14 +55,14 @@ static bool huge_pages_are_chunks(void) {
 static uint64_t huge_from_pages_of(const struct hak_options *from) {
     if (from->huge_pages == HUGE_PAGES_ALWAYS) return 0;
     if (from->huge_pages == HUGE_PAGES_NEVER || !huge_pages_are_chunks()) return UINT64_MAX;
-    return ace_huge_from_bytes(objective_of(from)) / PAGE_BYTES;
+    return ace_huge_from_bytes(options_objective(from)) / PAGE_BYTES;
 }
 
 static struct span_settings span_settings_of(const struct hak_options *from) {
     return (struct span_settings){
-        .decay_half_life_ms = half_life_ms_of(from),
+        .decay_half_life_ms = from->decay,
         .huge_from_pages = huge_from_pages_of(from),
-        .objective = objective_of(from),
+        .objective = options_objective(from),
         .soft_pages = pages_of(from->soft_limit),
         .hard_pages = pages_of(from->hard_limit),
         .fixed = !from->adapt,
@@ -97,12 +72,12 @@ static struct span_settings span_settings_of(const struct hak_options *from) {
 
 static struct heap_options heap_options_of(const struct hak_options *from) {
     return (struct heap_options){
-        .thread_cache_bytes = thread_cache_bytes_of(from),
+        .thread_cache_bytes = from->thread_cache,
         .bin_depth = from->bin_depth,
         .fixed = !from->adapt,
         .populate = from->populate,
-        .objective = objective_of(from),
-        .decay = half_life_ms_of(from),
+        .objective = options_objective(from),
+        .decay = from->decay,
         .purge_thread = from->purge_thread,
         .pressure = from->pressure,
         .foreign = foreign_handle,

@@ -66,6 +66,8 @@ def printer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = ["-std=gnu11", "-D_GNU_SOURCE", f"-I{ROOT / 'src'}", "-o", program]
     used = [
         "api/options.c",
+        "ace/budget.c",
+        "ace/decay.c",
         "api/option_depths.c",
         "api/option_messages.c",
         "api/option_values.c",

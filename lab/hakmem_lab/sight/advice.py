@@ -164,10 +164,7 @@ def _cache_bound(copy: CopyAccount, most: HeapBooks) -> str:
     """The bound that would make the largest cache smaller."""
     if most.cached_bytes <= SMALL_CACHE:
         return ""
-    bound, objective = (copy.books.option(name) for name in ("thread_cache", "objective"))
-    follows = bound.source == "default" and objective.value != "balanced"
-    now = f" (now as objective:{objective.value} has it)" if follows else f" (now {bound.value})"
-    return f"thread_cache:256KiB{now} bounds each thread's; "
+    return f"thread_cache:256KiB (now {copy.books.option('thread_cache').value}) bounds each thread's; "
 
 
 def _of_slabs(copy: CopyAccount) -> Iterator[Advice]:

@@ -187,7 +187,6 @@ def _options_read(
     """SIZES: block sizes of the classes."""
     places, sources = page.array("options"), page.array("sources")["source"].tolist()
     profile_file = page.memory.string(page.table("profile_file").address)
-    cache_bytes = page.one("heap_settings")["thread_cache_bytes"]
     options = []
     for number, info in enumerate(_infos_read(page)):
         address, size = int(places["value"][number]), int(places["bytes"][number])
@@ -206,7 +205,7 @@ def _options_read(
                 value=value or info.format(number_set),
                 source=SOURCES[sources[number]],
                 default=info.format(info.initial),
-                decided=_decided(info, number_set, spans, window, limits, cache_bytes),
+                decided=_decided(info, number_set, spans, window, limits),
                 accepts=info.describe(),
                 anytime=info.anytime,
                 text=info.text,
@@ -216,14 +215,9 @@ def _options_read(
     return options
 
 
-def _decided(
-    info: OptionInfo, value: int, spans: Record, window: Record, limits: Record, cache_bytes: int
-) -> str:
-    """CACHE_BYTES: that one thread may keep."""
+def _decided(info: OptionInfo, value: int, spans: Record, window: Record, limits: Record) -> str:
     if info.name == "window" and value == info.word_value:
         return info.format(window["pages"] * limits["page_bytes"])
-    if info.name == "thread_cache" and cache_bytes != value:
-        return info.format(cache_bytes)
     if info.name == "decay" and spans["half_life_ms"] != value:
         return info.format(spans["half_life_ms"])
     return ""

@@ -13,7 +13,7 @@ from hakmem_lab.sight.sizes import count_text, size_text
 DECAY_MAX_MS = 3_600_000
 """Of the option; the engine may go beyond it."""
 CARRIED = ("objective", "thread_cache", "huge_pages", "populate")
-"""Options that are written if they are not at their default, which may follow the objective."""
+"""Options that are written if they are not at their default, and do not follow the objective."""
 
 
 def profile_text(look: Look) -> str:
@@ -36,7 +36,7 @@ def _lines(look: Look) -> Iterator[str]:
     yield from _half_life_lines(look)
     for name in CARRIED:
         value, source = look.options.get(name, ("", "default"))
-        if source != "default":
+        if source not in ("default", "objective"):
             line = f"{name} = {value}"
             yield f"{line:<31} # as it was: {source}"
 

@@ -22,7 +22,7 @@ SMALL_MAX_BYTES = 1 << 16
 NAME_BYTES_MAX = 32
 """Characters of a wrong name that are compared."""
 
-SOURCES = ("default", "profile", "file", "program", "conf", "environment", "api")
+SOURCES = ("default", "objective", "profile", "file", "program", "conf", "environment", "api")
 """Weakest first."""
 
 

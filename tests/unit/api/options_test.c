@@ -90,6 +90,24 @@ TEST(precedence) {
     CHECK(strcmp(option_source_name(OPTION_FROM_CONF), "conf") == 0);
 }
 
+TEST(an_objective_sets_what_nobody_else_has_set) {
+    struct hak_options options = READ("HAKMEM_OBJECTIVE=small");
+    CHECK(options.decay == 125 && options.thread_cache == 2 << 20);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_OBJECTIVE);
+    CHECK_EQ(options_source(&options, OPTION_thread_cache), OPTION_FROM_OBJECTIVE);
+    CHECK_EQ(options_source(&options, OPTION_huge_pages), OPTION_FROM_DEFAULT);
+    options = READ("HAKMEM_PROFILE=server", "HAKMEM_THREAD_CACHE=16M");
+    CHECK(options.decay == 5000 && options.thread_cache == 16 << 20);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_PROFILE);
+    CHECK_EQ(options_source(&options, OPTION_thread_cache), OPTION_FROM_ENVIRONMENT);
+    options = READ("HAKMEM_OBJECTIVE=balanced");
+    CHECK(options.decay == 500 && options.thread_cache == 16 << 20);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_DEFAULT);
+    CHECK_EQ(options_change(&options, "decay", "500ms"), 0);
+    CHECK_EQ(options_source(&options, OPTION_decay), OPTION_FROM_CALL);
+    CHECK(strcmp(option_source_name(OPTION_FROM_OBJECTIVE), "objective") == 0);
+}
+
 TEST(the_last_of_equals_counts) {
     struct hak_options options = READ("HAKMEM_CONF=decay:1,decay:2,decay:3");
     CHECK_EQ(options.decay, 3);
