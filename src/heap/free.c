@@ -29,14 +29,16 @@ static HAK_NOINLINE void push_own(struct heap *heap, void *block, unsigned class
  * it is returned, to see whether more come. A thread whose stack gets to hold ace_kept may only free: further blocks
  * are returned, until see_who_allocates or a refill says otherwise. Owner only, between slow_enter and slow_leave. */
 static bool keep_foreign(struct heap *heap, void *block, unsigned class) {
-    void **const keep = heap->front.keep[class];
-    if (keep == NULL) return false;
-    if (!stack_push_below(heap, class, block, keep)) {
+    if (heap->front.keep[class] == NULL) return false;
+    os_lock_take(&heap->lock);
+    if (HAK_UNLIKELY(heap->raised)) stack_lower(heap);
+    const bool kept = stack_top(heap, class) < heap->front.keep[class] && stack_push(heap, class, block);
+    if (kept)
+        stack_count_foreign(heap, class, 1);
+    else
         heap->front.keep[class] = NULL;
-        return false;
-    }
-    stack_count_foreign(heap, class, 1);
-    return true;
+    os_lock_drop(&heap->lock);
+    return kept;
 }
 
 /* For streams that are not kept now: if the stack still holds ace_kept blocks, the thread does not allocate, and what
@@ -124,12 +126,12 @@ static HAK_NOINLINE void free_without_heap(void *block, unsigned class) {
     remote_settle();
 }
 
-/* A thread that only ever frees gets a heap for its remote buffer, but not for its first few blocks: libc frees a
- * dead thread's memory in threads whose destructors have run, and a heap begun then would never end. WORD is that of
- * the block's page. */
-static void ensure_heap_for_free(uint32_t word) {
+/* A thread that only ever frees gets a heap for its remote buffer, but not for what libc frees, nor for its first few blocks: libc frees
+ * the memory of other dead threads in threads whose destructors have run, and a heap begun then would never end. In a static program
+ * only their number tells. WORD is that of the block's page. */
+static void ensure_heap_for_free(uint32_t word, const void *caller) {
     enum { FREES_WITHOUT_HEAP = 8 };
-    if (HAK_LIKELY(thread_state.front_distance != 0)) return;
+    if (HAK_LIKELY(thread_state.front_distance != 0) || (caller != NULL && os_is_libc_alone(caller))) return;
     if (thread_state.known_word == 0) thread_state.known_word = word & ~WORD_CLASS_MASK;
     if (thread_state.heapless_frees++ >= FREES_WITHOUT_HEAP) thread_ensure_heap();
 }
@@ -162,7 +164,7 @@ static HAK_NOINLINE void free_inside(void *block, const void *caller) {
         free_elsewhere(block);
         return;
     }
-    ensure_heap_for_free(word);
+    ensure_heap_for_free(word, caller);
     if (HAK_UNLIKELY(!slow_enter())) {
         free_quietly(block, page, word);
         return;

@@ -52,16 +52,6 @@ HAK_INLINE void stack_set(struct heap *heap, unsigned class, void **bottom, void
     atomic_store_explicit(&heap->front.hi[class], bin->stack + bin->depth, memory_order_relaxed);
 }
 
-/* Pushes BLOCK below LIMIT; false when the stack reaches that. The top is read once: what a signal handler pushes
- * meanwhile is undone, as in front_push, but nothing is written beyond LIMIT. */
-HAK_INLINE bool stack_push_below(struct heap *heap, unsigned class, void *block, void **limit) {
-    void **top = stack_top(heap, class);
-    if (HAK_UNLIKELY(top >= limit)) return false;
-    front_block_set(top, block);
-    atomic_store_explicit(&heap->front.top[class], top + 1, memory_order_release); /* as in front_push */
-    return true;
-}
-
 /* Pushes BLOCK if there is room. Closed meanwhile: what a signal handler does before or after it is not undone. */
 HAK_INLINE bool stack_push(struct heap *heap, unsigned class, void *block) {
     if (!stack_has_room(heap, class)) return false;

@@ -166,6 +166,9 @@ void os_find_libc(void);
  * that holds libc itself. */
 bool os_is_libc(const void *address);
 
+/* Whether it is that, and no code of a program that holds libc itself. False before os_find_libc. */
+bool os_is_libc_alone(const void *address);
+
 /* Whether ADDRESS is code of the dynamic loader. False before os_find_libc, and in musl, whose loader is libc itself. */
 bool os_is_loader(const void *address);
 

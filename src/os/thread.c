@@ -162,6 +162,11 @@ bool os_is_libc(const void *address) {
     return libc_code.end == 0 || holds(libc_code, at) || holds(threads_code, at) || holds(loader_code, at);
 }
 
+bool os_is_libc_alone(const void *address) {
+    const uintptr_t program = getauxval(AT_ENTRY);
+    return libc_code.end != 0 && !holds(libc_code, program) && !holds(threads_code, program) && os_is_libc(address);
+}
+
 bool os_is_loader(const void *address) { return holds(loader_code, (uintptr_t)address) && !holds(libc_code, (uintptr_t)address); }
 
 /* ---- whether the loader's lock is held ------------------------------------------------------------------ */

@@ -112,6 +112,7 @@ bool os_tells_resident(void *address, size_t bytes, size_t *resident_bytes) {
 uint64_t os_clock_ms(void) { return 1000 * 1000; } /* stands still */
 uint64_t os_signal_mask(void) { return 0; }
 bool os_is_libc(const void *address) { return address == NULL; }
+bool os_is_libc_alone(const void *address) { return (void)address, false; }
 bool os_is_loader(const void *address) { return (void)address, false; }
 bool os_may_be_loader_callback(void) { return false; }
 void os_stdio_lock(void) {}

@@ -10,6 +10,7 @@
  *   a full stack is not spilled                  a_full_stack_spills
  *   interior pointers of large blocks are taken  pointers_that_are_none_of_ours
  *   half-empty blocks are kept by resize         resizing_in_place
+ *   what libc frees starts a heap                what_libc_frees_starts_no_heap
  *   free buffers medium blocks, one of a stream, what is none, or in a handler what its thread is just buffering; it keeps
  *   a stream for ever, or more of it than it may
  *                                                what_free_buffers_by_itself
@@ -21,7 +22,10 @@
 #include "heap/thread.h"
 #include "own_heap.h"
 #include "region/outside.h"
+#include "threads.h"
 
+#include <dlfcn.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 
 /* COUNT blocks of OTHER's, in as many slabs as they need. */
@@ -195,6 +199,26 @@ TEST(the_first_blocks_that_a_thread_frees_start_no_heap) {
     CHECK(heap_of_thread == NULL);
     CHECK(drain(thread_heap()) >= 1);
     CHECK_EQ(thread_heap()->bins[size_class_of(100)].taken_blocks, taken - 1);
+}
+
+/* So many as a dying thread may free of others' that died before it. */
+static void *free_for_libc(void *place) {
+    enum { FREED = 40 };
+    void **const blocks = place;
+    const void *libc = dlsym(RTLD_DEFAULT, "qsort");
+    for (int i = 0; i < FREED; i++) heap_free(blocks[i], libc);
+    CHECK(!thread_has_heap());
+    for (int i = FREED; i < 2 * FREED; i++) heap_free(blocks[i], (const void *)(uintptr_t)&free_only);
+    CHECK(thread_has_heap());
+    return NULL;
+}
+
+TEST(what_libc_frees_starts_no_heap) {
+    static void *blocks[80];
+    if (getauxval(AT_BASE) == 0) OMIT("linked statically");
+    if (CHECK_SHADOWED) OMIT("the sanitizer's functions stand before libc's");
+    for (int i = 0; i < 80; i++) CHECK((blocks[i] = hak_malloc(100)) != NULL);
+    run_thread(free_for_libc, blocks);
 }
 
 TEST(other_heaps_blocks_go_home_together) {

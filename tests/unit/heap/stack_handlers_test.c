@@ -7,6 +7,7 @@
  *   one that is refilled is                      what_a_handler_frees_during_a_refill
  *   a refill forgets what came before it         what_a_handler_frees_before_a_refill
  *   a push is open to handlers                   what_a_handler_takes_from_a_push, what_a_handler_frees_during_a_push
+ *   one of another heap's block is               what_a_handler_takes_where_another_heaps_block_is_kept
  */
 #include "at_write.h"
 #include "child.h"
@@ -15,6 +16,7 @@
 #include "heap/thread.h"
 #include "own_stacks.h"
 #include "region/outside.h"
+#include "threads.h"
 
 enum { BYTES = 3000, BLOCKS = 64, SOME = 3 };
 
@@ -112,6 +114,31 @@ static void take_from_a_push(void) { interrupt_push(take_some); }
 static void free_during_a_push(void) { interrupt_push(give_some); }
 TEST(what_a_handler_takes_from_a_push) { IN_CHILD(take_from_a_push); }
 TEST(what_a_handler_frees_during_a_push) { IN_CHILD(free_during_a_push); }
+
+static void *take_theirs(void *theirs) {
+    *(void **)theirs = hak_malloc(BYTES);
+    return NULL;
+}
+
+/* A block of another heap, where the stream is due for a check; it is the next then, and goes home. */
+static void interrupt_keep(void (*handler)(void)) {
+    void *theirs;
+    begin(SOME);
+    run_thread(take_theirs, &theirs);
+    bin->streams = true;
+    stack_set_keeping(heap, class, true);
+    heap->front.stream_left[class] = 1;
+    interrupt_at_write(stack_top(heap, class), handler);
+    hak_free(theirs);
+    take();
+    CHECK(blocks[--in_use] == theirs);
+    remote_give(NULL, &theirs, 1);
+    check_blocks();
+}
+static void take_where_kept(void) { interrupt_keep(take_some); }
+static void free_where_kept(void) { interrupt_keep(give_some); }
+TEST(what_a_handler_takes_where_another_heaps_block_is_kept) { IN_CHILD(take_where_kept); }
+TEST(what_a_handler_frees_where_another_heaps_block_is_kept) { IN_CHILD(free_where_kept); }
 
 static void empty(void) { stack_empty(heap, class); }
 

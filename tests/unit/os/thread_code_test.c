@@ -28,6 +28,7 @@ TEST(whose_code_it_is) {
     for (size_t i = 0; i < 5; i++)
         CHECK_AT(code_of(of_libc[i]) != NULL && os_is_libc(code_of(of_libc[i])), i);
     CHECK(os_is_libc((const void *)(getauxval(AT_BASE) + 4096))); /* the loader */
+    CHECK(os_is_libc_alone(code_of(of_libc[0])) && !os_is_libc_alone((const void *)(uintptr_t)&os_is_libc));
     CHECK(!os_is_libc((const void *)(uintptr_t)&os_is_libc));
     CHECK(!os_is_libc((const void *)(uintptr_t)&code_of));
     CHECK(!os_is_libc(__builtin_return_address(0)));
