@@ -131,9 +131,10 @@ static HAK_NOINLINE void free_without_heap(void *block, unsigned class) {
  * only their number tells. WORD is that of the block's page. */
 static void ensure_heap_for_free(uint32_t word, const void *caller) {
     enum { FREES_WITHOUT_HEAP = 8 };
-    if (HAK_LIKELY(thread_state.front_distance != 0) || (caller != NULL && os_is_libc_alone(caller))) return;
+    if (HAK_LIKELY(thread_state.front_distance != 0)) return;
     if (thread_state.known_word == 0) thread_state.known_word = word & ~WORD_CLASS_MASK;
-    if (thread_state.heapless_frees++ >= FREES_WITHOUT_HEAP) thread_ensure_heap();
+    if (thread_state.heapless_frees++ < FREES_WITHOUT_HEAP || (caller != NULL && os_is_libc_alone(caller))) return;
+    thread_ensure_heap();
 }
 
 static void free_quietly(void *block, size_t page, uint32_t word) {

@@ -193,6 +193,11 @@ static void note_growth(size_t pages) {
     if (note != NULL) note(pages);
 }
 
+/* Whether neither note_growth nor make_room would do anything for PAGES pages. */
+static bool is_unnoticed(size_t pages) {
+    return held_pages() + pages <= counter_read(&noted.from_pages) && counter_read(&hard_pages) == 0;
+}
+
 /* Free dirty memory counts against a hard limit, too: it is returned to the kernel before PAGES pages that are not
  * dirty are taken. Not much more than these at a time: where a limit was set below what is held already, the takes
  * share the work. No lock held. */
@@ -308,58 +313,68 @@ void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages) {
 
 /* ---- changing the length -------------------------------------------------------------------------- */
 
-/* Lengthens the span into what is free behind it. Returns how many pages are missing: 0 when it is done, SIZE_MAX
- * when that is impossible. *BROUGHT: how many fresh pages had been added. */
-static size_t extend_into_free(uint32_t first, size_t pages, uint64_t *brought) {
+/* How many of WANTED pages are free behind the span at FIRST. *AT_END: they end with the memory that there is so far. Lock held. */
+static size_t free_behind(uint32_t first, size_t wanted, bool *at_end) {
+    const uint32_t end = (uint32_t)counter_read(&spans.end_page);
+    uint32_t at = first + span_at(first)->pages;
+    size_t found = 0;
+    while (found < wanted && at != end && span_at(at)->kind == SPAN_FREE && page_chunk(at)->given) {
+        found += span_at(at)->pages;
+        at += span_at(at)->pages; /* behind a free span there may be another, of the other zone */
+    }
+    *at_end = at == end;
+    return min_size(found, wanted);
+}
+
+/* Lengthens the span to PAGES pages, of which all that it lacks are free behind it. Lock held. */
+static void carve_behind(uint32_t first, size_t pages) {
     struct span *span = span_at(first);
-    span_lock();
-    *brought = brought_pages();
-    size_t missing = pages - span->pages;
-    for (;;) { /* behind a free span there may be another, of the other zone */
-        uint32_t after = first + span->pages;
-        bool at_end = after == counter_read(&spans.end_page);
-        bool is_free = !at_end && span_at(after)->kind == SPAN_FREE && page_chunk(after)->given;
-        if (missing == 0) break;
-        if (!is_allowed(missing)) {
-            missing = SIZE_MAX;
-            break;
-        }
-        if (!is_free) {
-            if (!at_end) missing = SIZE_MAX;
-            break;
-        }
-        uint32_t more = min_u32((uint32_t)missing, span_at(after)->pages);
+    while (span->pages != pages) {
+        const uint32_t after = first + span->pages, more = min_u32((uint32_t)pages - span->pages, span_at(after)->pages);
         span_carve(after, after, more);
         span_set_length(first, span->pages + more);
-        missing -= more;
-        note_peak();
     }
+    note_peak();
+}
+
+/* Lengthens the span into what is free behind it, if that does and TAKE. Returns how many pages are missing: SIZE_MAX where a used span is
+ * in the way, or a limit. Nothing is taken of what does not do: it would pass for used again. *BROUGHT: how many fresh pages had been
+ * added. */
+static size_t extend_into_free(uint32_t first, size_t pages, bool take, uint64_t *brought) {
+    bool at_end;
+    span_lock();
+    *brought = brought_pages();
+    const size_t more = pages - span_at(first)->pages;
+    size_t missing = more - free_behind(first, more, &at_end);
+    if (more != 0 && ((missing != 0 && !at_end) || !is_allowed(more))) missing = SIZE_MAX;
+    if (missing == 0 && take) carve_behind(first, pages);
     span_unlock();
     return missing;
 }
 
 bool span_extend(uint32_t first, size_t pages) {
-    struct span *span = span_at(first);
-    uint32_t before = span->pages;
+    const size_t before = span_at(first)->pages;
     if (pages > window.pages) return false;
     HAK_ASSERT(pages >= before);
-    note_growth(pages - before);
-    make_room(pages - before);
-    bool unmapped = false;
+    bool prepared = is_unnoticed(pages - before), unmapped = false;
     for (unsigned round = 0;; round++) {
         uint64_t brought;
-        size_t missing = extend_into_free(first, pages, &brought);
+        const size_t missing = extend_into_free(first, pages, prepared, &brought);
+        if (missing == SIZE_MAX) return false;
+        if (HAK_UNLIKELY(!prepared)) {
+            note_growth(pages - before);
+            make_room(pages - before);
+            prepared = true;
+            continue;
+        }
         if (missing == 0) return true;
-        if (missing == SIZE_MAX) break; /* a used span is in the way, or a limit */
         span_lock();
         enum span_zone zone = huge_zone_for((uint32_t)missing, ACE_GROWN);
         span_unlock();
         if (add_fresh((struct fresh){missing, zone, ACE_GROWN, true}, brought, round)) continue;
-        if (unmapped || !span_make_gaps(missing)) break;
+        if (unmapped || !span_make_gaps(missing)) return false;
         unmapped = true;
     }
-    if (span->pages != before) span_trim(first, before);
-    return false;
 }
 
 void span_trim(uint32_t first, size_t pages) {

@@ -15,6 +15,8 @@
  *   one take makes all the room that is missing,
  *   or room is made only for fresh memory        one_take_returns_little_more_than_it_takes
  *   what grows in place makes no room            a_span_that_grows_makes_room_below_a_limit
+ *   what does not do is taken, and given back    what_does_not_do_is_left
+ *   room is made for what cannot grow            no_room_is_made_in_vain
  *   the end is published in no order             what_lies_below_the_end_can_be_read, under ThreadSanitizer, not each time
  */
 #include "child.h"
@@ -271,6 +273,52 @@ static void extend_at_the_end(void) {
 }
 
 TEST(the_last_span_grows_into_fresh_memory) { IN_CHILD(extend_at_the_end); }
+
+/* What is free behind it was returned, and does not do. */
+static void extend_in_vain(void) {
+    enum { FREE = 200 };
+    configure(ACE_NEVER, UINT64_MAX);
+    struct mine mine = take_keyed(span_end_page() + FREE, false, 7);
+    const uint32_t other = span_take(span_end_page(), 1, ACE_SPARSE), gap = other - FREE;
+    CHECK(span_extend(mine.first, mine.pages = other - mine.first));
+    write_pages(&mine, 0);
+    span_trim(mine.first, mine.pages -= FREE);
+    purge_all();
+    const struct span_counts before = counts_now();
+    CHECK(!span_extend(mine.first, mine.pages + FREE + 1));
+    const struct span_counts after = counts_now();
+    CHECK_EQ(after.retaken_pages, before.retaken_pages);
+    CHECK_EQ(after.dirty_pages, before.dirty_pages);
+    CHECK_EQ(after.used_pages_peak, before.used_pages_peak);
+    CHECK(span_at(gap)->kind == SPAN_FREE && span_at(mine.first)->pages == mine.pages);
+    check_books();
+    CHECK(span_extend(mine.first, mine.pages + FREE)); /* it does for so much */
+    CHECK_EQ(counts_now().retaken_pages, before.retaken_pages + FREE);
+    check_zero(gap, FREE);
+    check_pages(&mine, mine.pages);
+    check_books();
+}
+
+TEST(what_does_not_do_is_left) { IN_CHILD(extend_in_vain); }
+
+/* Where a span cannot grow no room is made for it. */
+static void extend_in_vain_below_a_limit(void) {
+    enum { PAGES = 100 };
+    configure(ACE_NEVER, UINT64_MAX);
+    const uint32_t free_later = span_take(4 * PAGES, 1, ACE_SPARSE);
+    struct mine mine = take_keyed(span_end_page(), false, 7);
+    const uint32_t other = span_take(span_end_page(), 1, ACE_SPARSE);
+    CHECK(span_extend(mine.first, mine.pages = other - mine.first));
+    span_give(free_later);
+    const struct span_counts before = counts_now();
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = before.used_pages + 2 * PAGES});
+    CHECK(!span_extend(mine.first, mine.pages + PAGES));
+    CHECK_EQ(counts_now().dirty_pages, before.dirty_pages);
+    check_books();
+}
+
+TEST(no_room_is_made_in_vain) { IN_CHILD(extend_in_vain_below_a_limit); }
 
 /* What is free and dirty elsewhere counts against a hard limit. */
 static void extend_below_a_limit(void) {
