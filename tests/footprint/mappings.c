@@ -3,8 +3,8 @@
  *
  *     mappings SECONDS [LIVE_MIB]
  *
- * Holds LIVE_MIB MiB (1024 if not given) in blocks of all sizes, freed, replaced and grown at random, then
- * counts the lines of /proc/self/maps.
+ * Holds LIVE_MIB MiB (1024 if not given) in blocks of all sizes, freed, replaced and grown at random for SECONDS
+ * and OPERATIONS_LEAST operations, then counts the lines of /proc/self/maps.
  *
  * Planted defect it is to catch: pages given back by mmap or mprotect instead of madvise, or marked huge
  * piece by piece: each splits a mapping, and nothing joins them again.
@@ -13,6 +13,7 @@
 #include "footprint.h"
 
 #define MOST_MAPPINGS 1000
+#define OPERATIONS_LEAST 4000000 /* a machine that is busy does fewer in a second */
 #define SLOTS ((size_t)1 << 21)
 
 static struct slot {
@@ -85,7 +86,7 @@ int main(int argc, char **argv) {
     struct rng rng = {17};
     slots = map_populated(SLOTS * sizeof *slots);
     size_t start = count_mappings(), most = 0;
-    for (uint64_t end = now_ms() + seconds * 1000; now_ms() < end;) {
+    for (uint64_t end = now_ms() + seconds * 1000; now_ms() < end || operations < OPERATIONS_LEAST;) {
         for (int i = 0; i < 20000; i++) churn(&rng);
         size_t now = count_mappings();
         if (now > most) most = now;

@@ -6,6 +6,7 @@
  *   every object, or the program, is libc        whose_code_it_is
  *   no callback is one, or none that signs its return address   inside_a_callback_of_the_loader
  *   a fibre's stack passes for a thread's        what_lies_behind_the_stack_of_a_fibre
+ *   what lies before that is taken to be there   what_lies_between_a_fibre_and_the_stack_of_its_thread
  *   what lies behind a thread's is               what_lies_behind_the_stack_of_a_thread
  */
 #include "check.h"
@@ -16,6 +17,8 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+
+enum { STACK_BYTES = 256 * 1024, FIBRE_BYTES = 64 * 1024 };
 
 static const void *code_of(const char *name) { return dlsym(RTLD_DEFAULT, name); }
 
@@ -88,6 +91,36 @@ TEST(what_lies_behind_the_stack_of_a_fibre) {
     CHECK(!os_may_be_loader_callback());
     munmap(stack, 8 * page);
 }
+
+/* Close below the stack of its thread, so that it could be a part of that, if nothing were missing between. */
+static void *look_in_fibre_below(void *fibre_stack) {
+    os_find_libc();
+    CHECK_EQ(getcontext(&fibre), 0);
+    fibre.uc_stack.ss_sp = fibre_stack;
+    fibre.uc_stack.ss_size = FIBRE_BYTES;
+    fibre.uc_link = &back;
+    makecontext(&fibre, look_in_fibre, 0);
+    CHECK_EQ(swapcontext(&back, &fibre), 0);
+    return NULL;
+}
+
+TEST(what_lies_between_a_fibre_and_the_stack_of_its_thread) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (getauxval(AT_BASE) == 0) OMIT("linked statically");
+    fibre_saw = true;
+    char *fibre_stack = mmap(NULL, 2 * FIBRE_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(fibre_stack != MAP_FAILED);
+    CHECK_EQ(munmap(fibre_stack + FIBRE_BYTES, FIBRE_BYTES), 0);
+    CHECK_EQ(pthread_attr_init(&attributes), 0);
+    CHECK_EQ(pthread_attr_setstack(&attributes, fibre_stack + 2 * FIBRE_BYTES, STACK_BYTES), 0);
+    CHECK_EQ(pthread_create(&thread, &attributes, look_in_fibre_below, fibre_stack), 0);
+    CHECK_EQ(pthread_join(thread, NULL), 0);
+    CHECK(!fibre_saw);
+    pthread_attr_destroy(&attributes);
+    munmap(fibre_stack, FIBRE_BYTES);
+    munmap(fibre_stack + 2 * FIBRE_BYTES, STACK_BYTES);
+}
 #endif
 
 static int returns_to(struct dl_phdr_info *object, size_t size, void *address) {
@@ -105,7 +138,6 @@ static void *look_from_thread(void *saw) {
 
 /* Behind a thread's stack lies what is others', who may unmap it meanwhile: here, what looks like frames of the loader. */
 TEST(what_lies_behind_the_stack_of_a_thread) {
-    enum { STACK_BYTES = 256 * 1024 };
     const void *loader = NULL;
     bool saw = true;
     pthread_attr_t attributes;

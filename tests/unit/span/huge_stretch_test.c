@@ -123,15 +123,29 @@ static void mend_many(void) {
 
 TEST(many_are_mended_from_one_to_the_next) { IN_CHILD(mend_many); }
 
+static bool is_advised(size_t page) {
+    const char *advice = advice_of((uintptr_t)page_address(page));
+    return advice != NULL && strcmp(advice, "nh") == 0;
+}
+
+/* Whether the kernel was told nothing of PAGE since it refused so much, and it was ADVISED or not: whether something is mapped there
+ * or not. */
+static void check_untold(size_t page, uint64_t refused, bool advised) {
+    CHECK(atomic_load(&os_counters.refusals[OS_CALL_MADVISE_HUGE]) == refused && is_advised(page) == advised);
+}
+
 static void break_many_behind_a_gap(void) {
     enum { CHUNKS = 2 * LONE_CHUNKS };
     leave_nothing_dirty();
     configure(ACE_NEVER, 0);
     const struct mine mine = take_behind_a_gap(CHUNKS * CHUNK_PAGES, true);
     const uint32_t before = mine.first % (STRETCH_CHUNKS * CHUNK_PAGES); /* as many pages of the gap are of the same stretch */
+    const uint64_t refused = atomic_load(&os_counters.refusals[OS_CALL_MADVISE_HUGE]);
+    const bool advised = is_advised(mine.first - CHUNK_PAGES);
     CHECK(before != 0);
     for (uint32_t i = CHUNKS; i-- > 0;) purge_part(mine.first + i * CHUNK_PAGES + 1);
     CHECK(page_chunk(mine.first)->no_huge);
+    check_untold(mine.first - CHUNK_PAGES, refused, advised);
     for (uint32_t page = mine.first - before; page < mine.first; page += CHUNK_PAGES)
         CHECK_AT(!page_chunk(page)->given && !page_chunk(page)->no_huge, page);
     CHECK(!mend(mine.first)); /* although all of it is in use: it has no neighbour but one that is broken */
@@ -146,11 +160,6 @@ static void extend_to_the_end(struct mine *mine) {
     } while (span_end_page() % (STRETCH_CHUNKS * CHUNK_PAGES) <= CHUNK_PAGES);
 }
 
-static bool is_advised(size_t page) {
-    const char *advice = advice_of((uintptr_t)page_address(page));
-    return advice != NULL && strcmp(advice, "nh") == 0;
-}
-
 static void break_many_before_a_gap(void) {
     enum { CHUNKS = 2 * LONE_CHUNKS };
     leave_nothing_dirty();
@@ -163,8 +172,7 @@ static void break_many_before_a_gap(void) {
     const bool advised = is_advised(end);
     for (uint32_t page = mine.first; page < end; page += CHUNK_PAGES) purge_part(page);
     CHECK(page_chunk(end - CHUNK_PAGES)->no_huge && !page_chunk(end)->given);
-    /* Whether something is mapped there or not. */
-    CHECK(atomic_load(&os_counters.refusals[OS_CALL_MADVISE_HUGE]) == refused && is_advised(end) == advised);
+    check_untold(end, refused, advised);
 }
 
 TEST(a_stretch_ends_at_a_gap) {
