@@ -59,7 +59,7 @@ uint32_t ace_depth_batch(size_t block_bytes, enum ace_objective objective) {
 static bool swings(const struct ace_depth_input *input) {
     const uint64_t taken = input->refilled_blocks, given = input->spilled_blocks, fewer = taken < given ? taken : given;
     return (uint64_t)input->refills + input->spills >= (input->one_by_one ? MISSES_FOR_SWING_ONE_BY_ONE : MISSES_FOR_SWING) &&
-           fewer * 7 >= (taken + given) * 3; /* three of one to four of the other */
+           fewer != 0 && fewer * 7 >= (taken + given) * 3; /* three of one to four of the other */
 }
 
 struct ace_depth_decision ace_depth_next(struct ace_depth_input input) {

@@ -78,13 +78,15 @@ static uint32_t gather_or_create(struct heap *heap, unsigned class, void **end, 
 /* Fills up to half of an empty, closed stack and takes one block. Lock held; dropped meanwhile. */
 static void *refill(struct heap *heap, unsigned class, bool *zero) {
     struct bin *bin = &heap->bins[class];
-    uint32_t want = ace_refill(bin->depth, heap->home != heap, counter_read(&bin->refills));
+    uint32_t want = ace_refill(bin->depth, heap->home != heap, counter_read(&bin->refills) + 1);
     void **end = bin->stack + want;
     uint32_t got = gather_or_create(heap, class, end, want, zero);
-    if (got == 0) {
+    if (got == 0) { /* no refill: a deeper stack would not have helped */
+        if (bin->recent_refills != 0) bin->recent_refills--;
         stack_set(heap, class, bin->bottom, bin->bottom);
         return NULL;
     }
+    counter_add(&bin->refills, 1);
     counter_add(&bin->refilled_blocks, got);
     bin->recent_refilled_blocks += got;
     void *block = end[-1];
@@ -134,6 +136,7 @@ static void *alloc_small(unsigned class, bool *zero) {
 static void note_medium_refill(struct heap *heap, unsigned class) {
     struct bin *bin = &heap->bins[class];
     stack_note_refill(heap, class);
+    counter_add(&bin->refills, 1);
     bin->recent_refilled_blocks++;
     counter_add(&bin->refilled_blocks, 1);
 }

@@ -232,7 +232,7 @@ enum purge_result purge_step(enum purge_pace pace) {
     bool ended = state.searching && search_slabs(), more = state.searching && !ended, more_spans;
     struct span_purged purged;
     if (pace == PURGE_DUE) {
-        purged = span_decay(state.pace, STEP_SPAN_PAGES, &more_spans);
+        purged = span_decay(state.asleep ? SPAN_PACE_IDLE : SPAN_PACE_WORK, STEP_SPAN_PAGES, &more_spans);
     } else {
         purged = purge_some();
         more_spans = state.to_purge != 0;

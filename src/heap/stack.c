@@ -207,14 +207,21 @@ static struct ace_budget_decision budget_of(const struct heap *heap, bool medium
 }
 static size_t budget_bytes(const struct heap *heap, bool medium) { return budget_of(heap, medium).bytes; }
 
+/* By how much a bin is deeper than at first. */
+static size_t extra_bytes_of(const struct heap *heap, unsigned class) {
+    const uint32_t depth = heap->bins[class].depth, first = first_depth(class);
+    return depth > first ? (depth - first) * (size_t)slab_classes[class].block_bytes : 0;
+}
+
 /* Takes depth from small or from medium bins that did not miss for a while, or from all of these if the budget fell,
  * until WANTED bytes fit in. Each is asked once, FOR_CLASS never. */
 static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size_t wanted) {
     struct depth_sum *sum = depth_sum_of(heap, medium);
     const size_t budget = budget_bytes(heap, medium), needed = counter_read(&sum->bytes) + wanted;
-    const bool in_vain = needed > budget && needed - budget > sum->extra_bytes;
+    const size_t own = for_class < SIZE_CLASSES ? extra_bytes_of(heap, for_class) : 0, others = sum->extra_bytes - own;
+    const bool in_vain = needed > budget && needed - budget > others;
     /* No bin gives depth for a request that would not fit even then. If the budget fell, each gives what it has. */
-    if (in_vain && (wanted != 0 || sum->extra_bytes == 0)) return false;
+    if (in_vain && (wanted != 0 || others == 0)) return false;
     const unsigned first_class = medium ? SMALL_CLASSES : 0, classes = medium ? SIZE_CLASSES - SMALL_CLASSES : SMALL_CLASSES;
     for (unsigned asked = 0; asked < classes; asked++) {
         if (counter_read(&sum->bytes) + wanted <= budget) return true;
@@ -237,7 +244,7 @@ static bool find_budget(struct heap *heap, bool medium, unsigned for_class, size
                       counter_read(&sum->bytes) + less, budget, wanted);
         give_oldest(heap, class, held > depth ? held - depth : 0);
     }
-    return false;
+    return counter_read(&sum->bytes) + wanted <= budget;
 }
 
 static void fit_budget(struct heap *heap, bool medium) {
@@ -310,11 +317,7 @@ static void note_miss(struct heap *heap, unsigned class, uint32_t *count) {
     if (bin->depth != bin->most) adapt(heap, class);
 }
 
-void stack_note_refill(struct heap *heap, unsigned class) {
-    struct bin *bin = &heap->bins[class];
-    counter_add(&bin->refills, 1);
-    note_miss(heap, class, &bin->recent_refills);
-}
+void stack_note_refill(struct heap *heap, unsigned class) { note_miss(heap, class, &heap->bins[class].recent_refills); }
 
 /* An empty stack lacks room only if it was taken from below: it starts at its beginning again. */
 bool stack_make_room(struct heap *heap, unsigned class) {

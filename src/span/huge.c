@@ -377,7 +377,9 @@ void span_mend(uint32_t page) {
     if (HAK_LIKELY(atomic_load_explicit(&lone_chunks, memory_order_relaxed) == 0) || !may_mend_now(page)) return;
     void *start = page_address(page);
     const size_t bytes = CHUNK_PAGES * PAGE_BYTES;
-    if (!ace_huge_mends(os_resident_bytes(start, bytes), bytes)) return;
+    size_t resident_bytes;
+    /* What was returned would come back: where the kernel does not tell, nothing is mended. */
+    if (!os_tells_resident(start, bytes, &resident_bytes) || !ace_huge_mends(resident_bytes, bytes)) return;
     uint32_t first = page;
     if (mark_whole(&first, page + CHUNK_PAGES).pages != 0) os_prefer_huge(start, bytes);
 }

@@ -96,7 +96,7 @@ static const struct {
     RULE(500, 500, 0, 1000, 500, 2000, RETAKEN),
     RULE(500, 500, 0, 1000, 1000, 2000, RETAKEN),
     RULE(500, 500, 0, 256, 128, 2000, RETAKEN),
-    RULE(500, 500, 0, 0, 128, 2000, RETAKEN),
+    RULE(500, 500, 0, 1, 128, 2000, RETAKEN),
     RULE(2000, 500, 0, 1000, 600, 8000, RETAKEN),
     RULE(1, 1, 0, 1000, 600, 4, RETAKEN),
     /* Even when it was quiet for long before. */
@@ -105,6 +105,9 @@ static const struct {
     RULE(500, 500, 0, 1000, 499, 500, KEEP),
     RULE(500, 500, 0, 200, 127, 500, KEEP),
     RULE(500, 500, 0, 0, 0, 500, KEEP),
+    /* Of what was returned long ago, or the rest of one rise: as it is. */
+    RULE(500, 500, 0, 0, 1000, 500, KEEP),
+    RULE(8000, 500, 0, 0, 1000, 8000, KEEP),
     /* To sixty-four times what was configured. */
     RULE(8000, 500, 0, 1000, 600, 32000, RETAKEN),
     RULE(31999, 500, 0, 1000, 600, 32000, RETAKEN),

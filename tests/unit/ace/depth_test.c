@@ -95,6 +95,7 @@ TEST(decisions) {
         {{64, 8192, 64, 4, 4, 4, 4, false}, 128, ACE_DEPTH_SWING},
         {{64, 8192, 64, 9, 1, 30, 40, false}, 128, ACE_DEPTH_SWING},
         {{64, 8192, 64, 5, 5, 30, 41, false}, 64, ACE_DEPTH_KEEP},
+        {{64, 8192, 64, 9, 0, 0, 0, false}, 64, ACE_DEPTH_KEEP}, /* no memory */
         /* One by one. */
 #define CASE(depth, most, refills, spills, next, why) {{depth, most, 0, refills, spills, refills, spills, true}, next, ACE_DEPTH_##why}
         CASE(0, 64, 0, 0, 0, KEEP),           CASE(0, 64, 1000, 0, 0, KEEP),

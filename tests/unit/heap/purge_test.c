@@ -7,6 +7,7 @@
  *   the lock is held across the system call      its_owner_may_end: watchdog
  *   a slab that emptied is not given back, or looked at after   all_other_blocks_may_come_back
  *   everything is only what is due               everything_at_once
+ *   a program that gives all back passes for asleep   what_was_learned_outlasts_it
  *   a step in passing has no bound               a_step_does_only_so_much
  *   whoever gives all back works for those who free meanwhile   what_others_free_meanwhile_is_not_waited_for
  *   a search mends nothing                       what_is_in_use_again_is_mended
@@ -165,6 +166,30 @@ static void purge_all(void) {
 }
 
 TEST(everything_at_once) { IN_CHILD(purge_all); }
+
+static uint32_t use_pages(void) {
+    enum { PAGES = 700 };
+    const uint32_t span = span_take(PAGES, 1, ACE_SPARSE);
+    memset(page_address(span), 'x', PAGES * PAGE_BYTES);
+    return span;
+}
+
+/* What was returned because the program asked for it, and is used again soon, was returned too soon. */
+static void learn_after_all(void) {
+    decay_in(500);
+    step_after(VISIT_MS); /* time begins */
+    for (size_t bytes = 16; bytes < KIB(8); bytes *= 2) hak_free(hak_malloc(bytes)); /* and work */
+    span_give(use_pages());
+    step(PURGE_ALL);
+    use_pages();
+    step_after(VISIT_MS / 2);
+    CHECK_EQ(counts_now().half_life_ms, 2000);
+    step(PURGE_ALL);
+    step_after(VISIT_MS / 2);
+    CHECK_EQ(counts_now().half_life_ms, 2000);
+}
+
+TEST(what_was_learned_outlasts_it) { IN_CHILD(learn_after_all); }
 
 enum { SPANS = 8, SPAN_PAGES = 700 };
 static uint32_t spans_of_others[SPANS];

@@ -15,6 +15,7 @@
  *   many bins that miss in turns rob each other  many_bins_in_use_leave_each_other_alone
  *   a medium bin gives half                      a_medium_bin_gives_a_quarter
  *   a budget below the first depths is in vain   below_the_first_depths_all_that_was_deepened_is_given
+ *   whoever asks counts what it has as others'   nobody_gives_for_what_does_not_fit
  *   who gave depth has it back at once           who_gave_depth_must_miss_again_for_it
  *   what was loaded long ago counts              what_was_loaded_long_ago_is_forgotten
  */
@@ -297,6 +298,22 @@ TEST(below_the_first_depths_all_that_was_deepened_is_given) {
     CHECK_EQ(heap->small_depth.extra_bytes, 0);
     for (unsigned class = 0; class < SMALL_CLASSES; class++)
         CHECK_AT(heap->bins[class].depth == ace_depth_first(bytes_of(class), ACE_BALANCED), class);
+    use_little();
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+/* What it has itself makes no room for it: others give nothing for what does not fit even then. */
+TEST(nobody_gives_for_what_does_not_fit) {
+    struct heap *heap = make_heap(HEAP_DEAD);
+    const unsigned asks = size_class_of(64), gives = size_class_of(128);
+    use_much();
+    heap_settings.thread_cache_bytes = GIB(1);
+    while (heap->bins[asks].depth < 512) adapt(heap, asks, SWING, SWING);
+    while (heap->bins[gives].depth < 128) adapt(heap, gives, SWING, SWING);
+    heap_settings.thread_cache_bytes = KIB(64); /* 32 and 16 of it are given; 32 more are wanted, of which the other has 12 */
+    for (int i = 0; i < 2 * ACE_BUDGET_IDLE; i++) adapt(heap, asks, SWING, SWING);
+    CHECK_EQ(heap->bins[asks].depth, 512);
+    CHECK_EQ(heap->bins[gives].depth, 128);
     use_little();
     heap_settings.thread_cache_bytes = MIB(2);
 }

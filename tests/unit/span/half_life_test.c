@@ -7,6 +7,7 @@
  *   it is never quiet                            the_half_life_follows_the_program
  *   any option sets it                           another_option_leaves_it_as_it_is
  *   moved pages pass for returned ones           where_a_block_moved_from_is_no_reason
+ *   one rise counts at each tick                 a_rise_counts_once_and_soon
  */
 #include "decays.h"
 
@@ -100,6 +101,34 @@ static void half_life_of_a_wave(void) {
 }
 
 TEST(the_half_life_follows_the_program) { IN_CHILD(half_life_of_a_wave); }
+
+/* Takes again what was returned, in parts over several ticks. */
+static void rise(void) {
+    enum { PARTS = 4, PART_PAGES = PEAK_PAGES / PARTS };
+    uint32_t taken[PARTS];
+    for (int i = 0; i < PARTS; i++) {
+        taken[i] = take_keyed(PART_PAGES, false, 1).first;
+        pass(half_life() / 8 + LEAST_TICK_MS);
+    }
+    for (int i = 0; i < PARTS; i++) span_give(taken[i]);
+    while (span_dirty_left() != 0) pass(half_life() / 2 + LEAST_TICK_MS);
+}
+
+static void half_life_of_a_rise(void) {
+    configure(500, UINT64_MAX);
+    purge_all();
+    span_give(take_keyed(PEAK_PAGES, false, 1).first);
+    while (span_dirty_left() != 0) pass(half_life() / 2 + LEAST_TICK_MS);
+    CHECK_EQ(half_life(), 500);
+    rise();
+    CHECK_EQ(half_life(), 2000); /* once, however long it takes */
+    for (int i = 0; i < 1000; i++) pass(1000);
+    CHECK_EQ(half_life(), 500);
+    rise();
+    CHECK_EQ(half_life(), 500); /* it was long ago */
+}
+
+TEST(a_rise_counts_once_and_soon) { IN_CHILD(half_life_of_a_rise); }
 
 /* What was learned is not forgotten for an option that has nothing to do with it. */
 static void half_life_of_another_option(void) {

@@ -5,7 +5,7 @@
  *   no stretches, or for ever                    many_are_treated_in_stretches
  *   a stretch lies over a gap                    a_stretch_ends_at_a_gap
  *   plain memory of a stretch counts as broken   plain_memory_of_a_stretch_stays_whole
- *   what is free in part is mended, or what is not resident   what_is_full_again_mends
+ *   what is free in part is mended, or what is not resident, or of which the kernel tells nothing   what_is_full_again_mends
  *   every one is mended, however many there are  many_are_mended_from_one_to_the_next, at_the_end_nothing_is_next
  *   whoever mends too late asks again, or loses count   what_another_mended_is_not_mended_again
  */
@@ -60,6 +60,10 @@ static void mend_what_is_full(void) {
     CHECK(span_purge_part(page_address(chunk + 3), 3 * PAGE_BYTES)); /* more than a sixteenth */
     span_purging_unlock();
     CHECK(mend(chunk)); /* in vain */
+    check_broken(chunk, true);
+    fail_arm(FAIL_MINCORE, 1, true, ENOSYS);
+    CHECK(mend(chunk)); /* and where the kernel does not tell */
+    fail_disarm();
     check_broken(chunk, true);
     memset(page_address(chunk + 3), 1, PAGE_BYTES);
     CHECK(mend(chunk));
