@@ -25,7 +25,8 @@ struct ace_half_life_decision ace_half_life_next(struct ace_half_life_input inpu
     if (input.configured_ms == 0 || input.configured_ms == ACE_NEVER) return keep;
     uint64_t growth = ace_choose(input.objective, ACE_HALF_LIFE_GROWTH / 4, ACE_HALF_LIFE_GROWTH, ACE_HALF_LIFE_GROWTH);
     uint64_t longest = input.configured_ms * growth;
-    const uint64_t soon = input.returned != 0 ? input.retaken : 0; /* what was returned long ago says nothing, nor does the rest of a rise */
+    /* What was returned long ago says nothing, nor does the rest of a rise. */
+    const uint64_t soon = input.returned != 0 ? input.retaken : 0;
     if (soon >= RETAKEN_LEAST && soon * 2 >= input.returned && input.half_life_ms < longest) {
         uint64_t longer = input.half_life_ms * GROW;
         return (struct ace_half_life_decision){longer < longest ? longer : longest, ACE_HALF_LIFE_RETAKEN};

@@ -11,7 +11,7 @@
 #include <errno.h>
 
 /* ALIGNMENT is a power of two, here and below. */
-static HAK_NOINLINE void *allocate_slowly(size_t alignment, size_t bytes) {
+static HAK_NOINLINE void *allocate_slow(size_t alignment, size_t bytes) {
     start_once();
     void *block = heap_alloc_aligned(bytes, max_size(alignment, SMALLEST_BLOCK_BYTES));
     return HAK_LIKELY(block != NULL) ? block : no_memory(bytes, alignment);
@@ -19,7 +19,7 @@ static HAK_NOINLINE void *allocate_slowly(size_t alignment, size_t bytes) {
 
 HAK_INLINE void *allocate(size_t alignment, size_t bytes) {
     void *block;
-    return HAK_LIKELY(front_pop_aligned(bytes, alignment, &block)) ? block : allocate_slowly(alignment, bytes);
+    return HAK_LIKELY(front_pop_aligned(bytes, alignment, &block)) ? block : allocate_slow(alignment, bytes);
 }
 
 static HAK_COLD void *refuse(void) {
@@ -37,9 +37,9 @@ HAK_EXPORT void *hak_memalign(size_t alignment, size_t bytes) {
     return HAK_LIKELY(highest_bit(last) < HIGHEST_POWER) ? allocate((size_t)2 << highest_bit(last), bytes) : refuse();
 }
 
-static HAK_NOINLINE int posix_memalign_slowly(void **result, size_t alignment, size_t bytes) {
+static HAK_NOINLINE int posix_memalign_slow(void **result, size_t alignment, size_t bytes) {
     int saved = errno;
-    void *block = allocate_slowly(alignment, bytes);
+    void *block = allocate_slow(alignment, bytes);
     errno = saved;
     if (block == NULL) return ENOMEM;
     *result = block;
@@ -49,7 +49,7 @@ static HAK_NOINLINE int posix_memalign_slowly(void **result, size_t alignment, s
 HAK_EXPORT int hak_posix_memalign(void **result, size_t alignment, size_t bytes) {
     void *block;
     if (HAK_UNLIKELY(!is_power_of_two(alignment) || alignment % sizeof(void *) != 0)) return EINVAL;
-    if (HAK_UNLIKELY(!front_pop_aligned(bytes, alignment, &block))) return posix_memalign_slowly(result, alignment, bytes);
+    if (HAK_UNLIKELY(!front_pop_aligned(bytes, alignment, &block))) return posix_memalign_slow(result, alignment, bytes);
     *result = block;
     return 0;
 }

@@ -32,7 +32,6 @@ static struct {
     uint64_t visit_ms;
     uint64_t work_ms;        /* when work was last seen */
     _Atomic bool saw_work;   /* read by other threads, too */
-    enum span_pace pace;
     bool asleep;             /* no thread worked for a while */
     bool searching;          /* a search for holes has begun, and goes on at next_page */
     bool all;                /* it takes slabs of any age */
@@ -146,7 +145,7 @@ static bool is_ripe(uint32_t first, uint8_t ripe) {
     uint8_t age = atomic_load_explicit(&slab->age, memory_order_relaxed);
     if (age == SLAB_SEARCHED) return false;
     /* While the program works a hole is not worth breaking a huge page. */
-    bool is_ripe = age >= ripe && (state.pace == SPAN_PACE_IDLE || !span_may_be_huge(first));
+    bool is_ripe = age >= ripe && (state.all || state.asleep || !span_may_be_huge(first));
     if (!is_ripe) state.left = true;
     uint8_t older = is_ripe ? SLAB_SEARCHED : age < SLAB_OLDEST ? age + 1 : SLAB_OLDEST;
     atomic_store_explicit(&slab->age, older, memory_order_relaxed);
@@ -180,10 +179,9 @@ static bool search_slabs(void) {
 }
 
 /* If no thread worked for a while, no peak is expected to come back soon. */
-static void set_pace(bool all, uint64_t now_ms) {
+static void set_pace(uint64_t now_ms) {
     const uint64_t idle_ms = now_ms - state.work_ms;
     const bool asleep = ace_pace(idle_ms, heap_settings.objective) == ACE_PACE_ASLEEP;
-    state.pace = all || asleep ? SPAN_PACE_IDLE : SPAN_PACE_WORK;
     if (asleep == state.asleep) return;
     heap_tell(&(struct ace_decision){
         .reason = asleep ? ACE_REASON_SLEEPS : ACE_REASON_WORKS,
@@ -211,7 +209,7 @@ static void begin_search(bool all, uint64_t now_ms) {
     visit_heaps(all);
     if (all) state.to_purge = dirty_pages(); /* no more than these: other threads may go on freeing for ever */
     if (purge_saw_work()) state.work_ms = now_ms;
-    set_pace(all, now_ms);
+    set_pace(now_ms);
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------- */

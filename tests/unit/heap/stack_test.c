@@ -16,6 +16,7 @@
  *   a medium bin gives half                      a_medium_bin_gives_a_quarter
  *   a budget below the first depths is in vain   below_the_first_depths_all_that_was_deepened_is_given
  *   whoever asks counts what it has as others'   nobody_gives_for_what_does_not_fit
+ *   what the last gives comes too late           the_last_that_gives_is_not_in_vain
  *   who gave depth has it back at once           who_gave_depth_must_miss_again_for_it
  *   what was loaded long ago counts              what_was_loaded_long_ago_is_forgotten
  */
@@ -314,6 +315,24 @@ TEST(nobody_gives_for_what_does_not_fit) {
     for (int i = 0; i < 2 * ACE_BUDGET_IDLE; i++) adapt(heap, asks, SWING, SWING);
     CHECK_EQ(heap->bins[asks].depth, 512);
     CHECK_EQ(heap->bins[gives].depth, 128);
+    use_little();
+    heap_settings.thread_cache_bytes = MIB(2);
+}
+
+/* The last that is asked may give enough. */
+TEST(the_last_that_gives_is_not_in_vain) {
+    struct heap *heap = make_heap(HEAP_DEAD);
+    const unsigned asks = size_class_of(64), gives = size_class_of(128);
+    use_much();
+    heap_settings.thread_cache_bytes = GIB(1);
+    while (heap->bins[asks].depth < 512) adapt(heap, asks, SWING, SWING);
+    while (heap->bins[gives].depth < 512) adapt(heap, gives, SWING, SWING);
+    heap_settings.thread_cache_bytes = KIB(112); /* 32 and 64 of it are given, and 32 more are wanted */
+    heap->bins[gives].asked = UINT8_MAX;
+    heap->small_depth.hand = gives + 1;
+    adapt(heap, asks, SWING, SWING);
+    CHECK_EQ(heap->bins[gives].depth, 256);
+    CHECK_EQ(heap->bins[asks].depth, 1024);
     use_little();
     heap_settings.thread_cache_bytes = MIB(2);
 }

@@ -11,8 +11,8 @@
 
 /* A span that ends with the memory that there is so far. */
 static struct mine take_last(void) {
-    enum { PAGES = 250 };
-    struct mine mine = take_keyed(span_end_page() + PAGES, false, 7);
+    enum { LEAST = 250 };
+    struct mine mine = take_keyed(span_end_page() + LEAST, false, 7);
     CHECK(span_extend(mine.first, mine.pages = (uint32_t)span_end_page() - mine.first));
     write_pages(&mine, 0);
     return mine;
@@ -78,17 +78,27 @@ static void extend_in_vain(void) {
 
 TEST(what_does_not_do_is_left) { IN_CHILD(extend_in_vain); }
 
+enum { PAGES = 100 };
+
+/* The last span, or one behind which another BLOCKS: with four times PAGES free and dirty elsewhere, which count against a hard limit of
+ * twice PAGES more than are in use. *BEFORE: what was counted then. */
+static struct mine take_below_a_limit(bool blocks, struct span_counts *before) {
+    configure(ACE_NEVER, UINT64_MAX);
+    purge_all();
+    const uint32_t free_later = span_take(4 * PAGES, 1, ACE_SPARSE);
+    const struct mine mine = take_last();
+    if (blocks) CHECK_EQ(span_take(span_end_page(), 1, ACE_SPARSE), mine.first + mine.pages);
+    span_give(free_later);
+    *before = counts_now();
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = before->used_pages + 2 * PAGES});
+    return mine;
+}
+
 /* Where a span cannot grow no room is made for it. */
 static void extend_in_vain_below_a_limit(void) {
-    enum { PAGES = 100 };
-    configure(ACE_NEVER, UINT64_MAX);
-    const uint32_t free_later = span_take(4 * PAGES, 1, ACE_SPARSE);
-    struct mine mine = take_last();
-    CHECK_EQ(span_take(span_end_page(), 1, ACE_SPARSE), mine.first + mine.pages);
-    span_give(free_later);
-    const struct span_counts before = counts_now();
-    span_configure(&(struct span_settings){
-        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = before.used_pages + 2 * PAGES});
+    struct span_counts before;
+    const struct mine mine = take_below_a_limit(true, &before);
     CHECK(!span_extend(mine.first, mine.pages + PAGES));
     CHECK_EQ(counts_now().dirty_pages, before.dirty_pages);
     check_books();
@@ -96,16 +106,9 @@ static void extend_in_vain_below_a_limit(void) {
 
 TEST(no_room_is_made_in_vain) { IN_CHILD(extend_in_vain_below_a_limit); }
 
-/* What is free and dirty elsewhere counts against a hard limit. */
 static void extend_below_a_limit(void) {
-    enum { PAGES = 100 };
-    configure(ACE_NEVER, UINT64_MAX);
-    const uint32_t free_later = span_take(4 * PAGES, 1, ACE_SPARSE);
-    struct mine mine = take_last();
-    span_give(free_later);
-    const struct span_counts before = counts_now();
-    span_configure(&(struct span_settings){
-        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = before.used_pages + 2 * PAGES});
+    struct span_counts before;
+    const struct mine mine = take_below_a_limit(false, &before);
     CHECK(span_extend(mine.first, mine.pages + PAGES));
     CHECK(before.dirty_pages - counts_now().dirty_pages >= 3 * PAGES);
     check_books();
@@ -115,15 +118,8 @@ TEST(a_span_that_grows_makes_room_below_a_limit) { IN_CHILD(extend_below_a_limit
 
 /* The kernel takes nothing back: what is free stays, and whoever grows goes on. */
 static void extend_below_a_limit_in_vain(void) {
-    enum { PAGES = 100 };
-    configure(ACE_NEVER, UINT64_MAX);
-    purge_all();
-    const uint32_t free_later = span_take(4 * PAGES, 1, ACE_SPARSE);
-    struct mine mine = take_last();
-    span_give(free_later);
-    const struct span_counts before = counts_now();
-    span_configure(&(struct span_settings){
-        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = before.used_pages + 2 * PAGES});
+    struct span_counts before;
+    const struct mine mine = take_below_a_limit(false, &before);
     fail_arm(FAIL_MADVISE, 1, true, EINVAL);
     CHECK(span_extend(mine.first, mine.pages + PAGES));
     CHECK(fail_failed() > 0);
