@@ -101,29 +101,22 @@ static void free_medium_of_another(struct heap *heap, void *block, unsigned clas
 /* Returns BLOCK to its owner. At any time. */
 static void give_home(void *block) { footprint_add(-(int64_t)remote_give(NULL, &block, 1)); }
 
-/* Puts BLOCK back if its owner is a heap that waits for a thread, which will then have it, or the commons. False if
- * it is another. No lock held. */
-static bool put_to_parked(void *block, unsigned class) {
-    const uint32_t first = slab_head(page_index(block));
-    struct heap *owner = atomic_load_explicit(&slab_at(first)->owner, memory_order_acquire);
-    if (owner == NULL || atomic_load_explicit(&owner->state, memory_order_relaxed) != HEAP_DEAD) return false; /* a hint */
-    owner = bin_lock_owner(first);
+/* By a thread without a heap: puts BLOCK back into its slab; or onto the stack of the heap that waits for a thread, which will then have it.
+ * Under the owner's lock, which a fork waits for: a slab that is half on its way to its owner would never arrive in the child. False if it
+ * has no owner. No lock held. */
+static bool put_to_owner(void *block, unsigned class) {
+    struct heap *owner = bin_lock_owner(slab_head(page_index(block)));
     if (owner == NULL) return false;
-    const bool parked = owner->parked || owner == &commons;
     const int64_t bytes = slab_classes[class].block_bytes;
-    if (parked) {
-        if (heap_is_shared(owner) || !stack_push(owner, class, block)) bin_put(owner, &block, 1);
-        owner->in_use_change += bytes; /* reported separately, below: the heap has no thread that would */
-    }
+    if (!owner->parked || heap_is_shared(owner) || !stack_push(owner, class, block)) bin_put(owner, &block, 1);
+    owner->in_use_change += bytes; /* reported separately, below: the heap may have no thread that would */
     os_lock_drop(&owner->lock);
-    if (parked) footprint_add(-bytes);
-    return parked;
+    footprint_add(-bytes);
+    return true;
 }
 
 static HAK_NOINLINE void free_without_heap(void *block, unsigned class) {
-    if (HAK_LIKELY(put_to_parked(block, class))) return;
-    give_home(block);
-    remote_settle();
+    if (HAK_UNLIKELY(!put_to_owner(block, class))) give_home(block); /* it was free already, and is reported */
 }
 
 /* A thread that only ever frees gets a heap for its remote buffer, but not for what libc frees, nor for its first few blocks: libc frees

@@ -34,10 +34,14 @@ static counter vain_bytes;
 
 counter pressure_counts[ACE_PRESSURE_STALLS + 1];
 
+/* When a thread that is alone looks for limits again, in milliseconds of the monotonic clock; UINT64_MAX: none has asked so far. */
+static counter look_around_ms = UINT64_MAX;
+
 /* What was last heard. */
 static struct {
     struct os_lock lock; /* guards it; no other is taken under it, and the kernel is asked */
     struct os_group group;
+    bool asked; /* a thread that is alone looked for its limits */
     /* The purge thread's own: */
     uint64_t heard_ms;
     uint64_t rest_ms; /* nothing is asked for so long since then */
@@ -54,10 +58,6 @@ void pressure_fork_prepare(void) { os_lock_take(&heard.lock); }
 
 void pressure_fork_parent(void) { os_lock_drop(&heard.lock); }
 
-void pressure_fork_child(void) {
-    os_lock_reset(&heard.lock);
-    counter_set(&vain_bytes, 0); /* the child counts from what is in use now */
-}
 
 void pressure_begin(void) {
     heard.looked = false;
@@ -152,14 +152,19 @@ static bool is_too_much(uint64_t used_bytes) {
     return presses(used_bytes < ace_pressure_mark_bytes(input) ? ACE_PRESSURE_NONE : limit, &input);
 }
 
-/* Asks what is used, and for limits where they are not known. False if nothing could be asked. Opens files only where that hardly disturbs
- * anybody: the numbers that they get are free again before this thread's next instruction, and threads that never allocated are rare. */
+/* Asks what is used, and for limits where they are not known, or were for long. False if nothing could be asked. Opens files only where that
+ * hardly disturbs anybody: the numbers that they get are free again before this thread's next instruction, and threads that never allocated
+ * are rare. */
 static bool ask(struct heap *heap) {
     if (os_has_own_filter()) return false;
+    const uint64_t now_ms = os_clock_ms();
     os_group_read_again(&heard.group);
-    if (heard.group.memory_used_bytes != OS_UNLIMITED) return true;
-    if (!purger_is_undisturbed(heap)) return false;
+    const bool known = heard.asked && heard.group.memory_used_bytes != OS_UNLIMITED;
+    if (known && now_ms < counter_read(&look_around_ms)) return true;
+    if (!purger_is_undisturbed(heap)) return known;
     os_group_read_limits("", &heard.group);
+    heard.asked = true;
+    counter_set(&look_around_ms, now_ms + AROUND_MS);
     return true;
 }
 
@@ -193,6 +198,16 @@ static void note_growth(size_t pages) {
 
 void pressure_start(void) { span_on_growth_beyond(FIRST_BYTES, note_growth); }
 
+void pressure_fork_child(void) {
+    os_lock_reset(&heard.lock);
+    counter_set(&vain_bytes, 0); /* the child counts from what is in use now */
+    heard.around_ms = 0; /* it may be put into another group */
+    if (counter_read(&look_around_ms) == UINT64_MAX) return;
+    heard.asked = false; /* most children end before they grow */
+    counter_set(&look_around_ms, os_clock_ms() + AROUND_MS);
+    span_on_growth_beyond(span_held_bytes() + AGAIN_BYTES, note_growth);
+}
+
 /* How much has become returnable since the last purge. What that one left behind is pinned, mostly by blocks between: a look at all memory
  * for its sake would be in vain each time. The soft limit rests instead (purger.c); here a rest is long enough to reach the limit. */
 static uint64_t newly_returnable(uint64_t vain) {
@@ -213,9 +228,17 @@ HAK_NOINLINE static void look_again(uint64_t mark, uint64_t held, uint64_t vain)
     slow_leave();
 }
 
+/* Limits change, and a process that does not grow is to see it. */
+HAK_NOINLINE static void look_around(void) {
+    if (os_clock_ms() < counter_read(&look_around_ms) || !slow_enter()) return;
+    note_growth(0);
+    slow_leave();
+}
+
 /* Blocks that take the place of others of another size grow into pages that the others had not touched: near the limit what is free is
  * returned before that. */
 void pressure_look(void) {
+    if (HAK_UNLIKELY(counter_read(&look_around_ms) != UINT64_MAX)) look_around();
     const uint64_t mark = counter_read(&mark_bytes), held = span_held_bytes(), vain = counter_read(&vain_bytes);
     if (HAK_UNLIKELY(held >= mark || vain != 0)) look_again(mark, held, vain);
 }

@@ -264,10 +264,6 @@ static void adapt(struct heap *heap, unsigned class) {
     const size_t block_bytes = slab_classes[class].block_bytes;
     const bool medium = class_is_medium(class);
     struct depth_sum *sum = depth_sum_of(heap, medium);
-    if (!bin->counted) {
-        bin->counted = true;
-        counter_add(&sum->bytes, bin->depth * block_bytes);
-    }
     const struct ace_depth_input input = {
         .depth = bin->depth,
         .most = bin->most,
@@ -314,6 +310,10 @@ static void note_miss(struct heap *heap, unsigned class, uint32_t *count) {
     if (HAK_UNLIKELY(bin->recent_refills + bin->recent_spills >= RECENT_MISSES)) fade_misses(bin);
     bin->asked_usually = (uint8_t)ace_budget_asked_usually(bin->asked_usually, bin->asked);
     bin->asked = 0;
+    if (HAK_UNLIKELY(!bin->counted)) {
+        bin->counted = true;
+        counter_add(&depth_sum_of(heap, class_is_medium(class))->bytes, bin->depth * (uint64_t)slab_classes[class].block_bytes);
+    }
     if (bin->depth != bin->most) adapt(heap, class);
 }
 

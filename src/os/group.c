@@ -14,15 +14,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { TEXT_BYTES = 16384, PATH_BYTES = 512, NAME_BYTES = 2 * PATH_BYTES };
+enum { TEXT_BYTES = 16384, MOUNT_BYTES = 1024, PATH_BYTES = 4096, NAME_BYTES = MOUNT_BYTES + PATH_BYTES }; /* no path is longer: PATH_MAX */
 
 static const char controller[] = "memory";
 
 /* Where the controller's files lie. */
 struct place {
-    char mount[PATH_BYTES / 2]; /* under the root that files are read from */
-    char path[PATH_BYTES / 2];  /* of the group, below it; "" or "/a/b" */
-    bool unified;               /* version 2 */
+    char mount[MOUNT_BYTES]; /* under the root that files are read from */
+    char path[PATH_BYTES];   /* of the group, below it; "" or "/a/b" */
+    bool unified;            /* version 2 */
 };
 
 /* A file's contents, and a file's name: valid until the next is read, or named. */

@@ -138,10 +138,15 @@ static uint32_t find_in(const struct set *set, uint32_t pages, struct span_start
     return 0;
 }
 
+/* Whether half of the PAGES pages that would be cut out of the free span at HEAD are dirty. */
+static bool is_half_dirty(uint32_t head, uint32_t pages, struct span_start start) {
+    return 2 * pages_count_dirty((uint32_t)bins_start_from(head, start), pages) >= pages;
+}
+
 uint32_t bins_find(uint32_t pages, struct span_start start, enum span_zone zone) {
     enum span_zone other = zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN;
     uint32_t found = find_in(set_at(zone, DIRTY), pages, start);
-    if (found == 0) found = find_in(set_at(other, DIRTY), pages, start);
+    if (found == 0 && (found = find_in(set_at(other, DIRTY), pages, start)) != 0 && !is_half_dirty(found, pages, start)) found = 0;
     if (found == 0) found = find_in(set_at(zone, CLEAN), pages, start);
     return found;
 }

@@ -32,7 +32,10 @@ static void release(struct page_run run) {
 /* ---- unmapping (purging lock held) ------------------------------------------------------------------ */
 
 static struct page_run chunks_at(uint32_t head) { return whole_chunks((struct page_run){head, span_at(head)->pages}); }
-static bool has_chunks(uint32_t head) { return chunks_at(head).pages != 0; }
+
+static uint32_t spared_from; /* the page from which on nothing is unmapped */
+
+static bool has_chunks(uint32_t head) { return head < spared_from && chunks_at(head).pages != 0; }
 
 /* Unmaps whole chunks of one of the longest free runs, MOST pages at most; returns how many, 0 when there are none or the kernel
  * has no room for one mapping more. */
@@ -59,12 +62,13 @@ static size_t unmap_one(size_t most) {
     return done ? run.pages : 0;
 }
 
-/* Whether there would be PAGES pages if all that is free were unmapped. */
+/* Whether there would be PAGES pages if all that is free were unmapped, but for what is spared. */
 static bool would_do(size_t pages) {
     span_lock();
     const struct span_counters *counts = &spans.counts;
-    const size_t all = counter_read(&counts->fresh_pages) - counter_read(&unmapped_pages);
-    const size_t free_pages = all - counter_read(&counts->used_pages) - counter_read(&counts->lost_pages);
+    const size_t all = counter_read(&counts->fresh_pages) - counter_read(&unmapped_pages), end = counter_read(&spans.end_page);
+    const size_t spared_pages = end - min_size(end, spared_from), taken_pages = counter_read(&counts->used_pages) + counter_read(&counts->lost_pages);
+    const size_t free_pages = all - min_size(all, taken_pages + spared_pages);
     span_unlock();
     if (free_pages >= pages) return true;
     const size_t rest_bytes = (pages - free_pages) * PAGE_BYTES;
@@ -73,16 +77,19 @@ static bool would_do(size_t pages) {
     return rest != NULL;
 }
 
-bool span_make_gaps(size_t pages) {
+bool gaps_make(size_t pages, uint32_t spared) {
     if (os_refusal.error == 0) return false; /* the window is used up */
     size_t left = round_up(pages + pages / PAGES_PER_RECORD_PAGE, CHUNK_PAGES) + CHUNK_PAGES;
     bool any = false;
     span_purging_lock();
+    spared_from = spared;
     if (would_do(left))
         for (size_t done; left != 0 && (done = unmap_one(left)) != 0; left -= done) any = true;
     span_purging_unlock();
     return any;
 }
+
+bool span_make_gaps(size_t pages) { return gaps_make(pages, UINT32_MAX); }
 
 /* ---- mapping again ---------------------------------------------------------------------------------- */
 

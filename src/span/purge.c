@@ -94,15 +94,18 @@ static bool has_whole_chunk(uint32_t head) {
     return span_at(head)->dirty >= CHUNK_PAGES && dirty_chunks(head, CHUNK_PAGES).pages != 0;
 }
 
-/* The first run of at most LIMIT dirty pages of a free span of ZONE, other than that at SPARED. Of huge pages, while the program works,
- * whole ones only: breaking one would cost it more than a part is worth. The span in *HEAD. Lock held. */
+/* The first run of about LIMIT dirty pages at most of a free span of ZONE, other than that at SPARED. Of huge pages, while the program
+ * works, whole ones only: breaking one would cost it more than a part is worth. Otherwise a run that goes on ends with one: its rest is
+ * next, and breaking it would be in vain. The span in *HEAD. Lock held. */
 static struct page_run find_run(enum span_zone zone, uint32_t spared, enum span_pace pace, uint32_t limit, uint32_t *head) {
-    const bool whole = zone == ZONE_HUGE && pace == SPAN_PACE_WORK;
+    const bool huge = zone == ZONE_HUGE, whole = huge && pace == SPAN_PACE_WORK;
     *head = bins_find_dirty(zone, spared, whole ? has_whole_chunk : NULL);
     if (*head == 0) return (struct page_run){0, 0};
-    if (whole) limit = max_u32(limit - limit % CHUNK_PAGES, CHUNK_PAGES);
+    if (huge) limit = max_u32(limit - limit % CHUNK_PAGES, CHUNK_PAGES);
     struct page_run run = whole ? dirty_chunks(*head, limit) : dirty_run(*head, *head, limit);
     run.pages = min_size(run.pages, limit);
+    const size_t beyond = (run.first + run.pages) % CHUNK_PAGES;
+    if (huge && run.pages == limit) run.pages -= beyond; /* at least a chunk, so it does not begin there */
     return run;
 }
 

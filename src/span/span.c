@@ -193,24 +193,19 @@ static void note_growth(size_t pages) {
     if (note != NULL) note(pages);
 }
 
-/* Whether neither note_growth nor make_room would do anything for PAGES pages. */
+/* Whether neither note_growth nor make_room_after would do anything for PAGES pages. */
 static bool is_unnoticed(size_t pages) {
     return held_pages() + pages <= counter_read(&noted.from_pages) && counter_read(&hard_pages) == 0;
 }
 
-/* Free dirty memory counts against a hard limit, too: it is returned to the kernel before PAGES pages that are not
- * dirty are taken. Not much more than these at a time: where a limit was set below what is held already, the takes
- * share the work. No lock held. */
-static void make_room(size_t pages) {
+/* Free dirty memory counts against a hard limit, too: what is beyond is returned to the kernel after GROWTH pages that were not dirty were
+ * taken, before anybody touches them. Not before they are taken: of what is dirty they may be a part. Not much more than these at a time:
+ * where a limit was set below what is held already, the takes share the work. No lock held. */
+static void make_room_after(size_t growth) {
     enum { MORE_PAGES = 512 };
-    if (HAK_LIKELY(counter_read(&hard_pages) == 0)) return;
-    span_lock();
-    uint64_t hard = spans.settings.hard_pages;
-    uint64_t held = held_pages() + pages;
-    bool allowed = is_allowed(pages);
-    span_unlock();
-    if (hard == 0 || held <= hard || !allowed || !span_purging_try()) return;
-    for (uint64_t left = held - hard, most = pages + MORE_PAGES; left != 0 && most != 0;) {
+    const uint64_t hard = counter_read(&hard_pages), held = held_pages();
+    if (HAK_LIKELY(hard == 0 || growth == 0) || held <= hard || !span_purging_try()) return;
+    for (uint64_t left = held - hard, most = growth + MORE_PAGES; left != 0 && most != 0;) {
         const struct span_purged purged = span_purge(min_size(left, most));
         if (purged.tried_pages == 0) break;
         left -= min_size(left, purged.given_pages);
@@ -232,15 +227,15 @@ void span_on_growth(span_spare *spare) { atomic_store_explicit(&spare_growth, sp
 
 enum { LONG_PAGES = 17 }; /* longer than any slab */
 
-/* Once per take of PAGES pages that are not all dirty. No lock held. */
-static void prepare_growth(size_t pages) {
+/* Once per take of PAGES pages, of which GROWTH are not dirty. No lock held. */
+static void prepare_growth(size_t pages, size_t growth) {
     span_spare *spare = atomic_load_explicit(&spare_growth, memory_order_relaxed);
     if (spare != NULL) spare(pages);
-    note_growth(pages);
-    make_room(pages);
+    note_growth(growth);
 }
 
-uint32_t span_take_at(size_t pages, struct span_start start, enum ace_fill fill) {
+/* As span_take_at. *GROWN: how many of the pages were not dirty when a place was looked for. */
+static uint32_t take(size_t pages, struct span_start start, enum ace_fill fill, size_t *grown) {
     if (pages > window.pages || start.align_pages > window.pages) return 0;
     /* Fresh memory begins with a chunk. */
     const size_t fresh_pages = pages + start.at_pages + max_size(start.align_pages, CHUNK_PAGES) - CHUNK_PAGES;
@@ -258,13 +253,13 @@ uint32_t span_take_at(size_t pages, struct span_start start, enum ace_fill fill)
         const size_t growth = ready ? 0 : growth_at(place, pages);
         uint32_t first = growth != 0 ? 0 : take_at(place, pages);
         /* PREPARED: not all of it was dirty. */
-        if (first != 0 && prepared && zone == ZONE_HUGE) huge_note_taken((uint32_t)pages, fill);
+        if (first != 0 && prepared && page_chunk(first)->zone == ZONE_HUGE) huge_note_taken((uint32_t)pages, fill);
         span_unlock();
         if (HAK_UNLIKELY(growth != 0)) {
             if (prepared)
                 purge_before_peak(place.head, growth), purged = true;
             else
-                prepare_growth(pages), prepared = true;
+                prepare_growth(pages, *grown = growth), prepared = true;
             continue;
         }
         if (first != 0) {
@@ -284,6 +279,13 @@ uint32_t span_take_at(size_t pages, struct span_start start, enum ace_fill fill)
         if (first != 0 || unmapped || !span_make_gaps(fresh_pages)) return first;
         unmapped = true;
     }
+}
+
+uint32_t span_take_at(size_t pages, struct span_start start, enum ace_fill fill) {
+    size_t grown = 0;
+    const uint32_t first = take(pages, start, fill, &grown);
+    if (first != 0) make_room_after(grown);
+    return first;
 }
 
 /* Lock held. */
@@ -313,17 +315,25 @@ void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages) {
 
 /* ---- changing the length -------------------------------------------------------------------------- */
 
-/* How many of WANTED pages are free behind the span at FIRST. *AT_END: they end with the memory that there is so far. Lock held. */
-static size_t free_behind(uint32_t first, size_t wanted, bool *at_end) {
+/* What there is behind a span that lacks some pages. */
+struct behind {
+    size_t free_pages, dirty_pages; /* of those that it lacks */
+    bool at_end;                    /* it ends with the memory that there is so far */
+};
+
+/* Behind the span at FIRST, which lacks WANTED pages. Lock held. */
+static struct behind look_behind(uint32_t first, size_t wanted) {
     const uint32_t end = (uint32_t)counter_read(&spans.end_page);
+    struct behind behind = {0, 0, false};
     uint32_t at = first + span_at(first)->pages;
-    size_t found = 0;
-    while (found < wanted && at != end && span_at(at)->kind == SPAN_FREE && page_chunk(at)->given) {
-        found += span_at(at)->pages;
+    while (behind.free_pages < wanted && at != end && span_at(at)->kind == SPAN_FREE && page_chunk(at)->given) {
+        const uint32_t pages = (uint32_t)min_size(span_at(at)->pages, wanted - behind.free_pages);
+        behind.free_pages += pages;
+        behind.dirty_pages += pages_count_dirty(at, pages);
         at += span_at(at)->pages; /* behind a free span there may be another, of the other zone */
     }
-    *at_end = at == end;
-    return min_size(found, wanted);
+    behind.at_end = at == end;
+    return behind;
 }
 
 /* Lengthens the span to PAGES pages, of which all that it lacks are free behind it. Lock held. */
@@ -337,42 +347,49 @@ static void carve_behind(uint32_t first, size_t pages) {
     note_peak();
 }
 
-/* Lengthens the span into what is free behind it, if that does and TAKE. Returns how many pages are missing: SIZE_MAX where a used span is
- * in the way, or a limit. Nothing is taken of what does not do: it would pass for used again. *BROUGHT: how many fresh pages had been
- * added. */
-static size_t extend_into_free(uint32_t first, size_t pages, bool take, uint64_t *brought) {
-    bool at_end;
+/* What a span needs to be lengthened. */
+struct lack {
+    size_t missing;   /* pages that are not free behind it: SIZE_MAX where a used span is in the way, or a limit */
+    size_t growth;    /* pages that are not dirty, the missing ones included */
+    uint64_t brought; /* how many fresh pages had been added */
+};
+
+/* Lengthens the span into what is free behind it, if that does and TAKE. Nothing is taken of what does not do: it would pass for used
+ * again. */
+static struct lack extend_into_free(uint32_t first, size_t pages, bool take) {
     span_lock();
-    *brought = brought_pages();
     const size_t more = pages - span_at(first)->pages;
-    size_t missing = more - free_behind(first, more, &at_end);
-    if (more != 0 && ((missing != 0 && !at_end) || !is_allowed(more))) missing = SIZE_MAX;
-    if (missing == 0 && take) carve_behind(first, pages);
+    const struct behind behind = look_behind(first, more);
+    struct lack lack = {more - behind.free_pages, more - behind.dirty_pages, brought_pages()};
+    if (more != 0 && ((lack.missing != 0 && !behind.at_end) || !is_allowed(more))) lack.missing = SIZE_MAX;
+    if (lack.missing == 0 && take) carve_behind(first, pages);
     span_unlock();
-    return missing;
+    return lack;
 }
 
 bool span_extend(uint32_t first, size_t pages) {
     const size_t before = span_at(first)->pages;
     if (pages > window.pages) return false;
     HAK_ASSERT(pages >= before);
-    bool prepared = is_unnoticed(pages - before), unmapped = false;
+    bool told = is_unnoticed(pages - before), unmapped = false;
+    size_t grown = 0;
     for (unsigned round = 0;; round++) {
-        uint64_t brought;
-        const size_t missing = extend_into_free(first, pages, prepared, &brought);
-        if (missing == SIZE_MAX) return false;
-        if (HAK_UNLIKELY(!prepared)) {
-            note_growth(pages - before);
-            make_room(pages - before);
-            prepared = true;
+        const struct lack lack = extend_into_free(first, pages, told);
+        if (lack.missing == SIZE_MAX) return false;
+        if (HAK_UNLIKELY(!told)) {
+            if (lack.growth != 0) note_growth(grown = lack.growth);
+            told = true;
             continue;
         }
-        if (missing == 0) return true;
+        if (lack.missing == 0) {
+            make_room_after(grown);
+            return true;
+        }
         span_lock();
-        enum span_zone zone = huge_zone_for((uint32_t)missing, ACE_GROWN);
+        enum span_zone zone = huge_zone_for((uint32_t)lack.missing, ACE_GROWN);
         span_unlock();
-        if (add_fresh((struct fresh){missing, zone, ACE_GROWN, true}, brought, round)) continue;
-        if (unmapped || !span_make_gaps(missing)) return false;
+        if (add_fresh((struct fresh){lack.missing, zone, ACE_GROWN, true}, lack.brought, round)) continue;
+        if (unmapped || !gaps_make(lack.missing, (uint32_t)(first + before))) return false; /* what is free behind it is needed */
         unmapped = true;
     }
 }

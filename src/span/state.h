@@ -72,6 +72,9 @@ void purge_note_taken(uint32_t returned);
 
 /* ---- gaps.c: addresses that are returned to the kernel (span.h: span_make_gaps). ----------------------- */
 
+/* As span_make_gaps, but all that is free from the page SPARED on stays. */
+bool gaps_make(size_t pages, uint32_t spared);
+
 /* Maps PAGES pages or more of a gap again, as fresh memory of ZONE for a request of FILL; false where there is none. The window's
  * lock is held. */
 bool gaps_fill(size_t pages, enum span_zone zone, enum ace_fill fill);

@@ -7,13 +7,16 @@
  *   free memory waits until there is much of it        free_memory_returns_near_a_limit
  *   what is pinned is purged again and again           what_is_pinned_is_not_purged_in_vain
  *   what was pinned once is kept for ever              what_is_no_longer_pinned_returns
- *   the child of a fork believes its parent            a_child_starts_afresh
+ *   the child of a fork believes its parent            a_child_starts_afresh, a_child_has_limits_of_its_own
  *   what is far from the limit returns all the same    far_from_the_limit_nothing_returns
  *   a limit that was lifted holds                      a_limit_that_was_lifted_is_none
+ *   who does not grow sees no change of a limit        a_limit_that_is_set_later_is_seen
  *   one of several threads asks                        among_threads_it_is_the_purge_threads_work
  *   files are opened in a signal handler               handlers_open_no_files
  *   files are opened under the program's own filter    own_filters_meet_no_files, also by the purge thread
  */
+#include "../../clock.h" /* first: it says _GNU_SOURCE */
+
 #include "group_root.h"
 
 #include "ace/pressure.h"
@@ -208,6 +211,62 @@ static void free_without_a_limit_any_more(void) {
     leave_root();
 }
 TEST(a_limit_that_was_lifted_is_none) { in_child_with_root(free_without_a_limit_any_more); }
+
+/* ---- limits that change ---------------------------------------------------------------------------------- */
+
+enum { AROUND_MS = 30 * 1000 };
+
+static void set_a_limit_later(void) {
+    begin("max");
+    void *first = take_mib(10), *second = take_mib(20);
+    take_mib(28);
+    put_group(LIMIT, "max", "1000", "0.00");
+    clock_pass(AROUND_MS - 1);
+    heap_free(second, NULL);
+    CHECK(dirty_mib() >= 18 && near_limit() == 0); /* too soon */
+    clock_pass(1);
+    heap_free(first, NULL);
+    CHECK(dirty_mib() == 0 && near_limit() == 1);
+    leave_root();
+}
+TEST(a_limit_that_is_set_later_is_seen) { in_child_with_root(set_a_limit_later); }
+
+static void raise_the_limit(void) {
+    begin(LIMIT);
+    void *first = take_mib(10), *second = take_mib(20);
+    take_mib(26);
+    CHECK(second != NULL && near_limit() == 1 && dirty_mib() == 0);
+    put_group("134217728", "max", "1000", "0.00");
+    clock_pass(AROUND_MS);
+    heap_free(first, NULL);
+    CHECK(dirty_mib() >= 8 && near_limit() == 1);
+    leave_root();
+}
+TEST(a_limit_that_was_raised_is_far) { in_child_with_root(raise_the_limit); }
+
+static void *freed_by_the_child;
+
+static void grow_in_another_group(void) {
+    CHECK_EQ(mkdir(GROUP "child", 0700), 0);
+    put(GROUP "child/memory.max", LIMIT);
+    put(GROUP "child/memory.current", "1000");
+    put(GROUP "child/memory.stat", "anon 5\n");
+    put("/proc/self/cgroup", "0::/child\n");
+    heap_free(freed_by_the_child, NULL);
+    CHECK(dirty_mib() >= 8 && near_limit() == 0); /* it has not grown */
+    take_mib(12);
+    CHECK(dirty_mib() == 0 && near_limit() == 1);
+}
+
+static void fork_into_another_group(void) {
+    begin("2147483648");
+    freed_by_the_child = take_mib(10);
+    take_mib(46);
+    CHECK_EQ(child_status(grow_in_another_group, CHILD_SECONDS), 0);
+    CHECK_EQ(near_limit(), 0);
+    leave_root();
+}
+TEST(a_child_has_limits_of_its_own) { in_child_with_root(fork_into_another_group); }
 
 static void free_beside_another(void) {
     begin(LIMIT);

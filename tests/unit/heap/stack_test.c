@@ -10,6 +10,7 @@
  *   medium blocks have none of their own         a_thread_keeps_to_that_of_medium_blocks
  *   a bin that shrinks keeps its blocks          a_thread_keeps_to_its_budget
  *   bins that miss keep what a greater budget gave  bins_in_use_give_where_the_budget_fell
+ *   a fixed depth is not counted                 a_fixed_depth_is_bounded
  *   outgrown stacks are not given to the pool    outgrown_stacks_are_used_again
  *   of a stack of the pool a part is used        swings_deepen_a_stack
  *   many bins that miss in turns rob each other  many_bins_in_use_leave_each_other_alone
@@ -393,12 +394,15 @@ TEST(a_fixed_depth_is_bounded) {
     for (unsigned class = 0; class < SIZE_CLASSES; class++) depths[class] = 1000;
     stack_set_depths(depths, false);
     struct heap *heap = make_heap(HEAP_DEAD);
+    uint64_t bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
         uint32_t most = ace_depth_most(bytes_of(class), ACE_BALANCED);
         CHECK_EQ(heap->bins[class].depth, most < 1000 ? most : 1000);
         for (int i = 0; i < 12; i++) adapt(heap, class, SWING, SWING);
         CHECK_EQ(heap->bins[class].depth, most < 1000 ? most : 1000);
+        bytes += (uint64_t)heap->bins[class].depth * bytes_of(class);
     }
+    CHECK_EQ(counter_read(&heap->small_depth.bytes) + counter_read(&heap->medium_depth.bytes), bytes); /* it is used by all that miss */
     stack_set_depths(NULL, false);
 }
 

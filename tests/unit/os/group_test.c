@@ -4,6 +4,7 @@
  *   the limit of a group above is not seen             version_2
  *   the path outside a container is looked up inside   version_2_in_a_namespace
  *   any mount of the right type will do                mounts_of_other_groups
+ *   long paths are none                                long_paths
  *   files that can be dropped count as used            version_2
  *   names of files that can be dropped count           version_2
  *   a group full of files passes for the nearest       files_make_no_limit_near
@@ -152,9 +153,25 @@ TEST(version_2_in_a_namespace) {
     end();
 }
 
+/* As a container in a container has; the longer part lies outside of it, or inside. */
+#define LONG_PART "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/0123456789abcdef0123456789abcdef01234567"
+TEST(long_paths) {
+    begin();
+    put("/proc/self/mountinfo", "30 22 0:26 " LONG_PART LONG_PART LONG_PART " /sys/fs/cgroup ro - cgroup2 cgroup rw\n");
+    put("/proc/self/cgroup", "0::" LONG_PART LONG_PART LONG_PART "\n");
+    put("/sys/fs/cgroup/memory.max", "1000\n");
+    put("/sys/fs/cgroup/memory.current", "10\n");
+    CHECK_EQ(group_now().memory_limit_bytes, 1000);
+    put("/proc/self/cgroup", "0::" LONG_PART LONG_PART LONG_PART LONG_PART LONG_PART LONG_PART "\n");
+    put("/sys/fs/cgroup" LONG_PART LONG_PART LONG_PART "/memory.max", "500\n");
+    put("/sys/fs/cgroup" LONG_PART LONG_PART LONG_PART "/memory.current", "10\n");
+    CHECK_EQ(group_now().memory_limit_bytes, 500);
+    end();
+}
+
 /* Folders of other groups may be mounted, too, before the process's own or behind it; and one whose place has too long a name. */
 TEST(mounts_of_other_groups) {
-    char mounts[1000], deep[300];
+    char mounts[2000], deep[1100];
     begin();
     memset(deep, 'd', sizeof deep);
     deep[sizeof deep - 1] = '\0';

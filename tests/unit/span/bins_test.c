@@ -8,6 +8,7 @@
  *   clean before dirty                           the_choice_follows_the_rule
  *   lengths above 32 fall into wrong bins        the_choice_follows_the_rule
  *   clean huge pages serve a plain request       the_choice_follows_the_rule
+ *   so do those of which one page is dirty       the_choice_follows_the_rule
  *   a clean span before the other zone's dirty   the_choice_follows_the_rule
  *   dirty pages of the huge zone are not sought  the_choice_follows_the_rule, dirty_pages_are_...
  *   the middle of a list is taken out badly      the_choice_follows_the_rule
@@ -118,11 +119,21 @@ static const struct model *naive_find_in(uint32_t pages, struct span_start start
 static bool is_dirty(const struct model *span) { return span->dirty != 0; }
 static bool is_clean(const struct model *span) { return span->dirty == 0; }
 
-/* What is dirty, of its own zone, then of the other; then what is clean, of its own. */
+/* Whether half of the first PAGES pages there that start as asked are dirty. */
+static bool is_half_dirty(const struct model *span, uint32_t pages, struct span_start start) {
+    uint32_t at = span->first;
+    while (!is_aligned((char *)page_address(at) - start.at_pages * PAGE_BYTES, start.align_pages * PAGE_BYTES)) at++;
+    const uint32_t end = min_u32(at + pages, span->first + span->dirty);
+    return end > at && (end - at) * 2 >= pages;
+}
+
+/* What is dirty, of its own zone, then of the other, if half of it is dirty there; then what is clean, of its own. */
 static uint32_t naive_find(uint32_t pages, struct span_start start, enum span_zone zone) {
     const struct model *best = naive_find_in(pages, start, zone, is_dirty);
-    if (best == NULL)
+    if (best == NULL) {
         best = naive_find_in(pages, start, zone == ZONE_PLAIN ? ZONE_HUGE : ZONE_PLAIN, is_dirty);
+        if (best != NULL && !is_half_dirty(best, pages, start)) best = NULL;
+    }
     if (best == NULL) best = naive_find_in(pages, start, zone, is_clean);
     return best != NULL ? best->first : 0;
 }

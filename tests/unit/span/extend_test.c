@@ -1,9 +1,13 @@
-/* extend_test.c - spans that grow where they lie: into what is free behind them, and into fresh memory.
+/* extend_test.c - spans that grow where they lie: into what is free behind them, and into fresh memory; and what they return for that
+ * below a hard limit, as whoever takes what is free there does.
  *
  * Planted defects it was seen to catch:
  *   what grows in place makes no room            a_span_that_grows_makes_room_below_a_limit
  *   what does not do is taken, and given back    what_does_not_do_is_left
  *   room is made for what cannot grow            no_room_is_made_in_vain
+ *   room is made for what was taken, again       what_grows_needs_room_for_what_is_not_dirty
+ *   what is dirty is told as growth              what_grows_needs_room_for_what_is_not_dirty
+ *   it is made before, of what is taken          what_is_taken_needs_room_for_what_is_not_dirty
  */
 #include "child.h"
 #include "faults/fail_calls.h"
@@ -129,6 +133,65 @@ static void extend_below_a_limit_in_vain(void) {
 }
 
 TEST(a_span_grows_where_no_room_can_be_made) { IN_CHILD(extend_below_a_limit_in_vain); }
+
+/* The last span. Behind it are PAGES dirty pages, then PAGES clean ones; more dirty ones are elsewhere, and all that is held is as much as
+ * a hard limit allows. *BEFORE: what was counted then. */
+static struct mine take_at_the_limit(struct span_counts *before) {
+    enum { ELSEWHERE = PAGES + SPAN_RESERVE_PAGES };
+    configure(ACE_NEVER, UINT64_MAX);
+    const uint32_t free_later = span_take(ELSEWHERE, 1, ACE_SPARSE);
+    struct mine mine = take_last();
+    span_trim(mine.first, mine.pages -= PAGES);
+    purge_all();
+    span_trim(mine.first, mine.pages -= PAGES);
+    span_give(free_later);
+    *before = counts_now();
+    CHECK_EQ(before->dirty_pages, PAGES + ELSEWHERE);
+    span_configure(&(struct span_settings){
+        .decay_half_life_ms = ACE_NEVER, .huge_from_pages = UINT64_MAX, .hard_pages = before->used_pages + PAGES + ELSEWHERE});
+    return mine;
+}
+
+static size_t told_pages;
+static void note(size_t pages) { told_pages += pages; }
+
+/* What is dirty is held already, so it needs no room. */
+static void extend_at_the_limit(void) {
+    struct span_counts before;
+    const struct mine mine = take_at_the_limit(&before);
+    span_on_growth_beyond(0, note);
+    CHECK(span_extend(mine.first, mine.pages + PAGES));
+    CHECK_EQ(counts_now().returned_pages, before.returned_pages);
+    CHECK_EQ(told_pages, 0);
+    CHECK(span_extend(mine.first, mine.pages + 2 * PAGES));
+    CHECK_EQ(counts_now().returned_pages, before.returned_pages + PAGES);
+    CHECK_EQ(told_pages, PAGES);
+    check_books();
+}
+
+TEST(what_grows_needs_room_for_what_is_not_dirty) { IN_CHILD(extend_at_the_limit); }
+
+static void extend_into_both_at_the_limit(void) {
+    struct span_counts before;
+    const struct mine mine = take_at_the_limit(&before);
+    CHECK(span_extend(mine.first, mine.pages + 2 * PAGES));
+    CHECK_EQ(counts_now().returned_pages, before.returned_pages + PAGES);
+    CHECK_EQ(counts_now().retaken_pages, before.retaken_pages + PAGES);
+    check_books();
+}
+
+TEST(what_grows_into_dirty_pages_does_not_return_them) { IN_CHILD(extend_into_both_at_the_limit); }
+
+static void take_both_at_the_limit(void) {
+    struct span_counts before;
+    const struct mine mine = take_at_the_limit(&before);
+    CHECK_EQ(span_take(2 * PAGES, 1, ACE_SPARSE), mine.first + mine.pages);
+    CHECK_EQ(counts_now().returned_pages, before.returned_pages + PAGES);
+    CHECK_EQ(counts_now().retaken_pages, before.retaken_pages + PAGES);
+    check_books();
+}
+
+TEST(what_is_taken_needs_room_for_what_is_not_dirty) { IN_CHILD(take_both_at_the_limit); }
 
 static void extend_without_memory(void) {
     configure(ACE_NEVER, UINT64_MAX);

@@ -5,6 +5,7 @@
  * Planted defects it was seen to catch:
  *   nothing is unmapped                          free_runs_make_room_..., the_last_span_grows_...
  *   spans grow into gaps                         a_span_does_not_grow_into_a_gap
+ *   a span that grows unmaps what it needs       what_the_last_span_grows_into_is_not_unmapped
  *   what was returned and is unmapped counts     free_runs_make_room_for_a_longer_one
  *   as used again
  *   gaps are never filled                        gaps_are_filled_before_the_window_grows
@@ -278,6 +279,23 @@ static void grow_at_the_end(void) {
 }
 
 TEST(the_last_span_grows_where_others_are_free) { IN_CHILD(grow_at_the_end); }
+
+/* What is free right behind it is the longest run of all, and not enough. */
+static void grow_into_what_is_free_at_the_end(void) {
+    start();
+    const struct mine last = last_span();
+    CHECK(span_extend(last.first, last.pages + 3 * PIECE));
+    span_trim(last.first, last.pages);
+    limit_data(MIB(1));
+    const size_t wanted = span_end_page() - last.first + PIECE;
+    CHECK(span_extend(last.first, wanted));
+    CHECK(gap_pages() >= PIECE);
+    check_zero(last.first + last.pages, (uint32_t)wanted - last.pages);
+    check_pages(&last, last.pages);
+    check_used_pieces();
+}
+
+TEST(what_the_last_span_grows_into_is_not_unmapped) { IN_CHILD(grow_into_what_is_free_at_the_end); }
 
 /* ---- what cannot be ----------------------------------------------------------------------------------- */
 

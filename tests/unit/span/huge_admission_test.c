@@ -16,6 +16,7 @@
  *   where nothing shows what is touched all is, or nothing   what_was_seen_last_stands, at_first_nothing_shows
  *   any number for who touches half of what it takes, or for no block that grows   who_touches_half_gets_few
  *   each of two looks at once grants all there is   two_that_look_at_once_get_no_more_than_one
+ *   plain memory counts against it, too          plain_memory_does_not_count_as_huge
  *   what fills waits for as much in use as the rest, comes in large portions, or bears witness   slabs_that_fill_come_first
  *   what fills has huge pages before much was touched, or clean plain memory after   slabs_that_fill_come_first
  *   without more memory the rest of the other zone stays unused   the_other_zone_is_better_than_none
@@ -200,6 +201,27 @@ static void touch_half(void) {
 }
 
 TEST(who_touches_half_gets_few) { IN_CHILD(touch_half); }
+
+/* What serves instead, half of it dirty, has none. */
+static void take_plain_instead(void) {
+    enum { HALF = CHUNK_PAGES };
+    if (os_page_bytes() > 4096) OMIT("too few words for such pages");
+    size_t most;
+    take_half_touched(&most);
+    const uint32_t first = span_take(4 * HALF, 1, ACE_SPARSE);
+    for (size_t i = 0; i < 2 * most; i++) {
+        span_trim(first, 3 * HALF);
+        purge_all();
+        span_trim(first, 2 * HALF);
+        CHECK_EQ(span_take(2 * HALF, 1, ACE_DENSE), first + 2 * HALF);
+        span_give(first + 2 * HALF);
+        CHECK(span_extend(first, 4 * HALF));
+    }
+    CHECK(huge_chunks(take_keyed(2 * CHUNK_PAGES, true, 2)) != 0);
+    check_books();
+}
+
+TEST(plain_memory_does_not_count_as_huge) { IN_CHILD(take_plain_instead); }
 
 static size_t most_at_once, taken_meanwhile;
 

@@ -13,6 +13,7 @@
  *                                                what_is_mended_while_it_is_advised_stays_whole
  *   what is mapped afresh breaks nothing         a_part_of_what_was_moved_breaks_its_huge_page
  *   the start of a run is not broken, or a whole chunk at its end is   a_run_breaks_what_lies_at_its_ends
+ *   pieces end within huge pages                 pieces_of_a_purge_break_nothing_in_vain
  */
 #include "base/bits.h"
 #include "child.h"
@@ -211,6 +212,31 @@ static void break_at_the_ends(void) {
 }
 
 TEST(a_run_breaks_what_lies_at_its_ends) { IN_CHILD(break_at_the_ends); }
+
+/* All of it is due, in pieces: what one of them leaves of a huge page, the next returns. */
+static void purge_in_pieces(void) {
+    enum { CHUNKS = 4 };
+    static const uint32_t pieces[] = {5, CHUNK_PAGES + 5, 2 * CHUNK_PAGES - 1}, starts[] = {0, 7};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        for (size_t k = 0; k < sizeof starts / sizeof starts[0]; k++) {
+            leave_nothing_dirty();
+            configure(ACE_NEVER, 0);
+            const struct mine mine = take_keyed_at(starts[k], CHUNKS * CHUNK_PAGES - starts[k], 1);
+            const uint32_t chunk = mine.first - starts[k], end = mine.first + mine.pages;
+            span_give(mine.first);
+            for (uint64_t dirty = 1; dirty != 0; dirty = counts_now().dirty_pages) {
+                span_purging_lock();
+                CHECK(span_purge(pieces[i]).given_pages < pieces[i] + CHUNK_PAGES);
+                span_purging_unlock();
+            }
+            for (uint32_t at = chunk; at < end; at += CHUNK_PAGES)
+                CHECK_AT(page_chunk(at)->broken == (starts[k] != 0 && at == chunk), i * 10 + k);
+            check_books();
+        }
+    }
+}
+
+TEST(pieces_of_a_purge_break_nothing_in_vain) { IN_CHILD(purge_in_pieces); }
 
 /* ---- what was moved ---------------------------------------------------------------------------------------------------- */
 
