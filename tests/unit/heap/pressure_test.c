@@ -114,11 +114,18 @@ static void grow_beside_others(void) {
 }
 TEST(what_is_used_is_asked_again) { in_child_with_root(grow_beside_others); }
 
-static void free_near_a_limit(void) {
+/* As much as the limit leaves room for is in use; returns 10 MiB of it. */
+static void *hold_near_a_limit(void) {
     begin(LIMIT);
-    void *first = take_mib(10), *second = take_mib(20);
+    void *first = take_mib(10);
+    take_mib(20);
     take_mib(26);
-    CHECK(second != NULL && near_limit() == 1 && dirty_mib() == 0);
+    CHECK(near_limit() == 1 && dirty_mib() == 0);
+    return first;
+}
+
+static void free_near_a_limit(void) {
+    void *first = hold_near_a_limit();
     heap_free(first, NULL); /* no growth follows */
     CHECK(dirty_mib() == 0 && near_limit() == 2);
     leave_root();
@@ -200,10 +207,7 @@ static void free_far_from_the_limit(void) {
 TEST(far_from_the_limit_nothing_returns) { in_child_with_root(free_far_from_the_limit); }
 
 static void free_without_a_limit_any_more(void) {
-    begin(LIMIT);
-    void *first = take_mib(10), *second = take_mib(20);
-    take_mib(26);
-    CHECK(second != NULL && near_limit() == 1 && dirty_mib() == 0);
+    void *first = hold_near_a_limit();
     put_group("max", "max", "1000", "0.00");
     CHECK_EQ(pressure_pace(), PURGE_DUE); /* as the purge thread finds out */
     heap_free(first, NULL);
@@ -232,10 +236,7 @@ static void set_a_limit_later(void) {
 TEST(a_limit_that_is_set_later_is_seen) { in_child_with_root(set_a_limit_later); }
 
 static void raise_the_limit(void) {
-    begin(LIMIT);
-    void *first = take_mib(10), *second = take_mib(20);
-    take_mib(26);
-    CHECK(second != NULL && near_limit() == 1 && dirty_mib() == 0);
+    void *first = hold_near_a_limit();
     put_group("134217728", "max", "1000", "0.00");
     clock_pass(AROUND_MS);
     heap_free(first, NULL);
@@ -269,10 +270,7 @@ static void fork_into_another_group(void) {
 TEST(a_child_has_limits_of_its_own) { in_child_with_root(fork_into_another_group); }
 
 static void free_beside_another(void) {
-    begin(LIMIT);
-    void *first = take_mib(10), *second = take_mib(20);
-    take_mib(26);
-    CHECK(second != NULL && near_limit() == 1 && dirty_mib() == 0);
+    void *first = hold_near_a_limit();
     purger_configure(60 * 60 * 1000, false); /* none that would be there sooner */
     start_another();
     heap_free(first, NULL);
