@@ -12,7 +12,8 @@ uint64_t ace_huge_from_bytes(enum ace_objective objective) {
 bool ace_huge_collapses(struct ace_collapse_input input) {
     const uint64_t share = ace_choose(input.objective, 256, 8, 4);
     const bool worth_it = input.missing_bytes <= input.bytes / 2;
-    return worth_it && input.brought_bytes + input.missing_bytes <= input.used_bytes / share;
+    const bool little = input.missing_bytes == 0 || input.brought_bytes + input.missing_bytes <= input.used_bytes / share;
+    return worth_it && little;
 }
 
 uint64_t ace_huge_touched_least(uint64_t used_bytes, enum ace_objective objective) {

@@ -47,7 +47,7 @@ struct ace_collapse_input {
 };
 
 /* Whether it is worth a huge page: half of it is resident, and the rest, with what came so before, is a small part of what
- * is in use. */
+ * is in use. Where there is no rest it costs nothing, however much came before. */
 bool ace_huge_collapses(struct ace_collapse_input input);
 
 uint64_t ace_huge_from_bytes(enum ace_objective objective);

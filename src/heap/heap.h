@@ -151,6 +151,10 @@ struct heap_settings {
 };
 extern HAK_HIDDEN struct heap_settings heap_settings;
 
+/* What a process holds before its own threads ask for limits of its control group or of the machine. With less, a filter of the program's
+ * own meets no call for which it would have to know hakmem: compat.md. */
+#define LIMITS_FROM_BYTES HAK_MIB(28)
+
 /* Reports a decision. */
 HAK_INLINE void heap_tell(const struct ace_decision *decision) {
     if (heap_settings.keeper != NULL) heap_settings.keeper(decision);

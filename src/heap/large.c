@@ -111,9 +111,11 @@ size_t large_usable_bytes(size_t page) { return large_at(page)->pages * PAGE_BYT
  * place, and each mapping stays in few pieces. */
 enum { MOVE_LEAST_PAGES = 8, RESERVE_FACTOR = 7, RESERVE_MOST_PAGES = 4096 };
 
-/* Whether a limit counts reserves: hakmem's own, or one of the process, which it may set at any time. What is never
- * grown into would be missing for all other blocks. */
-static bool reserve_counts(void) { return span_is_limited() || os_is_limited(); }
+/* Whether a limit counts reserves: hakmem's own, one of the process, which it may set at any time, or the machine's, for which a small
+ * process opens no file. What is never grown into would be missing for all other blocks. */
+static bool reserve_counts(void) {
+    return span_is_limited() || os_is_limited() || (span_held_bytes() >= LIMITS_FROM_BYTES && os_charges_all());
+}
 
 /* Moves the block: without a reserve if there is no room for one, or if a limit would count it. */
 static uint32_t move(uint32_t page, size_t pages) {

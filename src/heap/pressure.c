@@ -19,10 +19,6 @@ enum {
     LEAST_SHARE = 8,       /* of the mark of a thread that is alone: less is not worth a purge */
 };
 
-/* What a process of one thread holds before it asks for the first time. With less, a filter of the program's own meets no call for which it
- * would have to know hakmem: compat.md. */
-#define FIRST_BYTES HAK_MIB(28)
-
 /* What it grows by before it tries again what could not be asked. */
 #define AGAIN_BYTES HAK_MIB(1)
 
@@ -196,7 +192,7 @@ static void note_growth(size_t pages) {
     span_on_growth_beyond(unasked_bytes == OS_UNLIMITED ? unasked_bytes : held_bytes + unasked_bytes, note_growth);
 }
 
-void pressure_start(void) { span_on_growth_beyond(FIRST_BYTES, note_growth); }
+void pressure_start(void) { span_on_growth_beyond(LIMITS_FROM_BYTES, note_growth); }
 
 void pressure_fork_child(void) {
     os_lock_reset(&heard.lock);

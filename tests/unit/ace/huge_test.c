@@ -5,7 +5,7 @@
  *   so is a block of any size             admission
  *   what fills waits for as much as the rest   admission
  *   what lacks much is mended             what_is_mended
- *   a chunk of which little is resident is collapsed, or much is brought in   what_is_collapsed
+ *   a chunk of which little is resident is collapsed, or much is brought in, or none after a peak   what_is_collapsed
  */
 #include "ace/huge.h"
 #include "blocks.h"
@@ -72,6 +72,7 @@ TEST(what_is_collapsed) {
         bool collapses;
     } table[] = {
         {{0, 0, 1600, 0, ACE_BALANCED}, true}, /* nothing is brought in */
+        {{1600, 900, 1600, 0, ACE_SMALL}, true}, /* after a peak at which much was */
         {{799, 0, 1600, 100, ACE_BALANCED}, false},
         {{800, 0, 1600, 100, ACE_BALANCED}, true},
         {{1599, 100, 1600, 100, ACE_BALANCED}, false},
