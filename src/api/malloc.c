@@ -74,6 +74,7 @@ static HAK_NOINLINE void *realloc_elsewhere(void *block, size_t kept, size_t byt
     void *moved = malloc_or_null(bytes, caller);
     if (HAK_UNLIKELY(moved == NULL)) {
         if (bytes > kept) return no_memory(bytes, SMALLEST_BLOCK_BYTES);
+        heap_trim(block, bytes);
         return block; /* it was to shrink and cannot move: it stays, which is no failure */
     }
     memcpy(moved, block, min_size(kept, bytes));

@@ -58,6 +58,9 @@ bool heap_owns(const void *block);
  * block must be had for it, and it is unchanged. */
 void *heap_resize(void *block, size_t bytes);
 
+/* Leaves BLOCK no more pages than BYTES bytes need, which are fewer than it has: where it cannot move to a smaller place. */
+void heap_trim(void *block, size_t bytes);
+
 /* Lengthens BLOCK in place to at least BYTES bytes. Returns its usable bytes; 0 when that is impossible, and it is
  * unchanged. */
 size_t heap_extend(void *block, size_t bytes);

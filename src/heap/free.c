@@ -246,6 +246,17 @@ void *heap_resize(void *block, size_t bytes) {
     return resized;
 }
 
+void heap_trim(void *block, size_t bytes) {
+    const size_t page = page_index(block);
+    const uint32_t word = word_of(block, page);
+    const size_t usable = usable_bytes_of(block, page, word);
+    if (usable <= SMALL_MAX_BYTES || word == WORD_NONE || !slow_enter()) return;
+    become_large(block, word);
+    large_resize(page, bytes);
+    slow_leave();
+    purger_tick(NULL, usable >= PURGER_HEAVY_BYTES);
+}
+
 size_t heap_extend(void *block, size_t bytes) {
     const size_t page = page_index(block);
     const uint32_t word = word_of(block, page);
@@ -254,6 +265,7 @@ size_t heap_extend(void *block, size_t bytes) {
     if (bytes > PTRDIFF_MAX || !slow_enter()) return 0;
     const bool extended = become_large(block, word) && large_extend(page, bytes);
     slow_leave();
+    purger_tick_for_alloc(NULL);
     return extended ? large_usable_bytes(page) : 0;
 }
 

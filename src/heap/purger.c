@@ -268,6 +268,10 @@ static void keep_to_soft_limit(void) {
     });
 }
 
+void purger_note_crossing(void) {
+    if (!atomic_load_explicit(&soft.told, memory_order_relaxed)) keep_to_soft_limit(); /* a hint */
+}
+
 /* ---- the looks of slow paths --------------------------------------------------------------------------- */
 
 /* relaxed: the owner's own. */

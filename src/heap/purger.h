@@ -50,6 +50,10 @@ enum { TICKS_PER_LOOK = 4 };
 /* The look itself: by the owner of HEAP, outside the slow paths. CALLER: see purger_tick. */
 void purger_look(struct heap *heap, const void *caller);
 
+/* More is in use than the soft limit, perhaps by one large block, after which nothing may follow: the program is told at once, if it was
+ * not before. Outside the slow paths. */
+void purger_note_crossing(void);
+
 /* Freeing a block of this size is worth a look by itself: perhaps nothing follows. */
 #define PURGER_HEAVY_BYTES HAK_MIB(1)
 
@@ -78,7 +82,10 @@ HAK_INLINE void purger_tick(const void *caller, bool heavy) {
 HAK_INLINE void purger_tick_for_alloc(const void *caller) {
     struct heap *heap = thread_heap();
     if (HAK_UNLIKELY(heap == NULL)) return;
-    if (HAK_UNLIKELY(purger_counts(heap))) purger_look(heap, os_is_loader(caller) ? caller : NULL);
+    if (HAK_UNLIKELY(purger_counts(heap)))
+        purger_look(heap, os_is_loader(caller) ? caller : NULL);
+    else if (HAK_UNLIKELY(span_is_over_soft()))
+        purger_note_crossing();
 }
 
 #endif

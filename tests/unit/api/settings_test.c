@@ -3,6 +3,8 @@
  * Planted defects it was seen to catch:
  *   large blocks take the reserve   a_hard_limit_is_kept
  *   told at every look              above_a_soft_limit_once_is_enough
+ *   told at the next look only      a_soft_limit_is_told, growth_in_place_is_told_too
+ *   who must shrink keeps all       what_is_made_small_beyond_a_hard_limit_is_small
  *   a callback that comes late      who_asks_late_is_told
  *   errno is what a callback left   a_callback_does_not_show_in_errno
  *   read while it is written        what_is_read_was_set
@@ -205,6 +207,24 @@ static void keep_to_hard_limit(void) {
 
 TEST(a_hard_limit_is_kept) { IN_CHILD(keep_to_hard_limit); }
 
+/* A block that was to become a small one, and could not have another place, keeps no more than it needs where it lies. */
+static void shrink_beyond_hard_limit(void) {
+    for (size_t bytes = KIB(100); bytes <= MIB(40); bytes *= 20) {
+        char *block = hak_malloc(bytes);
+        CHECK(block != NULL);
+        memset(block, 'x', 100);
+        CHECK_EQ(hak_option_set("hard_limit", "16MiB"), 0);
+        while (hak_malloc(100) != NULL) {}
+        CHECK_EQ(hak_realloc(block, 100), block);
+        CHECK(hak_usable_size(block) <= PAGE_BYTES);
+        for (int i = 0; i < 100; i++) CHECK_AT(block[i] == 'x', i);
+        CHECK_EQ(hak_option_set("hard_limit", "none"), 0);
+        hak_free(block);
+    }
+}
+
+TEST(what_is_made_small_beyond_a_hard_limit_is_small) { IN_CHILD(shrink_beyond_hard_limit); }
+
 /* What is free but not given back counts, too: it makes room first. */
 static void make_room(void) {
     enum { BLOCKS = 16 };
@@ -251,6 +271,17 @@ static void stay_above_soft_limit(void) {
 }
 
 TEST(above_a_soft_limit_once_is_enough) { IN_CHILD(stay_above_soft_limit); }
+
+static void expand_beyond_soft_limit(void) {
+    hak_on_soft_limit(count_call, &calls);
+    CHECK_EQ(hak_option_set("soft_limit", "32MiB"), 0);
+    char *block = hak_malloc(MIB(20));
+    if (hak_try_expand(block, MIB(40)) == 0) SKIP("something lies behind it");
+    CHECK_EQ(calls, 1);
+    hak_free(block);
+}
+
+TEST(growth_in_place_is_told_too) { IN_CHILD(expand_beyond_soft_limit); }
 
 /* Set when there is more in use already, it is called all the same; and so is the one that takes its place. */
 static void ask_late(void) {
@@ -316,8 +347,7 @@ static void keep_to_soft_limit(void) {
         of_callback = hak_malloc(MIB(20));
         CHECK_EQ(calls, round - 1);
         void *block = hak_malloc(MIB(20));
-        for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(2))); /* a look, sooner or later */
-        CHECK_EQ(calls, round);
+        CHECK_EQ(calls, round); /* nothing need follow */
         CHECK(block != NULL && of_callback == NULL);
         hak_free(block);
         for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(2)));
