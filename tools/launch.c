@@ -5,7 +5,8 @@
  * A preload that does not take is silent: the program runs, on the allocator it always had. So the
  * file is looked at before the start (what the dynamic loader would ignore is refused), and the
  * library's word is read after the end: its constructor appends one line to the file that HAKMEM_PROOF
- * names, "<pid> served", or "<pid> other <object that owns malloc>".
+ * names, "<pid> served", or "<pid> other <object that owns malloc>". Where no word could be left there, none
+ * proves nothing: that is said, and the program's status is passed on.
  *
  * Exit status: the program's own; if a signal ended it, the same signal ends the launcher. 125 when
  * hakmem did not or would not serve it, 126 when it cannot be executed, 127 when it is not found, 2 for
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -178,15 +180,16 @@ static char proof_path[PATH_MAX];
 
 static void remove_proof(void) { unlink(proof_path); }
 
-/* An empty file that only this user may write. Removed however the launcher leaves by exit. */
-static void create_proof(void) {
+/* An empty file that only this user may write. Removed however the launcher leaves by exit. Returns its descriptor, which
+ * stays open: the program may remove the file. */
+static int create_proof(void) {
     const char *folder = getenv("TMPDIR");
     if (folder == NULL || folder[0] != '/') folder = "/tmp";
     snprintf(proof_path, sizeof proof_path, "%s/hakmem-proof-XXXXXX", folder);
-    int fd = mkstemp(proof_path);
+    int fd = mkostemp(proof_path, O_APPEND | O_CLOEXEC);
     if (fd < 0) fail(EXIT_NOT_SERVED, "no temporary file in %s: %s", folder, strerror(errno));
-    close(fd);
     atexit(remove_proof);
+    return fd;
 }
 
 /* The wrapper of dlopen, which lies beside the library: its path, or nothing where it is not asked for. */
@@ -235,12 +238,17 @@ static void execute(const char *program, char **command) {
     execv("/bin/sh", shell);
 }
 
-/* Starts PROGRAM and returns its process id. The pipe closes by itself when exec succeeds; otherwise
- * it carries errno. */
+/* A number that is shared with the child until that executes the program: why it could not. No descriptor is needed
+ * for that, of which there may be few. */
+static int *share_error(void) {
+    void *page = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) fail(EXIT_NOT_SERVED, "mmap: %s", strerror(errno));
+    return page;
+}
+
+/* Starts PROGRAM and returns its process id. If it cannot be executed, ERROR is errno when the child has ended. */
 static pid_t start(const char *program, char **command, const sigset_t *old_mask,
-                   struct sigaction *old_child) {
-    int result[2], error = 0;
-    if (pipe2(result, O_CLOEXEC) != 0) fail(EXIT_NOT_SERVED, "pipe: %s", strerror(errno));
+                   struct sigaction *old_child, int *error) {
     const pid_t launcher = getpid();
     pid_t child = fork();
     if (child < 0) fail(EXIT_NOT_SERVED, "fork: %s", strerror(errno));
@@ -252,14 +260,9 @@ static pid_t start(const char *program, char **command, const sigset_t *old_mask
         sigaction(SIGCHLD, old_child, NULL);
         sigprocmask(SIG_SETMASK, old_mask, NULL);
         execute(program, command);
-        error = errno;
-        ssize_t written = write(result[1], &error, sizeof error);
-        _exit(written < 0 ? EXIT_NOT_SERVED : EXIT_NOT_EXECUTABLE);
+        *error = errno;
+        _exit(EXIT_NOT_EXECUTABLE);
     }
-    close(result[1]);
-    while (read(result[0], &error, sizeof error) < 0 && errno == EINTR) continue;
-    close(result[0]);
-    if (error != 0) fail(EXIT_NOT_EXECUTABLE, "%s: %s", program, strerror(error));
     return child;
 }
 
@@ -313,13 +316,20 @@ static int wait_for(pid_t child, const sigset_t *signals) {
 
 /* ---- proof ---------------------------------------------------------------------------------------- */
 
+/* Whether the library could have left its word in the file: it has its name, and the launcher itself can write to it. A limit of
+ * file sizes, or a full disk, forbids that. */
+static bool is_writable(int fd) {
+    struct stat file;
+    return fstat(fd, &file) == 0 && file.st_nlink > 0 && write(fd, "\n", 1) == 1;
+}
+
 /* Ends with EXIT_NOT_SERVED unless the last word on CHILD is that hakmem serves it: exec keeps the
  * process id, so a wrapper may have spoken before the program. */
-static void require_proof(pid_t child, const char *program) {
+static void require_proof(int fd, pid_t child, const char *program) {
     char *line = NULL, *reason = NULL;
     size_t room = 0;
     bool served = false;
-    FILE *proof = fopen(proof_path, "re");
+    FILE *proof = fdopen(fd, "r"); /* nothing was read or written here: it begins at the first line */
     while (proof != NULL && getline(&line, &room, proof) > 0) {
         char *word;
         if (strtol(line, &word, 10) != child || *word != ' ') continue;
@@ -328,11 +338,15 @@ static void require_proof(pid_t child, const char *program) {
         free(reason);
         reason = strncmp(word, " other ", 7) == 0 ? strdup(word + 7) : NULL;
     }
-    if (proof != NULL) fclose(proof);
     free(line);
     if (served) return;
     if (reason != NULL)
         fail(EXIT_NOT_SERVED, "%s was not served by hakmem: its malloc is that of %s", program, reason);
+    if (proof == NULL || !is_writable(fd)) {
+        fprintf(stderr, "hakmem: it is not known whether hakmem served %s: its word could not be written to %s\n",
+                program, proof_path);
+        return;
+    }
     fail(EXIT_NOT_SERVED, "%s was not served by hakmem: the library was never loaded", program);
 }
 
@@ -372,15 +386,17 @@ int main(int argc, char **argv) {
     char *library = resolve_library(request.library, &image);
     const char *program = find_program(request.command[0]);
     refuse_unservable(program, image);
-    create_proof();
+    const int proof = create_proof();
+    int *error = share_error();
     set_environment(&request, library);
     free(library);
 
     sigfillset(&signals);
     sigprocmask(SIG_BLOCK, &signals, &old_mask);
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL}, &old_child);
-    pid_t child = start(program, request.command, &old_mask, &old_child);
+    pid_t child = start(program, request.command, &old_mask, &old_child, error);
     int status = wait_for(child, &signals);
-    require_proof(child, request.command[0]);
+    if (*error != 0) fail(EXIT_NOT_EXECUTABLE, "%s: %s", program, strerror(*error));
+    require_proof(proof, child, request.command[0]);
     end_like(status);
 }

@@ -16,7 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from hakmem_lab.errors import LabError, RunInterruptedError, UnreadError, shown
-from hakmem_lab.output import output_open
+from hakmem_lab.output import errors_open, output_open
 from hakmem_lab.processes import ending_as_interrupted
 
 COMMANDS = (
@@ -95,6 +95,8 @@ def laboratory() -> None:
 
 
 def main() -> None:
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = errors_open(sys.stderr)
     if sys.stdout is None:  # as `>&-` has it: the next file that is opened would take its place
         print("hakmem: the standard output is closed", file=sys.stderr)
         sys.exit(LabError.exit_status)

@@ -28,10 +28,15 @@ class UnreadError(LabError):
     exit_status = 128 + SIGPIPE
 
 
-class ProcessFailedError(LabError):
-    """A measured process crashed, hung or refused: for one allocator of many that is a result."""
+class RunFailedError(LabError):
+    """A run without figures: for one allocator of many that is a result. What the laboratory itself cannot do is
+    another error."""
 
-    def __init__(self, text: str, outcome: str) -> None:
+    def __init__(self, text: str, outcome: str = "") -> None:
         super().__init__(text)
-        self.outcome = outcome
+        self.outcome = outcome or f"failed: {text}"
         """In a few words, as in a table: crashed: signal 11."""
+
+
+class ProcessFailedError(RunFailedError):
+    """A measured process crashed, hung or refused."""

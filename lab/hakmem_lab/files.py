@@ -66,6 +66,15 @@ def _replace(path: Path, text: str) -> None:
         beside.unlink(missing_ok=True)
 
 
+def earlier_remove(path: Path) -> None:
+    """What an earlier command left at PATH, where this one has no result for it; a device or a pipe stays."""
+    try:
+        if path.is_file():
+            path.unlink()
+    except OSError as error:
+        raise LabError(f"{path} is of an earlier command, and cannot be removed: {error.strerror}") from error
+
+
 def text_read(path: Path) -> str:
     """Reads what text_write wrote."""
     return path.read_text(ENCODING, NAMES_AS_THEY_ARE)

@@ -42,6 +42,10 @@ class Finished:
         return f": {lines[-1].strip()}" if lines else ""
 
 
+def signal_text(number: int) -> str:
+    return f"signal {number} ({signal.strsignal(number) or 'unknown'})"
+
+
 @contextmanager
 def pinned_to(cpus: tuple[int, ...]) -> Iterator[None]:
     """Children started inside stay on these processors."""

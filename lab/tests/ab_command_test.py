@@ -104,7 +104,7 @@ def test_the_users_own_command_on_one_core_in_a_sweep(served: Path) -> None:
         (["ab", "glibc", "hakmem", "--", "nosuch"], "nosuch: there is no such command"),
         (["ab", "glibc", "hakmem", "--bench", "random"], "'random' names several: random mix, 256 slots; "),
         (["ab", "glibc", "hakmem", "--bench", "lua", "--", "true"], "give either --bench or a command"),
-        (["ab", "hakmem", "hakmem:decay=nevr"], "hakmem:decay=nevr: HAKMEM_CONF: decay:nevr is not"),
+        (["ab", "hakmem", "hakmem:decay=nevr"], "hakmem:decay=nevr: HAKMEM_DECAY=nevr is not"),
         (["ab", "glibc", "hakmem", "--", "false"], "false under glibc"),
         (["sweep", "bin_depth"], "'bin_depth' is not OPTION=value,value"),
     ],

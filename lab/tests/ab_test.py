@@ -189,6 +189,22 @@ def test_a_sweep_without_a_better_value_says_so() -> None:
     assert sweep_line(outcome) == "verdict: 1 equivalent; no value beats the default"
 
 
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ({"B": 1.03}, "1 inconclusive; no value is clearly better than the default"),
+        ({"B": 0.8, "A again": 1.05}, "1 inconclusive; the run is void"),
+    ],
+)
+def test_a_sweep_that_decided_nothing_says_no_more(times: dict[str, float], said: str) -> None:
+    assert sweep_line(ask(Made(times))) == f"verdict: {said}"
+
+
+def test_a_void_run_says_nothing_of_the_prediction() -> None:
+    answer = ask(Made({"B": 0.8, "A again": 1.05})).answers[0]
+    assert prediction_line(1.25, answer).endswith(": the run is void")
+
+
 def test_the_prediction_is_held_against_what_was_seen() -> None:
     answer = ask(Made({"B": 1 / 1.1})).answers[0]
     assert prediction_line(1.1, answer).startswith("predicted +10.0 %, observed +")

@@ -1,16 +1,26 @@
 from __future__ import annotations
 
 import ctypes.util
+import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem_lab.allocators.arms import arm_parse, arm_shown, arm_stage, arms_parse, options_peer, peer_stage
+from hakmem_lab.allocators.arms import (
+    NO_OPTIONS,
+    arm_parse,
+    arm_shown,
+    arm_stage,
+    arms_parse,
+    options_peer,
+    peer_stage,
+)
 from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure.runner import Arm, environment_make
+from hakmem_lab.measure.pairs import cpus_allowed
+from hakmem_lab.measure.runner import Arm, environment_make, process_run
 from hakmem_lab.measure.stage import staged
 from lab_pairs import HAKMEM
 
@@ -34,7 +44,28 @@ def test_a_path_is_a_library(store: PeerStore, build: Path) -> None:
 def test_options_are_the_same_library_in_another_environment(store: PeerStore) -> None:
     peer = arm_parse("hakmem:decay=never,profile=small", store)
     assert peer.library == store.obtain("hakmem").library
-    assert environment_make(Arm(peer), 0, preload=True)["HAKMEM_CONF"] == "decay:never,profile:small"
+    assert peer.environment == (("HAKMEM_DECAY", "never"), ("HAKMEM_PROFILE", "small"))
+
+
+def test_an_option_is_in_force_whatever_the_users_environment_says(store: PeerStore) -> None:
+    """A variable of the user's own for it is stronger than a list; the user's list is for all arms alike."""
+    users = {"HAKMEM_DECAY": "1s", "HAKMEM_CONF": "bin_depth:64", "HAKMEM_SHOW_OPTIONS": "1"}
+    for name, decay in (("hakmem", "1s"), ("hakmem:decay=2s", "2s")):
+        arm = Arm(arm_parse(name, store))
+        told = process_run(["/bin/true"], environment_make(arm, 0, preload=True, users=users), cpus_allowed())
+        options = {one["name"]: one["value"] for one in json.loads(told)["options"]}
+        assert (options["decay"], options["bin_depth"]) == (decay, "64")
+
+
+def test_what_is_no_option_but_has_its_prefix_is_refused(store: PeerStore) -> None:
+    """The library says of none of these that it does not know it."""
+    environment = environment_make(Arm(store.obtain("hakmem")), 0, preload=True) | {
+        "HAKMEM_SHOW_OPTIONS": "1"
+    }
+    others = json.loads(process_run(["/bin/true"], environment, cpus_allowed()))["other_variables"]
+    assert set(others) == set(NO_OPTIONS)
+    with pytest.raises(LabError, match=r"^'Conf=decay:1s': Conf is not an option of hakmem$"):
+        arm_parse("hakmem:Conf=decay:1s", store)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +120,7 @@ def stage_error(build: Path, peer: Peer) -> str:
 
 def test_an_option_that_the_library_does_not_know_is_refused(build: Path, store: PeerStore) -> None:
     peer = options_peer(store.obtain("hakmem"), "decay=nevr")
-    assert stage_error(build, peer).startswith("hakmem:decay=nevr: HAKMEM_CONF: decay:nevr is not understood")
+    assert stage_error(build, peer).startswith("hakmem:decay=nevr: HAKMEM_DECAY=nevr is not understood")
 
 
 @pytest.mark.parametrize("options", ["stats=text", "stats=json", "stats=openmetrics"])
@@ -100,20 +131,20 @@ def test_what_an_option_prints_is_no_refusal(build: Path, store: PeerStore, opti
 
 def test_a_refusal_among_what_is_printed_is_one(build: Path, store: PeerStore) -> None:
     message = stage_error(build, options_peer(store.obtain("hakmem"), "stats=json,decay=nevr"))
-    assert message.startswith("hakmem:stats=json,decay=nevr: HAKMEM_CONF: decay:nevr is not understood")
+    assert message.startswith("hakmem:stats=json,decay=nevr: HAKMEM_DECAY=nevr is not understood")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("foo=1", "HAKMEM_CONF: foo is not an option"),
-        ("deca=1s", "HAKMEM_CONF: deca is not an option; the nearest is decay (0ms to 60min, or never)"),
-        ("Cache=1M", "HAKMEM_CONF: Cache is not an option; the nearest is thread_cache (64KiB to 1GiB)"),
+        ("foo=1", "HAKMEM_FOO is not an option"),
+        ("deca=1s", "HAKMEM_DECA is not an option; the nearest is HAKMEM_DECAY (0ms to 60min, or never)"),
+        ("Cache=1M", "HAKMEM_CACHE is not an option; the nearest is HAKMEM_THREAD_CACHE (64KiB to 1GiB)"),
         (
             "huge_pages=alwys",
-            "HAKMEM_CONF: huge_pages:alwys is not understood; it takes auto, never or always; the nearest is always",
+            "HAKMEM_HUGE_PAGES=alwys is not understood; it takes auto, never or always; the nearest is always",
         ),
-        ("objective=zz", "HAKMEM_CONF: objective:zz is not understood; it takes small, balanced or speed"),
+        ("objective=zz", "HAKMEM_OBJECTIVE=zz is not understood; it takes small, balanced or speed"),
     ],
 )
 def test_a_refused_option_is_not_ignored_and_only_what_is_near_is_advised(
@@ -173,4 +204,4 @@ def test_two_arms_of_one_library_are_two_files(build: Path, store: PeerStore) ->
 
 def test_an_arm_keeps_what_its_peer_sets() -> None:
     peer = replace(HAKMEM.peer, environment=(("SOME", "1"),))
-    assert options_peer(peer, "decay=never").environment == (("SOME", "1"), ("HAKMEM_CONF", "decay:never"))
+    assert options_peer(peer, "decay=never").environment == (("SOME", "1"), ("HAKMEM_DECAY", "never"))

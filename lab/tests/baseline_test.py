@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab.checkout import Checkout
+from hakmem_lab.cli import app
+from hakmem_lab.commands import baseline as command
 from hakmem_lab.errors import LabError
 from hakmem_lab.reports.baseline import gates_grid, loss_lines
 from hakmem_lab.studies.baseline import (
@@ -189,6 +191,63 @@ def test_a_baseline_is_read_as_it_was_written(tmp_path: Path) -> None:
         baseline_read(path)
     with pytest.raises(LabError, match=r"there is no baseline none\.json: \./hakmem baseline save makes one"):
         baseline_read(tmp_path / "none.json")
+
+
+# ---- the command, without counting or timing ----------------------------------------------------------------
+
+
+def check_run(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, before: Baseline, now: Baseline | None, *options: str
+) -> object:
+    """Its status; of the times only the failure. Without NOW nothing may be counted."""
+
+    def counting(_: Checkout) -> Baseline:
+        assert now is not None, "it counted"
+        return now
+
+    def failing(*_: object) -> str:
+        raise LabError("cannot be timed")
+
+    path = folder / "some.json"
+    path.write_text(before.text())
+    monkeypatch.setattr(Checkout, "find", lambda _: Checkout(ROOT, folder))
+    monkeypatch.setattr(command, "baseline_path", lambda _: path)
+    monkeypatch.setattr(command, "counted", counting)
+    monkeypatch.setattr(command, "_time_ask", failing)
+    return app(["baseline", "check", "--build", str(folder), *options], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("commit", "options", "said"),
+    [
+        ("HEAD", ["--budget", "soon"], "--budget is a time"),
+        ("HEAD", ["--margin", "3"], "--margin is a share"),
+        ("HEAD with changes", ["--time"], "the baseline is of 'HEAD with changes': only a commit"),
+        ("nosuch", ["--time"], "'nosuch' is neither a preset nor a commit"),
+    ],
+)
+def test_what_cannot_be_timed_is_said_before_anything_is_counted(
+    commit: str, options: list[str], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(LabError, match=f"^{said}"):
+        check_run(monkeypatch, tmp_path, replace(baseline(), commit=commit), None, *options)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_times_that_fail_take_no_loss_away(
+    lost: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = replace(baseline(), commit="HEAD")
+    now = baseline(replace(COUNTS, instructions=44.0)) if lost else before
+    if lost:
+        assert check_run(monkeypatch, tmp_path, before, now, "--time") == 1
+    else:
+        with pytest.raises(LabError, match=r"^cannot be timed$"):
+            check_run(monkeypatch, tmp_path, before, now, "--time")
+    told = capsys.readouterr()
+    kept = "2 figures kept, 1 lost" if lost else "3 figures kept, 0 lost"
+    assert told.out.splitlines()[-1] == f"{kept} since HEAD"
+    assert told.err == ("hakmem: cannot be timed\n" if lost else "")
 
 
 # ---- who did it ---------------------------------------------------------------------------------------------

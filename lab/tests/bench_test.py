@@ -20,6 +20,7 @@ from hakmem_lab.reports.pictures import pictures_make
 from hakmem_lab.reports.then_and_now import then_grid
 from hakmem_lab.studies.bench import Kept
 from hakmem_lab.studies.judging import judge
+from hakmem_lab.studies.matrix import SAME
 from hakmem_lab.studies.starting_figures import STARTING_FIGURES
 from hakmem_lab.workloads.cells import CELLS
 from lab_command import lab
@@ -162,11 +163,11 @@ def test_too_few_rounds_are_said_in_words() -> None:
     ("fails", "glibc", "said"),
     [
         ("", 2.0, "No workload is below half of glibc."),
-        ("glibc", 2.0, "Of the 1 of 2 workloads that were compared with glibc none is below half of it."),
+        ("glibc", 2.0, "Of the 1 of 2 workloads that have a verdict beside glibc none is below half of it."),
         (
             "hakmem",
             2.0,
-            "Of the 1 of 2 workloads that were compared with glibc none is below half of it. hakmem failed in bad.",
+            "Of the 1 of 2 workloads that have a verdict beside glibc none is below half of it. hakmem failed in bad.",
         ),
         ("hakmem", 0.4, "Below half of glibc: good (0.40 (0.40 to 0.40)). hakmem failed in bad."),
     ],
@@ -182,8 +183,21 @@ def test_no_workload_is_below_half_of_glibc_where_all_were_compared(
 def test_where_nothing_was_compared_with_glibc_nothing_is_said_of_half_of_it() -> None:
     row = row_make("cell")
     crash = judge(plan_make(row), crashing(samples_make(row), "hakmem"))
-    assert floor_lines(crash) == ["No workload was compared with glibc. hakmem failed in cell."]
-    assert floor_lines(judge(plan_make(row), [])) == ["No workload was compared with glibc."]
+    assert floor_lines(crash) == ["No workload has a verdict beside glibc. hakmem failed in cell."]
+    assert floor_lines(judge(plan_make(row), [])) == ["No workload has a verdict beside glibc."]
+
+
+def test_half_of_glibc_is_of_intervals_and_not_of_void_workloads() -> None:
+    near, slow, void = row_make("near"), row_make("slow"), row_make("void")
+    unsure = samples_make(near, noise=0.3, glibc=0.5)
+    below = samples_make(slow, glibc=0.3)
+    differs = samples_make(void, glibc=0.3, **{SAME: 1.1})
+    assert floor_lines(judge(plan_make(void), differs)) == ["No workload has a verdict beside glibc."]
+    (line,) = floor_lines(judge(plan_make(near), unsure))
+    assert line.startswith("Not decided whether below half of glibc: near (0.")
+    (line,) = floor_lines(judge(plan_make(near, slow, void), [*unsure, *below, *differs]))
+    assert line.startswith("Below half of glibc: slow (0.30 ")
+    assert ". Not decided whether below half of glibc: near (" in line and "void" not in line
 
 
 def test_a_mean_says_of_how_many_workloads_it_is() -> None:
@@ -223,6 +237,22 @@ def test_the_status_is_of_a_loss_of_no_answer_or_of_neither() -> None:
     assert status_of(judge(plan_make(still), samples_make(still))) == 3
     crash = crashing(won, "hakmem")
     assert status_of(judge(plan_make(row, nobody), crash)) == 1
+
+
+def test_a_run_without_a_verdict_that_is_not_void_is_no_answer() -> None:
+    row, other, still = row_make("cell"), row_make("other"), row_make("still", control=True)
+    won, differs = samples_make(row, glibc=2.0), samples_make(other, **{SAME: 1.1})
+    assert status_of(judge(plan_make(other), differs)) == 3
+    assert status_of(judge(plan_make(row, other), [*won, *differs])) == 0
+    assert status_of(judge(plan_make(row, still), [*won, *samples_make(still, glibc=1.2)])) == 3
+
+
+@pytest.mark.parametrize("arm", ["hakmem", SAME, SETTINGS.slowed])
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_crash_of_hakmems_library_is_a_loss_in_every_workload(arm: str, memory: bool) -> None:
+    row, other = row_make("cell", memory=memory), row_make("other")
+    samples = [*samples_make(other, glibc=2.0), *crashing(samples_make(row, glibc=2.0), arm)]
+    assert status_of(judge(plan_make(row, other), samples)) == 1
 
 
 def test_without_instruments_there_are_no_empty_pictures() -> None:
@@ -279,10 +309,20 @@ def test_what_is_for_a_new_run_is_refused_where_a_kept_one_is_judged(kept: Kept,
     assert done.stderr == f"hakmem: {option[0]} {why}\n"
 
 
+@pytest.mark.parametrize("command", ["scaling", "ceiling"])
+def test_a_run_is_judged_by_the_command_that_made_it(kept: Kept, command: str) -> None:
+    """Another one writes nothing to its folder."""
+    before = sorted(path.name for path in kept.folder.iterdir())
+    done = lab(command, "--from", str(kept.folder))
+    assert done.returncode == 2
+    assert done.stderr == f"hakmem: {kept.folder} is a run of `bench`, not of `{command}`\n"
+    assert sorted(path.name for path in kept.folder.iterdir()) == before
+
+
 def test_a_kept_run_is_judged_again(kept: Kept, tmp_path: Path) -> None:
     report, results = tmp_path / "matrix.md", tmp_path / "matrix.json"
     done = lab("bench", "--from", str(kept.folder), "--report", str(report), "--json", str(results))
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (1, "")
     assert "lost row" in done.stdout
     assert report.is_file() and results.is_file()
 
@@ -295,5 +335,5 @@ def test_a_kept_run_is_judged_again(kept: Kept, tmp_path: Path) -> None:
 )
 def test_an_option_that_hakmem_does_not_understand_is_refused(served: Path, command: str) -> None:
     line = [*command.split(), "hakmem:decay=nevr", "--budget", "2s", "--build", str(served)]
-    with pytest.raises(LabError, match=r"^hakmem:decay=nevr: HAKMEM_CONF: decay:nevr is not understood"):
+    with pytest.raises(LabError, match=r"^hakmem:decay=nevr: HAKMEM_DECAY=nevr is not understood"):
         app(line, standalone_mode=False)

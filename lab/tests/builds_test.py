@@ -119,5 +119,5 @@ def test_what_cannot_be_an_arm_is_one_line(tiny: Checkout, text: str, message: s
 def test_another_build_takes_options_too(tiny: Checkout) -> None:
     peer = arm_parse("hakmem@HEAD:decay=never", PeerStore(tiny))
     assert peer.name == "hakmem@HEAD:decay=never"
-    assert dict(peer.environment) == {"HAKMEM_CONF": "decay:never"}
+    assert dict(peer.environment) == {"HAKMEM_DECAY": "never"}
     assert peer.library is not None and peer.library.name == builds.LIBRARY

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from hakmem_lab.commands.common import grids_show
 from hakmem_lab.errors import LabError
 from hakmem_lab.files import target_check
 from hakmem_lab.grid import Grid
-from lab_command import lab
+from lab_command import lab, lab_by_shell
 
 LAB = Path(__file__).resolve().parents[1]
 
@@ -69,10 +67,19 @@ def test_what_an_encoding_does_not_have_is_replaced() -> None:
     assert "?" in done.stdout
 
 
+@pytest.fixture
+def beginning_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(_: Path | None = None) -> Checkout:
+        raise AssertionError("it began")
+
+    monkeypatch.setattr(Checkout, "find", find)
+
+
 ANSWERING = ("bench", "ab glibc hakmem", "sweep decay=1s", "ceiling", "where", "scaling", "sharing", "peers")
 REPORTING = ("bench", "canned depth", "honesty", "ceiling", "where", "scaling", "sharing", "builds", "report")
 
 
+@pytest.mark.usefixtures("beginning_fails")
 @pytest.mark.parametrize(
     ("command", "option"),
     [
@@ -81,32 +88,48 @@ REPORTING = ("bench", "canned depth", "honesty", "ceiling", "where", "scaling", 
     ],
 )
 def test_where_nothing_can_be_written_is_said_before_anything_is_measured(
-    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, option: str, tmp_path: Path
 ) -> None:
-    def find(_: Path | None = None) -> Checkout:
-        raise AssertionError("it began")
-
-    monkeypatch.setattr(Checkout, "find", find)
     for path, why in ((tmp_path / "no/x.md", "No such file or directory"), (tmp_path, "Is a directory")):
         with pytest.raises(LabError, match=f"^cannot write {re.escape(str(path))}: {why}$"):
             app([*command.split(), option, str(path)], standalone_mode=False)
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("beginning_fails")
 @pytest.mark.parametrize(
     "command",
     [*(one for one in REPORTING if one != "where"), "faults", "footprint", "bgsave", "baseline planted"],
 )
-def test_a_report_has_not_the_name_of_what_is_written_beside_it(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def find(_: Path | None = None) -> Checkout:
-        raise AssertionError("it began")
-
-    monkeypatch.setattr(Checkout, "find", find)
+def test_a_report_has_not_the_name_of_what_is_written_beside_it(command: str, tmp_path: Path) -> None:
     for suffix in ("html", "csv", "parquet"):
         with pytest.raises(LabError, match=r"x\.(html|csv|parquet): a report is Markdown, as x\.md; "):
             app([*command.split(), "--report", str(tmp_path / f"x.{suffix}")], standalone_mode=False)
+
+
+@pytest.mark.usefixtures("beginning_fails")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("bench --json {0}/x.md --report {0}/x.md", "--json and --report would both write {0}/x.md"),
+        ("bench --report {0}/x.md --json {0}/../{1}/x.html", "--report and --json would both write {0}/../"),
+        ("where --report {0}/x --json {0}/x", "--report and --json would both write {0}/x"),
+        (
+            "explain --decisions --json {0}/x --freeze {0}/x true",
+            "--json and --freeze would both write {0}/x",
+        ),
+    ],
+)
+def test_two_outputs_are_not_one_file(arguments: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=f"^{re.escape(message.format(tmp_path))}"):
+        app(arguments.format(tmp_path, tmp_path.name).split(), standalone_mode=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_device_takes_several_outputs(served: Path) -> None:
+    both = ["--json", "/dev/null", "--report", "/dev/null"]
+    done = lab("bench", "--build", str(served), "--only", "nosuch", *both)
+    assert done.stderr.startswith("hakmem: no workload is named like 'nosuch'")
 
 
 @pytest.mark.parametrize("command", ["bgsave", "footprint", "scaling"])
@@ -143,21 +166,7 @@ def test_a_target_is_left_as_it_was(tmp_path: Path) -> None:
 
 def test_without_standard_output_an_error_is_said(tmp_path: Path) -> None:
     """Nothing of the command's is written over a file that got its number."""
-    line = [
-        "sh",
-        "-c",
-        'exec "$@" >&-',
-        "sh",
-        sys.executable,
-        "-B",
-        "-m",
-        "hakmem_lab",
-        "doctor",
-        "--root",
-        str(tmp_path),
-    ]
-    env = {**os.environ, "PYTHONPATH": str(LAB)}
-    done = subprocess.run(line, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = lab_by_shell('"$@" >&-', "doctor", "--root", str(tmp_path))
     assert (done.returncode, done.stderr) == (2, "hakmem: the standard output is closed\n")
 
 
@@ -176,22 +185,13 @@ def test_a_folder_that_was_deleted_is_named(
     assert (ended.value.code, said) == (2, "hakmem: the current folder: No such file or directory\n")
 
 
-def lab_into(output: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """As `hakmem ARGUMENTS` in a shell, with its standard output as OUTPUT has it."""
-    line = ["bash", "-c", f'set -o pipefail; "$@" {output}', "bash", sys.executable, "-B", "-X", "utf8", "-m"]
-    env = {**os.environ, "PYTHONPATH": str(LAB)}
-    return subprocess.run(
-        [*line, "hakmem_lab", *arguments], env=env, stderr=subprocess.PIPE, text=True, timeout=60, check=False
-    )
-
-
 WRITING = (["--help"], ["explain", "--help"], ["canned"], ["show-config", "--json"], ["doctor"])
 
 
 @pytest.mark.parametrize("arguments", WRITING)
 def test_a_full_disk_is_one_line(served: Path, arguments: list[str]) -> None:
     build = ["--build", str(served)] if arguments[0] in ("doctor", "show-config") else []
-    done = lab_into(">/dev/full", *arguments, *build)
+    done = lab_by_shell('"$@" >/dev/full', *arguments, *build)
     assert (done.returncode, done.stderr) == (2, "hakmem: No space left on device\n")
 
 
@@ -199,7 +199,7 @@ def test_a_full_disk_is_one_line(served: Path, arguments: list[str]) -> None:
 def test_nobody_reads_is_no_answer(served: Path, arguments: list[str]) -> None:
     """In particular not 1, which means that something was found."""
     build = ["--build", str(served)] if arguments[0] in ("doctor", "show-config") else []
-    done = lab_into("| true", *arguments, *build)
+    done = lab_by_shell('"$@" | true', *arguments, *build)
     assert (done.returncode, done.stderr) == (141, "")
 
 
@@ -226,10 +226,11 @@ def test_a_cell_of_a_page_stays_one() -> None:
     assert grid.markdown().splitlines() == ["| what | count |", "| --- | ---: |", "| a\\|b c d | 1 |"]
 
 
-def test_a_wrong_option_is_refused() -> None:
-    done = lab("bench", "--suite", "much")
+@pytest.mark.parametrize(("option", "value"), [("--suite", "much"), ("--seed", "-1")])
+def test_a_wrong_option_is_refused(option: str, value: str) -> None:
+    done = lab("bench", option, value)
     assert done.returncode == 2
-    assert "suite" in done.stderr
+    assert option in done.stderr
     assert done.stderr.startswith("Usage: ./hakmem bench ")
 
 

@@ -158,6 +158,14 @@ def test_a_command_that_fails_later_ends_with_its_samples(build: Path, tmp_path:
             ["--stdin", "nosuch", "--allocators", "hakmem", "--", "true"],
             "hakmem: nosuch: there is no such file",
         ),
+        (
+            ["--stdin", "/dev/zero", "--allocators", "hakmem", "--", "true"],
+            "hakmem: /dev/zero is not a regular file: each run must read the same from it",
+        ),
+        (
+            ["--stdin", "/dev/null", "--allocators", "hakmem", "--", "sh", "-c", "read line || exit 4"],
+            "hakmem: sh under as it is exited with 4",
+        ),
     ],
 )
 def test_an_error_is_one_line(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+from hakmem_lab.measure.rounds import UNDECIDED
 from hakmem_lab.reports.matrix_lines import warning_lines
 from hakmem_lab.reports.matrix_text import failures_grid
 from hakmem_lab.studies.judging import Outcome, judge
-from lab_matrix import ROW, crashing, observed_make, plan_make, row_make, samples_make, tails_make
+from hakmem_lab.studies.matrix import SAME
+from lab_matrix import ROW, SETTINGS, crashing, observed_make, plan_make, row_make, samples_make, tails_make
 
 
 def test_where_every_peer_crashed_it_is_they_who_are_why_there_is_no_best() -> None:
@@ -52,6 +55,32 @@ def test_a_crash_of_hakmem_is_a_loss() -> None:
     assert matrix.lost == [matrix.cells[0]]
     assert matrix.cells[0].note == "hakmem crashed: signal 11"
     assert matrix.controls == ()
+
+
+@pytest.mark.parametrize("arm", [SAME, SETTINGS.slowed])
+def test_a_crash_of_hakmem_under_a_controls_name_is_one_of_hakmem(arm: str) -> None:
+    matrix = judge(plan_make(ROW), crashing(samples_make(ROW, glibc=2.0), arm))
+    (cell,) = matrix.cells
+    assert (cell.outcome, cell.note) == (Outcome.LOST, "hakmem crashed: signal 11")
+    assert matrix.broken == {"cell": "crashed: signal 11"}
+    (failed,) = [one for one in matrix.controls if not one.passed]
+    assert failed.means == f"{arm} crashed: signal 11"
+
+
+def test_where_nobody_knows_whose_work_was_right_nothing_is_lost() -> None:
+    """A crash of its own is a loss all the same."""
+    samples = [
+        replace(one, outcome=UNDECIDED, ops=None, seconds=None) if one.slot == 3 else one
+        for one in samples_make(ROW)
+    ]
+    matrix = judge(plan_make(ROW), samples)
+    assert (matrix.cells[0].outcome, matrix.broken) == (Outcome.OPEN, {})
+    said = "Open, since different work was done and no majority says whose was right: cell."
+    assert warning_lines(matrix)[0] == said
+    later = [one for one in crashing(samples, "hakmem") if one.slot == 5]
+    both = judge(plan_make(ROW), [*(one for one in samples if one.slot != 5), *later])
+    assert (both.cells[0].outcome, both.failed("cell")) == (Outcome.LOST, "crashed: signal 11")
+    assert said not in warning_lines(both)
 
 
 def test_what_fails_with_instruments_or_a_clock_is_told_and_loses_nothing() -> None:

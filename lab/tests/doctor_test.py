@@ -328,7 +328,10 @@ def test_proofs() -> None:
     assert "one without it is silent" in served.means  # as a static program that env becomes
     other = list(proof_findings({7: "other /lib/libjemalloc.so"}, 7))
     assert (other[0].level, other[0].value) == (Level.PROBLEM, "/lib/libjemalloc.so")
-    assert [one.what for one in proof_findings({}, 7)] == ["proof of service"]
+    (none,) = proof_findings({}, 7)
+    assert (none.level, none.what, none.value) == (Level.PROBLEM, "proof of service", "none")
+    (unknown,) = proof_findings({}, 7, can_report=False)
+    assert (unknown.level, unknown.value) == (Level.NOTICE, "not known")
 
 
 def test_problems_come_first() -> None:

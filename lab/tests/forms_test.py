@@ -34,8 +34,10 @@ from hakmem_lab.measure.runner import (
     service_check,
     workload_run,
 )
+from hakmem_lab.measure.service import libc_preloaded
 from hakmem_lab.measure.stage import staged
 from hakmem_lab.workloads.canned.file import canned_find
+from lab_command import lab
 
 RIGHT = {
     PRELOADED: FormProof(PRELOADED, "tiny_hot", False, False, True, False),
@@ -79,6 +81,7 @@ def test_service_by_the_program_itself_is_proved(tmp_path: Path) -> None:
 
 def test_it_serves_no_other_program(tmp_path: Path) -> None:
     peer = Peer("hakmem+static", "1", None, "id", programs=tmp_path)
+    assert libc_preloaded(Arm(peer)) == Arm(peer)
     start = Start(Path("command_cost"), ("true",), tmp_path)
     with (
         pytest.raises(ProcessFailedError, match="serves no other program"),
@@ -132,6 +135,14 @@ def test_every_form_serves_and_is_proved(linked: Checkout) -> None:
             )
             sums.add(run.checksum)
     assert len(sums) == 1, "all did the same work"
+
+
+def test_a_form_is_not_compared_under_its_name_as_glibc(linked: Checkout) -> None:
+    options = ["--build", str(linked.build), "--budget", "1s", "--allocators", "hakmem+static"]
+    done = lab("compare", *options, "--", "true")
+    why = "hakmem+static not served: hakmem+static is a part of other programs"
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.startswith(f"hakmem: there is nothing to compare: {why}")
 
 
 def test_a_form_in_another_ones_place_is_seen(linked: Checkout) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.rounds import RoundPlan
 from hakmem_lab.measure.store import OBSERVED, TAIL, TIMED, Sample, SampleStore, provenance_columns
-from hakmem_lab.studies.bench import Kept
+from hakmem_lab.studies.bench import KIND, Kept
 from hakmem_lab.studies.comparing import peers_left
 from hakmem_lab.studies.matrix import SAME, MatrixPlan, Row, Settings
 from hakmem_lab.workloads.cells import Measure
@@ -66,8 +66,8 @@ class NoTask:
     measure: Measure = Measure.TIME
 
 
-def plan_make(*rows: Row, peers: Sequence[str] = PEERS) -> MatrixPlan:
-    return MatrixPlan("run", SETTINGS, SOURCE, tuple(peers), {}, {"hakmem": "0 id"}, rows)
+def plan_make(*rows: Row, peers: Sequence[str] = PEERS, kind: str = KIND) -> MatrixPlan:
+    return MatrixPlan(kind, "run", SETTINGS, SOURCE, tuple(peers), {}, {"hakmem": "0 id"}, rows)
 
 
 def samples_make(

@@ -197,28 +197,40 @@ def test_too_short(checkout: Checkout) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "status"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)]
+    ("script", "status", "ended_by"),
+    [("raise SystemExit(7)", 7, 0), ("import os; os.kill(os.getpid(), 9)", 137, 9)],
 )
-def test_its_status_is_passed_on(checkout: Checkout, script: str, status: int) -> None:
+def test_its_status_is_passed_on(checkout: Checkout, script: str, status: int, ended_by: int) -> None:
     with launched(checkout, python(script)) as running:
-        assert running.wait() == status
+        assert (running.wait(), running.ended_by()) == (status, ended_by)
 
 
-def test_hakmem_says_in_it_that_it_serves(checkout: Checkout) -> None:
-    with launched(checkout, python("pass")) as running:
+@pytest.mark.parametrize(
+    ("script", "stays"), [("pass", True), ("os.remove(os.environ['HAKMEM_PROOF'])", False)]
+)
+def test_hakmem_says_in_it_that_it_serves(checkout: Checkout, script: str, stays: bool) -> None:
+    with launched(checkout, python(f"import os; {script}")) as running:
         running.wait()
         assert running.proofs() == {running.pid: "served"}
+        assert running.can_report() == stays
 
 
-def test_a_signal_is_passed_on(checkout: Checkout, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, signal.SIGRTMIN + 1])
+def test_a_signal_is_passed_on(checkout: Checkout, tmp_path: Path, number: int) -> None:
     ready = tmp_path / "ready"
-    script = f"import signal, sys, time; signal.signal(15, lambda *_: sys.exit(9)); open({str(ready)!r}, 'w'); time.sleep(60)"
-    with launched(checkout, python(script)) as running:
-        while not ready.exists():
-            assert not running.ended_within(0.01)
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert running.wait() == 9
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    script = f"import signal, sys, time; signal.signal({number}, lambda *_: sys.exit(9)); open({str(ready)!r}, 'w'); time.sleep(5)"
+    own: list[int] = []
+    before = signal.signal(number, lambda number, _: own.append(number))
+    try:
+        with launched(checkout, python(script)) as running:
+            while not ready.exists():
+                assert not running.ended_within(0.01)
+            os.kill(os.getpid(), number)
+            assert running.wait() == 9
+        os.kill(os.getpid(), number)
+    finally:
+        signal.signal(number, before)
+    assert own == [number]  # by its own handler, which is there again
 
 
 def test_the_terminals_interrupt_is_the_programs(checkout: Checkout) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hakmem_lab.measure.calibrate import Work
 from hakmem_lab.measure.rounds import RoundPlan
 from hakmem_lab.reports.matrix_lines import warning_lines
 from hakmem_lab.statistics.estimate import Verdict
+from hakmem_lab.studies.bench import KIND
 from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.comparing import NOT_MEASURED, peers_left
 from hakmem_lab.studies.goals import MANY_SLOTS
@@ -332,12 +334,17 @@ def test_instruments_are_kept_apart_from_times() -> None:
 def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     plan = plan_make(ROW, row_make("other", failures={"glibc": "hung"}, memory=True))
     plan.save(tmp_path)
-    assert MatrixPlan.load(tmp_path) == plan
+    assert MatrixPlan.load(tmp_path, KIND) == plan
 
 
 def test_a_plan_of_another_kind_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="holds no run"):
-        MatrixPlan.load(tmp_path)
-    (tmp_path / "plan.json").write_text("{}")
-    with pytest.raises(LabError, match="is not a plan of this version"):
-        MatrixPlan.load(tmp_path)
+        MatrixPlan.load(tmp_path, KIND)
+    for text, why in (
+        ("{}", "it does not name the command that made it"),
+        (json.dumps({"kind": KIND}), "'source'"),
+        ("3", ""),
+    ):
+        (tmp_path / "plan.json").write_text(text)
+        with pytest.raises(LabError, match=f"is not a plan of this version: {why}"):
+            MatrixPlan.load(tmp_path, KIND)

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 from hakmem_lab.sight import books, options
-from hakmem_lab.sight.metrics import CLASS_METRICS, METRICS, Usage, _usage_read, printable
+from hakmem_lab.sight.metrics import (
+    CLASS_METRICS,
+    METRICS,
+    Usage,
+    _failure_content,
+    _usage_read,
+    printable,
+)
 from hakmem_lab.sight.process import Process
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +58,24 @@ def test_kinds_of_options_are_numbered_as_the_librarys() -> None:
     text = (ROOT / "src/api/options.h").read_text()
     listed = re.findall(r"OPTION_TYPE_(\w+)", text.partition("enum option_type {")[2].partition("}")[0])
     assert listed == [kind.name for kind in options.Kind]
+
+
+@pytest.mark.parametrize(("limit", "shown"), [(1 << 40, 1 << 40), (books.NEVER, None)])
+def test_no_limit_is_none(limit: int, shown: int | None) -> None:
+    failure = books.Failure(
+        number=1,
+        cause="map_failure",
+        size=1 << 62,
+        alignment=16,
+        limit_bytes=limit,
+        in_use_bytes=0,
+        thread_id=1,
+        time_ms=1,
+        block_bytes=None,
+        call="mmap",
+        error="ENOMEM",
+    )
+    assert _failure_content(failure)["limit_bytes"] == shown
 
 
 # ---- the schema, the document ---------------------------------------------------------------------------------

@@ -29,11 +29,15 @@ def run_make(
     cpu: str = SOURCE.cpu,
     only: str = "",
     fails: str = "",
+    **changes: object,
 ) -> Path:
-    """A run of the matrix in which hakmem is so many times as fast as glibc in each row, and as the others, or FAILS."""
+    """A run of the matrix in which hakmem is so many times as fast as glibc in each row, and as the others, or FAILS. CHANGES of
+    the plan."""
     rows = [row_make(row) for row in glibc]
     source = replace(SOURCE, cpu=cpu, commit=f"commit-{name}", date=f"2026-01-{name} 00:00 UTC")
-    plan = replace(plan_make(*rows), run=name, source=source, settings=replace(SETTINGS, only=only))
+    plan = replace(
+        plan_make(*rows), run=name, source=source, settings=replace(SETTINGS, only=only), **changes
+    )  # type: ignore[arg-type]  # any field by its name
     run = folder / "bench_results/bench" / name
     plan.save(run)
     store = SampleStore(run / "raw", provenance_columns(name, source))
@@ -105,6 +109,16 @@ def test_a_workload_that_crashes_now_is_a_change_and_so_is_one_that_no_longer_do
     assert "hakmem failed in one: crashed: signal 11." in page.lines
 
 
+def test_what_is_another_now_under_its_old_name_is_no_change(checkout: Checkout) -> None:
+    rows = tuple(row_make(name, arguments="2" if name == "two" else "1") for name in ROWS)
+    run_make(checkout.root, "01", level(2.0), rows=rows, identities={"mimalloc3": "3.3 id"})
+    run_make(checkout.root, "02", level(1.0), identities={"mimalloc3": "3.4 id"})
+    overview = gathered(checkout)
+    compared = {(one.row, one.against) for one in overview.changes}
+    assert compared == {(row, peer) for row in ("one", "three") for peer in ("glibc", "jemalloc")}
+    assert change_lines(overview)[1:] == ["Change: left out, since they are others now: mimalloc3; two."]
+
+
 @pytest.mark.parametrize("before", [{"other": 2.0}, None])
 def test_a_run_of_other_workloads_or_another_machine_is_not_the_one_before(
     checkout: Checkout, before: dict[str, float] | None
@@ -145,7 +159,7 @@ def test_what_was_not_measured_is_said(checkout: Checkout) -> None:
 
 def ceiling_keep(checkout: Checkout, name: str, only: str, share: float) -> None:
     row = row_make("one", peers=("ceiling", "null"))
-    made = plan_make(row, peers=("ceiling", "null"))
+    made = plan_make(row, peers=("ceiling", "null"), kind="ceiling")
     plan = replace(made, run=name, settings=replace(made.settings, only=only))
     folder = checkout.root / "bench_results/ceiling" / name
     plan.save(folder)

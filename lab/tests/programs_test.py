@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.errors import LabError, ProcessFailedError, RunFailedError
 from hakmem_lab.measure.runner import Arm, Conditions
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.workloads.cells import FIRST_FIGURES, Cell, Measure
@@ -159,6 +159,13 @@ def test_a_check_that_fails_is_the_allocators_result(stage: Stage) -> None:
     with pytest.raises(ProcessFailedError, match=r"^mine, its check: false exited with 1$") as caught:
         prepared(stage, text).run(GLIBC, CONDITIONS)
     assert caught.value.outcome == "failed: its check"
+
+
+def test_a_check_that_cannot_be_started_is_no_result(stage: Stage) -> None:
+    text = BATCH.replace('check = ["cat", "out"]', 'check = ["/nowhere/check"]')
+    with pytest.raises(LabError, match=r"^/nowhere/check cannot be started: ") as caught:
+        prepared(stage, text).run(GLIBC, CONDITIONS)
+    assert not isinstance(caught.value, RunFailedError)
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for(

@@ -17,6 +17,7 @@ from hakmem_lab.errors import LabError, RunInterruptedError
 from hakmem_lab.measure.store import Sample, SampleStore
 from hakmem_lab.measure.task import Task
 from hakmem_lab.studies.bench import (
+    KIND,
     Field,
     Kept,
     bench_measure,
@@ -63,27 +64,27 @@ def test_a_study_of_rounds_alone_says_where_they_are_and_promises_no_more(kept: 
 
 def test_the_newest_incomplete_run_is_resumed(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="nothing to resume: no run was kept"):
-        interrupted_find(tmp_path, SETTINGS)
+        interrupted_find(tmp_path, KIND, SETTINGS)
     for run in ("20260101T000000Z", "20260102T000000Z"):
         plan_make(ROW).save(tmp_path / run)
-    assert interrupted_find(tmp_path, SETTINGS).name == "20260102T000000Z"
+    assert interrupted_find(tmp_path, KIND, SETTINGS).name == "20260102T000000Z"
     with pytest.raises(LabError, match="its suite was 'quick', asked for is 'full'"):
-        interrupted_find(tmp_path, replace(SETTINGS, suite="full"))
+        interrupted_find(tmp_path, KIND, replace(SETTINGS, suite="full"))
     for named, changed in (("budget_seconds", {"budget_seconds": 9.0}), ("seed", {"seed": 8})):
         other = replace(SETTINGS, **changed)  # type: ignore[arg-type]  # any setting by its name
-        assert interrupted_find(tmp_path, other).name == "20260102T000000Z"
+        assert interrupted_find(tmp_path, KIND, other).name == "20260102T000000Z"
         with pytest.raises(LabError, match=f"its {named.removesuffix('_seconds')} was "):
-            interrupted_find(tmp_path, other, [named])
+            interrupted_find(tmp_path, KIND, other, [named])
     (tmp_path / "20260102T000000Z" / RESULTS_FILE).write_text("")
-    assert interrupted_find(tmp_path, SETTINGS).name == "20260101T000000Z"
+    assert interrupted_find(tmp_path, KIND, SETTINGS).name == "20260101T000000Z"
     with measuring(tmp_path / "20260101T000000Z"):
         with pytest.raises(LabError, match="all 2 runs are complete, or are being measured"):
-            interrupted_find(tmp_path, SETTINGS)
+            interrupted_find(tmp_path, KIND, SETTINGS)
         with pytest.raises(LabError, match="the run 20260101T000000Z is being measured"):
             measuring(tmp_path / "20260101T000000Z").__enter__()
     (tmp_path / "20260101T000000Z" / RESULTS_FILE).write_text("")
     with pytest.raises(LabError, match="nothing to resume: all 2 runs are complete"):
-        interrupted_find(tmp_path, SETTINGS)
+        interrupted_find(tmp_path, KIND, SETTINGS)
 
 
 def test_other_libraries_and_machines_are_not_resumed() -> None:

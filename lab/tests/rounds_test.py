@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from hakmem_lab.allocators.peers import Peer
-from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.errors import LabError, ProcessFailedError, RunFailedError
 from hakmem_lab.measure.calibrate import SLOWEST_RUN_SECONDS, Work, work_find
 from hakmem_lab.measure.rounds import (
+    OTHER_WORK,
     SELECTION_MIN,
+    UNDECIDED,
     Demand,
     Failure,
     Round,
@@ -137,12 +139,18 @@ def test_the_shares_of_all_rounds_are_the_whole(plan: RoundPlan) -> None:
 
 def test_who_crashes_is_a_result_and_the_others_go_on() -> None:
     crash = ProcessFailedError("program was ended by signal 11", "crashed: signal 11")
-    task = FakeTask(failing={"bad": crash, "slow": LabError("no service")})
+    task = FakeTask(failing={"bad": crash, "slow": RunFailedError("no service")})
     rounds = run_all(task, RoundPlan(5, NAMES))
     assert rounds[0].runs["bad"] == Failure("crashed: signal 11")
     assert rounds[0].runs["slow"] == Failure("failed: no service")
     ran = Counter(name for name, _ in task.runs)
     assert ran == {"hakmem": 5, "glibc": 5, "bad": 2, "slow": 2}
+
+
+def test_what_the_laboratory_cannot_do_is_nobodys_result_and_ends_the_rounds() -> None:
+    full = LabError("cannot copy random_mixed aside: No space left on device")
+    with pytest.raises(LabError, match=f"^{full}$"):
+        run_all(FakeTask(failing={"glibc": full}), RoundPlan(5, NAMES))
 
 
 def test_other_work_than_most_is_a_failure() -> None:
@@ -152,14 +160,14 @@ def test_other_work_than_most_is_a_failure() -> None:
             return replace(run, checksum="zz") if arm.name == "bad" else run
 
     rounds = run_all(Cheat(), RoundPlan(1, NAMES))
-    assert rounds[0].runs["bad"] == Failure("failed: did different work")
+    assert rounds[0].runs["bad"] == Failure(OTHER_WORK)
     assert isinstance(rounds[0].runs["glibc"], Measured)
 
 
 @pytest.mark.parametrize("order", [("hakmem", "glibc"), ("glibc", "hakmem")])
 def test_of_two_that_do_different_work_neither_is_the_usual(order: tuple[str, ...]) -> None:
     runs = {name: replace(RUN, checksum=name) for name in order}
-    assert set(work_compare(dict(runs), ARMS).values()) == {Failure("failed: did different work")}
+    assert set(work_compare(dict(runs), ARMS).values()) == {Failure(UNDECIDED)}
 
 
 def test_copies_of_one_library_have_one_vote() -> None:
@@ -169,9 +177,10 @@ def test_copies_of_one_library_have_one_vote() -> None:
     slowed = replace(again, slowdown_percent=6.0)
     arms = {arm.name: arm for arm in (own, again, slowed, ARMS["glibc"])}
     runs = {name: replace(RUN, checksum="y" if name == "glibc" else "x") for name in arms}
-    assert set(work_compare(dict(runs), arms).values()) == {Failure("failed: did different work")}
+    assert set(work_compare(dict(runs), arms).values()) == {Failure(UNDECIDED)}
     right = work_compare(dict(runs) | {"slow": replace(RUN, checksum="y")}, arms | {"slow": ARMS["slow"]})
     assert {name for name, run in right.items() if isinstance(run, Measured)} == {"glibc", "slow"}
+    assert right["hakmem"] == Failure(OTHER_WORK)
 
 
 def test_where_only_the_controls_are_left_there_are_no_more_rounds() -> None:

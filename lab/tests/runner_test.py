@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,6 +146,39 @@ def test_a_line_that_lacks_something_is_a_failed_run(line: object, said: str) ->
     assert isinstance(run, Measured) == (not said)
     if said:
         assert run == Failure(f"failed: echo under glibc printed {said}")
+
+
+@pytest.mark.parametrize(
+    ("peer", "outcome"),
+    [
+        (PRELOADED, "failed: other did not serve the process: malloc came from /lib/libc.so.6"),
+        (
+            replace(GLIBC, programs=Path("/nowhere")),
+            "failed: echo is not linked as glibc: preload hakmem there",
+        ),
+    ],
+)
+def test_a_run_that_an_allocator_does_not_serve_is_its_result(peer: Peer, outcome: str) -> None:
+    class Unserved:
+        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+            line = json.dumps(LINE | {"malloc_from": "/lib/libc.so.6"})
+            return runner.workload_run(Path("/bin/echo"), [line], arm, conditions)
+
+    run = run_once(Unserved(), Arm(peer), Conditions(1, 0, CPUS))  # type: ignore[arg-type]  # only run is called
+    assert isinstance(run, Failure) and run.outcome.startswith(outcome)
+
+
+def test_a_process_that_cannot_be_started_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    class Starting:
+        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+            return runner.workload_run(Path("/bin/echo"), [], arm, conditions)
+
+    monkeypatch.setattr(runner, "program_run", exhausted)
+    with pytest.raises(LabError, match=r"^echo cannot be started: Resource temporarily unavailable"):
+        run_once(Starting(), Arm(GLIBC), Conditions(1, 0, CPUS))  # type: ignore[arg-type]  # only run is called
 
 
 def test_a_child_is_pinned_and_the_laboratory_is_not() -> None:

@@ -17,7 +17,7 @@ from hakmem_lab.commands import common
 from hakmem_lab.measure.tree import children_of
 from hakmem_lab.sight import launch
 from hakmem_lab.sight.process import Process
-from lab_command import LAB, lab
+from lab_command import LAB, lab, lab_by_shell
 from lab_processes import (
     FRAGMENTED,
     FREED,
@@ -81,18 +81,41 @@ def test_explain_a_command(build: Path) -> None:
 
 
 @pytest.mark.usefixtures("checkout")
-@pytest.mark.parametrize("options", [[], ["--decisions"]])
+@pytest.mark.parametrize("options", [["--json"], ["--decisions", "--json"], ["--decisions", "--freeze"]])
 def test_explain_a_command_that_is_too_short(
-    build: Path, options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    build: Path,
+    tmp_path: Path,
+    options: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Its status is its own all the same."""
+    """Its status is its own all the same, and an earlier result is not taken for one of it."""
     monkeypatch.setattr(launch, "FIRST_SECONDS", 60)
-    arguments = ["explain", *options, "--build", str(build), "--", "sh", "-c", "exit 5"]
+    earlier = tmp_path / "earlier"
+    earlier.write_text("{}")
+    arguments = ["explain", *options, str(earlier), "--build", str(build), "--", "sh", "-c", "exit 5"]
     monkeypatch.setattr(sys, "argv", ["hakmem", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 5
     assert capsys.readouterr() == ("", "hakmem: the program ended before it could be looked at\n")
+    assert not earlier.exists()
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize("output", ["2>/dev/full", "2>&-", "2>&1 >/dev/null | true"])
+def test_the_status_of_a_command_whose_table_cannot_be_written(build: Path, output: str) -> None:
+    command = ["explain", "--build", str(build), "--", "sh", "-c", "sleep 0.5; exit 5"]
+    done = lab_by_shell(f'"$@" {output}', *command)
+    assert (done.returncode, done.stdout, done.stderr) == (5, "", "")
+
+
+@pytest.mark.usefixtures("checkout")
+def test_doctor_where_no_file_may_be_written(build: Path) -> None:
+    command = ["doctor", "--build", str(build), "--", "sh", "-c", "sleep 0.5"]
+    done = lab_by_shell('ulimit -f 0; "$@" 2>&1 | cat', *command)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"notice │ proof of service +│ not known ", done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -341,6 +364,44 @@ def test_doctor_of_a_command(build: Path) -> None:
     out = lab("doctor", "--build", str(build), "--", sys.executable, "-c", "import time; time.sleep(0.5)")
     assert out.returncode == 0, out.stdout
     assert "proof of service" in out.stdout
+
+
+FREES_ANOTHERS = (
+    "#include <stdlib.h>\nint main(void) { static char own[64]; char *volatile at = own; free(at + 16); }\n"
+)
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize(
+    ("end", "status", "found"),
+    [
+        ("exit 3", 0, r"notice │ end +│ exit status 3 "),
+        ("kill -TERM $$", 1, r"problem │ end +│ signal 15 \(Terminated\) +│ this signal"),
+        ("exec ./frees", 1, r"problem │ end +│ signal 6 \(Aborted\) +│ .* its message is above"),
+    ],
+)
+def test_doctor_of_a_command_that_ends_badly(
+    build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, status: int, found: str
+) -> None:
+    """Also if hakmem itself ended it."""
+    compile_c(tmp_path / "frees", FREES_ANOTHERS)
+    monkeypatch.chdir(tmp_path)
+    out = lab("doctor", "--build", str(build), "--", "sh", "-c", f"sleep 0.5; {end}")
+    assert out.returncode == status
+    assert re.search(found, out.stdout)
+
+
+@pytest.mark.usefixtures("checkout")
+@pytest.mark.parametrize(("command", "status"), [("doctor", 1), ("explain", 2), ("show-config", 2)])
+def test_a_script_whose_interpreter_is_not_there(
+    build: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, status: int
+) -> None:
+    (tmp_path / "script").write_text("#!/nosuch/interpreter\n")
+    (tmp_path / "script").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    done = lab(command, "--build", str(build), "--", "./script")
+    assert done.returncode == status
+    assert "./script: its interpreter /nosuch/interpreter cannot be executed" in done.stdout + done.stderr
 
 
 @pytest.mark.usefixtures("checkout")

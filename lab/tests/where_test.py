@@ -14,7 +14,7 @@ from hakmem_lab.commands.where import old_arm
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.kernel import Caller, Sampled
 from hakmem_lab.reports.where import diff_lines, grids_of, prediction_text, spots_grid, where_lines
-from hakmem_lab.studies.callgrind import Place
+from hakmem_lab.studies.callgrind import Place, Profile
 from hakmem_lab.studies.where import (
     ALLOCATOR,
     FunctionCost,
@@ -27,6 +27,7 @@ from hakmem_lab.studies.where import (
     where_read,
 )
 from lab_command import lab
+from toolbox import compile_c
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = "/opt/libhakmem.so"
@@ -124,6 +125,9 @@ def test_a_result_is_read_as_it_was_written(tmp_path: Path) -> None:
         whole | {"total": "x"},
         whole | {"total": 0},
         whole | {"total": float("nan")},
+        whole | {"total": 10**309},
+        whole | {"operations": -(10**309)},
+        whole | {"faults": [{"what": "page fault", "who": "free", "count": 10**309}]},
         whole | {"operations": 1.5},
         whole | {"task": None},
         whole | {"functions": [{"object": "a", "function": "b", "instructions": "1"}]},
@@ -219,6 +223,8 @@ def test_a_command_of_ones_own(build: Path, library: Path, tmp_path: Path) -> No
         (["--bench", "start of"], "start of `true` starts other processes"),
         (["--bench", "64 of 64", "--", "true"], "give either --bench or a command"),
         (["--", "nosuch"], "nosuch: there is no such command"),
+        (["--", "sh", "-c", "echo why >&2; exit 3"], "sh exited with 3: why"),
+        (["--", "sh", "-c", "kill -TERM $$"], "sh was ended by signal 15 (Terminated)"),
         (["--diff", "/nowhere/old.json", "--bench", "64 of 64"], "/nowhere/old.json cannot be read"),
     ],
 )
@@ -230,6 +236,27 @@ def test_what_cannot_be_is_said_in_one_line(
     with pytest.raises(LabError) as caught:
         app(["where", *arguments[:at], *own, *arguments[at:]], standalone_mode=False)
     assert str(caught.value).startswith(message)
+
+
+def test_a_static_program_is_refused_before_it_is_run(
+    build: Path, library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also as the interpreter of a script. Without a preload it is looked at as any other."""
+    program = compile_c(tmp_path / "static", "int main(void) { return 0; }\n", "-static")
+    script = tmp_path / "script"
+    script.write_text(f"#!{program}\n")
+    script.chmod(0o755)
+
+    def begin(*_arguments: object, **_options: object) -> tuple[Profile, str]:
+        raise AssertionError("it began")
+
+    monkeypatch.setattr("hakmem_lab.studies.where.profile_run", begin)
+    for command in (program, script):
+        line = ["--build", str(build), "--", str(command)]
+        with pytest.raises(LabError, match="it is a static binary"):
+            app(["where", "--arm", str(library), *line], standalone_mode=False)
+        with pytest.raises(AssertionError, match="it began"):
+            app(["where", "--arm", "glibc", *line], standalone_mode=False)
 
 
 @pytest.mark.parametrize(

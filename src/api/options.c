@@ -46,6 +46,12 @@ const char *const option_other_variables[OPTION_OTHERS] = {OPTION_OTHER_VARIABLE
 
 /* ---- reading -------------------------------------------------------------------------------------- */
 
+/* Which of two settings of an option counts: the one from the stronger source, in one source the last. */
+struct rank {
+    enum option_source source;
+    unsigned number; /* in the order of reading */
+};
+
 struct reader {
     uint64_t values[OPTION_TOTAL];
     struct text paths[OPTION_TOTAL]; /* the values of options that are paths, or depths; for `profile`, its file */
@@ -54,12 +60,14 @@ struct reader {
     bool mistaken; /* something deserved a message */
     char *file;    /* what the profile's file holds, once it was loaded: a pipe gives it only once */
     bool loaded;
-    const char *unusable; /* why it cannot be used, if so */
+    struct rank profile, unusable; /* of the profile's file, and of the last that cannot be used: only weaker ones count */
+    unsigned profiles_seen;        /* settings of `profile` that are files, since reading began */
 };
 
 static void read_all(struct reader *reader, const char *const *environment, const char *program);
 static void read_variable(struct reader *reader, const char *variable);
 static void read_list(struct reader *reader, struct text list, enum option_source source);
+static bool load_file(struct reader *reader);
 static void read_file(struct reader *reader);
 static void apply(struct reader *reader, const struct setting *setting);
 
@@ -100,7 +108,7 @@ static HAK_COLD void take_objective(struct hak_options *options) {
 
 void options_read(struct hak_options *out, const char *const *environment, const char *program, bool secure) {
     char file[FILE_BYTES];
-    struct reader reader = {.silent = true, .file = file};
+    struct reader reader = {.silent = true, .file = file, .unusable = {OPTION_SOURCES, 0}};
     if (secure) environment = NULL;
     read_all(&reader, environment, program);
     if (reader.mistaken && !reader.values[OPTION_quiet]) {
@@ -133,17 +141,25 @@ static bool is_ours(const char *variable) {
     return true;
 }
 
-static void read_all(struct reader *reader, const char *const *environment, const char *program) {
+static void read_settings(struct reader *reader, const char *const *environment, const char *program) {
     for (size_t i = 0; i < OPTION_TOTAL; i++) {
         reader->values[i] = option_infos[i].initial;
         reader->paths[i] = (struct text){"", 0};
         reader->sources[i] = OPTION_FROM_DEFAULT;
     }
+    reader->profiles_seen = 0;
     for (; environment != NULL && *environment != NULL; environment++)
         if (is_ours(*environment)) read_variable(reader, *environment + PREFIX_BYTES);
     if (program != NULL) read_list(reader, text_of(program), OPTION_FROM_PROGRAM);
+}
+
+static bool has_file(const struct reader *reader) { return reader->paths[OPTION_profile].length != 0; }
+
+static void read_all(struct reader *reader, const char *const *environment, const char *program) {
+    do read_settings(reader, environment, program);
+    while (has_file(reader) && !load_file(reader)); /* a weaker source may name another profile */
     /* Last, because only now the profile is known. These sources are weaker, so they change only what no other source has set. */
-    if (reader->paths[OPTION_profile].length != 0) read_file(reader);
+    if (has_file(reader)) read_file(reader);
     read_list(reader, text_of(profile_settings[reader->values[OPTION_profile]]), OPTION_FROM_PROFILE);
 }
 
@@ -203,17 +219,22 @@ static const char *load(const char *path, char contents[FILE_BYTES]) {
     return NULL;
 }
 
+/* False with a message if the profile's file cannot be used: its setting is ignored from now on. A weaker file's `quiet` comes too late. */
+static HAK_COLD bool load_file(struct reader *reader) {
+    char path[OPTION_PATH_BYTES];
+    if (reader->loaded) return true;
+    copy_path(path, reader->paths[OPTION_profile]);
+    const char *why = load(path, reader->file);
+    reader->loaded = why == NULL;
+    if (why != NULL) {
+        reader->unusable = reader->profile;
+        if (!reader->values[OPTION_quiet]) message_file(path, why);
+    }
+    return reader->loaded;
+}
+
 /* Lines of NAME = VALUE. Blanks around both are skipped; a comment goes from # to the end of its line. */
 static HAK_COLD void read_file(struct reader *reader) {
-    char path[OPTION_PATH_BYTES];
-    copy_path(path, reader->paths[OPTION_profile]);
-    if (!reader->loaded) reader->unusable = load(path, reader->file);
-    reader->loaded = true;
-    if (reader->unusable != NULL) {
-        reader->mistaken = true;
-        if (!reader->silent) message_file(path, reader->unusable);
-        return;
-    }
     struct text rest = text_of(reader->file);
     for (unsigned line = 1; rest.length > 0; line++) {
         struct text value = take_until(&rest, "\n");
@@ -238,7 +259,7 @@ static bool has_slash(struct text text) {
     return false;
 }
 
-/* A path, or the file of a profile. */
+/* A path, or the name of a profile's file. */
 static enum option_verdict take_path(struct reader *reader, enum option_id id, const struct setting *setting) {
     if (setting->value.length >= OPTION_PATH_BYTES) return OPTION_OUT_OF_RANGE;
     if (setting->source >= reader->sources[id]) {
@@ -247,6 +268,18 @@ static enum option_verdict take_path(struct reader *reader, enum option_id id, c
         reader->sources[id] = (uint8_t)setting->source;
     }
     return OPTION_VALID;
+}
+
+static bool is_weaker(struct rank a, struct rank b) {
+    return a.source < b.source || (a.source == b.source && a.number < b.number);
+}
+
+static enum option_verdict take_file(struct reader *reader, const struct setting *setting) {
+    const struct rank rank = {setting->source, reader->profiles_seen++};
+    if (setting->value.length >= OPTION_PATH_BYTES) return OPTION_OUT_OF_RANGE;
+    if (!is_weaker(rank, reader->unusable)) return OPTION_VALID; /* it was said why not */
+    if (setting->source >= reader->sources[OPTION_profile]) reader->profile = rank;
+    return take_path(reader, OPTION_profile, setting);
 }
 
 /* In a profile's file `profile` names another profile, whose settings the file builds on. It does not count as set by the user. */
@@ -270,7 +303,7 @@ static enum option_verdict take_value(struct reader *reader, enum option_id id, 
     if (option_infos[id].type == OPTION_TYPE_PATH) return take_path(reader, id, setting);
     if (option_infos[id].type == OPTION_TYPE_DEPTHS) return take_depths(reader, id, setting);
     if (id == OPTION_profile && setting->source == OPTION_FROM_FILE) return take_base(reader, setting);
-    if (id == OPTION_profile && has_slash(setting->value)) return take_path(reader, id, setting);
+    if (id == OPTION_profile && has_slash(setting->value)) return take_file(reader, setting);
     enum option_verdict verdict = option_parse(&option_infos[id], setting->value.start, setting->value.length, &value);
     if (verdict == OPTION_VALID && setting->source >= reader->sources[id]) {
         reader->values[id] = value;
@@ -301,8 +334,10 @@ static HAK_COLD void apply(struct reader *reader, const struct setting *setting)
 /* A program may define it: hakmem.h. */
 extern const char *hakmem_conf __attribute__((weak));
 
+bool options_has_program(void) { return &hakmem_conf != NULL; }
+
 void options_read_process(struct hak_options *out) {
-    const char *program = &hakmem_conf != NULL ? hakmem_conf : NULL;
+    const char *program = options_has_program() ? hakmem_conf : NULL;
     options_read(out, (const char *const *)os_environment(), program, getauxval(AT_SECURE) != 0);
 }
 

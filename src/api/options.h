@@ -71,8 +71,11 @@ struct hak_options {
 void options_read(struct hak_options *out, const char *const *environment, const char *program, bool secure);
 
 /* The same from the environment and AT_SECURE of this process, even before libc has set environ. Like
- * getenv it must not run beside setenv: once, at start. */
+ * getenv it must not run beside setenv: once, at start, and after the loader has relocated a program that has settings. */
 void options_read_process(struct hak_options *out);
+
+/* Whether the program has settings: hakmem_conf, a pointer. */
+bool options_has_program(void);
 
 enum ace_objective options_objective(const struct hak_options *options);
 

@@ -155,6 +155,7 @@ int start_change_option(const char *name, const char *value) {
         configure_again();
     }
     settings_unlock();
+    foreign_prepare();
     return error;
 }
 
@@ -165,12 +166,17 @@ void start_read_option(enum option_id id, char *text, size_t bytes) {
     if (locked) settings_unlock();
 }
 
+/* The loader sets up the variables of the first thread after it has relocated everything; until then they are zero, and the program's
+ * settings perhaps no address yet: a library's IFUNC resolver allocates. */
+static bool comes_before_the_settings(void) { return options_has_program() && thread_state.front == NULL; }
+
 HAK_COLD void start_now(void) {
     /* The sanitizer would know none of our blocks, and none of its own threads. */
     if (has_sanitizer() && serves_process())
         os_leave("hakmem: this program is built with ThreadSanitizer, which needs a malloc of its own\n");
     /* A signal handler in the middle of the start is served outside the window. */
     if (!slow_enter()) return;
+    if (comes_before_the_settings()) return; /* the mark stays until start_process: meanwhile this thread is served in the same way */
     int saved = errno;
     os_lock_take(&start_lock);
     if (!atomic_load_explicit(&start_done, memory_order_relaxed)) { /* under the lock */
@@ -185,6 +191,7 @@ HAK_COLD void start_now(void) {
 
 static HAK_ENTRY void fork_child(void) {
     os_lock_reset(&start_lock);
+    os_message_fork_child();
     heap_fork_child();
 }
 
@@ -192,11 +199,13 @@ static HAK_ENTRY void fork_child(void) {
  * libraries are registered later, so they are prepared before ours and find an allocator that works. */
 __attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
     if (has_sanitizer()) return;
+    slow_leave(); /* if start_now left the mark, and the loader has not cleared it */
     start_once();
     os_find_libc();
     os_note_filter();
     os_stay_loaded(); /* threads, their keys and the fork handlers point into it */
     pthread_atfork(heap_fork_prepare, heap_fork_parent, fork_child);
+    foreign_prepare();
     if (wants_messages()) os_message_keep(wants_reports() && start_settings.stats_file[0] == '\0');
     if (start_settings.stats_signal != 0) deliver_on_signal((int)start_settings.stats_signal);
     served_report();

@@ -1,4 +1,5 @@
-/* mapping.c - what lies at an address, as /proc/self/maps has it. Reads a file: only for messages and reports. */
+/* mapping.c - what lies at an address, as /proc/self/maps has it. Reads a file: only for messages and reports, and not under a filter of
+ * the program's own, which may end it for that. */
 #include "os/os.h"
 
 #include <errno.h>
@@ -34,6 +35,7 @@ static bool read_line(const char *line, bool file_before, struct os_mapping *map
  * own list is empty, and that of any other thread is not. Emulators know the former alone. */
 static bool open_list(struct os_lines *lines, char *line, size_t bytes) {
     static const char *const names[] = {"/proc/self/maps", "/proc/thread-self/maps"};
+    if (os_has_own_filter()) return false;
     for (int i = 0; i < 2; i++) {
         if (!os_lines_open(lines, names[i])) continue;
         if (os_lines_next(lines, line, bytes)) return true;

@@ -58,7 +58,8 @@ const char *os_error_name(int error, char buffer[12]) {
                  {EACCES, "EACCES"}, {ENOSYS, "ENOSYS"}, {EEXIST, "EEXIST"},   {EFAULT, "EFAULT"},
                  {ENOENT, "ENOENT"}, {EISDIR, "EISDIR"}, {ENOTDIR, "ENOTDIR"}, {ENAMETOOLONG, "ENAMETOOLONG"},
                  {ENOSPC, "ENOSPC"}, {EROFS, "EROFS"},   {ENXIO, "ENXIO"},     {ELOOP, "ELOOP"},
-                 {EFBIG, "EFBIG"}};
+                 {EFBIG, "EFBIG"},   {EDQUOT, "EDQUOT"}, {EMFILE, "EMFILE"},   {ENFILE, "ENFILE"},
+                 {EBADF, "EBADF"},   {EIO, "EIO"},       {EPIPE, "EPIPE"},     {ENODEV, "ENODEV"}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (names[i].error == error) return names[i].name;
     snprintf(buffer, 12, "%d", error);
@@ -370,6 +371,23 @@ static size_t limit_of(int resource) {
 
 size_t os_address_limit(void) { return limit_of(RLIMIT_AS); }
 size_t os_data_limit(void) { return limit_of(RLIMIT_DATA); }
+
+static _Atomic enum { CHARGE_UNKNOWN, CHARGE_TOUCHED, CHARGE_ALL } charge; /* relaxed: looking twice is harmless */
+
+static int read_charge(void) {
+    char mode[4];
+    const int saved = errno;
+    const bool all = os_read_file("/proc/sys/vm/overcommit_memory", mode, sizeof mode) > 0 && mode[0] == '2';
+    errno = saved;
+    return all ? CHARGE_ALL : CHARGE_TOUCHED;
+}
+
+bool os_charges_all(void) {
+    if (atomic_load_explicit(&charge, memory_order_relaxed) == CHARGE_UNKNOWN && !os_has_own_filter())
+        atomic_store_explicit(&charge, read_charge(), memory_order_relaxed);
+    return atomic_load_explicit(&charge, memory_order_relaxed) == CHARGE_ALL;
+}
+
 bool os_is_limited(void) { return os_address_limit() != SIZE_MAX || os_data_limit() != SIZE_MAX; }
 
 uint64_t os_random_seed(void) {

@@ -28,6 +28,7 @@ enum knowledge {
 static struct {
     _Atomic enum knowledge knowledge;
     int copy; /* a descriptor of it; 2 where there is no other */
+    bool forked_child_drops_it;
     dev_t device;
     ino_t inode;
 } first;
@@ -47,12 +48,14 @@ static bool look(struct stat *file) {
 
 static void keep(const struct stat *file, int copy) {
     first.copy = copy >= 0 ? copy : STDERR_FILENO;
+    first.forked_child_drops_it = copy >= 0 && S_ISCHR(file->st_mode);
     first.device = file->st_dev;
     first.inode = file->st_ino;
     know(KNOWN);
 }
 
-/* The reader of a pipe or a socket waits as long as any process has it open. */
+/* The reader of a pipe or a socket waits as long as any process has it open. So does that of a pseudo-terminal, but many programs close
+ * theirs before they end: only processes that go on without exec, as daemons do, have no copy of it. */
 static bool is_waited_for(const struct stat *file) { return S_ISFIFO(file->st_mode) || S_ISSOCK(file->st_mode); }
 
 void os_message_keep(bool copied) {
@@ -61,6 +64,31 @@ void os_message_keep(bool copied) {
     if (look(&file))
         keep(&file, copied && !is_waited_for(&file) ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, OS_KEPT_DESCRIPTOR_MIN) : -1);
     errno = saved;
+}
+
+static bool is_file(const struct stat *file) { return file->st_dev == first.device && file->st_ino == first.inode; }
+
+/* Not by libc's functions: a library that wraps them may have a lock of its own taken in its fork handlers. */
+static long ask_kernel(long number, long one, void *two) {
+#if defined(__x86_64__)
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(one), "S"(two) : "rcx", "r11", "memory");
+    return result;
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = number, x0 __asm__("x0") = one, x1 __asm__("x1") = (long)two;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1) : "memory");
+    return x0;
+#else
+    return syscall(number, one, two);
+#endif
+}
+
+void os_message_fork_child(void) {
+    struct stat file;
+    if (!first.forked_child_drops_it) return;
+    first.forked_child_drops_it = false;
+    if (ask_kernel(SYS_fstat, first.copy, &file) == 0 && is_file(&file)) ask_kernel(SYS_close, first.copy, NULL);
+    first.copy = STDERR_FILENO;
 }
 
 /* Standard error is opened to be written, or to be appended to; a file that is open for reading and writing without O_APPEND got
@@ -82,7 +110,7 @@ void os_message_keep_late(void) {
 static bool is_first(int fd) {
     struct stat file;
     if (!os_fstat(fd, &file)) return errno != EBADF; /* a sandbox may refuse to tell */
-    return file.st_dev == first.device && file.st_ino == first.inode;
+    return is_file(&file);
 }
 
 /* Programs that close every descriptor may have opened something else under the kept number, and under 2. */

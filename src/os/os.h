@@ -95,6 +95,10 @@ size_t os_address_limit(void);
 size_t os_data_limit(void);
 bool os_is_limited(void); /* by either */
 
+/* Whether the machine counts all memory that may be written, touched or not, and refuses more than it has (vm.overcommit_memory is 2). The
+ * first call reads a file, but not under a filter of the program's own. */
+bool os_charges_all(void);
+
 /* 64 bits that differ from process to process, without a system call. */
 uint64_t os_random_seed(void);
 
@@ -251,6 +255,9 @@ enum { OS_KEPT_DESCRIPTOR_MIN = 200 }; /* descriptors that stay open have number
  * before the library's last message; but not of a pipe or a socket, whose reader would wait. A system call; COPIED: two. */
 void os_message_keep(bool copied);
 
+/* In the child of a fork, in its handler: closes the duplicate of a terminal. Its reader would wait for a daemon. */
+void os_message_fork_child(void);
+
 /* The same later, without a duplicate, if it was not done at the start; but not if descriptor 2 is by now a file of the program's own: one
  * open for reading and writing without O_APPEND. One thread at a time. */
 void os_message_keep_late(void);
@@ -283,7 +290,7 @@ void os_group_read_again(struct os_group *group);
 /* ---- files and signals (file.c) ------------------------------------------------------------------- */
 
 /* open, read and close, by the kernel's numbers: libc's are cancellation points. A thread that ended in one, in malloc or in a
- * handler that interrupted it, would leave locks behind. */
+ * handler that interrupted it, would leave locks behind. A file is opened under a number from 3 on: those below are the program's. */
 int os_open(const char *path, int flags, unsigned mode);
 long os_read_at(int fd, void *bytes, size_t count, size_t offset); /* without moving the file's position */
 bool os_close(int fd);
@@ -376,7 +383,8 @@ HAK_INLINE void os_refusal_forget(void) { os_refusal.error = 0; }
 /* "ENOMEM" and the like; the number of an error that none of our calls is known to return. */
 const char *os_error_name(int error, char buffer[12]);
 
-/* What the kernel says of this process; zero where it does not say. */
+/* What the kernel says of this process; zero where it does not say. Here and below it says nothing of what stands in files under a filter
+ * of the program's own. */
 struct os_usage {
     uint64_t peak_rss_bytes;
     uint64_t rss_bytes;
@@ -391,7 +399,7 @@ struct os_mapping {
     char name[128]; /* a file's path, "[heap]", "[stack]" and the like, cut at the front; "" for anonymous ones */
 };
 
-/* Fills *MAPPING with the one that ADDRESS lies in; false when it lies in none, or the kernel does not say. */
+/* Fills *MAPPING with the one that ADDRESS lies in; false when it lies in none, or the kernel does not say: then its end is 0. */
 bool os_find_mapping(const void *address, struct os_mapping *mapping);
 
 /* How many mappings the process has; 0 where the kernel does not say. */

@@ -1,4 +1,5 @@
-/* usage.c - what the kernel says of this process. Reads files: only for reports, never at start. */
+/* usage.c - what the kernel says of this process. Reads files: only for reports, never at start, and not under a filter of the program's
+ * own, which may end it for that. */
 #include "os/os.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ static bool open_status(struct os_lines *lines) {
 static void read_status(struct os_usage *usage) {
     struct os_lines lines;
     char line[64];
-    if (!open_status(&lines)) return;
+    if (os_has_own_filter() || !open_status(&lines)) return;
     while (os_lines_next(&lines, line, sizeof line)) {
         take_bytes(line, "VmHWM:", &usage->peak_rss_bytes);
         take_bytes(line, "VmRSS:", &usage->rss_bytes);
@@ -30,7 +31,8 @@ static void read_status(struct os_usage *usage) {
 }
 
 void os_process_name(char *name, size_t bytes) {
-    os_read_file("/proc/self/comm", name, bytes);
+    name[0] = '\0';
+    if (!os_has_own_filter()) os_read_file("/proc/self/comm", name, bytes);
     name[strcspn(name, "\n")] = '\0';
 }
 

@@ -203,8 +203,10 @@ static bool is_unnoticed(size_t pages) {
  * where a limit was set below what is held already, the takes share the work. No lock held. */
 static void make_room_after(size_t growth) {
     enum { MORE_PAGES = 512 };
-    const uint64_t hard = counter_read(&hard_pages), held = held_pages();
-    if (HAK_LIKELY(hard == 0 || growth == 0) || held <= hard || !span_purging_try()) return;
+    const uint64_t hard = counter_read(&hard_pages);
+    if (HAK_LIKELY(hard == 0 || growth == 0)) return;
+    const uint64_t held = held_pages();
+    if (held <= hard || !span_purging_try()) return;
     for (uint64_t left = held - hard, most = growth + MORE_PAGES; left != 0 && most != 0;) {
         const struct span_purged purged = span_purge(min_size(left, most));
         if (purged.tried_pages == 0) break;
@@ -315,25 +317,17 @@ void span_give_but(uint32_t first, uint32_t lost, uint32_t lost_pages) {
 
 /* ---- changing the length -------------------------------------------------------------------------- */
 
-/* What there is behind a span that lacks some pages. */
-struct behind {
-    size_t free_pages, dirty_pages; /* of those that it lacks */
-    bool at_end;                    /* it ends with the memory that there is so far */
-};
-
-/* Behind the span at FIRST, which lacks WANTED pages. Lock held. */
-static struct behind look_behind(uint32_t first, size_t wanted) {
+/* How many of WANTED pages are free behind the span at FIRST. *AT_END: they end with the memory that there is so far. Lock held. */
+static size_t free_behind(uint32_t first, size_t wanted, bool *at_end) {
     const uint32_t end = (uint32_t)counter_read(&spans.end_page);
-    struct behind behind = {0, 0, false};
     uint32_t at = first + span_at(first)->pages;
-    while (behind.free_pages < wanted && at != end && span_at(at)->kind == SPAN_FREE && page_chunk(at)->given) {
-        const uint32_t pages = (uint32_t)min_size(span_at(at)->pages, wanted - behind.free_pages);
-        behind.free_pages += pages;
-        behind.dirty_pages += pages_count_dirty(at, pages);
+    size_t found = 0;
+    while (found < wanted && at != end && span_at(at)->kind == SPAN_FREE && page_chunk(at)->given) {
+        found += span_at(at)->pages;
         at += span_at(at)->pages; /* behind a free span there may be another, of the other zone */
     }
-    behind.at_end = at == end;
-    return behind;
+    *at_end = at == end;
+    return min_size(found, wanted);
 }
 
 /* Lengthens the span to PAGES pages, of which all that it lacks are free behind it. Lock held. */
@@ -350,7 +344,7 @@ static void carve_behind(uint32_t first, size_t pages) {
 /* What a span needs to be lengthened. */
 struct lack {
     size_t missing;   /* pages that are not free behind it: SIZE_MAX where a used span is in the way, or a limit */
-    size_t growth;    /* pages that are not dirty, the missing ones included */
+    size_t growth;    /* pages that are not dirty, the missing ones included; only if nothing is taken */
     uint64_t brought; /* how many fresh pages had been added */
 };
 
@@ -359,9 +353,11 @@ struct lack {
 static struct lack extend_into_free(uint32_t first, size_t pages, bool take) {
     span_lock();
     const size_t more = pages - span_at(first)->pages;
-    const struct behind behind = look_behind(first, more);
-    struct lack lack = {more - behind.free_pages, more - behind.dirty_pages, brought_pages()};
-    if (more != 0 && ((lack.missing != 0 && !behind.at_end) || !is_allowed(more))) lack.missing = SIZE_MAX;
+    bool at_end;
+    const size_t free_pages = free_behind(first, more, &at_end);
+    struct lack lack = {.missing = more - free_pages, .brought = brought_pages()};
+    if (!take) lack.growth = more - pages_count_dirty(first + span_at(first)->pages, (uint32_t)free_pages);
+    if (more != 0 && ((lack.missing != 0 && !at_end) || !is_allowed(more))) lack.missing = SIZE_MAX;
     if (lack.missing == 0 && take) carve_behind(first, pages);
     span_unlock();
     return lack;

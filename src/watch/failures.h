@@ -21,7 +21,7 @@ enum failure_cause { FAILURE_CAUSES(FAILURE_CAUSE) FAILURE_CAUSE_COUNT };
     X(time_ms, "milliseconds of the monotonic clock")                                                         \
     X(bytes, "asked for; the largest number: a product that overflows")                                       \
     X(alignment, "bytes")                                                                                     \
-    X(limit, "that was reached: bytes of a block, or of the process")                                         \
+    X(limit, "that was reached: bytes of a block, or of the process; the largest number: none")               \
     X(in_use, "bytes of blocks in use then, about")                                                           \
     X(cause, "0 threshold, 1 exhaustion, 2 map failure")                                                      \
     X(class, "size class; the number of classes for large blocks")                                            \

@@ -64,12 +64,16 @@ static bool is_own_stack(const struct os_mapping *mapping) {
     "another malloc's block, of a library opened with RTLD_DEEPBIND perhaps: HAKMEM_FOREIGN_FREE=libc hands " \
     "it back to libc, ./hakmem run --no-deepbind keeps it from coming up"
 
+#define OUTSIDE                                                                                            \
+    "it lies outside of hakmem's memory; what is there is not looked up without /proc, nor under a seccomp " \
+    "filter of the program's"
+
 HAK_COLD void foreign_describe(const void *pointer, char *text, size_t bytes) {
     struct os_mapping mapping;
     if (window_holds(pointer))
         describe_inside(pointer, text, bytes);
     else if (!os_find_mapping(pointer, &mapping))
-        snprintf(text, bytes, "nothing is mapped there");
+        snprintf(text, bytes, mapping.end == 0 ? OUTSIDE : "nothing is mapped there");
     else if (is_own_stack(&mapping))
         snprintf(text, bytes, "it lies on this thread's stack");
     else if (mapping.name[0] == '\0')
@@ -88,18 +92,35 @@ typedef size_t usable_size_function(void *block);
 /* Weak: a static program has no dynamic loader, and no other malloc either. */
 #pragma weak dlsym
 
-static void *next_function(const char *name) { return dlsym == NULL ? NULL : dlsym(RTLD_NEXT, name); }
+/* Of the malloc that the program would have without hakmem. */
+static _Atomic(usable_size_function *) next_usable_size;
+static _Atomic(free_function *) next_free;
 
-/* Gives the block to the malloc that the program would have without hakmem. False when there is none. */
+static bool find_next(void) {
+    if (atomic_load_explicit(&next_free, memory_order_acquire) != NULL) return true; /* and so is the other, see below */
+    if (dlsym == NULL) return false;
+    usable_size_function *usable = (usable_size_function *)dlsym(RTLD_NEXT, "malloc_usable_size");
+    free_function *release = (free_function *)dlsym(RTLD_NEXT, "free");
+    if (usable == NULL || release == NULL) return false;
+    atomic_store_explicit(&next_usable_size, usable, memory_order_relaxed);
+    atomic_store_explicit(&next_free, release, memory_order_release);
+    return true;
+}
+
+void foreign_prepare(void) {
+    const int saved = errno;
+    if (atomic_load_explicit(&policy, memory_order_relaxed) == FOREIGN_LIBC) find_next();
+    errno = saved;
+}
+
+/* Gives the block to the next malloc. False when there is none. */
 static bool hand_on(void *block, enum heap_foreign_use use, size_t *size) {
     const int saved = errno; /* another's free need not leave it, but ours promises to */
-    usable_size_function *usable = (usable_size_function *)next_function("malloc_usable_size");
-    free_function *next_free = (free_function *)next_function("free");
-    if (usable == NULL || next_free == NULL) return false;
+    if (!find_next()) return false;
     if (use == HEAP_FOREIGN_SIZE)
-        *size = usable(block);
+        *size = atomic_load_explicit(&next_usable_size, memory_order_relaxed)(block);
     else
-        next_free(block);
+        atomic_load_explicit(&next_free, memory_order_relaxed)(block);
     errno = saved;
     return true;
 }

@@ -13,6 +13,10 @@ enum foreign_policy {
 /* At start, and whenever the settings change. */
 void foreign_configure(enum foreign_policy policy);
 
+/* Looks the next malloc up if pointers are handed to it: later each that is freed would clear the program's dlerror. Takes locks of the
+ * loader, so it holds none of ours; from a constructor on. */
+void foreign_prepare(void);
+
 /* A heap_foreign_handler. */
 size_t foreign_handle(void *block, enum heap_foreign_use use);
 

@@ -21,6 +21,16 @@ static void member(struct out *out, bool *first, const char *name, uint64_t valu
     *first = false;
 }
 
+/* The same of a limit; UINT64_MAX: there is none. */
+static void limit_member(struct out *out, bool *first, const char *name, uint64_t value) {
+    if (value != UINT64_MAX) {
+        member(out, first, name, value);
+        return;
+    }
+    out_print(out, "%s\"%s\": null", *first ? "" : ", ", name);
+    *first = false;
+}
+
 static void text_member(struct out *out, bool *first, const char *name, const char *value) {
     out_print(out, "%s\"%s\": ", *first ? "" : ", ", name);
     out_quote(out, value);
@@ -146,7 +156,7 @@ static void print_failure(struct out *out, const struct failure *failure) {
     text_member(out, &first, "cause", failure_cause_name(cause));
     member(out, &first, "bytes", failure->bytes);
     member(out, &first, "alignment", failure->alignment);
-    member(out, &first, "limit_bytes", failure->limit);
+    limit_member(out, &first, "limit_bytes", failure->limit);
     member(out, &first, "in_use_bytes", failure->in_use);
     member(out, &first, "thread_id", failure->thread_id);
     member(out, &first, "time_ms", failure->time_ms);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shlex
 import subprocess
@@ -12,7 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from toolbox import COMMAND, environment, only_line, run, run_well
+from toolbox import (
+    COMMAND,
+    changes_of,
+    environment,
+    only_line,
+    run,
+    run_well,
+    variables_of_the_script,
+)
 
 
 @pytest.fixture
@@ -74,6 +83,36 @@ def test_a_build_that_fails_shows_its_end(clean_checkout: Path) -> None:
     assert "planted here" in result.stderr
     assert "hakmem-build.log" in result.stderr.splitlines()[-1]
     assert not result.stdout
+
+
+CMAKE = """#!/bin/sh
+if [ "$1" = --version ]; then echo "cmake version 3.30.0"; else echo "$*" >>"$0.asked"; fi
+"""
+
+
+def test_a_build_is_strict_only_where_it_is_asked_to_be(clean_checkout: Path, tmp_path: Path) -> None:
+    """Also after one that was: CMake remembers what it was told."""
+    cmake = tmp_path / "bin/cmake"
+    cmake.parent.mkdir()
+    cmake.write_text(CMAKE)
+    cmake.chmod(0o755)
+    for strict in ("1", None):
+        env = environment(PATH=f"{cmake.parent}:{os.environ['PATH']}", HAKMEM_STRICT=strict)
+        run_well(clean_checkout / "hakmem", "build", env=env)
+    asked = (tmp_path / "bin/cmake.asked").read_text()
+    assert re.findall("-DHAK_WERROR=[A-Z]+", asked) == ["-DHAK_WERROR=ON", "-DHAK_WERROR=OFF"]
+
+
+@pytest.mark.parametrize(("command", "status"), [("run", 125), ("doctor", 2), ("build", 1)])
+def test_a_relative_path_from_a_folder_that_was_deleted(tmp_path: Path, command: str, status: int) -> None:
+    """Nothing is looked for, or set up, in the wrong place."""
+    run_well("cp", COMMAND, tmp_path)
+    (tmp_path / "gone").mkdir()
+    script = f"cd gone && rmdir ../gone && exec sh ../hakmem {command}"
+    result = run("sh", "-c", script, env=environment(HAKMEM_NO_INSTALL="1"), cwd=tmp_path)
+    assert result.returncode == status
+    assert result.stderr.splitlines()[-1].startswith("hakmem: the checkout of ../hakmem is not found from ")
+    assert [one.name for one in tmp_path.iterdir()] == ["hakmem"]
 
 
 @pytest.mark.slow
@@ -174,11 +213,10 @@ def test_the_laboratory_changes_no_variable_and_imports_nothing_from_where_it_is
     for name in ("json", "runpy", "hakmem_lab"):
         (here / f"{name}.py").write_text("raise SystemExit(99)")
     locale = dict.fromkeys(("LANG", "LC_ALL", "LC_CTYPE"))
-    given = environment(PYTHONPATH=str(here), PYTHONUTF8=None, PYTHONDONTWRITEBYTECODE=None, **locale)
+    python = {"PYTHONPATH": str(here), "PYTHONUTF8": None, "PYTHONDONTWRITEBYTECODE": None}
+    given = environment(**python, **locale, **variables_of_the_script())
     seen, arguments, utf8 = json.loads(run_well(checkout / "hakmem", "help", "ab", env=given, cwd=here))
-    python = {name: value for name, value in seen.items() if name.startswith("PYTHON")}
-    assert python == {name: value for name, value in given.items() if name.startswith("PYTHON")}
-    assert set(seen) - set(given) <= {"_", "OLDPWD", "PWD", "SHLVL"}
+    assert changes_of(given, seen) == {}
     assert (arguments, utf8) == (["ab", "--help"], 1)
     assert not list(checkout.rglob("__pycache__"))
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from toolbox import COMMAND, Build, only_line, run, run_well, tool
 
-COMMANDS = re.search(r'^commands="(.*)"$', COMMAND.read_text(), re.MULTILINE)[1].split()  # type: ignore[index]
+COMMANDS = re.search(r'^hak_commands="(.*)"$', COMMAND.read_text(), re.MULTILINE)[1].split()  # type: ignore[index]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -58,6 +58,9 @@ def test_mistakes_get_one_line_and_the_nearest_name(arguments: list[str], sugges
         ["run"],
         ["run", "--"],
         ["run", "--profile"],
+        ["run", "--profile="],
+        ["run", "--profile", "", "--", "true"],
+        ["run", "--profile", "--", "true"],
         ["build", "release", "asan"],
         ["test", "a|b"],
         ["soak", "--minutes", "0"],

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from toolbox import Build, compile_c, only_line, run, run_well, tool
+from toolbox import ROOT, Build, compile_c, environment, only_line, run, run_well, tool
 
 PROGRAM = Path("tests/compat/deepbind")
 GIVERS = ["malloc", "strdup", "realpath", "asprintf", "getline"]
@@ -73,6 +73,32 @@ def test_a_block_of_libcs_ends_the_host_with_a_line_that_helps(build: Build) -> 
 def test_libcs_blocks_can_be_handed_back(build: Build) -> None:
     result = build.run(build.directory / PROGRAM, "give", "malloc", env={"HAKMEM_FOREIGN_FREE": "libc"})
     assert (result.returncode, result.stdout, result.stderr) == (0, "ok deepbind\n", "")
+
+
+LOADER_USER = r"""
+#include <dlfcn.h>
+#include <hakmem/hakmem.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char **arguments) {
+    if (count > 1 && hak_option_set("foreign_free", arguments[1]) != 0) return 1;
+    void *(*of_libc)(size_t) = (void *(*)(size_t))dlsym(dlopen("libc.so.6", RTLD_LAZY), "malloc");
+    void *block = of_libc(100);
+    dlopen("/nowhere/at/all.so", RTLD_NOW);
+    free(block);
+    puts(dlerror() != NULL ? "said" : "nothing");
+}
+"""
+
+
+@pytest.mark.parametrize(("set_to", "arguments"), [("libc", []), (None, ["libc"])])
+def test_handing_back_leaves_dlerror_alone(
+    build: Build, tmp_path: Path, set_to: str | None, arguments: list[str]
+) -> None:
+    """Whether the option is set at the start or by a call: libc's free is looked up then, not at the first block."""
+    link = [str(build.library), f"-Wl,-rpath,{build.directory}", f"-I{ROOT / 'include'}"]
+    program = compile_c(tmp_path / "user", LOADER_USER, *link)
+    assert run_well(program, *arguments, env=environment(HAKMEM_FOREIGN_FREE=set_to)) == "said\n"
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The launcher: what it passes on to the program and back, and whom it waits for."""
 
 import ctypes
+import json
 import os
 import pty
 import signal
@@ -10,7 +11,44 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from toolbox import COMMAND, TIMEOUT_SECONDS, Build, compile_c, has_statistics, only_line, run
+from toolbox import (
+    COMMAND,
+    TIMEOUT_SECONDS,
+    Build,
+    changes_of,
+    compile_c,
+    has_statistics,
+    only_line,
+    run,
+    run_well,
+    tool,
+    variables_of_the_script,
+)
+
+BEFORE_THE_PROGRAM = """
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int prctl(int option, ...) {
+    va_list rest;
+    va_start(rest, option);
+    const unsigned long argument = va_arg(rest, unsigned long);
+    va_end(rest);
+    const pid_t parent = getppid();
+    (void)parent;
+    if (option == PR_SET_PDEATHSIG) { ACTION }
+    return (int)syscall(SYS_prctl, option, argument, 0, 0, 0);
+}
+"""
+
+
+def run_before_the_program(target: Path, action: str) -> Path:
+    """A library that, preloaded into the launcher, makes its child do something just before that executes the program."""
+    return compile_c(target, BEFORE_THE_PROGRAM.replace("ACTION", action), "-shared", "-fPIC")
+
 
 # ---- what is passed on ------------------------------------------------------------------------------
 
@@ -81,6 +119,25 @@ def test_a_profiles_file_is_found_from_every_folder(build: Build, tmp_path: Path
     assert only_line(result.stderr) == "hakmem: the profile ./none is ignored: it cannot be read"
 
 
+@pytest.mark.parametrize("shell", ["dash", "bash"])
+@pytest.mark.parametrize(
+    ("options", "documented"),
+    [
+        ((), {}),
+        (("--stats", "--profile", "small"), {"HAKMEM_STATS": "1", "HAKMEM_PROFILE": "small"}),
+    ],
+)
+def test_the_environment_is_the_users_and_what_is_documented(
+    build: Build, shell: str, options: tuple[str, ...], documented: dict[str, str]
+) -> None:
+    given = build.environment() | variables_of_the_script()
+    script = "import json, os; print(json.dumps(dict(os.environ)))"
+    line = (tool(shell), COMMAND, "run", *options, "--", sys.executable, "-I", "-c", script)
+    changes = changes_of(given, json.loads(run_well(*line, env=given)))
+    assert changes.pop("HAKMEM_PROOF")
+    assert changes == {"LD_PRELOAD": str(build.library.resolve()), **documented}
+
+
 def test_other_preloads_stay(build: Build) -> None:
     other = "libm.so.6"
     result = build.run("sh", "-c", "echo $LD_PRELOAD", env={"LD_PRELOAD": other})
@@ -91,6 +148,29 @@ def test_leaves_no_file_behind(build: Build, tmp_path: Path) -> None:
     for command in ("exit 0", "kill -9 $$"):
         build.run("sh", "-c", command, env={"TMPDIR": str(tmp_path)})
     assert not list(tmp_path.iterdir())
+
+
+def test_a_proof_that_was_removed_is_read(build: Build, tmp_path: Path) -> None:
+    result = build.run("sh", "-c", 'rm "$HAKMEM_PROOF"; exit 3', env={"TMPDIR": str(tmp_path)})
+    assert (result.returncode, result.stderr) == (3, "")
+
+
+NO_PROOF = "it is not known whether hakmem served {}: its word could not be written to {}/hakmem-proof-"
+
+
+def test_no_proof_where_no_file_may_be_written(build: Build, tmp_path: Path) -> None:
+    line = ["sh", "-c", 'ulimit -f 0 && exec "$@" 2>&1 | cat', "sh", build.launcher, build.library, "--"]
+    env = build.environment(TMPDIR=str(tmp_path))
+    result = run(*line, "sh", "-c", "echo served; exit 3", env=env)
+    assert result.stdout.startswith(f"served\nhakmem: {NO_PROOF.format('sh', tmp_path)}")
+
+
+def test_no_proof_where_it_was_removed_before_the_program_began(build: Build, tmp_path: Path) -> None:
+    removes = run_before_the_program(tmp_path / "removes.so", 'unlink(getenv("HAKMEM_PROOF"));')
+    env = build.environment(LD_PRELOAD=str(removes), TMPDIR=str(tmp_path))
+    result = run(build.launcher, build.library, "--", "sh", "-c", "exit 3", env=env)
+    assert result.returncode == 3
+    assert NO_PROOF.format("sh", tmp_path) in only_line(result.stderr)
 
 
 def test_program_found_in_path(build: Build, tmp_path: Path) -> None:
@@ -248,29 +328,9 @@ def test_an_alarm_set_before_ends_the_program(build: Build) -> None:
     assert result.returncode == -signal.SIGALRM
 
 
-KILLS_ITS_PARENT = """
-#include <signal.h>
-#include <stdarg.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int prctl(int option, ...) {
-    va_list rest;
-    va_start(rest, option);
-    const unsigned long argument = va_arg(rest, unsigned long);
-    va_end(rest);
-    const pid_t parent = getppid();
-    if (option == PR_SET_PDEATHSIG) {
-        kill(parent, SIGKILL);
-        while (getppid() == parent) usleep(1000);
-    }
-    return (int)syscall(SYS_prctl, option, argument, 0, 0, 0);
-}
-"""
-
-
 def test_nothing_is_started_for_a_launcher_that_was_killed_meanwhile(build: Build, tmp_path: Path) -> None:
-    preloaded = compile_c(tmp_path / "kills.so", KILLS_ITS_PARENT, "-shared", "-fPIC")
+    kills = "kill(parent, SIGKILL); while (getppid() == parent) usleep(1000);"
+    preloaded = run_before_the_program(tmp_path / "kills.so", kills)
     env = build.environment(LD_PRELOAD=str(preloaded), TMPDIR=str(tmp_path))
     result = run(build.launcher, build.library, "--", "echo", "started", env=env)
     assert (result.returncode, result.stdout) == (-signal.SIGKILL, "")

@@ -25,6 +25,6 @@ def test_python_format() -> None:
 def test_the_command_knows_every_preset() -> None:
     presets = json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]
     names = [preset["name"] for preset in presets if not preset.get("hidden")]
-    listed = re.search(r'^presets="(.*)"$', COMMAND.read_text(), re.MULTILINE)
+    listed = re.search(r'^hak_presets="(.*)"$', COMMAND.read_text(), re.MULTILINE)
     assert listed is not None
     assert listed[1].split() == names

@@ -66,6 +66,21 @@ def environment(**changes: str | None) -> dict[str, str]:
     return result
 
 
+def variables_of_the_script() -> dict[str, str]:
+    """A user's variables, with the names that ./hakmem has for its own behind their prefix."""
+    names = re.findall(
+        r"(?:^|[ ;({])(?:hak_)?([a-z_]+)=|\bfor (?:hak_)?(\w+) in", COMMAND.read_text(), re.MULTILINE
+    )
+    assert ("root", "") in names
+    return {assigned or counted: "the user's" for assigned, counted in names}
+
+
+def changes_of(given: Mapping[str, str], seen: Mapping[str, str]) -> dict[str, str | None]:
+    """How the environment that a program has SEEN differs from the one that was GIVEN; but for what shells set."""
+    names = (given.keys() | seen.keys()) - {"_", "OLDPWD", "PWD", "SHLVL"}
+    return {name: seen.get(name) for name in names if given.get(name) != seen.get(name)}
+
+
 def run(
     *arguments: str | Path,
     env: Mapping[str, str] | None = None,

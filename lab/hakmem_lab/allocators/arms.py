@@ -25,10 +25,12 @@ from hakmem_lab.measure.stage import Stage
 from hakmem_lab.processes import program_run
 
 CONFIGURED = "hakmem"
-VARIABLE = "HAKMEM_CONF"
+PREFIX = "HAKMEM_"
+NO_OPTIONS = ("conf", "proof", "show_options", "no_install", "build_dir", "strict")
+"""What else has the prefix, so that the library does not refuse it."""
 CHECK_SECONDS = 30
 NEAREST = re.compile(
-    rf"(?P<mistake>{VARIABLE}: (?:\w+:)?(?P<word>.*?) is .*); the nearest is (?P<near>\w+).*"
+    rf"(?P<mistake>{PREFIX}(?:\w+=)?(?P<word>.*?) is .*); the nearest is (?:{PREFIX})?(?P<near>\w+).*"
 )
 MESSAGE, REPORT = "hakmem: ", "hakmem: statistics of "
 """How lines of hakmem's on standard error begin: all, and those that head what the option stats asks for."""
@@ -95,15 +97,17 @@ def _library_peer(text: str) -> Peer:
 
 
 def options_peer(hakmem: Peer, options: str) -> Peer:
-    """OPTIONS as a user writes them, name=value,...; the same library, with another environment."""
+    """OPTIONS as a user writes them, name=value,...; the same library, with another environment. Each is a variable of
+    its own: a list in HAKMEM_CONF would be weaker than such variables of the user's."""
     settings = []
     for setting in options.split(","):
-        name, equals, value = setting.strip().partition("=")
+        name, equals, value = (part.strip() for part in setting.partition("="))
         if not (name and equals and value):
             raise LabError(f"'{setting}' is not an option with a value, as in decay=never")
-        settings.append(f"{name}:{value}")
-    environment = (*hakmem.environment, (VARIABLE, ",".join(settings)))
-    return replace(hakmem, name=f"{hakmem.name}:{options}", environment=environment)
+        if name.lower() in NO_OPTIONS:
+            raise LabError(f"'{setting}': {name} is not an option of hakmem")
+        settings.append((f"{PREFIX}{name.upper()}", value))
+    return replace(hakmem, name=f"{hakmem.name}:{options}", environment=(*hakmem.environment, *settings))
 
 
 def peer_stage(stage: Stage, peer: Peer, folder: str, name: str | None = None) -> Peer:
@@ -124,7 +128,7 @@ def arm_stage(stage: Stage, peer: Peer, folder: str, name: str | None = None) ->
 
 def _options_check(stage: Stage, peer: Peer) -> None:
     """hakmem reports on standard error what it does not understand, and continues with its defaults."""
-    if VARIABLE not in dict(peer.environment):
+    if not any(name.startswith(PREFIX) for name, _ in peer.environment):
         return
     command = [str(stage.program("no_alloc")), "1", "1"]
     try:
@@ -144,6 +148,8 @@ def refusal_text(said: str) -> str:
     reported only if it is similar to what was written."""
     text = said.removeprefix(MESSAGE).replace(" and is ignored", "")
     advised = NEAREST.fullmatch(text)
-    if advised is None or difflib.get_close_matches(advised["word"].lower(), [advised["near"]], 1, 0.5):
+    if advised is None or difflib.get_close_matches(
+        advised["word"].lower(), [advised["near"].lower()], 1, 0.5
+    ):
         return text
     return advised["mistake"]

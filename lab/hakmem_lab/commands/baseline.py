@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from hakmem_lab.allocators.builds import MARK
+from hakmem_lab.allocators.builds import MARK, commit_find
 from hakmem_lab.allocators.peers import PeerStore
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.commands.asking import (
@@ -23,13 +24,14 @@ from hakmem_lab.commands.asking import (
 )
 from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
 from hakmem_lab.commands.planted import planted
-from hakmem_lab.errors import LabError, RunInterruptedError
+from hakmem_lab.errors import LabError, RunInterruptedError, shown
 from hakmem_lab.files import json_write, text_write
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.stage import staged
 from hakmem_lab.reports.ab import outcome_grid, reason_lines
 from hakmem_lab.reports.baseline import gates_grid, loss_lines
+from hakmem_lab.studies.ab import Design
 from hakmem_lab.studies.baseline import (
     CELLS_COUNTED,
     Baseline,
@@ -89,8 +91,10 @@ def check(
     inconclusive.
     """
     checkout = Checkout.find(build)
-    path = baseline_path(checkout)
-    before, now = baseline_read(path), counted(checkout)
+    before, design = baseline_read(baseline_path(checkout)), design_make(budget, margin)
+    if time:
+        commit_check(checkout, before)
+    now = counted(checkout)
     found = gates(before, now)
     lost = losses(before, now.rows, found)
     lines = loss_lines(lost)
@@ -106,29 +110,39 @@ def check(
         json_write(checkout.results_new(BASELINE_KIND) / BASELINE_FILE, content)
     if json_file is not None:
         json_write(json_file, content)
-    words = times_ask(checkout, before, budget, margin) if time else []
     missed = sum(1 for gate in found if gate.state == "missed")
     left_open = sum(1 for gate in found if gate.state.startswith("open"))
     kept = f"{len(found) - missed - left_open} figures kept, {missed} lost"
-    typer.echo(f"{kept}{f', {left_open} open' if left_open else ''} since {before.commit}")
+    words: list[str] = []
+    try:
+        for cell in cells_counted() if time else ():
+            words.append(_time_ask(checkout, before, cell.name, design, budget, margin))
+    except RunInterruptedError:
+        raise
+    except LabError as error:  # what is lost is lost all the same
+        if not missed and "worse" not in words:
+            raise
+        print(f"hakmem: {shown(str(error))}", file=sys.stderr)
+    finally:
+        typer.echo(f"{kept}{f', {left_open} open' if left_open else ''} since {before.commit}")
     if missed or "worse" in words:
         raise typer.Exit(1)
     if "inconclusive" in words:
         raise typer.Exit(INCONCLUSIVE)
 
 
-def times_ask(checkout: Checkout, before: Baseline, budget: str, margin: str) -> list[str]:
-    """The verdict on each workload. Absolute times of two days cannot be compared, so both run now."""
+def commit_check(checkout: Checkout, before: Baseline) -> None:
+    """An error if the baseline's library cannot be built again."""
     if " " in before.commit or not before.commit:
         raise LabError(f"the baseline is of '{before.commit}': only a commit can be built again")
-    words = []
-    for cell in cells_counted():
-        words.append(_time_ask(checkout, before, cell.name, budget, margin))
-    return words
+    commit_find(checkout, before.commit)
 
 
-def _time_ask(checkout: Checkout, before: Baseline, name: str, budget: str, margin: str) -> str:
-    design, calibrate = design_make(budget, margin), calibrate_choose(name, None)
+def _time_ask(
+    checkout: Checkout, before: Baseline, name: str, design: Design, budget: str, margin: str
+) -> str:
+    """The verdict on a workload. Absolute times of two days cannot be compared, so both run now."""
+    calibrate = calibrate_choose(name, None)
     command: Sequence[str] = [
         "./hakmem",
         "baseline",

@@ -26,7 +26,9 @@ from hakmem_lab.commands.common import (
 from hakmem_lab.commands.units import seconds_parse, seconds_text, share_parse
 from hakmem_lab.errors import RunInterruptedError
 from hakmem_lab.measure.stage import staged
+from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.bench import (
+    KIND,
     Kept,
     bench_measure,
     bench_plan,
@@ -93,8 +95,8 @@ def bench(
 ) -> None:
     """The matrix: compares hakmem with its peers in every workload of a suite, in interleaved rounds; losses first.
 
-    Exit status: 0 if no workload is lost, 1 if one is, 2 for an error, 3 if nothing was compared or a workload fails
-    under every allocator, 130 if interrupted.
+    Exit status: 0 if no workload is lost, 1 if one is or hakmem fails in one, 2 for an error, 3 if nothing was compared,
+    every verdict is void or a workload fails under every allocator, 130 if interrupted.
     """
     # Drawing takes a second to load: not for --help and wrong options.
     from hakmem_lab.reports.matrix_report import matrix_show
@@ -102,8 +104,8 @@ def bench(
     checkout = Checkout.find(build)
     if kept is not None:
         again_check(ctx)
-        run = Kept(kept, MatrixPlan.load(kept))
-        matrix_show(run, report, json_file, complete=(kept / RESULTS_FILE).exists())
+        run = Kept(kept, MatrixPlan.load(kept, KIND))
+        status_end(matrix_show(run, report, json_file, complete=(kept / RESULTS_FILE).exists()))
         return
     settings = Settings(
         suite=suite.value,
@@ -134,16 +136,22 @@ def bench(
             bench_measure(begun, field, candidates)
     except KeyboardInterrupt:
         raise RunInterruptedError("interrupted before the first round: nothing was measured") from None
-    status = status_of(matrix_show(begun, report, json_file, complete=True))
+    status_end(matrix_show(begun, report, json_file, complete=True))
+
+
+def status_end(matrix: Matrix) -> None:
+    status = status_of(matrix)
     if status:
         raise typer.Exit(status)
 
 
 def status_of(matrix: Matrix) -> int:
-    if matrix.lost:
+    if matrix.lost or matrix.broken:
         return 1
     rows = [row for row in matrix.plan.rows if not row.control]
-    compared = any(one.estimate for one in matrix.results if not one.row.control)
+    compared = any(
+        one.estimate and one.verdict is not Verdict.VOID for one in matrix.results if not one.row.control
+    )
     return 0 if compared and all(row.served for row in rows) else 3
 
 

@@ -82,7 +82,7 @@ def ceiling(
     checkout = Checkout.find(build)
     if kept is not None:
         again_check(ctx)
-        ceiling_show(Kept(kept, MatrixPlan.load(kept)), report, json_file)
+        ceiling_show(Kept(kept, MatrixPlan.load(kept, KIND)), report, json_file)
         return
     cells = cells_choose(suite, words_named(only, workload_names()))
     seconds = seconds_parse(budget) if budget else SECONDS_EACH * len(cells)

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from typer import CallbackParam
 
 from hakmem_lab.checkout import path_here
 from hakmem_lab.errors import LabError, shown
@@ -36,18 +37,42 @@ PID_DIGITS_MAX = 10
 BESIDE = (".html", ".csv", ".parquet")
 """Files that may be written beside a report, under its name."""
 
+OUTPUTS = "hakmem_lab.outputs"
+"""Of a command's context: the files that it will write, and the option that names each."""
+
 BESIDE_FROM = ("kept", "report", "json_file")
 """Parameters that a run which is judged again may have."""
 
 
-def report_check(path: Path | None) -> Path | None:
-    """Like target_check; also, the path must not be the name of a file that is written beside the report."""
-    if path is not None and path.suffix in BESIDE:
+def output_check(ctx: typer.Context, param: CallbackParam, path: Path | None) -> Path | None:
+    """Like target_check; also, no other output of the command goes to that file."""
+    target_check(path)
+    _outputs_claim(ctx, param.opts[0], [path] if path is not None else [])
+    return path
+
+
+def report_check(ctx: typer.Context, param: CallbackParam, path: Path | None) -> Path | None:
+    """Like output_check; also, the path must not be the name of a file that is written beside the report."""
+    if path is None:
+        return None
+    if path.suffix in BESIDE:
         raise LabError(
             f"--report {path}: a report is Markdown, as {path.with_suffix('.md').name}; {', '.join(BESIDE)} of that name are"
             " for what is written beside it"
         )
-    return target_check(path)
+    target_check(path)
+    _outputs_claim(ctx, param.opts[0], [path, *(path.with_suffix(suffix) for suffix in BESIDE)])
+    return path
+
+
+def _outputs_claim(ctx: typer.Context, option: str, paths: Sequence[Path]) -> None:
+    """For OPTION; an error if another one has claimed one of these files. A device or a pipe takes what comes from both."""
+    claimed: dict[Path, str] = ctx.meta.setdefault(OUTPUTS, {})
+    for path in paths:
+        if not path.exists() or path.is_file():
+            other = claimed.setdefault(path.resolve(), option)
+            if other != option:
+                raise LabError(f"{other} and {option} would both write {path}")
 
 
 def peers_check(text: str) -> str:
@@ -65,7 +90,7 @@ PeersOption = Annotated[
     str, typer.Option(help="Comma-separated peers to compare with.", callback=peers_check)
 ]
 SeedOption = Annotated[
-    int | None, typer.Option(help="Random seed, to repeat an earlier run. Default: a new one.")
+    int | None, typer.Option(min=0, help="Random seed, to repeat an earlier run. Default: a new one.")
 ]
 ReportOption = Annotated[
     Path | None,
@@ -74,7 +99,7 @@ ReportOption = Annotated[
     ),
 ]
 JsonOption = Annotated[
-    Path | None, typer.Option("--json", help="Write the results to this file as JSON.", callback=target_check)
+    Path | None, typer.Option("--json", help="Write the results to this file as JSON.", callback=output_check)
 ]
 OnlyOption = Annotated[
     str,

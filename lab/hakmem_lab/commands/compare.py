@@ -31,7 +31,7 @@ from hakmem_lab.measure import launch, provenance
 from hakmem_lab.measure.command import CommandTask, command_task
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.samples import RowWriter
-from hakmem_lab.measure.service import Service, libc_path
+from hakmem_lab.measure.service import LIBC, Service, libc_preloaded
 from hakmem_lab.reports.compare import (
     medians_grid,
     note_lines,
@@ -53,7 +53,7 @@ ALPHA = 0.01
 LATE_SHARE = 1.1
 """Multiple of the budget: what was planned may take this long."""
 OWN = "as it is"
-SUBJECT, LIBC = "hakmem", "glibc"
+SUBJECT = "hakmem"
 
 CommandArgument = Annotated[list[str] | None, typer.Argument(metavar="[--] CMD...", help="Your program.")]
 
@@ -126,8 +126,8 @@ def compare(
         first = observe_first(task, own, study.rng)
         baseline = replace(own, peer=replace(own.peer, name=_baseline_name(first.service)))
         if baseline.peer.name != LIBC and not any(peer.name == LIBC for peer in peers) and not allocators:
-            peers.append(_libc())
-        candidates = [Arm(_preloaded(peer)) for peer in peers if peer.name != baseline.peer.name]
+            peers.append(study.store.obtain(LIBC))
+        candidates = [libc_preloaded(Arm(peer)) for peer in peers if peer.name != baseline.peer.name]
         arms = Arms.of(baseline, candidates, 200 * share)
         source = provenance.collect(
             checkout, shlex.join(words), launch.TOOL, [arm.peer for arm in (baseline, *candidates)]
@@ -174,14 +174,6 @@ def _peers(study: Study, names: Sequence[str]) -> tuple[list[Peer], list[str]]:
         peers = [own, *(peer for peer in found if peer.name != LIBC)]
         missing = [f"not measured: {one.name}: {one.why.removeprefix(f'{one.name}: ')}" for one in without]
     return [peer_stage(study.stage, peer, f"arm-{number}") for number, peer in enumerate(peers)], missing
-
-
-def _libc() -> Peer:
-    return Peer(LIBC, glibc_version(), libc_path(), "the C library")
-
-
-def _preloaded(peer: Peer) -> Peer:
-    return peer if peer.library is not None else _libc()
 
 
 def _baseline_name(service: Service) -> str:

@@ -22,6 +22,7 @@ from hakmem_lab.files import text_write
 from hakmem_lab.reports.doctor import findings_content, findings_grid, last_line
 from hakmem_lab.sight.doctor import (
     ROOT,
+    end_findings,
     library_findings,
     patient_findings,
     patient_read,
@@ -44,7 +45,7 @@ def doctor(
     """Is hakmem serving, and does anything stand in its way? Problems first.
 
     Give the PID of a running process, or CMD, which is run on hakmem and inspected after one second, or before it
-    ends if that is sooner. Without either, this machine and this checkout's library are checked. Exit status: 0
+    ends if that is sooner; a signal that ends it is a problem. Without either, this machine and this checkout's library are checked. Exit status: 0
     without a problem, 1 with one, 2 for an error.
     """
     if not target and json_file is not None and str(json_file).isdecimal():
@@ -79,7 +80,7 @@ def _of_command(checkout: Checkout, command: list[str]) -> list[Finding]:
                 found = list(patient_findings(seen))
             except LabError as error:
                 found = [notice("process", "not looked at", str(error))]
-            running.wait()
-            return [*proof_findings(running.proofs(), running.pid), *found]
+            ended = end_findings(running.wait(), running.ended_by())
+            return [*ended, *proof_findings(running.proofs(), running.pid, running.can_report()), *found]
     except UnservableError as error:
         return [problem("malloc", command[0], str(error))]

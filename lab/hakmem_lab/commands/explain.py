@@ -16,13 +16,14 @@ from hakmem_lab.commands.common import (
     JsonOption,
     TargetArgument,
     grids_show,
+    output_check,
     process_asked,
     target_pid,
 )
 from hakmem_lab.commands.decisions import decisions_show, report_path
 from hakmem_lab.commands.units import bytes_parse, seconds_parse
 from hakmem_lab.errors import LabError, shown
-from hakmem_lab.files import target_check, text_write
+from hakmem_lab.files import earlier_remove, text_write
 from hakmem_lab.reports.explain import (
     account_grid,
     advice_lines,
@@ -67,7 +68,7 @@ def explain(
         Path | None,
         typer.Option(
             help="With --decisions: write a profile file that starts a program with what this one settled on.",
-            callback=target_check,
+            callback=output_check,
         ),
     ] = None,
     json_file: JsonOption = None,
@@ -78,7 +79,8 @@ def explain(
     Give the PID of a running process, or CMD, which is run on hakmem. The largest process of CMD is inspected after
     5 s, or when --after or --when-rss says. If it ends sooner, the last look before that counts, which is never older
     than a fifth of its life. CMD then runs to its end; the table goes to standard error, and the exit status is CMD's
-    (128 and more: the signal that ended it). The process is neither stopped nor changed.
+    (128 and more: the signal that ended it). If it ended before any look, there is no result: a file of --json or
+    --freeze that an earlier command left is removed. The process is neither stopped nor changed.
     """
     if freeze is not None and not decisions:
         raise LabError("--freeze is for --decisions")
@@ -98,7 +100,7 @@ def explain(
         return
     trigger = _trigger(after, when_rss)
     with launched(Checkout.find(build), target or []) as running:
-        seen = _look(running, trigger, account_read)
+        seen = _look(running, trigger, account_read, [json_file])
         if seen is not None:
             accounts = _accounts(seen.value, seconds if seen.reached else 0.0)
             watched = accounts[-1].seconds - accounts[0].seconds
@@ -130,19 +132,26 @@ def _decisions(
         return 0
     trigger = _trigger(after, when_rss)
     with launched(Checkout.find(build), target) as running:
-        seen = _look(running, trigger, looks_of_process)
+        seen = _look(running, trigger, looks_of_process, [json_file, freeze])
         if seen is not None:
             decisions_show(seen.value, _when(seen, trigger, 0.0), seen.seconds, json_file, freeze)
         return running.wait()
 
 
-def _look(running: Launched, trigger: Trigger, read: Callable[[Process], T]) -> Seen[T] | None:
-    """None, after a line that says why; the exit status is still the command's."""
+def _look(
+    running: Launched, trigger: Trigger, read: Callable[[Process], T], files: Sequence[Path | None]
+) -> Seen[T] | None:
+    """None, after a line that says why, and without FILES of results; the exit status is still the command's."""
     try:
         return look(running, trigger, read)
     except UnseenError as error:
         print(f"hakmem: {shown(str(error))}", file=sys.stderr)
-        return None
+    for file in filter(None, files):
+        try:
+            earlier_remove(file)
+        except LabError as error:
+            print(f"hakmem: {shown(str(error))}", file=sys.stderr)
+    return None
 
 
 def _accounts(first: Account, seconds: float) -> list[Account]:

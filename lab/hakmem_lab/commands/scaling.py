@@ -31,6 +31,7 @@ from hakmem_lab.studies.scaling import (
     AXES,
     HEAP,
     KIND,
+    NO_VERDICT,
     SIZE,
     THREADS,
     available_bytes,
@@ -72,12 +73,12 @@ def scaling(
 ) -> None:
     """Does an operation cost the same whatever the number of threads, the amount of memory and the size of blocks?
 
-    Exit status: 0 for an answer, 2 for an error, 3 if hakmem has no slope on any axis, 130 if interrupted.
+    Exit status: 0 for an answer, 2 for an error, 3 if hakmem has a verdict on no axis, 130 if interrupted.
     """
     checkout = Checkout.find(build)
     if kept is not None:
         again_check(ctx)
-        scaling_show(Kept(kept, MatrixPlan.load(kept)), report, json_file)
+        scaling_show(Kept(kept, MatrixPlan.load(kept, KIND)), report, json_file)
         return
     values = {
         THREADS: threads_read(threads),
@@ -170,5 +171,5 @@ def scaling_show(run: Kept, report: Path | None, json_file: Path | None) -> None
     finally:  # also when the disk is full: the answer is there
         grids_show(grids_of(judged), lines)
     subject = matrix.plan.subject
-    if not any(line.whole for line in judged.lines if line.allocator == subject):
+    if all(line.word in NO_VERDICT for line in judged.lines if line.allocator == subject):
         raise typer.Exit(3)

@@ -15,10 +15,10 @@ from hakmem_lab.allocators.peers import Peer, PeerStore
 from hakmem_lab.checkout import Checkout, path_here
 from hakmem_lab.commands.ab import ab
 from hakmem_lab.commands.asking import DEFAULT_BENCH, BenchOption, CommandArgument
-from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show
+from hakmem_lab.commands.common import BuildOption, JsonOption, grids_show, output_check
 from hakmem_lab.commands.units import seconds_parse
 from hakmem_lab.errors import LabError, RunInterruptedError
-from hakmem_lab.files import target_check, text_write
+from hakmem_lab.files import text_write
 from hakmem_lab.grid import Grid
 from hakmem_lab.measure import provenance
 from hakmem_lab.measure.observe import can_observe
@@ -78,7 +78,7 @@ def where(
     ] = False,
     json_file: JsonOption = None,
     report: Annotated[
-        Path | None, typer.Option(help="Write a Markdown report to this file.", callback=target_check)
+        Path | None, typer.Option(help="Write a Markdown report to this file.", callback=output_check)
     ] = None,
     build: BuildOption = None,
 ) -> None:

@@ -107,8 +107,10 @@ def command_task(
     """As the user would start it here, on every processor that the user may use."""
     if shutil.which(command[0]) is None:
         raise LabError(f"{command[0]}: there is no such command")
-    if stdin is not None and not stdin.is_file():
+    if stdin is not None and not stdin.exists():
         raise LabError(f"{stdin}: there is no such file")
+    if stdin is not None and not (stdin.is_file() or stdin.samefile(os.devnull)):
+        raise LabError(f"{stdin} is not a regular file: each run must read the same from it")
     start = Start(
         tool=stage.program(TOOL),
         command=tuple(command),

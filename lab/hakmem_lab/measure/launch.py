@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import select
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from typing import IO, Any
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.runner import Arm, Conditions, environment_make
 from hakmem_lab.measure.tree import tree_kill
-from hakmem_lab.processes import pinned_to, user_options
+from hakmem_lab.processes import pinned_to, signal_text, user_options
 
 TOOL = "command_cost"
 PRELOAD = "LD_PRELOAD"
@@ -106,7 +105,7 @@ class Running:
         line: dict[str, Any] = json.loads(self._report.read())
         status, number = line.pop("exit_status"), line.pop("signal")
         if number not in (0, stopped_by):
-            text = f"{what} was ended by signal {number} ({signal.strsignal(number) or 'unknown'})"
+            text = f"{what} was ended by {signal_text(number)}"
             raise ProcessFailedError(text, f"crashed: signal {number}")
         if status != self._start.allow_status:
             because = f": {said}" if said else ""

@@ -17,9 +17,9 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.errors import LabError, ProcessFailedError, RunFailedError
 from hakmem_lab.measure.prepare import arm_prepared
-from hakmem_lab.measure.rounds import Failure, failure_of
+from hakmem_lab.measure.rounds import Failure
 from hakmem_lab.measure.runner import (
     PRELOAD_PLACE,
     RUN_SECONDS_MAX,
@@ -69,8 +69,8 @@ def observed_run(task: CellTask, arm: Arm, conditions: Conditions) -> Observed |
         calls = None if task.cell.memory else system_calls_count(task, arm, conditions)
         figure = line.get(task.cell.figure)
         return Observed(latency_of(line), thinned(points), trace_mean(points), calls, figure)
-    except LabError as error:
-        return failure_of(error)
+    except RunFailedError as error:
+        return Failure(error.outcome)
 
 
 def latency_run(task: CellTask, arm: Arm, conditions: Conditions) -> Latency | Failure:
@@ -81,8 +81,8 @@ def latency_run(task: CellTask, arm: Arm, conditions: Conditions) -> Latency | F
         task.backing.ready()
         told = latency_of(json_run(program, arguments, arm, conditions, LATENCY_VARIABLES))
         return told or Failure("failed: told no latency")
-    except LabError as error:
-        return failure_of(error)
+    except RunFailedError as error:
+        return Failure(error.outcome)
 
 
 def _traced_run(task: CellTask, arm: Arm, conditions: Conditions) -> tuple[Line, Trace]:

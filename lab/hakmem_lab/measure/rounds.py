@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.errors import RunFailedError
 from hakmem_lab.measure.pairs import conditions_draw, disturbance
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import Task
@@ -36,6 +36,10 @@ NEAR = 1.5
 is taken not to be the best."""
 FAILURES_MAX = 2
 """An arm that failed this often in a task is not run again there."""
+
+OTHER_WORK = "failed: did different work"
+UNDECIDED = "failed: different work, and no majority says whose was right"
+"""Nobody's loss."""
 
 
 @dataclass(frozen=True)
@@ -120,17 +124,11 @@ Select = Callable[[int, Sequence["Round"]], Collection[str]]
 """The arms that remain after the given number of rounds, which follow."""
 
 
-def failure_of(error: LabError) -> Failure:
-    if isinstance(error, ProcessFailedError):
-        return Failure(error.outcome)
-    return Failure(f"failed: {error}")
-
-
 def run_once(task: Task, arm: Arm, conditions: Conditions) -> Run:
     try:
         return task.run(arm, conditions)
-    except LabError as error:
-        return failure_of(error)
+    except RunFailedError as error:
+        return Failure(error.outcome)
 
 
 def round_run(
@@ -158,8 +156,8 @@ def round_run(
 
 def work_compare(runs: dict[str, Run], arms: Mapping[str, Arm]) -> dict[str, Run]:
     """A run that did other work than most is a failure, not a figure. Each library has one vote, however many arms are
-    copies of it, because all of them do the same wrong work. Without a majority it is unknown which run was right.
-    None: the checksum cannot tell, as for runs by the clock."""
+    copies of it, because all of them do the same wrong work. Without a majority it is unknown which run was right:
+    none of them is a figure. None: the checksum cannot tell, as for runs by the clock."""
     told = {
         (arms[name].peer.identity, run.checksum)
         for name, run in runs.items()
@@ -169,11 +167,9 @@ def work_compare(runs: dict[str, Run], arms: Mapping[str, Arm]) -> dict[str, Run
     if len(sums) < 2:
         return runs
     (first, most), (_, next_most) = sums.most_common(2)
-    usual = first if most > next_most else None
+    usual, outcome = (first, OTHER_WORK) if most > next_most else (None, UNDECIDED)
     return {
-        name: Failure("failed: did different work")
-        if isinstance(run, Measured) and run.checksum not in (None, usual)
-        else run
+        name: Failure(outcome) if isinstance(run, Measured) and run.checksum not in (None, usual) else run
         for name, run in runs.items()
     }
 

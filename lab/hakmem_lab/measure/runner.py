@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -17,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from hakmem_lab.allocators.peers import Peer
-from hakmem_lab.errors import LabError, ProcessFailedError
-from hakmem_lab.processes import program_run
+from hakmem_lab.errors import LabError, ProcessFailedError, RunFailedError
+from hakmem_lab.processes import program_run, signal_text
 
 PRELOAD_PLACE = "{preload}"
 """In a command's arguments: the tool preloads the library into the process that it starts, not into itself."""
@@ -47,18 +46,18 @@ class Line(dict[str, Any]):
         try:
             line = json.loads(text, object_hook=made)
         except ValueError as error:
-            raise LabError(f"{who} printed no JSON: {error}") from error
+            raise RunFailedError(f"{who} printed no JSON: {error}") from error
         if not isinstance(line, cls):
-            raise LabError(f"{who} printed JSON that is no object")
+            raise RunFailedError(f"{who} printed JSON that is no object")
         return line
 
     def __missing__(self, key: str) -> object:
-        raise LabError(f"{self.who} printed no '{key}'")
+        raise RunFailedError(f"{self.who} printed no '{key}'")
 
     def number(self, key: str, default: float | None = None) -> Any:  # noqa: ANN401  # an int where one was printed
         value = self[key] if default is None else self.get(key, default)
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise LabError(f"{self.who} printed a '{key}' that is no number")
+            raise RunFailedError(f"{self.who} printed a '{key}' that is no number")
         return value
 
 
@@ -147,7 +146,7 @@ def program_held(program: Path, peer: Peer) -> Path:
         return program
     held = peer.programs / program.name
     if not held.is_file():
-        raise LabError(f"{program.name} is not linked as {peer.name}: preload hakmem there")
+        raise RunFailedError(f"{program.name} is not linked as {peer.name}: preload hakmem there")
     return held
 
 
@@ -161,9 +160,12 @@ def command_make(program: Path, arguments: Sequence[str], peer: Peer) -> list[st
     return command
 
 
-def process_run(command: list[str], environment: dict[str, str], cpus: tuple[int, ...]) -> str:
-    """Its standard output; an error if it fails in any way."""
-    name = Path(command[0]).name
+def process_run(
+    command: list[str], environment: dict[str, str], cpus: tuple[int, ...], subject: str = ""
+) -> str:
+    """Its standard output; an error if it fails in any way. SUBJECT is the name of a program that a tool runs, and ends
+    as."""
+    name = subject or Path(command[0]).name
     try:
         done = program_run(command, RUN_SECONDS_MAX, cpus, env=environment)
     except OSError as error:
@@ -173,8 +175,7 @@ def process_run(command: list[str], environment: dict[str, str], cpus: tuple[int
         raise ProcessFailedError(text, f"hung: {RUN_SECONDS_MAX:g} s") from None
     if done.status < 0:
         number = -done.status
-        what = signal.strsignal(number) or "unknown signal"
-        raise ProcessFailedError(f"{name} was ended by signal {number} ({what})", f"crashed: signal {number}")
+        raise ProcessFailedError(f"{name} was ended by {signal_text(number)}", f"crashed: signal {number}")
     if done.status != 0:
         text = f"{name} exited with {done.status}{done.said}"
         raise ProcessFailedError(text, f"failed: status {done.status}")
@@ -196,8 +197,8 @@ def json_run(
             environment_make(arm, conditions.padding, preload) | dict(variables or {}),
             conditions.cpus,
         )
-    except ProcessFailedError as error:
-        raise ProcessFailedError(f"{error} (under {arm.name})", error.outcome) from error
+    except RunFailedError as error:
+        raise type(error)(f"{error} (under {arm.name})", error.outcome) from error
     except LabError as error:
         raise LabError(f"{error} (under {arm.name})") from error
     line = Line.parse(output, f"{program.name} under {arm.name}")
@@ -207,7 +208,7 @@ def json_run(
 
 def service_check(line: Line, peer: Peer) -> None:
     if line.get("served") is False:
-        raise LabError(f"{peer.name} was not mapped: it did not serve the process")
+        raise RunFailedError(f"{peer.name} was not mapped: it did not serve the process")
     for key in ("malloc_from", "free_from"):
         if key not in line:
             continue
@@ -215,7 +216,7 @@ def service_check(line: Line, peer: Peer) -> None:
         served = owner is not None and _is_of(Path(owner), peer)
         if not served:
             function = key.removesuffix("_from")
-            raise LabError(f"{peer.name} did not serve the process: {function} came from {owner}")
+            raise RunFailedError(f"{peer.name} did not serve the process: {function} came from {owner}")
 
 
 def _is_of(owner: Path, peer: Peer) -> bool:

@@ -171,7 +171,8 @@ def libc_path() -> Path:
 
 
 def libc_preloaded(arm: Arm) -> Arm:
-    """glibc as an arm like any other, because a program may bring another allocator (Debian's redis-server does)."""
-    if arm.peer.library is not None:
+    """glibc as an arm like any other, because a program may bring another allocator (Debian's redis-server does). What
+    is a part of the workload stays as it is, and is refused where it does not serve."""
+    if arm.peer.library is not None or arm.peer.programs is not None:
         return arm
     return replace(arm, peer=replace(arm.peer, library=libc_path()))

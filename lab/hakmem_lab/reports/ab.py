@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from hakmem_lab.grid import Grid
 from hakmem_lab.measure.pairs import Pair
 from hakmem_lab.measure.runner import Measured
-from hakmem_lab.statistics.estimate import Estimate, ratio_estimate
+from hakmem_lab.statistics.estimate import Estimate, Verdict, ratio_estimate
 from hakmem_lab.studies.ab import SAME, SLOWED, Answer, Control, Outcome
 
 VECTOR = {
@@ -115,7 +115,9 @@ def prediction_line(predicted: float, answer: Answer) -> str:
     estimate = answer.estimate
     inside = estimate.low <= predicted <= estimate.high
     said = "the interval holds it" if inside else "the interval does not hold it"
-    if not math.isfinite(estimate.high):
+    if answer.verdict is Verdict.VOID:
+        said = "the run is void"
+    elif not math.isfinite(estimate.high):
         said = "too few pairs to tell"
     return f"predicted {100 * (predicted - 1):+.1f} %, observed {100 * (estimate.ratio - 1):+.1f} %: {said}"
 
@@ -168,5 +170,12 @@ def sweep_line(outcome: Outcome) -> str:
     ]
     better = [answer for answer in outcome.answers if answer.word == "better"]
     best = max(better, key=lambda answer: answer.estimate.ratio, default=None)
-    said = f"{best.name}, {ratio_text(best.estimate)} times as fast" if best else "no value beats the default"
+    if best:
+        said = f"{best.name}, {ratio_text(best.estimate)} times as fast"
+    elif any(answer.verdict is Verdict.VOID for answer in outcome.answers):
+        said = "the run is void"
+    elif "inconclusive" in words:
+        said = "no value is clearly better than the default"
+    else:
+        said = "no value beats the default"
     return f"verdict: {', '.join(counts)}; {said}"

@@ -7,10 +7,11 @@ from statistics import quantiles
 
 from hakmem_lab.allocators.peers import glibc_note
 from hakmem_lab.allocators.pins import pinned_note
+from hakmem_lab.measure.rounds import UNDECIDED
 from hakmem_lab.reports.report import ratio_text
+from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.comparing import NOT_MEASURED
 from hakmem_lab.studies.judging import TOO_FEW_ROUNDS, Matrix, Outcome
-from hakmem_lab.studies.matrix import SAME
 from hakmem_lab.studies.suites import ALL, GroupMean
 from hakmem_lab.studies.tails import BEHIND_CHANCE, JUDGED
 from hakmem_lab.workloads.cells import Measure
@@ -38,20 +39,23 @@ def _share_text(number: int, of: int) -> str:
 
 
 def floor_lines(matrix: Matrix) -> list[str]:
-    """The minimum that the earlier design set itself."""
+    """The minimum that the earlier design set itself, by intervals."""
     if "glibc" not in matrix.plan.peers:
         return []
     beside = [one for cell in matrix.cells if (one := matrix.result(cell.row.name, "glibc"))]
-    compared = [(one.row.name, one.estimate) for one in beside if one.estimate]
-    slow = [f"{name} ({ratio_text(estimate)})" for name, estimate in compared if estimate.ratio < 0.5]
-    if not compared:
-        line = "No workload was compared with glibc."
-    elif slow:
-        line = f"Below half of glibc: {'; '.join(slow)}."
-    elif len(compared) == len(beside):
+    valid = [(one, one.estimate) for one in beside if one.estimate and one.verdict is not Verdict.VOID]
+    texts = [(f"{one.row.name} ({ratio_text(estimate)})", estimate) for one, estimate in valid]
+    below = [text for text, estimate in texts if estimate.high < 0.5]
+    unsure = [text for text, estimate in texts if estimate.low < 0.5 <= estimate.high]
+    if not valid:
+        line = "No workload has a verdict beside glibc."
+    elif below or unsure:
+        told = (("Below half of glibc", below), ("Not decided whether below half of glibc", unsure))
+        line = " ".join(f"{what}: {'; '.join(names)}." for what, names in told if names)
+    elif len(valid) == len(beside):
         line = "No workload is below half of glibc."
     else:
-        line = f"Of the {len(compared)} of {len(beside)} workloads that were compared with glibc none is below half of it."
+        line = f"Of the {len(valid)} of {len(beside)} workloads that have a verdict beside glibc none is below half of it."
     failed = [one.row.name for one in beside if matrix.failed(one.row.name)]
     return [f"{line} hakmem failed in {'; '.join(failed)}." if failed else line]
 
@@ -60,9 +64,14 @@ def warning_lines(matrix: Matrix) -> list[str]:
     """What was measured under conditions other than intended, or not at all; first of all where hakmem failed."""
     plan = matrix.plan
     processors = plan.source.processors
-    own = (plan.subject, SAME, plan.settings.slowed)
-    failed = [f"{row}: {what}" for (row, arm), what in matrix.failures.items() if arm in own]
-    lines = [f"hakmem failed in {'; '.join(dict.fromkeys(failed))}."] if failed else []
+    told = {(row, what): None for (row, arm), what in matrix.failures.items() if arm in plan.own}
+    failed = [f"{row}: {what}" for row, what in told if what != UNDECIDED]
+    lines = [f"hakmem failed in {'; '.join(failed)}."] if failed else []
+    undecided = [row for row, what in told if what == UNDECIDED and not matrix.failed(row)]
+    if undecided:
+        lines.append(
+            f"Open, since different work was done and no majority says whose was right: {'; '.join(undecided)}."
+        )
     lines += [f"Not measured: {name}: {why}." for name, why in plan.missing.items()]
     moved = [one.name for one in matrix.controls if one.row.control and not one.passed]
     if moved:

@@ -108,6 +108,11 @@ def change_lines(overview: Overview) -> list[str]:
         f" {faster} clearly faster, {same} not clearly different.",
         *([f"Change: hakmem fails now in {'; '.join(fails)}."] if fails else []),
         *([f"Change: hakmem no longer fails in {'; '.join(runs)}."] if runs else []),
+        *(
+            [f"Change: left out, since they are others now: {'; '.join(overview.others)}."]
+            if overview.others
+            else []
+        ),
     ]
 
 

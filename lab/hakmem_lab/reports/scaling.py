@@ -27,11 +27,9 @@ from hakmem_lab.reports.drawing import (
 )
 from hakmem_lab.reports.matrix_text import controls_grid, failures_grid, speed_grid
 from hakmem_lab.reports.page import Page
-from hakmem_lab.studies.scaling import AXES, FLAT, THREADS, Cost, Figure, Line, Scaling
+from hakmem_lab.studies.scaling import AXES, ENOUGH_ROUNDS, FLAT, THREADS, Cost, Figure, Line, Scaling
 
 TITLE = "Scaling: threads, heap and block size"
-ENOUGH_ROUNDS = 6
-"""With fewer rounds, redrawing them hardly shows how much they differ."""
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, BLACK)
 
 
@@ -76,6 +74,7 @@ def _slope_text(line: Line) -> str:
         "grows": "cost grows",
         "falls": "cost falls",
         "open": "not decided whether flat",
+        "void": "void, since a control failed",
         "not told": "not told",
     }
     said = f"{head}{parts[line.word]}. Ten times as much costs {figure_text(line.whole)} times as much"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError
+from hakmem_lab.processes import signal_text
 from hakmem_lab.sight.books import Books
 from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.cgroup import group_read
@@ -205,7 +207,19 @@ def books_findings(books: Books) -> Iterator[Finding]:
 # ---- a command ---------------------------------------------------------------------------------------------
 
 
-def proof_findings(proofs: Mapping[int, str], pid: int) -> Iterator[Finding]:
+def end_findings(status: int, ended_by: int) -> Iterator[Finding]:
+    """How a command ended: with an exit STATUS as a shell reports it, or by the signal ENDED_BY."""
+    if ended_by == signal.SIGABRT:
+        yield problem(
+            "end", signal_text(ended_by), "it was aborted; if hakmem did that, its message is above"
+        )
+    elif ended_by:
+        yield problem("end", signal_text(ended_by), "this signal ended it")
+    elif status:
+        yield notice("end", f"exit status {status}", "the program's own; 0 is success")
+
+
+def proof_findings(proofs: Mapping[int, str], pid: int, can_report: bool = True) -> Iterator[Finding]:
     """What hakmem itself reported in each process of a command when a program last started there. A program without
     hakmem, which such a process may become or start, reports nothing: looks at the processes find it, or nobody."""
     for number, word in proofs.items():
@@ -213,7 +227,9 @@ def proof_findings(proofs: Mapping[int, str], pid: int) -> Iterator[Finding]:
             yield problem(
                 f"process {number}", word.removeprefix("other "), "its malloc is this object's, not hakmem's"
             )
-    if pid not in proofs:
+    if pid not in proofs and not can_report:
+        yield notice("proof of service", "not known", "the file for hakmem's reports cannot be written")
+    elif pid not in proofs:
         yield problem(
             "proof of service", "none", "hakmem was not loaded into the program, or is another version"
         )

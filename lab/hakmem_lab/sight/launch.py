@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Generic, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError, shown
@@ -35,7 +35,13 @@ FIRST_SECONDS, FIRST_BYTES = 0.05, 1 << 20
 """When the first look is taken."""
 STEP = 1.25
 """Interval between two looks, in time or in RSS, whichever comes first."""
-PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
+PASSED_ON = (
+    *(signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPWR, signal.SIGIO),
+    *(signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF),
+    *range(signal.SIGRTMIN, signal.SIGRTMAX + 1),
+)
+"""As `hakmem run` passes them on. But who sent one is not known here: those that the kernel sends for what this process
+itself does are not among them, nor those that the terminal sends to the program, too."""
 LEFT_TO_IT = (signal.SIGINT, signal.SIGQUIT)
 """Signals that the terminal also sends to the program."""
 
@@ -73,7 +79,7 @@ class Seen(Generic[T]):
 
 
 class Launched:
-    def __init__(self, process: subprocess.Popen[bytes], proof: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], proof: BinaryIO) -> None:
         self._process = process
         self._proof = proof
         self._begun = time.monotonic()
@@ -88,8 +94,17 @@ class Launched:
 
     def proofs(self) -> dict[int, str]:
         """What hakmem last reported in each process: "served", or "other" and the object that owns malloc."""
-        lines = (line.partition(" ") for line in self._proof.read_text(errors="replace").splitlines())
+        self._proof.seek(0)
+        lines = (line.partition(" ") for line in self._proof.read().decode(errors="replace").splitlines())
         return {int(pid): word for pid, _, word in lines if pid.isdigit()}
+
+    def can_report(self) -> bool:
+        """Whether hakmem can write to the file of the proofs: the program may have removed it, a limit or a full disk may
+        forbid it."""
+        try:
+            return os.fstat(self._proof.fileno()).st_nlink > 0 and self._proof.write(b"\n") == 1
+        except OSError:
+            return False
 
     def ended_within(self, seconds: float) -> bool:
         if self._process.returncode is not None:
@@ -110,6 +125,10 @@ class Launched:
         status = self._process.wait()
         return status if status >= 0 else 128 - status
 
+    def ended_by(self) -> int:
+        """The number of the signal that ended it; 0: none."""
+        return max(0, -self._process.wait())
+
     def largest(self) -> list[tuple[int, int]]:
         """RSS in bytes and PID of every process of the command, the largest first."""
         pids = [self.pid, *descendants_of(self.pid)]
@@ -123,10 +142,11 @@ class Launched:
 def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> Iterator[Launched]:
     """The block's end waits for the program's."""
     preload = needs_preload(command[0], checkout.library)
-    with tempfile.TemporaryDirectory(prefix="hakmem-") as folder:
-        proof = Path(folder) / "proof"
-        proof.touch(0o600)
-        environment = environment_on(checkout, preload, HAKMEM_PROOF=str(proof), **variables)
+    with (
+        tempfile.TemporaryDirectory(prefix="hakmem-", dir=_folder()) as folder,
+        Path(folder, "proof").open("ab+", buffering=0) as proof,  # open: the program may remove it
+    ):
+        environment = environment_on(checkout, preload, HAKMEM_PROOF=proof.name, **variables)
         try:
             start = partial(subprocess.Popen, env=environment, preexec_fn=partial(end_with, os.getpid()))
             process = program_start(command, start)
@@ -141,6 +161,12 @@ def launched(checkout: Checkout, command: Sequence[str], **variables: str) -> It
             running.wait()
             for number, handler in before:
                 signal.signal(number, handler)
+
+
+def _folder() -> str:
+    """For the proof, as the launcher has it. Python's own choice needs one where a file can be written."""
+    given = os.environ.get("TMPDIR", "")
+    return given if given.startswith("/") else "/tmp"
 
 
 def environment_on(checkout: Checkout, preload: bool = True, **variables: str) -> dict[str, str]:

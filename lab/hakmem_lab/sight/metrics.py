@@ -366,13 +366,13 @@ def _thread_content(heap: HeapBooks) -> dict[str, int]:
     }
 
 
-def _failure_content(failure: Failure) -> dict[str, int | str]:
-    content: dict[str, int | str] = {
+def _failure_content(failure: Failure) -> dict[str, int | str | None]:
+    content: dict[str, int | str | None] = {
         "number": failure.number,
         "cause": failure.cause,
         "bytes": failure.size,
         "alignment": failure.alignment,
-        "limit_bytes": failure.limit_bytes,
+        "limit_bytes": None if failure.limit_bytes == NEVER else failure.limit_bytes,
         "in_use_bytes": failure.in_use_bytes,
         "thread_id": failure.thread_id,
         "time_ms": failure.time_ms,

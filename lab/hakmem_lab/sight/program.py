@@ -21,7 +21,7 @@ INTERPRETERS_MAX, LINE_BYTES = 5, 256
 
 
 class UnservableError(LabError):
-    """The dynamic linker would start it without hakmem."""
+    """It cannot be started, or the dynamic linker would start it without hakmem."""
 
 
 def needs_preload(name: str, library: Path) -> bool:
@@ -31,6 +31,8 @@ def needs_preload(name: str, library: Path) -> bool:
     if found is None:
         raise LabError(f"{name}: there is no such command")
     program = executed_file(Path(found))
+    if not (program.is_file() and os.access(program, os.X_OK)):
+        raise UnservableError(f"{name}: its interpreter {program} cannot be executed")
     if is_linked(program) and not is_privileged(program):
         return False
     whose = name if program == Path(found) else f"{name}: its interpreter {program}"

@@ -221,10 +221,10 @@ def _decided(
     asked: Sequence[_Progress], same: _Progress, slowed: _Progress, design: Design, level: float
 ) -> bool:
     """Whether going on cannot change anything. Closes the comparisons that are decided."""
-    same_state = _same_state(same, design)
-    if same_state is Control.FAILED:
+    state = same_state(same.looks, design.alpha)
+    if state is Control.FAILED:
         return True
-    if same_state is Control.OPEN:
+    if state is Control.OPEN:
         return False
     slowed.active = slowed.active and _slowed_state(slowed, design) is not Control.PASSED
     verdicts = []
@@ -235,9 +235,9 @@ def _decided(
     return not any(one.active for one in asked) and not waits
 
 
-def _same_state(same: _Progress, design: Design) -> Control:
+def same_state(looks: Sequence[Look], alpha: float) -> Control:
     """A/A is significant if its interval does not contain 1, however far inside the margin it lies."""
-    estimate = sequence_estimate(same.looks, design.alpha)
+    estimate = sequence_estimate(looks, alpha)
     if not math.isfinite(estimate.high):
         return Control.OPEN
     return Control.PASSED if estimate.low <= 1 <= estimate.high else Control.FAILED
@@ -261,7 +261,7 @@ def _outcome(
 ) -> Outcome:
     margin = design.margin
     estimates = holm_estimates([one.looks for one in asked], design.alpha, margin)
-    same_state, slowed_state = _same_state(same, design), _slowed_state(slowed, design)
+    of_same, of_slowed = same_state(same.looks, design.alpha), _slowed_state(slowed, design)
 
     def answer(one: _Progress, estimate: Estimate) -> Answer:
         disturbed = sum(1 for pair in one.pairs if pair.disturbed)
@@ -272,10 +272,10 @@ def _outcome(
         return answer(one, sequence_estimate(one.looks, design.alpha))
 
     def judged(found: Answer) -> Answer:
-        if same_state is Control.FAILED:
+        if of_same is Control.FAILED:
             return replace(found, verdict=Verdict.VOID)
-        unseen = found.verdict is Verdict.EQUAL and slowed_state is not Control.PASSED
-        if same_state is Control.OPEN or unseen:
+        unseen = found.verdict is Verdict.EQUAL and of_slowed is not Control.PASSED
+        if of_same is Control.OPEN or unseen:
             return replace(found, verdict=Verdict.UNCLEAR)
         return found
 
@@ -286,7 +286,7 @@ def _outcome(
         answers=tuple(answers),
         same=control(same),
         slowed=control(slowed),
-        same_state=same_state,
-        slowed_state=slowed_state,
+        same_state=of_same,
+        slowed_state=of_slowed,
         seconds=seconds,
     )

@@ -149,6 +149,7 @@ def bench_plan(
     rows = rows_plan(candidates, works, settings, left, limit, best_only)
     folder = checkout.results_new(kind)
     plan = MatrixPlan(
+        kind=kind,
         run=folder.name,
         settings=settings,
         source=source,
@@ -173,8 +174,8 @@ def bench_plan(
 
 def run_resumable(checkout: Checkout, settings: Settings, named: Sequence[str]) -> Kept:
     """NAMED are the settings that were given though they need not be."""
-    folder = interrupted_find(checkout.results(KIND), settings, named)
-    return Kept(folder, MatrixPlan.load(folder))
+    folder = interrupted_find(checkout.results(KIND), KIND, settings, named)
+    return Kept(folder, MatrixPlan.load(folder, KIND))
 
 
 def resume_check(

@@ -138,16 +138,17 @@ def profile_run(
     folder: Path,
     addresses: bool = False,
 ) -> tuple[Profile, str]:
-    """Runs COMMAND under callgrind; also returns its output. Counts only the process that is started, not its
-    children."""
+    """Runs COMMAND under callgrind, which ends as it does; also returns its output. Counts only the process that is started,
+    not its children."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         output = Path(scratch) / OUTPUT
         line = [valgrind_find(), "--quiet", "--tool=callgrind", f"--callgrind-out-file={output}"]
         line += ["--compress-strings=no", "--compress-pos=no"]
         line += ["--dump-instr=yes"] if addresses else []
-        printed = process_run([*line, *command], dict(environment), cpus)
+        name = Path(command[0]).name
+        printed = process_run([*line, *command], dict(environment), cpus, name)
         if not output.is_file():
-            raise LabError(f"callgrind wrote nothing of {Path(command[0]).name}")
+            raise LabError(f"callgrind wrote nothing of {name}")
         with output.open(errors="replace") as file:  # names are what their files hold
             profile = profile_read(file)
     return profile, printed

@@ -19,6 +19,7 @@ from hakmem_lab.measure.runner import Measured
 from hakmem_lab.measure.task import Task
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.statistics.sequential import Look, holm_estimates
+from hakmem_lab.studies.ab import Control, same_state
 from hakmem_lab.studies.compare import Arms, Course, Round
 from hakmem_lab.workloads.cells import Measure
 
@@ -174,7 +175,7 @@ def outcome_make(course: Course, arms: Arms, task: Task, margin: float, alpha: f
     noisy = tuple(
         figure.name
         for figure in FIGURES
-        if (same := control(figure, arms.again.name)) and _differs(same.verdict(figure.margin(margin)))
+        if same_state(looks(figure, arms.again.name), alpha) is Control.FAILED
     )
     slowed = control(primary, arms.slowed.name)
     blind = slowed is None or slowed.verdict(margin) is not Verdict.BEHIND
@@ -203,10 +204,6 @@ def outcome_make(course: Course, arms: Arms, task: Task, margin: float, alpha: f
         noisy=noisy,
         blind=blind,
     )
-
-
-def _differs(verdict: Verdict) -> bool:
-    return verdict in (Verdict.AHEAD, Verdict.BEHIND)
 
 
 def _row(course: Course, primary: Figure, baseline: str, name: str, judged: dict[str, Judged]) -> Row:

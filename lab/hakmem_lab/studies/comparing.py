@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hakmem_lab.measure.rounds import NEAR, SELECTION_MIN
+from hakmem_lab.measure.rounds import NEAR, SELECTION_MIN, UNDECIDED
 from hakmem_lab.measure.store import Sample
 from hakmem_lab.statistics.estimate import Estimate, Verdict, mean_estimate, pairs_needed, ratio_estimate
 from hakmem_lab.statistics.selection import fastest_beside
@@ -65,7 +65,8 @@ class ArmSamples:
         self.failures = dict(row.failures)
         for sample in samples:
             if sample.outcome or not has_speed(sample, row.measure):
-                self.failures.setdefault(sample.arm, sample.outcome or "failed: told no speed")
+                if self.failures.get(sample.arm) in (None, UNDECIDED):  # a failure of its own says more
+                    self.failures[sample.arm] = sample.outcome or "failed: told no speed"
             else:
                 self._runs[sample.arm][sample.slot, sample.attempt] = sample
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from hakmem_lab.measure.rounds import UNDECIDED
 from hakmem_lab.measure.store import OBSERVED, TAIL, TIMED, Sample
 from hakmem_lab.statistics.estimate import Estimate, Verdict
 from hakmem_lab.statistics.selection import Best, best_compare, holm, margin_p_value
@@ -111,13 +112,19 @@ class Matrix:
 
     def failed(self, row: str) -> str:
         """How hakmem failed in it; empty if it did not."""
-        return self.failures_timed.get((row, self.plan.subject), "")
+        return own_failure(self.plan, row, self.failures_timed)
 
     def was_compared(self, row: str) -> bool:
         return any(one.estimate for one in self.results if one.row.name == row)
 
     def result(self, row: str, against: str) -> Result | None:
         return next((one for one in self.results if (one.row.name, one.against) == (row, against)), None)
+
+
+def own_failure(plan: MatrixPlan, row: str, failures: Mapping[tuple[str, str], str]) -> str:
+    """How hakmem's library failed in a ROW, under whichever name; empty if it did not, or if nobody knows."""
+    own = (failures.get((row, arm), "") for arm in plan.own)
+    return next((what for what in own if what not in ("", UNDECIDED)), "")
 
 
 def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
@@ -207,14 +214,14 @@ def _row_judge(
             "itself",
             same.estimate,
             same.estimate is not None and not false_win,
-            "a false win: the verdicts are void" if false_win else "no false win",
+            same.failure or ("a false win: the verdicts are void" if false_win else "no false win"),
         ),
         Control(
             row,
             "itself, slowed",
             slowed.estimate,
             seen,
-            "the slowdown was seen" if seen else "missed: nothing can be called equal",
+            slowed.failure or ("the slowdown was seen" if seen else "missed: nothing can be called equal"),
         ),
     ]
     if not controls[0].passed:
@@ -286,7 +293,7 @@ def _cells_judge(
     adjusted = holm([one.p_value if one else 1.0 for _, one in found])
     cells = []
     for (row, one), p_value in zip(found, adjusted, strict=True):
-        broken = failures.get((row.name, plan.subject), "")
+        broken = own_failure(plan, row.name, failures)
         if broken and row.served:
             cells.append(CellResult(row, Outcome.LOST, None, p_value, f"{plan.subject} {broken}"))
         elif one is None:

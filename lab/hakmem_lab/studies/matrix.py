@@ -105,6 +105,8 @@ class Row:
 
 @dataclass(frozen=True)
 class MatrixPlan:
+    kind: str
+    """The command that made it."""
     run: str
     settings: Settings
     source: Provenance
@@ -120,6 +122,11 @@ class MatrixPlan:
     def subject(self) -> str:
         return SUBJECT
 
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The arms that are hakmem's library: itself, and its controls."""
+        return (self.subject, SAME, self.settings.slowed)
+
     def save(self, folder: Path) -> None:
         content = asdict(self)
         for row in content["rows"]:
@@ -129,12 +136,18 @@ class MatrixPlan:
         disk_sync(folder)
 
     @classmethod
-    def load(cls, folder: Path) -> MatrixPlan:
+    def load(cls, folder: Path, kind: str) -> MatrixPlan:
+        """An error if it is of another KIND: its samples answer another question."""
         path = folder / PLAN_FILE
         try:
             kept = json.loads(path.read_text(ENCODING))
+            if "kind" not in kept:
+                raise ValueError("it does not name the command that made it")
+            if kept["kind"] != kind:
+                raise LabError(f"{folder} is a run of `{kept['kind']}`, not of `{kind}`")
             source = Provenance(**kept["source"] | {"peers": tuple(kept["source"]["peers"])})
             return cls(
+                kind=kind,
                 run=kept["run"],
                 settings=Settings(**kept["settings"]),
                 source=source,
@@ -169,15 +182,15 @@ def is_measured(folder: Path) -> bool:
         return True
 
 
-def interrupted_find(results: Path, settings: Settings, named: Sequence[str] = ()) -> Path:
-    """The newest run that is incomplete and not being measured; it must have been started with the same options. NAMED
+def interrupted_find(results: Path, kind: str, settings: Settings, named: Sequence[str] = ()) -> Path:
+    """The newest run of that KIND that is incomplete and not being measured; it must have been started with the same options. NAMED
     are the settings that need not be given again, and were."""
     runs = sorted((path.parent for path in results.glob(f"*/{PLAN_FILE}")), reverse=True)
     incomplete = [run for run in runs if not (run / RESULTS_FILE).exists() and not is_measured(run)]
     if not incomplete:
         kept = f"all {len(runs)} runs are complete, or are being measured" if runs else "no run was kept"
         raise LabError(f"there is nothing to resume: {kept}")
-    plan = MatrixPlan.load(incomplete[0])
+    plan = MatrixPlan.load(incomplete[0], kind)
     for name in ("suite", "only", "margin", "confidence", *named):
         then, now = getattr(plan.settings, name), getattr(settings, name)
         if then != now:

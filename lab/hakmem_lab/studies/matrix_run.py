@@ -7,17 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
-from hakmem_lab.errors import LabError
+from hakmem_lab.errors import RunFailedError
 from hakmem_lab.measure.observe import Observed, can_observe, latency_run, observed_run
 from hakmem_lab.measure.pairs import conditions_draw
-from hakmem_lab.measure.rounds import (
-    Failure,
-    Round,
-    Run,
-    failure_of,
-    rounds_run,
-    slots_pending,
-)
+from hakmem_lab.measure.rounds import Failure, Round, Run, rounds_run, slots_pending
 from hakmem_lab.measure.runner import Arm, Conditions, Latency, Measured
 from hakmem_lab.measure.store import OBSERVED, TAIL, TIMED, Sample, SampleStore
 from hakmem_lab.measure.task import CellTask, Task
@@ -131,8 +124,8 @@ def program_observe(task: Task, arm: Arm, conditions: Conditions) -> Run:
     assert isinstance(task, ProgramTask)
     try:
         measured, service = task.observe(arm, conditions)
-    except LabError as error:
-        return failure_of(error)
+    except RunFailedError as error:
+        return Failure(error.outcome)
     return Failure(f"failed: not served: {service.complaint}") if service.complaint else measured
 
 

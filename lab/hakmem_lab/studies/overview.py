@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -94,6 +94,8 @@ class Overview:
     before: MatrixPlan | None
     changes: tuple[Change, ...]
     """The largest loss first; empty without an earlier run."""
+    others: tuple[str, ...]
+    """Peers and workloads that are others now under the same name, so that they are no change."""
     history: tuple[Moment, ...]
     """Newest last."""
     ceiling: Ceiling | None
@@ -134,11 +136,13 @@ def overview_gather(checkout: Checkout, run: Path | None, since: Path | None) ->
     if matrix is None or kept is None:
         raise LabError("no complete run of the matrix is in bench_results: ./hakmem bench makes one")
     earlier = judged(since)[1] if since else newest_judged(runs_before(runs, kept), unread)[1]
+    others = others_find(earlier.plan, matrix.plan) if earlier else ()
     return Overview(
         run=kept,
         matrix=matrix,
         before=earlier.plan if earlier else None,
-        changes=tuple(changes_between(earlier, matrix)) if earlier else (),
+        changes=tuple(changes_between(earlier, matrix, others)) if earlier else (),
+        others=others,
         history=tuple(history_read(runs, kept.plan, unread)),
         ceiling=ceiling_newest(checkout.results(CEILING_KIND), unread),
         where=tuple(where_newest(checkout.results(WHERE_KIND), unread)),
@@ -148,7 +152,7 @@ def overview_gather(checkout: Checkout, run: Path | None, since: Path | None) ->
 
 
 def judged(folder: Path) -> tuple[Kept, Matrix]:
-    kept = Kept(folder, MatrixPlan.load(folder))
+    kept = Kept(folder, MatrixPlan.load(folder, MATRIX_KIND))
     return kept, kept.judged()
 
 
@@ -167,7 +171,7 @@ def readable(paths: Iterable[Path], read: Callable[[Path], T], unread: list[str]
 def suite_runs(folder: Path, unread: list[str]) -> dict[Path, MatrixPlan]:
     """Complete runs of whole suites, oldest first; runs of a few chosen workloads are not representative."""
     files = sorted(folder.glob(f"*/{RESULTS_FILE}"))
-    plans = readable(files, lambda file: MatrixPlan.load(file.parent), unread)
+    plans = readable(files, lambda file: MatrixPlan.load(file.parent, MATRIX_KIND), unread)
     return {file.parent: plan for file, plan in plans if not plan.settings.only}
 
 
@@ -191,11 +195,23 @@ def runs_before(runs: Mapping[Path, MatrixPlan], kept: Kept) -> Iterator[Path]:
             yield path
 
 
-def changes_between(then: Matrix, now: Matrix) -> list[Change]:
+def others_find(then: MatrixPlan, now: MatrixPlan) -> tuple[str, ...]:
+    """The names in both plans that mean another library, or another workload."""
+    peers = (name for name in now.peers if name in then.peers)
+    before = {row.name: (row.program, row.arguments) for row in then.rows}
+    return (
+        *(name for name in peers if then.identities.get(name) != now.identities.get(name)),
+        *(row.name for row in now.rows if before.get(row.name) not in (None, (row.program, row.arguments))),
+    )
+
+
+def changes_between(then: Matrix, now: Matrix, others: Collection[str]) -> list[Change]:
     """Each side compared with its peers of the same day, because absolute speeds of two days cannot be compared.
-    Where hakmem fails in one of the two, that is the change."""
-    changes = _failures_between(then, now)
+    Where hakmem fails in one of the two, that is the change. Without OTHERS."""
+    changes = [one for one in _failures_between(then, now) if one.row not in others]
     for result in now.losses_first:
+        if result.row.name in others or result.against in others:
+            continue
         earlier = then.result(result.row.name, result.against)
         if earlier is None or earlier.estimate is None or result.estimate is None or result.row.memory:
             continue
@@ -268,7 +284,7 @@ def ceiling_newest(folder: Path, unread: list[str]) -> Ceiling | None:
     """Of whole groups or suites; runs of a few chosen workloads are not representative."""
 
     def read(file: Path) -> Ceiling | None:
-        kept = Kept(file.parent, MatrixPlan.load(file.parent))
+        kept = Kept(file.parent, MatrixPlan.load(file.parent, CEILING_KIND))
         return None if kept.plan.settings.only else ceiling_judge(kept.judged())
 
     files = sorted(folder.glob(f"*/{CEILING_FILE}"), reverse=True)

@@ -9,7 +9,7 @@ increase on the cost. Its interval draws rounds anew at each point.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.store import TIMED, Sample
+from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.candidates import Candidate, cell_candidate
 from hakmem_lab.studies.comparing import NOT_MEASURED
 from hakmem_lab.studies.judging import Matrix
@@ -38,6 +39,9 @@ SPARE = 1.5
 FLAT = 1.10
 """A tenfold increase may change the cost by up to this factor and still be called flat."""
 RESAMPLES = 2000
+ENOUGH_ROUNDS = 6
+"""With fewer rounds, redrawing them hardly shows how much they differ."""
+NO_VERDICT = ("void", "open", "not told")
 
 
 Samples = NDArray[np.float64]
@@ -236,6 +240,8 @@ class Line:
     """None also if the allocator's part cannot be told from the rest at a point."""
     bend: Bend | None
     """Of its own part if that is known, otherwise of the whole; only if it is clear of FLAT."""
+    void: bool
+    """A control failed at one of its points, or of their twins."""
 
     @property
     def fewest(self) -> Cost | None:
@@ -244,10 +250,15 @@ class Line:
 
     @property
     def word(self) -> str:
-        """For its own part, if that is known. Nothing good is said of an axis with points that are absent."""
+        """For its own part, if that is known. Nothing good is said of an axis with points that are absent, and nothing
+        of one with a failed control or with few rounds at a point."""
         judged = self.own or self.whole
         if judged is None:
             return "not told"
+        if self.void:
+            return "void"
+        if any(cost.rounds < ENOUGH_ROUNDS for cost in self.costs):
+            return "open"
         if judged.low > FLAT:
             return "grows"
         if self.absent:
@@ -287,6 +298,7 @@ def scaling_judge(matrix: Matrix, samples: Sequence[Sample], points: Sequence[Po
     axes = list(dict.fromkeys(point.axis for point in points))
     processors, confidence = matrix.plan.source.processors, matrix.plan.settings.confidence
     rng = np.random.default_rng(matrix.plan.settings.seed)
+    void = {one.row.name for one in matrix.results if one.verdict is Verdict.VOID and not one.row.memory}
     lines = [
         line_make(
             axis,
@@ -297,6 +309,7 @@ def scaling_judge(matrix: Matrix, samples: Sequence[Sample], points: Sequence[Po
             confidence,
             rng,
             failures,
+            void,
         )
         for axis in axes
         for name in allocators
@@ -349,6 +362,7 @@ def line_make(
     confidence: float,
     rng: np.random.Generator,
     failures: Mapping[tuple[str, str], str],
+    void: Collection[str],
 ) -> Line:
     costs: list[Cost] = []
     whole: list[Samples] = []
@@ -391,6 +405,7 @@ def line_make(
         kept=None if slopes[1] is None else figure_make(slopes[1], confidence),
         own=None if part is None else figure_make(part, confidence),
         bend=bend_find(values, positive or whole, confidence),
+        void=any(point.name(way) in void for point in points for way in point.ways),
     )
 
 

@@ -11,7 +11,6 @@ A share is a hypothesis: instructions are not time. An `ab` would confirm it, an
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import re
@@ -41,7 +40,9 @@ from hakmem_lab.measure.kernel import (
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.prepare import arm_prepared
 from hakmem_lab.measure.runner import Arm, environment_make
+from hakmem_lab.measure.service import preload_obstacle
 from hakmem_lab.measure.stage import Stage
+from hakmem_lab.sight.program import executed_file
 from hakmem_lab.studies.callgrind import Place, Profile, is_file, profile_run, workload_profile
 from hakmem_lab.workloads.cell import Cell
 
@@ -60,6 +61,8 @@ WATCHED_FEW = 3
 FEW = 50
 """If calibration starts with fewer, one of them takes long."""
 ALLOCATOR = "allocator"
+NUMBER_MAX = 1e300
+"""No such number is counted, and sums of them are finite."""
 TYPES = {"str": (str,), "int": (int,), "float": (int, float)}
 """What JSON gives for a field of such a type."""
 INSTRUCTION = re.compile(r"^ *([0-9a-f]+):\t(.+?)\s*$")
@@ -150,8 +153,9 @@ def _made(kind: type[Made], content: Mapping[str, Any]) -> Made:
     for one in fields(kind):
         types = TYPES.get(str(one.type), ())
         value = content[one.name]
-        if types and (type(value) not in types or (isinstance(value, float) and not math.isfinite(value))):
-            raise TypeError(f"{one.name} is {value!r}")
+        counted = not isinstance(value, int | float) or abs(value) <= NUMBER_MAX
+        if types and (type(value) not in types or not counted):
+            raise TypeError(f"{one.name} is {value!r:.60}")
     return kind(**content)
 
 
@@ -227,9 +231,12 @@ class CommandWork:
         return Path(self.command[0]).name
 
     def counted(self, arm: Arm) -> tuple[Mapping[Place, float], int]:
+        library = arm.peer.library
+        obstacle = preload_obstacle(executed_file(Path(self.command[0]))) if library is not None else ""
+        if obstacle:
+            raise LabError(f"{arm.name} cannot serve {self.name}: it is {obstacle}")
         environment = environment_make(arm, 0, preload=True, users=os.environ)
         profile, _ = profile_run(self.command, environment, cpus_allowed(), self.stage.folder, addresses=True)
-        library = arm.peer.library
         if library is not None and not any(is_file(place.object, library) for place in profile.costs):
             raise LabError(f"{arm.name} did not serve {self.name}: none of its code ran")
         return {place: float(cost) for place, cost in profile.costs.items()}, 1

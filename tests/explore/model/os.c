@@ -98,6 +98,7 @@ enum os_moved os_move(void *from, void *to, size_t bytes) {
 size_t os_address_limit(void) { return SIZE_MAX; }
 size_t os_data_limit(void) { return SIZE_MAX; }
 bool os_is_limited(void) { return false; }
+bool os_charges_all(void) { return false; }
 uint64_t os_random_seed(void) { return 1; }
 
 /* ---- time, threads ------------------------------------------------------------------------------------------- */

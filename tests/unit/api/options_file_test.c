@@ -1,4 +1,8 @@
-/* options_file_test.c - profiles of files: what src/api/options.c reads in them, and what it says where it cannot. */
+/* options_file_test.c - profiles of files: what src/api/options.c reads in them, and what it says where it cannot.
+ *
+ * Planted defects it was seen to catch:
+ *   unusable_profile_hides_others (its setting counts)   one_that_cannot_be_used_is_ignored
+ */
 #include "api/options.h"
 #include "options_said.h"
 
@@ -80,4 +84,47 @@ TEST(profiles_of_files_that_are_not_understood) {
     memset(longest + strlen(longest), 'a', 300);
     READ(longest);
     CHECK(said_once("is out of range and is ignored; it takes a path"));
+}
+
+static enum option_source source_of_profile(const struct hak_options *options) { return options_source(options, OPTION_profile); }
+
+/* Then a weaker source counts, or an earlier setting of the same. */
+TEST(one_that_cannot_be_used_is_ignored) {
+    static const char *const weaker[] = {"HAKMEM_CONF=profile:small", "HAKMEM_PROFILE=/nowhere/at/all"};
+    for (int first = 0; first < 2; first++) {
+        struct hak_options options = READ(weaker[first], weaker[1 - first]);
+        CHECK(said_once("hakmem: the profile /nowhere/at/all is ignored: it cannot be read\n"));
+        CHECK(options.profile == PROFILE_SMALL && options.objective == OBJECTIVE_SMALL && options.profile_file[0] == '\0');
+        CHECK_EQ(source_of_profile(&options), OPTION_FROM_CONF);
+    }
+    struct hak_options options = READ("HAKMEM_CONF=profile:small,decay:1s,profile:/nowhere");
+    CHECK(options.objective == OBJECTIVE_SMALL && source_of_profile(&options) == OPTION_FROM_CONF);
+    options = READ("HAKMEM_PROFILE=/nowhere");
+    CHECK(options.profile == PROFILE_BALANCED && source_of_profile(&options) == OPTION_FROM_DEFAULT);
+    options = READ("HAKMEM_PROFILE=/nowhere", "HAKMEM_CONF=profile:/,profile:/no", "HAKMEM_DECAI=1");
+    CHECK_EQ(lines_said(), 4);
+    CHECK(options.profile == PROFILE_BALANCED && source_of_profile(&options) == OPTION_FROM_DEFAULT);
+    const char *const environment[] = {"HAKMEM_PROFILE=/nowhere", NULL};
+    options = read_with_program(environment, "profile:speed", false);
+    CHECK(options.objective == OBJECTIVE_SPEED && source_of_profile(&options) == OPTION_FROM_PROGRAM);
+}
+
+TEST(a_file_behind_one_that_cannot_be_used) {
+    static char longest[400] = "HAKMEM_PROFILE=/";
+    char list[150];
+    strcpy(profile, "/tmp/hakmem-profile-XXXXXX");
+    int file = mkstemp(profile);
+    CHECK(file >= 0 && write(file, "decay = 7s\n", 11) == 11);
+    close(file);
+    snprintf(list, sizeof list, "HAKMEM_CONF=profile:/no,profile:%s,profile:/nowhere", profile);
+    struct hak_options options = READ("HAKMEM_PROFILE=/nowhere/at/all", list);
+    CHECK_EQ(lines_said(), 2);
+    CHECK(options.decay == 7000 && strcmp(options.profile_file, profile) == 0);
+    CHECK_EQ(source_of_profile(&options), OPTION_FROM_CONF);
+    memset(longest + strlen(longest), 'a', 300); /* refused before any file is looked for */
+    options = READ(list, longest);
+    CHECK(options.decay == 7000 && lines_said() == 2);
+    unlink(profile);
+    options = READ(list, longest);
+    CHECK(options.decay == 500 && lines_said() == 4);
 }

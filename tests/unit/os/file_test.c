@@ -14,6 +14,7 @@
  *   a link put there at the end is followed  what_comes_in_between_is_refused
  *   so is a file, by another name            what_comes_in_between_is_refused
  *   files are opened by libc's open          no_call_is_a_cancellation_point
+ *   report_gets_what_is_printed (a file is opened as descriptor 1)   what_is_printed_meanwhile_goes_nowhere
  */
 #include "os/os.h"
 
@@ -306,6 +307,40 @@ TEST(what_cannot_be_written_says_why) {
     CHECK(!os_file_create(&file, longest));
     CHECK_EQ(errno, ENAMETOOLONG);
     CHECK(access("/dev/full", F_OK) != 0 || !write_file("/dev/full", "x", true));
+    end();
+}
+
+/* Another thread's output, which nobody is to get. */
+static void print(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) CHECK(write(fd, "printed\n", 8) == -1 && errno == EBADF);
+}
+
+static void write_without_standard_files(void) {
+    enum { CALLS = 12 };
+    char text[100];
+    struct os_lines lines;
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) close(fd);
+    for (unsigned long call = 1; call <= CALLS; call++) {
+        struct os_file file;
+        fail_interrupt(call, print);
+        CHECK(os_file_create(&file, path) && file.fd > STDERR_FILENO);
+        print();
+        CHECK(os_file_finish(&file, os_write(file.fd, "report\n", 7)));
+        fail_interrupt(0, NULL);
+        CHECK_EQ(os_read_file(path, text, sizeof text), 7);
+        CHECK(strcmp(text, "report\n") == 0);
+    }
+    CHECK(os_lines_open(&lines, path) && lines.fd > STDERR_FILENO);
+    os_lines_close(&lines);
+    errno = 0;
+    CHECK(os_open("/nowhere/at/all", O_RDONLY, 0) == -1 && errno == ENOENT);
+    CHECK_EQ(dup(lines.fd), -1); /* nothing stays open */
+    print();
+}
+
+TEST(what_is_printed_meanwhile_goes_nowhere) {
+    begin();
+    IN_CHILD(write_without_standard_files);
     end();
 }
 

@@ -8,6 +8,7 @@
  *   os_reserve_at takes what it is given         reserve_at_means_there
  *   no memory passes for no support              populate_keeps_what_is_there
  *   nothing is brought in, or not all, or only to be read   what_is_populated_is_there
+ *   errors_of_files_are_numbers                  errors_have_names_or_numbers
  */
 #include "blocks.h"
 #include "child.h"
@@ -298,6 +299,10 @@ TEST(the_limit_of_the_address_space) {
 TEST(errors_have_names_or_numbers) {
     char number[12];
     CHECK(strcmp(os_error_name(ENOMEM, number), "ENOMEM") == 0);
+    static const int of_files[] = {EACCES,       EBADF, EDQUOT, EFBIG,  EIO,    EISDIR, ELOOP,  EMFILE,
+                                   ENAMETOOLONG, ENFILE, ENODEV, ENOENT, ENOSPC, ENOTDIR, ENXIO, EPIPE, EROFS};
+    for (size_t i = 0; i < sizeof of_files / sizeof of_files[0]; i++)
+        CHECK_AT(os_error_name(of_files[i], number)[0] == 'E', of_files[i]);
     CHECK(strcmp(os_error_name(4711, number), "4711") == 0);
 }
 

@@ -4,6 +4,8 @@
  * Planted defects it was seen to catch:
  *   the kept descriptor is trusted               another_file_under_the_kept_number
  *   a pipe is kept open, or a socket             a_pipe_or_a_socket_is_not_kept
+ *   forked_child_keeps_the_terminal              a_terminal_is_kept_but_not_by_a_forked_child
+ *   forked_child_closes_any_file                 a_forked_child_closes_no_other_file
  *   what is 2 later is taken for it              another_file_under_2, no_standard_error_at_the_start
  *   who asks late is not asked what 2 is         late_what_is_2_is_kept_to, late_a_file_of_the_programs_own
  */
@@ -116,6 +118,48 @@ TEST(a_pipe_or_a_socket_is_not_kept) {
     goes_to_the_file(keep_a_pipe, "");
     goes_to_the_file(keep_a_socket, "");
 }
+
+/* A pseudo-terminal as standard error, with the copy of it that was kept. */
+static int kept_terminal(void) {
+    const int reader = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (reader < 0 || grantpt(reader) != 0 || unlockpt(reader) != 0) SKIP("no pseudo-terminals");
+    const int terminal = open(ptsname(reader), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (terminal < 0) SKIP("no file system of pseudo-terminals");
+    CHECK_EQ(dup2(terminal, STDERR_FILENO), STDERR_FILENO);
+    close(terminal);
+    os_message_keep(true);
+    CHECK(os_message_fd() >= OS_KEPT_DESCRIPTOR_MIN);
+    return os_message_fd();
+}
+
+static int kept_copy;
+
+static void live_without_the_copy(void) {
+    CHECK(fcntl(kept_copy, F_GETFD) == -1 && errno == EBADF);
+    CHECK_EQ(os_message_fd(), STDERR_FILENO);
+    begin_with_the_file(); /* as daemons do with /dev/null */
+    CHECK_EQ(os_message_fd(), -1);
+    os_message("not into the file");
+}
+
+static void keep_a_terminal(void) {
+    kept_copy = kept_terminal();
+    IN_CHILD(live_without_the_copy);
+    close(STDERR_FILENO);
+    CHECK_EQ(os_message_fd(), kept_copy); /* here it outlives it */
+}
+
+TEST(a_terminal_is_kept_but_not_by_a_forked_child) { goes_to_the_file(keep_a_terminal, ""); }
+
+static void live_with_another_file(void) { CHECK(fcntl(kept_copy, F_GETFD) != -1); }
+
+static void replace_the_copy(void) {
+    kept_copy = kept_terminal();
+    CHECK_EQ(dup2(file, kept_copy), kept_copy);
+    IN_CHILD(live_with_another_file);
+}
+
+TEST(a_forked_child_closes_no_other_file) { goes_to_the_file(replace_the_copy, ""); }
 
 static void begin_without(void (*start)(void)) {
     close(STDERR_FILENO);

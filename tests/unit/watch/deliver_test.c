@@ -3,6 +3,9 @@
  * Planted defects it was seen to catch:
  *   the name is cut where it is too long   a_name_that_is_too_long_is_refused
  *   a report replaces one half written     a_signal_in_the_middle_of_a_report
+ *   report_goes_to_parts_of_two_files      names_that_change_all_the_time
+ *   reports_open_files_under_own_filter, names_are_read_under_own_filter, mappings_are_counted_under_own_filter
+ *                                          under_a_filter_of_the_programs_own
  */
 #include "watch/deliver.h"
 
@@ -12,6 +15,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 
 static char folder[] = "/tmp/hakmem-deliver-XXXXXX";
 
@@ -98,9 +102,71 @@ static void write_while_asked(void) {
 
 TEST(a_signal_in_the_middle_of_a_report) { IN_CHILD(write_while_asked); }
 
+static void set_name(char letter, size_t length) {
+    char path[DELIVER_PATH_BYTES] = "/nowhere/";
+    memset(path + 9, letter, length - 9);
+    path[length] = '\0';
+    deliver_configure(&(struct deliver_settings){.wanted = true, .form = REPORT_TEXT, .path = path});
+}
+
+static const size_t lengths[] = {DELIVER_PATH_BYTES - 1, 20, DELIVER_PATH_BYTES - 2};
+static volatile sig_atomic_t changes;
+
+/* As another thread may change the name twice while it is read. */
+static void change_twice(int number) {
+    (void)number;
+    for (int i = 0; i < 2; i++, changes++) set_name((char)('a' + changes % 3), lengths[changes % 3]);
+}
+
+/* Nothing can be written there, which is said with the name: one of three, each of one letter. */
+static void write_to_changing_names(void) {
+    enum { CHANGES = CHECK_SLOW ? 2000 : 60000, PERIOD_US = 20 };
+    const struct itimerval often = {{0, PERIOD_US}, {0, PERIOD_US}}, never = {{0, 0}, {0, 0}};
+    char said[500];
+    const int file = memfd_create("said", MFD_CLOEXEC);
+    CHECK(file >= 0 && dup2(file, STDERR_FILENO) == STDERR_FILENO);
+    set_name('b', lengths[1]);
+    signal(SIGALRM, change_twice);
+    CHECK_EQ(setitimer(ITIMER_REAL, &often, NULL), 0);
+    while (changes < CHANGES) {
+        CHECK(ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0);
+        deliver();
+        const ssize_t length = pread(file, said, sizeof said - 1, 0);
+        said[length > 0 ? length : 0] = '\0';
+        const char *const name = strstr(said, "/nowhere/");
+        CHECK_AT(name != NULL && name[9] >= 'a' && name[9] <= 'c', changes);
+        const size_t letters = strspn(name + 9, (char[]){name[9], '\0'}) + 9;
+        CHECK_AT(letters == lengths[name[9] - 'a'] && strcmp(name + letters, ": ENOENT\n") == 0, changes);
+    }
+    CHECK_EQ(setitimer(ITIMER_REAL, &never, NULL), 0);
+}
+
+TEST(names_that_change_all_the_time) { IN_CHILD(write_to_changing_names); }
+
 static void write_to_none(void) {
     deliver_configure(&(struct deliver_settings){.wanted = false, .path = "/nowhere/at/all"});
     deliver(); /* would say so */
 }
 
 TEST(nothing_is_written_unless_it_is_wanted) { IN_CHILD(write_to_none); }
+
+#if __has_include(<linux/seccomp.h>) /* musl's headers do not bring the kernel's */
+
+#include "sandbox.h"
+
+static void report_without_files(void) {
+    static const struct sandbox_rule no_files[] = {{.call = SYS_openat}};
+    int file = memfd_create("report", MFD_CLOEXEC);
+    char text[20000];
+    CHECK(file >= 0);
+    sandbox_enter(SANDBOX_RULES(no_files), SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+    for (int form = REPORT_TEXT; form <= REPORT_OPENMETRICS; form++) CHECK(report_write(file, (enum report_form)form));
+    CHECK(pread(file, text, sizeof text - 1, 0) > 0);
+    sandbox_leave();
+}
+
+TEST(under_a_filter_of_the_programs_own) {
+    if (!sandbox_is_possible()) SKIP("no seccomp filters");
+    IN_CHILD(report_without_files);
+}
+#endif

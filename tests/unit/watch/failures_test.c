@@ -4,6 +4,7 @@
  *   the refusal before is taken for the cause   causes_are_not_those_of_before
  *   only traced failures count                  too_large_a_block_is_over_the_threshold
  *   a block that cannot move has failed         a_block_that_stays_is_no_failure
+ *   no_limit_is_a_large_one                     a_report_says_what_was_refused
  */
 #include "watch/failures.h"
 
@@ -15,6 +16,7 @@
 #include "watch/report.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 static uint64_t failures_by(enum failure_cause cause) { return counter_read(&failure_counts[cause]); }
 
@@ -73,14 +75,24 @@ static void ask_refused(void) {
     }
 }
 
+static void set_address_limit(rlim_t bytes) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) SKIP("address space is limited");
+    limit.rlim_cur = bytes;
+    CHECK_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
 static void report_refused(void) {
     static char text[1 << 20];
     int file = memfd_create("report", MFD_CLOEXEC);
+    ask_refused();
+    set_address_limit(UINT64_C(1) << 50);
     ask_refused();
     CHECK(file >= 0 && report_write(file, REPORT_JSON));
     CHECK(pread(file, text, sizeof text - 1, 0) > 0);
     CHECK(strstr(text, "\"cause\": \"map_failure\", \"bytes\": 1073741824, ") != NULL);
     CHECK(strstr(text, "\"call\": \"m") != NULL && strstr(text, "\"error\": \"EPERM\"") != NULL);
+    CHECK(strstr(text, "\"limit_bytes\": 1125899906842624, ") != NULL && strstr(text, "\"limit_bytes\": null, ") != NULL);
 }
 
 TEST(a_report_says_what_was_refused) { IN_CHILD(report_refused); }

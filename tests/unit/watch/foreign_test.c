@@ -6,8 +6,12 @@
  *   the whole window is hakmem's                        what_others_map_in_the_window_is_theirs
  *   a count is not kept                                 counted_and_otherwise_ignored
  *   who asks for the size is counted, too               counted_and_otherwise_ignored, libc_gets_only_what_may_be_its_own
+ *   what is not looked up passes for unmapped           without_proc, under_a_filter_of_the_programs_own
+ *   the next free is looked up each time                what_the_loader_last_said_stays
  */
 #include "watch/foreign.h"
+
+#include "group_root.h"
 
 #include "blocks.h"
 #include "child.h"
@@ -81,6 +85,33 @@ TEST(a_block_of_libcs_heap) {
 }
 #endif
 
+static void look_without_proc(void) {
+    if (!enter_root()) SKIP("this user may not have a root of its own");
+    CHECK(looks_like((void *)8, "it lies outside of hakmem's memory"));
+    leave_root();
+}
+TEST(without_proc) { in_child_with_root(look_without_proc); }
+
+#if __has_include(<linux/seccomp.h>) /* musl's headers do not bring the kernel's */
+
+#include "sandbox.h"
+
+static void look_without_files(void) {
+    static const struct sandbox_rule no_files[] = {{.call = SYS_openat}};
+    char *small = hak_malloc(100), local[100] = "";
+    sandbox_enter(SANDBOX_RULES(no_files), SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+    CHECK(looks_like(small + 24, "it points 24 bytes into a block of 112 bytes"));
+    CHECK(looks_like(local, "it lies outside of hakmem's memory"));
+    CHECK(looks_like((void *)8, "is not looked up without /proc, nor under a seccomp filter"));
+    sandbox_leave();
+}
+
+TEST(under_a_filter_of_the_programs_own) {
+    if (!sandbox_is_possible()) SKIP("no seccomp filters");
+    IN_CHILD(look_without_files);
+}
+#endif
+
 static void *of_thread(void *unused) {
     char local[100] = "";
     CHECK(looks_like(local, "it lies on this thread's stack"));
@@ -146,4 +177,24 @@ TEST(libc_gets_only_what_may_be_its_own) {
     IN_CHILD(hand_to_libc);
     int status = child_status(hand_ours_to_libc, CHILD_SECONDS);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void hand_on_beside_an_error(void) {
+    foreign_configure(FOREIGN_LIBC);
+    foreign_prepare();
+    for (int round = 0; round < 2; round++) {
+        char *block = of_libc(100);
+        CHECK(dlopen("/nowhere/at/all.so", RTLD_NOW) == NULL);
+        errno = 4711;
+        CHECK(hak_usable_size(block) >= 100);
+        hak_free(block);
+        CHECK_EQ(errno, 4711);
+        CHECK(dlerror() != NULL);
+    }
+}
+
+TEST(what_the_loader_last_said_stays) {
+    if (dlsym(RTLD_NEXT, "malloc") == NULL) OMIT("no malloc but hakmem's is in this process");
+    if (CHECK_SHADOWED) OMIT("the sanitizer's malloc is next");
+    IN_CHILD(hand_on_beside_an_error);
 }

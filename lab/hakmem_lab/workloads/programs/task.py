@@ -19,7 +19,7 @@ from tempfile import mkdtemp
 
 from hakmem_lab.allocators import elf
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.errors import LabError, ProcessFailedError, RunFailedError
 from hakmem_lab.measure import launch
 from hakmem_lab.measure.backing import Backing
 from hakmem_lab.measure.command import measured_make
@@ -75,11 +75,11 @@ class Place:
         try:
             done = self.run(command, limit)
         except subprocess.TimeoutExpired:
-            raise LabError(f"{what}: {command[0]} did not end within {limit:g} s") from None
+            raise RunFailedError(f"{what}: {command[0]} did not end within {limit:g} s") from None
         if done.status != 0:
             lines = (done.errors or done.output).strip().splitlines()
             said = f": {lines[-1]}" if lines else ""
-            raise LabError(f"{what}: {command[0]} exited with {done.status}{said}")
+            raise RunFailedError(f"{what}: {command[0]} exited with {done.status}{said}")
         return done.printed
 
 
@@ -172,7 +172,7 @@ class ProgramTask:
         ended = running.wait(self.run_seconds_max)
         try:
             checksum = self._checksum(place, ended.output_hash)
-        except LabError as error:
+        except RunFailedError as error:
             raise ProcessFailedError(str(error), "failed: its check") from error
         return replace(self._measured(ended), checksum=checksum)
 
@@ -189,7 +189,7 @@ class ProgramTask:
             if self.measure is Measure.TIME:
                 seconds = _slowed(started_at, seconds, arm.slowdown_percent)
             checksum = self._checksum(place, "")
-        except LabError as error:
+        except RunFailedError as error:
             if running.ended_within(CRASH_SECONDS):
                 self._end_early(running)
             raise ProcessFailedError(str(error), "failed under its load") from error
