@@ -24,6 +24,7 @@ struct thread_state {
     uint16_t heapless_frees;
     uint32_t known_word; /* as own_word, of the first block that was freed without a heap; 0: there is none */
     bool reporting; /* a report is being written: a signal handler must not begin another (watch/deliver.c) */
+    bool telling;   /* the soft limit's callback runs, and must not be called by what it does itself (purger.c) */
 };
 
 extern HAK_HIDDEN _Thread_local struct thread_state thread_state __attribute__((tls_model("initial-exec")));

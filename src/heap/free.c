@@ -105,11 +105,18 @@ static void give_home(void *block) { footprint_add(-(int64_t)remote_give(NULL, &
  * Under the owner's lock, which a fork waits for: a slab that is half on its way to its owner would never arrive in the child. False if it
  * has no owner. No lock held. */
 static bool put_to_owner(void *block, unsigned class) {
-    struct heap *owner = bin_lock_owner(slab_head(page_index(block)));
+    const uint32_t first = slab_head(page_index(block));
+    struct heap *owner = bin_lock_owner(first);
     if (owner == NULL) return false;
     const int64_t bytes = slab_classes[class].block_bytes;
-    if (!owner->parked || heap_is_shared(owner) || !stack_push(owner, class, block)) bin_put(owner, &block, 1);
-    owner->in_use_change += bytes; /* reported separately, below: the heap may have no thread that would */
+    if (owner->parked && !heap_is_shared(owner) && stack_push(owner, class, block)) {
+        owner->in_use_change += bytes; /* the thread that takes it out reports it again */
+    } else {
+        slab_put(first, &block, 1);
+        bin_note_returned(&owner->bins[class], 1);
+        counter_sub(&owner->bins[class].taken_blocks, 1);
+        bin_settle(owner, first);
+    }
     os_lock_drop(&owner->lock);
     footprint_add(-bytes);
     return true;
@@ -242,7 +249,7 @@ void *heap_resize(void *block, size_t bytes) {
     become_large(block, word); /* whatever is neither small nor large is medium */
     void *resized = large_resize(page, bytes);
     slow_leave();
-    purger_tick(NULL, usable >= PURGER_HEAVY_BYTES);
+    bytes > usable ? purger_tick_for_alloc(NULL) : purger_tick(NULL, usable >= PURGER_HEAVY_BYTES);
     return resized;
 }
 
@@ -263,10 +270,10 @@ size_t heap_extend(void *block, size_t bytes) {
     const size_t usable = usable_bytes_of(block, page, word);
     if (bytes <= usable) return usable;
     if (bytes > PTRDIFF_MAX || !slow_enter()) return 0;
-    const bool extended = become_large(block, word) && large_extend(page, bytes);
+    const size_t extended = become_large(block, word) && large_extend(page, bytes) ? large_usable_bytes(page) : 0;
     slow_leave();
     purger_tick_for_alloc(NULL);
-    return extended ? large_usable_bytes(page) : 0;
+    return extended;
 }
 
 size_t heap_good_bytes(size_t bytes) {

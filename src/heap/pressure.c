@@ -30,7 +30,8 @@ static counter vain_bytes;
 
 counter pressure_counts[ACE_PRESSURE_STALLS + 1];
 
-/* When a thread that is alone looks for limits again, in milliseconds of the monotonic clock; UINT64_MAX: none has asked so far. */
+/* When a thread that is alone looks for limits again, in milliseconds of the monotonic clock; 0: in a forked child, AROUND_MS after its
+ * first look; UINT64_MAX: none has asked so far. */
 static counter look_around_ms = UINT64_MAX;
 
 /* What was last heard. */
@@ -53,7 +54,6 @@ static bool is_on(void) { return atomic_load_explicit(&hears, memory_order_relax
 void pressure_fork_prepare(void) { os_lock_take(&heard.lock); }
 
 void pressure_fork_parent(void) { os_lock_drop(&heard.lock); }
-
 
 void pressure_begin(void) {
     heard.looked = false;
@@ -200,7 +200,7 @@ void pressure_fork_child(void) {
     heard.around_ms = 0; /* it may be put into another group */
     if (counter_read(&look_around_ms) == UINT64_MAX) return;
     heard.asked = false; /* most children end before they grow */
-    counter_set(&look_around_ms, os_clock_ms() + AROUND_MS);
+    counter_set(&look_around_ms, 0); /* not by the clock: a library that wraps it may hold a lock of its own now */
     span_on_growth_beyond(span_held_bytes() + AGAIN_BYTES, note_growth);
 }
 
@@ -224,10 +224,16 @@ HAK_NOINLINE static void look_again(uint64_t mark, uint64_t held, uint64_t vain)
     slow_leave();
 }
 
-/* Limits change, and a process that does not grow is to see it. */
+/* Limits change, and a process that works without growing is to see it. What cannot be asked is tried again a second later. */
 HAK_NOINLINE static void look_around(void) {
-    if (os_clock_ms() < counter_read(&look_around_ms) || !slow_enter()) return;
-    note_growth(0);
+    static counter retry_ms;
+    const uint64_t due_ms = counter_read(&look_around_ms), now_ms = os_clock_ms();
+    if (now_ms < due_ms || now_ms < counter_read(&retry_ms) || !slow_enter()) return;
+    counter_set(&retry_ms, now_ms + HEAR_MS);
+    if (due_ms == 0)
+        counter_set(&look_around_ms, now_ms + AROUND_MS);
+    else
+        note_growth(0);
     slow_leave();
 }
 

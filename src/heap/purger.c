@@ -216,7 +216,9 @@ void heap_on_soft_limit(heap_callback *callback, void *context) {
 /* Runs inside malloc and free, whose errno must not be what CALLBACK leaves. */
 static HAK_NOINLINE void call(heap_callback *callback, void *context) {
     const int saved = errno;
+    thread_state.telling = true;
     callback(context);
+    thread_state.telling = false;
     errno = saved;
 }
 
@@ -238,8 +240,9 @@ static bool may_purge(uint64_t now_ms) {
 }
 
 /* Above the soft limit, returns all that is free to the kernel and tells the program once, until less is in use
- * again. Outside the slow paths: the callback may allocate and free. */
+ * again. Outside the slow paths: the callback may allocate and free, below the limit and beyond it again. */
 static void keep_to_soft_limit(void) {
+    if (HAK_UNLIKELY(thread_state.telling)) return;
     if (HAK_LIKELY(!span_is_over_soft())) {
         if (atomic_load_explicit(&soft.told, memory_order_relaxed) && /* a hint */
             atomic_exchange_explicit(&soft.told, false, memory_order_relaxed))
@@ -268,8 +271,10 @@ static void keep_to_soft_limit(void) {
     });
 }
 
+/* Where no purge may show whether it is what threads keep, a look tells later. */
 void purger_note_crossing(void) {
-    if (!atomic_load_explicit(&soft.told, memory_order_relaxed)) keep_to_soft_limit(); /* a hint */
+    const bool told = atomic_load_explicit(&soft.told, memory_order_relaxed); /* a hint */
+    if (!told && may_purge(os_clock_ms())) keep_to_soft_limit();
 }
 
 /* ---- the looks of slow paths --------------------------------------------------------------------------- */

@@ -51,7 +51,7 @@ enum { TICKS_PER_LOOK = 4 };
 void purger_look(struct heap *heap, const void *caller);
 
 /* More is in use than the soft limit, perhaps by one large block, after which nothing may follow: the program is told at once, if it was
- * not before. Outside the slow paths. */
+ * not before, nor all that is free returned just now. By a thread with a heap, outside the slow paths. */
 void purger_note_crossing(void);
 
 /* Freeing a block of this size is worth a look by itself: perhaps nothing follows. */

@@ -310,7 +310,8 @@ static void note_miss(struct heap *heap, unsigned class, uint32_t *count) {
     if (HAK_UNLIKELY(bin->recent_refills + bin->recent_spills >= RECENT_MISSES)) fade_misses(bin);
     bin->asked_usually = (uint8_t)ace_budget_asked_usually(bin->asked_usually, bin->asked);
     bin->asked = 0;
-    if (HAK_UNLIKELY(!bin->counted)) {
+    /* Of a few sizes whose depth is fixed the others' budget knows nothing. */
+    if (HAK_UNLIKELY(!bin->counted && (bin->depth != bin->most || heap_settings.fixed))) {
         bin->counted = true;
         counter_add(&depth_sum_of(heap, class_is_medium(class))->bytes, bin->depth * (uint64_t)slab_classes[class].block_bytes);
     }

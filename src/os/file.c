@@ -13,7 +13,7 @@
 static int open_lowest(const char *path, int flags, unsigned mode) { return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode); }
 
 /* What is 0 to 2 is standard input, output or error to the program, whatever file it is: another thread would print into it. So what is
- * free of these is taken, while a file is opened, by a descriptor that can be neither read nor written, as a closed one. */
+ * free of these is taken, while a file is opened, by a descriptor that can be neither read nor written. */
 int os_open(const char *path, int flags, unsigned mode) {
     const int saved = errno, plug = open_lowest("/", O_PATH | O_CLOEXEC, 0);
     const bool is_low = plug >= 0 && plug <= STDERR_FILENO;

@@ -95,8 +95,8 @@ size_t os_address_limit(void);
 size_t os_data_limit(void);
 bool os_is_limited(void); /* by either */
 
-/* Whether the machine counts all memory that may be written, touched or not, and refuses more than it has (vm.overcommit_memory is 2). The
- * first call reads a file, but not under a filter of the program's own. */
+/* Whether the machine counts all memory that may be written, touched or not, and refuses more than it has (vm.overcommit_memory is 2). A file
+ * is read, once, but not under a filter of the program's own. */
 bool os_charges_all(void);
 
 /* 64 bits that differ from process to process, without a system call. */
@@ -255,7 +255,7 @@ enum { OS_KEPT_DESCRIPTOR_MIN = 200 }; /* descriptors that stay open have number
  * before the library's last message; but not of a pipe or a socket, whose reader would wait. A system call; COPIED: two. */
 void os_message_keep(bool copied);
 
-/* In the child of a fork, in its handler: closes the duplicate of a terminal. Its reader would wait for a daemon. */
+/* In the child of a fork, in its handler: closes the duplicate of a terminal, or of another character device. Its reader would wait for a daemon. */
 void os_message_fork_child(void);
 
 /* The same later, without a duplicate, if it was not done at the start; but not if descriptor 2 is by now a file of the program's own: one
@@ -290,7 +290,8 @@ void os_group_read_again(struct os_group *group);
 /* ---- files and signals (file.c) ------------------------------------------------------------------- */
 
 /* open, read and close, by the kernel's numbers: libc's are cancellation points. A thread that ended in one, in malloc or in a
- * handler that interrupted it, would leave locks behind. A file is opened under a number from 3 on: those below are the program's. */
+ * handler that interrupted it, would leave locks behind. A file is opened under a number from 3 on, where that
+ * can be had: those below are the program's. */
 int os_open(const char *path, int flags, unsigned mode);
 long os_read_at(int fd, void *bytes, size_t count, size_t offset); /* without moving the file's position */
 bool os_close(int fd);

@@ -24,8 +24,8 @@ HAK_INLINE size_t bins_start_from(size_t first, struct span_start start) {
 }
 
 /* The free span to serve a request for PAGES pages in ZONE that start as START says: a dirty one, even of the other
- * zone, before a clean one; the shortest that fits; of equals, one in the fullest 2 MiB. 0 when none fits. What is mostly
- * clean of the other zone does not serve it: of huge pages it would fault in too much, and of others too little. */
+ * zone, before a clean one; the shortest that fits; of equals, one in the fullest 2 MiB. 0 when none fits. That of the other zone
+ * does not serve it if less than half of what would be cut is dirty: of huge pages it would fault in too much, and of others too little. */
 uint32_t bins_find(uint32_t pages, struct span_start start, enum span_zone zone);
 
 /* The shortest gap of PAGES pages or more; 0 when there is none. */

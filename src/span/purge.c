@@ -94,9 +94,9 @@ static bool has_whole_chunk(uint32_t head) {
     return span_at(head)->dirty >= CHUNK_PAGES && dirty_chunks(head, CHUNK_PAGES).pages != 0;
 }
 
-/* The first run of about LIMIT dirty pages at most of a free span of ZONE, other than that at SPARED. Of huge pages, while the program
- * works, whole ones only: breaking one would cost it more than a part is worth. Otherwise a run that goes on ends with one: its rest is
- * next, and breaking it would be in vain. The span in *HEAD. Lock held. */
+/* The first run of about LIMIT dirty pages at most, or of one huge page, of a free span of ZONE, other than that at SPARED. Of huge pages,
+ * while the program works, whole ones only: breaking one would cost it more than a part is worth. Otherwise a run that goes on ends with
+ * one: its rest is next, and breaking it would be in vain. The span in *HEAD. Lock held. */
 static struct page_run find_run(enum span_zone zone, uint32_t spared, enum span_pace pace, uint32_t limit, uint32_t *head) {
     const bool huge = zone == ZONE_HUGE, whole = huge && pace == SPAN_PACE_WORK;
     *head = bins_find_dirty(zone, spared, whole ? has_whole_chunk : NULL);

@@ -3,7 +3,8 @@
  * Planted defects it was seen to catch:
  *   large blocks take the reserve   a_hard_limit_is_kept
  *   told at every look              above_a_soft_limit_once_is_enough
- *   told at the next look only      a_soft_limit_is_told, growth_in_place_is_told_too
+ *   told at the next look only      one_block_is_enough_for_a_soft_limit
+ *   told by the callback itself     a_callback_is_not_called_by_what_it_does
  *   who must shrink keeps all       what_is_made_small_beyond_a_hard_limit_is_small
  *   a callback that comes late      who_asks_late_is_told
  *   errno is what a callback left   a_callback_does_not_show_in_errno
@@ -272,16 +273,46 @@ static void stay_above_soft_limit(void) {
 
 TEST(above_a_soft_limit_once_is_enough) { IN_CHILD(stay_above_soft_limit); }
 
-static void expand_beyond_soft_limit(void) {
+static void *take_one(void) { return hak_malloc(MIB(40)); }
+static void *grow_one(void) { return hak_realloc(hak_malloc(MIB(20)), MIB(40)); }
+static void *expand_one(void) {
+    void *block = hak_malloc(MIB(20));
+    if (hak_try_expand(block, MIB(40)) == 0) SKIP("something lies behind it");
+    return block;
+}
+static void *(*const ways[])(void) = {take_one, grow_one, expand_one};
+static size_t way;
+
+static void cross_soft_limit(void) {
     hak_on_soft_limit(count_call, &calls);
     CHECK_EQ(hak_option_set("soft_limit", "32MiB"), 0);
-    char *block = hak_malloc(MIB(20));
-    if (hak_try_expand(block, MIB(40)) == 0) SKIP("something lies behind it");
-    CHECK_EQ(calls, 1);
-    hak_free(block);
+    CHECK(ways[way]() != NULL);
+    CHECK_EQ(calls, 1); /* nothing need follow */
 }
 
-TEST(growth_in_place_is_told_too) { IN_CHILD(expand_beyond_soft_limit); }
+TEST(one_block_is_enough_for_a_soft_limit) {
+    for (way = 0; way < 3; way++) IN_CHILD(cross_soft_limit);
+}
+
+/* The callback comes below the limit and crosses it again. */
+static void replace(void *context) {
+    calls++;
+    hak_free(of_callback);
+    of_callback = hak_malloc(MIB(30));
+    CHECK(context == &calls && calls == 1);
+}
+
+static void cross_in_the_callback(void) {
+    CHECK_EQ(hak_option_set("soft_limit", "64MiB"), 0);
+    of_callback = hak_malloc(MIB(40));
+    hak_on_soft_limit(replace, &calls);
+    void *blocks_beside[] = {hak_malloc(MIB(18)), hak_malloc(MIB(22))};
+    for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(2)));
+    CHECK_EQ(calls, 1);
+    CHECK(blocks_beside[0] != NULL && blocks_beside[1] != NULL);
+}
+
+TEST(a_callback_is_not_called_by_what_it_does) { IN_CHILD(cross_in_the_callback); }
 
 /* Set when there is more in use already, it is called all the same; and so is the one that takes its place. */
 static void ask_late(void) {
@@ -347,7 +378,8 @@ static void keep_to_soft_limit(void) {
         of_callback = hak_malloc(MIB(20));
         CHECK_EQ(calls, round - 1);
         void *block = hak_malloc(MIB(20));
-        CHECK_EQ(calls, round); /* nothing need follow */
+        for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(2))); /* a look, sooner or later: what was purged just now is not again */
+        CHECK_EQ(calls, round);
         CHECK(block != NULL && of_callback == NULL);
         hak_free(block);
         for (int i = 0; i < 100; i++) hak_free(hak_malloc(MIB(2)));

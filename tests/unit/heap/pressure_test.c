@@ -8,6 +8,7 @@
  *   what is pinned is purged again and again           what_is_pinned_is_not_purged_in_vain
  *   what was pinned once is kept for ever              what_is_no_longer_pinned_returns
  *   the child of a fork believes its parent            a_child_starts_afresh, a_child_has_limits_of_its_own
+ *   the clock is read in the handler of a fork         a_child_has_limits_of_its_own
  *   what is far from the limit returns all the same    far_from_the_limit_nothing_returns
  *   a limit that was lifted holds                      a_limit_that_was_lifted_is_none
  *   who does not grow sees no change of a limit        a_limit_that_is_set_later_is_seen
@@ -245,6 +246,10 @@ static void raise_the_limit(void) {
 }
 TEST(a_limit_that_was_raised_is_far) { in_child_with_root(raise_the_limit); }
 
+static uint64_t reads_before_fork;
+static void note_reads(void) { reads_before_fork = atomic_load(&clock_reads); }
+static void check_reads(void) { CHECK_EQ(atomic_load(&clock_reads), reads_before_fork); }
+
 static void *freed_by_the_child;
 
 static void grow_in_another_group(void) {
@@ -263,6 +268,7 @@ static void fork_into_another_group(void) {
     begin("2147483648");
     freed_by_the_child = take_mib(10);
     take_mib(46);
+    CHECK_EQ(pthread_atfork(note_reads, NULL, check_reads), 0); /* around hakmem's: a library that wraps the clock may hold a lock there */
     CHECK_EQ(child_status(grow_in_another_group, CHILD_SECONDS), 0);
     CHECK_EQ(near_limit(), 0);
     leave_root();

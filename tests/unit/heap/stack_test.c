@@ -392,7 +392,8 @@ TEST(outgrown_stacks_are_used_again) {
 TEST(a_fixed_depth_is_bounded) {
     uint16_t depths[SIZE_CLASSES];
     for (unsigned class = 0; class < SIZE_CLASSES; class++) depths[class] = 1000;
-    stack_set_depths(depths, false);
+    heap_settings.fixed = true;
+    stack_set_depths(depths, true);
     struct heap *heap = make_heap(HEAP_DEAD);
     uint64_t bytes = 0;
     for (unsigned class = 0; class < SIZE_CLASSES; class++) {
@@ -403,6 +404,7 @@ TEST(a_fixed_depth_is_bounded) {
         bytes += (uint64_t)heap->bins[class].depth * bytes_of(class);
     }
     CHECK_EQ(counter_read(&heap->small_depth.bytes) + counter_read(&heap->medium_depth.bytes), bytes); /* it is used by all that miss */
+    heap_settings.fixed = false;
     stack_set_depths(NULL, false);
 }
 
