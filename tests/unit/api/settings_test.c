@@ -274,7 +274,7 @@ static void stay_above_soft_limit(void) {
 TEST(above_a_soft_limit_once_is_enough) { IN_CHILD(stay_above_soft_limit); }
 
 static void *take_one(void) { return hak_malloc(MIB(40)); }
-static void *grow_one(void) { return hak_realloc(hak_malloc(MIB(20)), MIB(40)); }
+static void *grow_one(void) { return hak_realloc(hak_malloc(KIB(800)), MIB(40)); }
 static void *expand_one(void) {
     void *block = hak_malloc(MIB(20));
     if (hak_try_expand(block, MIB(40)) == 0) SKIP("something lies behind it");
