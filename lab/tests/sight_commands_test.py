@@ -310,7 +310,7 @@ def test_a_profile_that_a_process_did_not_read(
         shown = lab("show-config", str(pid), "--json")
     assert shown.returncode == 1
     ((mistake,),) = (config["mistakes"] for config in json.loads(shown.stdout))
-    assert mistake["line"] == "the profile ./my.profile sets nothing here, and it cannot be read"
+    assert mistake["line"] == "the profile ./my.profile is ignored: it cannot be read"
     profile.write_text("decay = 2s\n")
     with on_hakmem(checkout, tmp_path, FREED, profile="./my.profile") as pid:
         profile.unlink()

@@ -6,7 +6,7 @@ import json
 import os
 import stat
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,15 @@ from hakmem_lab.sight.books import Books
 from hakmem_lab.sight.books_reader import books_read
 from hakmem_lab.sight.launch import environment_on
 from hakmem_lab.sight.memory import memory_open
-from hakmem_lab.sight.options import PREFIX, Mistake, Option, mistakes_find, mistakes_told
+from hakmem_lab.sight.options import (
+    PREFIX,
+    PROFILE,
+    Mistake,
+    Option,
+    mistakes_find,
+    mistakes_told,
+    profiles_ignored,
+)
 from hakmem_lab.sight.page import pages_find
 from hakmem_lab.sight.process import SELF, Process
 from hakmem_lab.sight.program import needs_preload
@@ -26,8 +34,6 @@ from hakmem_lab.sight.program import needs_preload
 ASK = "HAKMEM_SHOW_OPTIONS"
 ANSWER_SECONDS = 30.0
 ANSWER_BEGINS = '{"hakmem"'
-FROM_FILE = ("file", "profile")
-"""Sources of an option that a profile's file sets, itself or by naming another profile."""
 NOT_SHOWN = ("?", "\N{REPLACEMENT CHARACTER}")
 """What stands for the letters of a path that are not ASCII, or no text."""
 FILE_BYTES_MAX = 4095
@@ -63,23 +69,20 @@ def config_of_process(process: Process) -> list[Config]:
 
 
 def mistakes_of_process(process: Process, books: Books) -> list[Mistake]:
-    """In its environment; and a profile's file that it could not read."""
+    """In its environment; and profiles' files that it could not use."""
     found = mistakes_find(process.environment(), books.options, books.other_variables)
-    return [*found, *profile_mistakes(process, books.options)]
+    return [*found, *profile_mistakes(process, process.environment(), books.options)]
 
 
-def profile_mistakes(process: Process, options: Iterable[Option]) -> Iterator[Mistake]:
-    """A profile's file of which PROCESS took nothing, and that cannot be read. One that it took something of may have
-    gone since; so may one whose settings are all overridden, which is why of a process that runs less is said."""
-    by_name = {option.name: option for option in options}
-    profile = by_name["profile"].value if "profile" in by_name else ""
-    if "/" not in profile or any(option.source in FROM_FILE for option in by_name.values()):
-        return
-    complaint = file_complaint(process.file(profile)) if _can_be_found(process, profile) else ""
-    if complaint:
-        setting = f"the profile {profile}"
-        says = "is ignored:" if process.pid == SELF else "sets nothing here, and"
-        yield Mistake(setting, "", "", "", f"{setting} {says} {complaint}")
+def profile_mistakes(
+    process: Process, environment: Mapping[str, str], options: Iterable[Option]
+) -> Iterator[Mistake]:
+    """Profiles' files that ENVIRONMENT named as PROCESS began, and that it could not use; and why, if that still shows."""
+    for option in options:
+        for profile in profiles_ignored(environment, option) if option.name == PROFILE else ():
+            complaint = file_complaint(process.file(profile)) if _can_be_found(process, profile) else ""
+            setting = f"the profile {profile}"
+            yield Mistake(setting, "", "", "", f"{setting} is ignored{complaint and f': {complaint}'}")
 
 
 def _can_be_found(process: Process, profile: str) -> bool:
@@ -128,6 +131,6 @@ def config_of_command(checkout: Checkout, command: Sequence[str]) -> Config:
     mistakes = mistakes_find(settings, options, answer["other_variables"])
     mistakes += mistakes_told(done.errors, mistakes)
     if not any(mistake.told for mistake in mistakes):  # the option quiet silences the library
-        mistakes += profile_mistakes(Process(SELF), options)
+        mistakes += profile_mistakes(Process(SELF), settings, options)
     owner = "this checkout's" if preload else "its own"
     return Config(f"{command[0]} on {owner} hakmem", answer["hakmem"], options, tuple(mistakes))

@@ -16,6 +16,7 @@ MESSAGE = "hakmem: "
 WHOLE_LETTERS = 44
 """Of a name or value the library repeats at least so many."""
 LIST = "conf"
+PROFILE = "profile"
 """HAKMEM_CONF: settings of several options."""
 SMALL_MAX_BYTES = 1 << 16
 """Larger blocks of a size class are medium ones: each is a slab by itself."""
@@ -174,10 +175,26 @@ def _mistake_in_list(item: str, by_name: Mapping[str, Option]) -> Mistake | None
 
 
 def _misunderstood(setting: str, value: str, option: Option, source: str) -> Mistake | None:
-    """A setting that was understood is in force, unless a stronger one is."""
-    if SOURCES.index(option.source) >= SOURCES.index(source):
+    """A setting that was understood is in force, unless a stronger one is. A profile's file may have been understood, and
+    not be usable: see profiles_ignored."""
+    if _outweighs(option, source) or (option.name == PROFILE and "/" in value):
         return None
     return Mistake(setting, value, "", option.accepts)
+
+
+def _outweighs(option: Option, source: str) -> bool:
+    return SOURCES.index(option.source) >= SOURCES.index(source)
+
+
+def profiles_ignored(environment: Mapping[str, str], profile: Option) -> list[str]:
+    """Files that ENVIRONMENT names for the option PROFILE and that could not be used: what is in force is weaker."""
+    listed = (
+        item.replace("=", ":", 1).partition(":")
+        for item in environment.get(PREFIX + LIST.upper(), "").split(",")
+    )
+    named = [("environment", environment.get(PREFIX + PROFILE.upper(), ""))]
+    named += [("conf", value) for name, _, value in listed if name.strip().lower() == PROFILE]
+    return [file.strip() for source, file in named if "/" in file and not _outweighs(profile, source)]
 
 
 def mistakes_told(errors: str, found: Sequence[Mistake]) -> list[Mistake]:

@@ -60,8 +60,18 @@ void *model_take(size_t bytes) {
     return block;
 }
 
-void model_give(void *block) {
+static void end_use_of(void *block) {
     EXPLORE_CHECK(*(void **)block == block);
     *(void **)block = NULL;
+}
+
+void model_give(void *block) {
+    end_use_of(block);
     if (!front_push(block)) heap_free(block, NULL);
+}
+
+void model_give_home(void *block) {
+    end_use_of(block);
+    remote_give(NULL, &block, 1);
+    remote_settle();
 }

@@ -20,6 +20,9 @@ void model_start_with_purge_thread(void);
 void *model_take(size_t bytes);
 void model_give(void *block);
 
+/* As what a thread had in its buffer, or frees in a signal handler, is given: by its bit in the slab, without the owner's lock. */
+void model_give_home(void *block);
+
 /* Names in reports. */
 void model_name_heap(struct heap *heap);
 void model_name_slab(const void *block);

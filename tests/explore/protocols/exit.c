@@ -19,6 +19,8 @@ static void begin(void) { thread_ensure_heap(); }
 static void end(void) { model_thread_exit(); }
 static void give_first(void) { model_give(blocks[0]); }
 static void give_second(void) { model_give(blocks[1]); }
+static void give_first_home(void) { model_give_home(blocks[0]); }
+static void give_second_home(void) { model_give_home(blocks[1]); }
 static void take_one(void) { taken[0] = model_take(BYTES); }
 
 static void setup(void) {
@@ -29,8 +31,8 @@ static void setup(void) {
 }
 static void check_second(void) { model_check_blocks(&blocks[1], 1); }
 static void check_none(void) { model_check_blocks(NULL, 0); }
-EXPLORE(exit_and_one_freer, .setup = setup, .threads = {end, give_first}, .check = check_second);
-EXPLORE(exit_and_two_freers, .setup = setup, .threads = {end, give_first, give_second}, .check = check_none,
+EXPLORE(exit_and_one_freer, .setup = setup, .threads = {end, give_first_home}, .check = check_second);
+EXPLORE(exit_and_two_freers, .setup = setup, .threads = {end, give_first_home, give_second_home}, .check = check_none,
         .deep = true);
 
 /* Another thread, with a heap of its own, adopts what is left behind. */
@@ -41,7 +43,7 @@ static void setup_adoption(void) {
     explore_as(2, begin);
 }
 static void check_adopted(void) { model_check_blocks((void *[]){blocks[1], taken[0]}, 2); }
-EXPLORE(exit_freer_adopter, .setup = setup_adoption, .threads = {end, give_first, take_one}, .check = check_adopted,
+EXPLORE(exit_freer_adopter, .setup = setup_adoption, .threads = {end, give_first_home, take_one}, .check = check_adopted,
         .deep = true);
 
 /* A thread begins, perhaps with the heap that the other leaves. */
@@ -50,7 +52,7 @@ static void setup_beginner(void) {
     explore_as(0, take_two);
     explore_as(1, model_without_heap);
 }
-EXPLORE(exit_freer_beginner, .setup = setup_beginner, .threads = {end, give_first, take_one}, .check = check_adopted,
+EXPLORE(exit_freer_beginner, .setup = setup_beginner, .threads = {end, give_first_home, take_one}, .check = check_adopted,
         .deep = true);
 
 /* Each ends with a block of the other in its buffer. */
@@ -114,10 +116,6 @@ static void setup_parked_freer(void) {
     model_start();
     explore_as(1, model_without_heap);
     explore_as(2, leave_one);
-}
-static void give_second_home(void) { /* as a thread gives what it had in its buffer */
-    remote_give(NULL, &blocks[1], 1);
-    remote_settle();
 }
 EXPLORE(parked_freer_and_retire, .setup = setup_parked_freer, .threads = {retire, give_second}, .check = check_none);
 EXPLORE(parked_buffer_and_retire, .setup = setup_parked_freer, .threads = {retire, give_second_home}, .check = check_none);

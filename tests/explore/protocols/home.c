@@ -17,6 +17,7 @@ static void begin(void) { thread_ensure_heap(); }
 static void take_one(void) { taken[0] = model_take(BYTES); }
 static void end(void) { model_thread_exit(); }
 static void give_first(void) { model_give(blocks[0]); }
+static void give_first_home(void) { model_give_home(blocks[0]); }
 
 static void start(void) {
     model_start();
@@ -66,7 +67,7 @@ static void setup_freer(void) {
     explore_as(0, take_two);
     explore_as(1, model_without_heap);
 }
-EXPLORE(home_left_and_freer, .setup = setup_freer, .threads = {end, give_first}, .check = check_second);
+EXPLORE(home_left_and_freer, .setup = setup_freer, .threads = {end, give_first_home}, .check = check_second);
 
 static void setup_beginner(void) {
     start();
@@ -75,7 +76,7 @@ static void setup_beginner(void) {
 static void check_begun(void) { model_check_blocks((void *[]){blocks[0], blocks[1], taken[0]}, 3); }
 EXPLORE(home_left_and_begun, .setup = setup_beginner, .threads = {end, take_one}, .check = check_begun);
 static void check_begun_and_second(void) { model_check_blocks((void *[]){blocks[1], taken[0]}, 2); }
-EXPLORE(home_left_freer_and_begun, .setup = setup_freer, .threads = {end, give_first, take_one}, .check = check_begun_and_second,
+EXPLORE(home_left_freer_and_begun, .setup = setup_freer, .threads = {end, give_first_home, take_one}, .check = check_begun_and_second,
         .deep = true);
 
 /* All have left: another begins, frees, or takes what is there away. */

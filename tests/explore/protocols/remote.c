@@ -23,8 +23,8 @@ static void setup(void) {
     explore_as(2, model_without_heap);
 }
 
-static void give_first(void) { model_give(blocks[0]); }
-static void give_second(void) { model_give(blocks[1]); }
+static void give_first(void) { model_give_home(blocks[0]); }
+static void give_second(void) { model_give_home(blocks[1]); }
 static void take_one(void) { taken[0] = model_take(BYTES); }
 static void take_one_twice(void) {
     taken[0] = model_take(BYTES);
@@ -51,7 +51,7 @@ static void setup_two_slabs(void) {
     explore_as(1, model_without_heap);
     explore_as(2, model_without_heap);
 }
-static void give_third(void) { model_give(blocks[2]); }
+static void give_third(void) { model_give_home(blocks[2]); }
 static void check_two_slabs(void) { model_check_blocks((void *[]){blocks[1], blocks[3], taken[0]}, 3); }
 EXPLORE(remote_two_slabs, .setup = setup_two_slabs, .threads = {take_one, give_first, give_third}, .check = check_two_slabs);
 
@@ -69,7 +69,7 @@ static void setup_small(void) {
     explore_as(2, model_without_heap);
 }
 static void take_small(void) { taken[0] = model_take(SMALL_BYTES); }
-static void give_last(void) { model_give(blocks[SMALL_BLOCKS - 1]); }
+static void give_last(void) { model_give_home(blocks[SMALL_BLOCKS - 1]); }
 static void check_small(void) {
     blocks[0] = taken[0];
     model_check_blocks(blocks, SMALL_BLOCKS - 1);
