@@ -176,7 +176,8 @@ HAK_COLD void start_now(void) {
         os_leave("hakmem: this program is built with ThreadSanitizer, which needs a malloc of its own\n");
     /* A signal handler in the middle of the start is served outside the window. */
     if (!slow_enter()) return;
-    if (comes_before_the_settings()) return; /* the mark stays until the loader clears it, or start_process: so long this thread is served like a handler */
+    /* The mark stays until the loader clears it, or start_process: so long this thread is served like a handler. */
+    if (comes_before_the_settings()) return;
     int saved = errno;
     os_lock_take(&start_lock);
     if (!atomic_load_explicit(&start_done, memory_order_relaxed)) { /* under the lock */

@@ -238,6 +238,15 @@ static bool become_large(void *block, uint32_t word) {
     return true;
 }
 
+/* Resizes BLOCK, a medium or a large one of USABLE bytes, whose page has WORD, to BYTES bytes. After slow_enter, and leaves. */
+static void *resize_pages(void *block, uint32_t word, size_t usable, size_t bytes) {
+    become_large(block, word);
+    void *resized = large_resize(page_index(block), bytes);
+    slow_leave();
+    bytes > usable ? purger_tick_for_alloc(NULL) : purger_tick(NULL, usable >= PURGER_HEAVY_BYTES);
+    return resized;
+}
+
 void *heap_resize(void *block, size_t bytes) {
     const size_t page = page_index(block);
     const uint32_t word = word_of(block, page);
@@ -246,22 +255,14 @@ void *heap_resize(void *block, size_t bytes) {
     if (bytes <= SMALL_MAX_BYTES || bytes > PTRDIFF_MAX) return NULL; /* a small block takes less memory */
     if (bytes <= usable && is_as_good(usable, word, bytes)) return block;
     if (!slow_enter()) return bytes <= usable ? block : NULL;
-    become_large(block, word); /* whatever is neither small nor large is medium */
-    void *resized = large_resize(page, bytes);
-    slow_leave();
-    bytes > usable ? purger_tick_for_alloc(NULL) : purger_tick(NULL, usable >= PURGER_HEAVY_BYTES);
-    return resized;
+    return resize_pages(block, word, usable, bytes);
 }
 
 void heap_trim(void *block, size_t bytes) {
     const size_t page = page_index(block);
     const uint32_t word = word_of(block, page);
     const size_t usable = usable_bytes_of(block, page, word);
-    if (usable <= SMALL_MAX_BYTES || word == WORD_NONE || !slow_enter()) return;
-    become_large(block, word);
-    large_resize(page, bytes);
-    slow_leave();
-    purger_tick(NULL, usable >= PURGER_HEAVY_BYTES);
+    if (usable > SMALL_MAX_BYTES && word != WORD_NONE && slow_enter()) resize_pages(block, word, usable, bytes);
 }
 
 size_t heap_extend(void *block, size_t bytes) {

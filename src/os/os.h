@@ -255,7 +255,8 @@ enum { OS_KEPT_DESCRIPTOR_MIN = 200 }; /* descriptors that stay open have number
  * before the library's last message; but not of a pipe or a socket, whose reader would wait. A system call; COPIED: two. */
 void os_message_keep(bool copied);
 
-/* In the child of a fork, in its handler: closes the duplicate of a terminal, or of another character device. Its reader would wait for a daemon. */
+/* In the child of a fork, in its handler: closes the duplicate of a terminal, or of another character device. Its reader would wait for a
+ * daemon. */
 void os_message_fork_child(void);
 
 /* The same later, without a duplicate, if it was not done at the start; but not if descriptor 2 is by now a file of the program's own: one

@@ -304,14 +304,20 @@ TEST(below_the_first_depths_all_that_was_deepened_is_given) {
     heap_settings.thread_cache_bytes = MIB(2);
 }
 
-/* What it has itself makes no room for it: others give nothing for what does not fit even then. */
-TEST(nobody_gives_for_what_does_not_fit) {
+/* A heap whose bin of the class ASKS has a depth of 512, and that of GIVES one of DEPTH. */
+static struct heap *make_deepened(unsigned asks, unsigned gives, uint32_t depth) {
     struct heap *heap = make_heap(HEAP_DEAD);
-    const unsigned asks = size_class_of(64), gives = size_class_of(128);
     use_much();
     heap_settings.thread_cache_bytes = GIB(1);
     while (heap->bins[asks].depth < 512) adapt(heap, asks, SWING, SWING);
-    while (heap->bins[gives].depth < 128) adapt(heap, gives, SWING, SWING);
+    while (heap->bins[gives].depth < depth) adapt(heap, gives, SWING, SWING);
+    return heap;
+}
+
+/* What it has itself makes no room for it: others give nothing for what does not fit even then. */
+TEST(nobody_gives_for_what_does_not_fit) {
+    const unsigned asks = size_class_of(64), gives = size_class_of(128);
+    struct heap *heap = make_deepened(asks, gives, 128);
     heap_settings.thread_cache_bytes = KIB(64); /* 32 and 16 of it are given; 32 more are wanted, of which the other has 12 */
     for (int i = 0; i < 2 * ACE_BUDGET_IDLE; i++) adapt(heap, asks, SWING, SWING);
     CHECK_EQ(heap->bins[asks].depth, 512);
@@ -322,12 +328,8 @@ TEST(nobody_gives_for_what_does_not_fit) {
 
 /* The last that is asked may give enough. */
 TEST(the_last_that_gives_is_not_in_vain) {
-    struct heap *heap = make_heap(HEAP_DEAD);
     const unsigned asks = size_class_of(64), gives = size_class_of(128);
-    use_much();
-    heap_settings.thread_cache_bytes = GIB(1);
-    while (heap->bins[asks].depth < 512) adapt(heap, asks, SWING, SWING);
-    while (heap->bins[gives].depth < 512) adapt(heap, gives, SWING, SWING);
+    struct heap *heap = make_deepened(asks, gives, 512);
     heap_settings.thread_cache_bytes = KIB(112); /* 32 and 64 of it are given, and 32 more are wanted */
     heap->bins[gives].asked = UINT8_MAX;
     heap->small_depth.hand = gives + 1;
