@@ -239,7 +239,7 @@ static bool become_large(void *block, uint32_t word) {
 }
 
 /* Resizes BLOCK, a medium or a large one of USABLE bytes, whose page has WORD, to BYTES bytes. After slow_enter, and leaves. */
-static void *resize_pages(void *block, uint32_t word, size_t usable, size_t bytes) {
+HAK_INLINE void *resize_pages(void *block, uint32_t word, size_t usable, size_t bytes) {
     become_large(block, word);
     void *resized = large_resize(page_index(block), bytes);
     slow_leave();
