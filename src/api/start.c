@@ -29,15 +29,18 @@ _Atomic uint32_t start_done;
 static struct os_lock start_lock;
 struct hak_options start_settings;
 
-/* ThreadSanitizer interposes libc's functions. Its own must not be called before it is ready, which is later than the start of this
- * library. */
+/* A sanitizer with a malloc of its own finds nothing in blocks of ours. It interposes other functions of libc's, too, which must not be
+ * called before it is ready, and that is later than the start of this library. */
 #ifdef HAK_NO_LIBC_NAMES
 static bool has_sanitizer(void) { return false; }
 static bool serves_process(void) { return false; }
 #else
-extern void __tsan_init(void) __attribute__((weak));
+#define SANITIZER_STARTS(name) extern void name(void) __attribute__((weak))
+SANITIZER_STARTS(__asan_init);
+SANITIZER_STARTS(__lsan_init);
+SANITIZER_STARTS(__tsan_init);
 
-static bool has_sanitizer(void) { return &__tsan_init != NULL; }
+static bool has_sanitizer(void) { return &__asan_init != NULL || &__lsan_init != NULL || &__tsan_init != NULL; }
 
 /* Whether the malloc of this process is ours. */
 static bool serves_process(void) { return (void *(*)(size_t))malloc == hak_malloc; }
@@ -171,9 +174,8 @@ void start_read_option(enum option_id id, char *text, size_t bytes) {
 static bool comes_before_the_settings(void) { return options_has_program() && thread_state.front == NULL; }
 
 HAK_COLD void start_now(void) {
-    /* The sanitizer would know none of our blocks, and none of its own threads. */
     if (has_sanitizer() && serves_process())
-        os_leave("hakmem: this program is built with ThreadSanitizer, which needs a malloc of its own\n");
+        os_leave("hakmem: this program is built with a sanitizer, which needs a malloc of its own\n");
     /* A signal handler in the middle of the start is served outside the window. */
     if (!slow_enter()) return;
     /* The mark stays until the loader clears it, or start_process: so long this thread is served like a handler. */

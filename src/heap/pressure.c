@@ -24,15 +24,19 @@ enum {
 
 static _Atomic bool hears;
 
-/* What the last purge by a thread that is alone could not return, or the least that was returnable since; 0 in most processes. Where threads
- * change it at the same time one purge is too many, or comes late. */
-static counter vain_bytes;
-
 counter pressure_counts[ACE_PRESSURE_STALLS + 1];
 
-/* When a thread that is alone looks for limits again, in milliseconds of the monotonic clock; 0: in a forked child, AROUND_MS after its
- * first look; UINT64_MAX: none has asked so far. */
-static counter look_around_ms = UINT64_MAX;
+/* What a thread that is alone goes by. On a cache line of its own: seldom written, and read by slow paths of all threads. */
+static struct {
+    /* From what it holds on it returns what is free; UINT64_MAX: there is no limit, or it is not known yet. */
+    HAK_ALIGNED(HAK_CACHE_LINE) counter mark_bytes;
+    /* What the last purge could not return, or the least that was returnable since; 0 in most processes. Where threads change it at the
+     * same time one purge is too many, or comes late. */
+    counter vain_bytes;
+    /* When it looks for limits again, in milliseconds of the monotonic clock; 0: in a forked child, AROUND_MS after its first look;
+     * UINT64_MAX: none has asked so far. */
+    counter look_around_ms;
+} lone = {.mark_bytes = UINT64_MAX, .look_around_ms = UINT64_MAX};
 
 /* What was last heard. */
 static struct {
@@ -134,9 +138,6 @@ void pressure_rest(uint64_t took_ms, uint64_t returned_bytes) {
 
 /* ---- a thread that is alone ------------------------------------------------------------------------------ */
 
-/* From what it holds on it returns what is free; UINT64_MAX: there is no limit, or it is not known yet. */
-static counter mark_bytes = UINT64_MAX;
-
 /* A thread of several leaves it to the purge thread; and when the others have ended, this one asks as it grows the next time. */
 static bool asks(void) { return registry_is_alone() && is_on() && purger_is_allowed(); }
 
@@ -156,11 +157,11 @@ static bool ask(struct heap *heap) {
     const uint64_t now_ms = os_clock_ms();
     os_group_read_again(&heard.group);
     const bool known = heard.asked && heard.group.memory_used_bytes != OS_UNLIMITED;
-    if (known && now_ms < counter_read(&look_around_ms)) return true;
+    if (known && now_ms < counter_read(&lone.look_around_ms)) return true;
     if (!purger_is_undisturbed(heap)) return known;
     os_group_read_limits("", &heard.group);
     heard.asked = true;
-    counter_set(&look_around_ms, now_ms + AROUND_MS);
+    counter_set(&lone.look_around_ms, now_ms + AROUND_MS);
     return true;
 }
 
@@ -171,14 +172,14 @@ static uint64_t ask_for_growth(struct heap *heap, size_t pages, bool *pressed) {
     /* The program may touch all that is held before it grows again. */
     const uint64_t held = span_held_bytes(), used = input.used_bytes == OS_UNLIMITED ? held : max_size(input.used_bytes, held);
     input.used_bytes = used + pages * PAGE_BYTES;
-    counter_set(&mark_bytes, ace_pressure_mark_bytes(input));
+    counter_set(&lone.mark_bytes, ace_pressure_mark_bytes(input));
     *pressed = is_too_much(input.used_bytes);
     return ace_pressure_unasked_bytes(input);
 }
 
 static void return_all(void) {
     purge_steps(PURGE_ALL);
-    counter_set(&vain_bytes, footprint_returnable());
+    counter_set(&lone.vain_bytes, footprint_returnable());
 }
 
 static void note_growth(size_t pages) {
@@ -196,11 +197,11 @@ void pressure_start(void) { span_on_growth_beyond(LIMITS_FROM_BYTES, note_growth
 
 void pressure_fork_child(void) {
     os_lock_reset(&heard.lock);
-    counter_set(&vain_bytes, 0); /* the child counts from what is in use now */
+    counter_set(&lone.vain_bytes, 0); /* the child counts from what is in use now */
     heard.around_ms = 0; /* it may be put into another group */
-    if (counter_read(&look_around_ms) == UINT64_MAX) return;
+    if (counter_read(&lone.look_around_ms) == UINT64_MAX) return;
     heard.asked = false; /* most children end before they grow */
-    counter_set(&look_around_ms, 0); /* not by the clock: a library that wraps it may hold a lock of its own now */
+    counter_set(&lone.look_around_ms, 0); /* not by the clock: a library that wraps it may hold a lock of its own now */
     span_on_growth_beyond(span_held_bytes() + AGAIN_BYTES, note_growth);
 }
 
@@ -209,7 +210,7 @@ void pressure_fork_child(void) {
 static uint64_t newly_returnable(uint64_t vain) {
     const uint64_t returnable = footprint_returnable();
     if (returnable >= vain) return returnable - vain;
-    counter_set(&vain_bytes, returnable); /* some of it is in use again, or was returned after all */
+    counter_set(&lone.vain_bytes, returnable); /* some of it is in use again, or was returned after all */
     return 0;
 }
 
@@ -227,11 +228,11 @@ HAK_NOINLINE static void look_again(uint64_t mark, uint64_t held, uint64_t vain)
 /* Limits change, and a process that works without growing is to see it. What cannot be asked is tried again a second later. */
 HAK_NOINLINE static void look_around(void) {
     static counter retry_ms;
-    const uint64_t due_ms = counter_read(&look_around_ms), now_ms = os_clock_ms();
+    const uint64_t due_ms = counter_read(&lone.look_around_ms), now_ms = os_clock_ms();
     if (now_ms < due_ms || now_ms < counter_read(&retry_ms) || !slow_enter()) return;
     counter_set(&retry_ms, now_ms + HEAR_MS);
     if (due_ms == 0)
-        counter_set(&look_around_ms, now_ms + AROUND_MS);
+        counter_set(&lone.look_around_ms, now_ms + AROUND_MS);
     else
         note_growth(0);
     slow_leave();
@@ -240,7 +241,9 @@ HAK_NOINLINE static void look_around(void) {
 /* Blocks that take the place of others of another size grow into pages that the others had not touched: near the limit what is free is
  * returned before that. */
 void pressure_look(void) {
-    if (HAK_UNLIKELY(counter_read(&look_around_ms) != UINT64_MAX)) look_around();
-    const uint64_t mark = counter_read(&mark_bytes), held = span_held_bytes(), vain = counter_read(&vain_bytes);
+    if (HAK_UNLIKELY(counter_read(&lone.look_around_ms) != UINT64_MAX)) look_around();
+    const uint64_t mark = counter_read(&lone.mark_bytes), vain = counter_read(&lone.vain_bytes);
+    if (HAK_LIKELY(mark == UINT64_MAX && vain == 0)) return; /* what is held is written by all threads */
+    const uint64_t held = span_held_bytes();
     if (HAK_UNLIKELY(held >= mark || vain != 0)) look_again(mark, held, vain);
 }

@@ -178,11 +178,15 @@ static bool is_pending(int number) {
     return sigpending(&pending) == 0 && sigismember(&pending, number) == 1;
 }
 
-/* Consumes a signal that is pending and blocked in this thread, without waiting. By number, as above. */
-static void take_signal(int number) {
+/* Consumes a signal that is pending and blocked in this thread, without waiting. By number, as above. Under a filter of the program's own,
+ * which may end the process for that, the signal stays as it is instead, by MASK, which is set afterwards. */
+static void take_signal(int number, sigset_t *mask) {
     const uint64_t set = UINT64_C(1) << (number - 1);
     const struct timespec at_once = {0, 0};
-    syscall(SYS_rt_sigtimedwait, &set, NULL, &at_once, sizeof set);
+    if (os_has_own_filter())
+        sigaddset(mask, number);
+    else
+        syscall(SYS_rt_sigtimedwait, &set, NULL, &at_once, sizeof set);
 }
 
 /* Whether signal NUMBER was blocked BEFORE and is pending for the program: then we must not consume it. */
@@ -200,8 +204,8 @@ bool os_write(int fd, const char *text, size_t bytes) {
     const bool takes_pipe = blocked && !is_waiting(&before, SIGPIPE), takes_limit = blocked && !is_waiting(&before, SIGXFSZ);
     const bool done = write_all(fd, text, bytes);
     const int why = errno;
-    if (!done && why == EPIPE && takes_pipe) take_signal(SIGPIPE);
-    if (!done && why == EFBIG && takes_limit) take_signal(SIGXFSZ);
+    if (!done && why == EPIPE && takes_pipe) take_signal(SIGPIPE, &before);
+    if (!done && why == EFBIG && takes_limit) take_signal(SIGXFSZ, &before);
     if (blocked) pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = done ? kept : why;
     return done;

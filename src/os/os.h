@@ -102,14 +102,19 @@ bool os_charges_all(void);
 /* 64 bits that differ from process to process, without a system call. */
 uint64_t os_random_seed(void);
 
-/* ---- what is resident (resident.c) -------------------------------------------------------------- */
+/* ---- seccomp filters (filter.c) ------------------------------------------------------------------- */
 
-/* Notes whether a seccomp filter is in force; once, from a constructor: before that, and if it is not called, all filters
- * are taken to be the program's own. */
+/* Notes whether one is in force; once, from a constructor: before that, and if it is not called, all filters are taken to be the
+ * program's own. */
 void os_note_filter(void);
+
+/* Whether one was in force from the start. */
+bool os_was_filtered(void);
 
 /* Whether the program made one itself, which may end it for a call that it does not expect, such as one that opens a file. */
 bool os_has_own_filter(void);
+
+/* ---- what is resident (resident.c) -------------------------------------------------------------- */
 
 /* How many bytes of a mapped range, which begins at a page, are resident; all, where the kernel does not say or cannot be
  * asked safely. */

@@ -11,21 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-
-static bool was_filtered; /* at the start */
-
-static bool is_filtered(void) {
-    const int saved = errno, mode = prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
-    /* EINVAL: a kernel without seccomp. Any other error is a filter's. */
-    const bool filtered = mode > 0 || (mode < 0 && errno != EINVAL);
-    errno = saved;
-    return filtered;
-}
-
-void os_note_filter(void) { was_filtered = is_filtered(); }
-
-bool os_has_own_filter(void) { return !was_filtered && is_filtered(); }
 
 /* Both add to *RESIDENT how many of PAGES pages from ADDRESS on are; false where the kernel does not say. */
 
@@ -66,7 +51,8 @@ static bool ask_pagemap(const char *address, size_t pages, size_t *resident) {
 bool os_tells_resident(void *address, size_t bytes, size_t *resident_bytes) {
     const size_t page = os_page_bytes(), pages = (bytes + page - 1) / page;
     size_t resident = 0;
-    const bool told = was_filtered ? ask_pagemap(address, pages, &resident) : !is_filtered() && ask_mincore(address, pages, &resident);
+    const bool told = os_was_filtered() ? ask_pagemap(address, pages, &resident)
+                                        : !os_has_own_filter() && ask_mincore(address, pages, &resident);
     *resident_bytes = min_size(resident * page, bytes);
     return told;
 }

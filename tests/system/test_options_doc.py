@@ -74,6 +74,7 @@ def printer(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "os/clock.c",
         "os/environment.c",
         "os/file.c",
+        "os/filter.c",
         "os/message.c",
     ]
     subprocess.run([*compiler, *flags, source, *(ROOT / "src" / file for file in used)], check=True)

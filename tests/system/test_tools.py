@@ -212,6 +212,17 @@ def test_a_program_with_a_sanitizer_is_safe_under_the_preload(
         assert re.search("ASan runtime does not come first|hakmem: this program is built with", result.stderr)
 
 
+@pytest.mark.parametrize("sanitizer", ["address", "leak"])
+def test_no_sanitizer_is_disarmed_by_the_preload(build: Build, tmp_path: Path, sanitizer: str) -> None:
+    """Its own malloc, in a library, would come behind hakmem's: then it would find nothing, and say so by a status of 0."""
+    program = worker(tmp_path, 1000, f"-fsanitize={sanitizer}")
+    result = run(program, env=preloaded(build) | {"ASAN_OPTIONS": "verify_asan_link_order=0"})
+    assert result.returncode == 1
+    assert only_line(result.stderr) == (
+        "hakmem: this program is built with a sanitizer, which needs a malloc of its own"
+    )
+
+
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_a_program_with_the_undefined_behaviour_sanitizer_is_served(
     build: Build, tmp_path: Path, compiler: str

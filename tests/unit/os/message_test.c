@@ -11,6 +11,7 @@
  *   a long line loses its line end               long_lines_are_cut
  *   a broken pipe ends the program               a_broken_pipe_is_an_error
  *   a file that may not grow ends the program    a_file_at_its_limit_is_an_error
+ *   a signal is taken under the program's own filter   own_filters_meet_no_waiting
  *   nothing written, without an error, has none  what_takes_nothing_is_an_error
  *   os_panic ends by exit                        panic_is_a_message_and_an_abort
  */
@@ -250,6 +251,7 @@ static void write_in_vain(int fd, int error, int number) {
     sigemptyset(&set);
     sigaddset(&set, number);
     signal(number, SIG_DFL);
+    os_note_filter(); /* as at the start: one that is there already is not the program's own */
     errno = 0;
     CHECK(!os_write(fd, "x", 1));
     CHECK_EQ(errno, error);
@@ -278,21 +280,42 @@ static void write_into_broken_pipe(void) {
 
 TEST(a_broken_pipe_is_an_error) { IN_CHILD(write_into_broken_pipe); }
 
-static void write_beyond_the_limit(void) {
+/* A file that may not grow. */
+static int full_file(void) {
     const struct rlimit none = {0, RLIM_INFINITY};
-    int full = memfd_create("full", MFD_CLOEXEC);
+    const int full = memfd_create("full", MFD_CLOEXEC);
     CHECK(full >= 0);
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &none), 0);
-    write_in_vain(full, EFBIG, SIGXFSZ);
+    return full;
 }
+
+static void write_beyond_the_limit(void) { write_in_vain(full_file(), EFBIG, SIGXFSZ); }
 
 TEST(a_file_at_its_limit_is_an_error) { IN_CHILD(write_beyond_the_limit); }
 
-/* ---- no error, and no progress -------------------------------------------------------------------------- */
+/* ---- under filters ------------------------------------------------------------------------------------- */
 
 #if __has_include(<linux/seccomp.h>) /* musl's headers do not bring the kernel's */
 
 #include "sandbox.h"
+
+static const struct sandbox_rule waits[] = {{.call = SYS_rt_sigtimedwait}};
+
+static void write_under_own_filter(void) {
+    const int full = full_file();
+    os_note_filter();
+    sandbox_enter(SANDBOX_RULES(waits), SECCOMP_RET_KILL_PROCESS, SECCOMP_RET_ALLOW);
+    CHECK(!os_write(full, "x", 1));
+    CHECK_EQ(errno, EFBIG);
+    CHECK(is_blocked(SIGXFSZ) && is_pending(SIGXFSZ));
+    CHECK(!is_blocked(SIGPIPE));
+    signal(SIGXFSZ, SIG_IGN); /* the child's end may write, too */
+}
+
+TEST(own_filters_meet_no_waiting) {
+    if (!sandbox_is_possible()) SKIP("no seccomp filters");
+    IN_CHILD(write_under_own_filter);
+}
 
 enum { TAKES_NOTHING = 77 };
 
