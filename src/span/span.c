@@ -14,7 +14,11 @@ struct span_state spans = {
     .counts = {.half_life_ms = ACE_NEVER},
 };
 
-static counter soft_pages, hard_pages; /* of the settings; read without the lock */
+/* Of the settings, and read without the lock. On a cache line of its own: seldom written, and read by slow paths of all threads. */
+static struct {
+    HAK_ALIGNED(HAK_CACHE_LINE) counter soft_pages;
+    counter hard_pages;
+} limits;
 
 void span_lock(void) { os_lock_take(&spans.lock); }
 void span_unlock(void) { os_lock_drop(&spans.lock); }
@@ -27,8 +31,8 @@ void span_configure(const struct span_settings *settings) {
         counter_set(&spans.counts.half_life_ms, settings->decay_half_life_ms);
     if (settings->huge_from_pages != spans.settings.huge_from_pages) huge_configure(settings->huge_from_pages);
     spans.settings = *settings;
-    counter_set(&soft_pages, settings->soft_pages);
-    counter_set(&hard_pages, settings->hard_pages);
+    counter_set(&limits.soft_pages, settings->soft_pages);
+    counter_set(&limits.hard_pages, settings->hard_pages);
     span_unlock();
 }
 
@@ -75,19 +79,19 @@ bool span_is_allowed(size_t pages) {
     return allowed;
 }
 
-bool span_is_limited(void) { return counter_read(&hard_pages) != 0 || counter_read(&soft_pages) != 0; }
+bool span_is_limited(void) { return counter_read(&limits.hard_pages) != 0 || counter_read(&limits.soft_pages) != 0; }
 
 uint64_t span_limit_bytes(void) {
-    const uint64_t hard = counter_read(&hard_pages);
+    const uint64_t hard = counter_read(&limits.hard_pages);
     return (hard != 0 ? hard : window.pages) * PAGE_BYTES;
 }
 
 bool span_is_over_soft(void) {
-    uint64_t soft = counter_read(&soft_pages);
+    uint64_t soft = counter_read(&limits.soft_pages);
     return HAK_UNLIKELY(soft != 0) && in_use_pages() > soft;
 }
 
-uint64_t span_soft_bytes(void) { return counter_read(&soft_pages) * PAGE_BYTES; }
+uint64_t span_soft_bytes(void) { return counter_read(&limits.soft_pages) * PAGE_BYTES; }
 
 /* ---- taking and giving ---------------------------------------------------------------------------- */
 
@@ -195,7 +199,7 @@ static void note_growth(size_t pages) {
 
 /* Whether neither note_growth nor make_room_after would do anything for PAGES pages. */
 static bool is_unnoticed(size_t pages) {
-    return held_pages() + pages <= counter_read(&noted.from_pages) && counter_read(&hard_pages) == 0;
+    return held_pages() + pages <= counter_read(&noted.from_pages) && counter_read(&limits.hard_pages) == 0;
 }
 
 /* Free dirty memory counts against a hard limit, too: what is beyond is returned to the kernel after GROWTH pages that were not dirty were
@@ -203,7 +207,7 @@ static bool is_unnoticed(size_t pages) {
  * where a limit was set below what is held already, the takes share the work. No lock held. */
 static void make_room_after(size_t growth) {
     enum { MORE_PAGES = 512 };
-    const uint64_t hard = counter_read(&hard_pages);
+    const uint64_t hard = counter_read(&limits.hard_pages);
     if (HAK_LIKELY(hard == 0 || growth == 0)) return;
     const uint64_t held = held_pages();
     if (held <= hard || !span_purging_try()) return;
