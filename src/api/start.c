@@ -29,10 +29,9 @@ _Atomic uint32_t start_done;
 static struct os_lock start_lock;
 struct hak_options start_settings;
 
-/* A sanitizer with a malloc of its own finds nothing in blocks of ours. It interposes other functions of libc's, too, which must not be
- * called before it is ready, and that is later than the start of this library. */
 #ifdef HAK_NO_LIBC_NAMES
 static bool has_sanitizer(void) { return false; }
+static bool is_interposed(void) { return false; }
 static bool serves_process(void) { return false; }
 #else
 #define SANITIZER_STARTS(name) extern void name(void) __attribute__((weak))
@@ -40,7 +39,12 @@ SANITIZER_STARTS(__asan_init);
 SANITIZER_STARTS(__lsan_init);
 SANITIZER_STARTS(__tsan_init);
 
+/* One with a malloc of its own: it finds nothing in blocks of ours. */
 static bool has_sanitizer(void) { return &__asan_init != NULL || &__lsan_init != NULL || &__tsan_init != NULL; }
+
+/* ThreadSanitizer interposes libc's functions. Its own must not be called before it is ready, which is later than the start of this
+ * library. */
+static bool is_interposed(void) { return &__tsan_init != NULL; }
 
 /* Whether the malloc of this process is ours. */
 static bool serves_process(void) { return (void *(*)(size_t))malloc == hak_malloc; }
@@ -201,7 +205,7 @@ static HAK_ENTRY void fork_child(void) {
 /* The shared object is linked to be initialised before all others (-z initfirst): the fork handlers of other
  * libraries are registered later, so they are prepared before ours and find an allocator that works. */
 __attribute__((constructor(101))) static HAK_ENTRY void start_process(void) {
-    if (has_sanitizer()) return;
+    if (is_interposed()) return;
     slow_leave(); /* if start_now left the mark, and the loader has not cleared it */
     start_once();
     os_find_libc();
