@@ -213,7 +213,7 @@ def test_a_program_with_a_sanitizer_is_safe_under_the_preload(
 
 
 @pytest.mark.parametrize("sanitizer", ["address", "leak"])
-def test_no_sanitizer_is_disarmed_by_the_preload(build: Build, tmp_path: Path, sanitizer: str) -> None:
+def test_sanitizers_are_not_disarmed_by_the_preload(build: Build, tmp_path: Path, sanitizer: str) -> None:
     """Its own malloc, in a library, would come behind hakmem's: then it would find nothing, and say so by a status of 0."""
     program = worker(tmp_path, 1000, f"-fsanitize={sanitizer}")
     result = run(program, env=preloaded(build) | {"ASAN_OPTIONS": "verify_asan_link_order=0"})
