@@ -15,6 +15,7 @@
  * what left for groups of its own. If it leads a session, which has no terminal then, the command is in another group: it may
  * end its own. From a terminal both are in one, which the terminal's signals are for. */
 #include "child.h"
+#include "turn_clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REPEAT_MAX 1000000L
@@ -48,9 +48,7 @@ extern char **environ;
 static volatile pid_t command_pid; /* read by group_end */
 
 static double clock_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    return (double)turn_clock_ns() / 1e9;
 }
 
 static double usage_seconds(const struct rusage *used) {

@@ -3,6 +3,7 @@
  * threads than histograms they do. All memory is static and untouched until a call is counted. */
 #include "latency.h"
 
+#include "turn_clock.h"
 #include "workload.h"
 
 #include <inttypes.h>
@@ -30,7 +31,7 @@ static atomic_bool recording;
 static uint64_t start_ticks, start_ns;
 
 void latency_start(void) {
-    start_ns = workload_clock_ns();
+    start_ns = turn_clock_ns();
     start_ticks = latency_ticks();
     atomic_store_explicit(&recording, true, memory_order_relaxed);
 }
@@ -102,7 +103,7 @@ static uint64_t quantile(const struct summary *summary, uint64_t per_mille) {
 static double ns_per_tick(void) {
     uint64_t ns;
     do {
-        ns = workload_clock_ns() - start_ns;
+        ns = turn_clock_ns() - start_ns;
     } while (ns < TICKS_BASE_NS);
     return (double)ns / (double)(latency_ticks() - start_ticks);
 }

@@ -1,6 +1,7 @@
 /* line_turns LINES ROUNDS REPLY SEED - no allocator: two threads take turns over the same cache lines. One writes a word to
  * each, then the other reads it and, with REPLY 1, writes the same word to it again. The times that the writer and the reader
  * took are figures of their own. One operation is one line written and read. */
+#include "turn_clock.h"
 #include "workload.h"
 
 #define LINES_MAX 4096 /* 256 KiB: stays in a processor's cache */
@@ -57,10 +58,10 @@ static void thread_run(void *context) {
         uint64_t turn = 2 * round + !thread->writes;
         unsigned spins = 0;
         while (atomic_load_explicit(&table->turn, memory_order_acquire) != turn) workload_spin(&spins);
-        uint64_t start = workload_clock_ns();
+        uint64_t start = turn_clock_ns();
         if (thread->writes) lines_write(thread, table->lines, table->line_count);
         else lines_read(thread, table->lines, table->line_count, table->reply);
-        thread->busy_ns += workload_clock_ns() - start;
+        thread->busy_ns += turn_clock_ns() - start;
         atomic_store_explicit(&table->turn, turn + 1, memory_order_release);
     }
 }

@@ -4,6 +4,7 @@
  * the file cache. Prints the same JSON line as the workloads as far as it applies, and obeys WORKLOAD_SLOWDOWN
  * as they do. */
 #include "child.h"
+#include "turn_clock.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -12,16 +13,13 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #define STARTS_MAX 10000000UL
 
 static const char usage[] = "start_loop STARTS [--preload LIBRARY] [--] COMMAND...";
 
 static double clock_seconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    return (double)turn_clock_ns() / 1e9;
 }
 
 static void command_run_once(const struct child_command *command) {

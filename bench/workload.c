@@ -5,6 +5,7 @@
 #include "latency.h"
 #include "line.h"
 #include "resident.h"
+#include "turn_clock.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,8 +22,6 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-
-#define NS_PER_SECOND UINT64_C(1000000000)
 
 /* Whether the twin of latency.h runs; set before there are other threads. */
 static bool in_latency_twin;
@@ -210,14 +209,10 @@ uint64_t random_log(uint64_t draw, uint64_t minimum, uint64_t maximum) {
 
 /* ---- measuring -------------------------------------------------------------------------------------- */
 
-static uint64_t clock_ns(clockid_t clock) {
+static uint64_t cpu_ns_read(void) {
     struct timespec now;
-    clock_gettime(clock, &now);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
-uint64_t workload_clock_ns(void) {
-    return clock_ns(CLOCK_MONOTONIC);
 }
 
 void workload_usage_read(struct workload_usage *usage) {
@@ -226,8 +221,8 @@ void workload_usage_read(struct workload_usage *usage) {
     usage->minor_faults = (uint64_t)kernel.ru_minflt;
     usage->major_faults = (uint64_t)kernel.ru_majflt;
     usage->involuntary_switches = (uint64_t)kernel.ru_nivcsw;
-    usage->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    usage->wall_ns = clock_ns(CLOCK_MONOTONIC);
+    usage->cpu_ns = cpu_ns_read();
+    usage->wall_ns = turn_clock_ns();
 }
 
 static double slowdown_share_read(void) {
@@ -241,6 +236,11 @@ static double slowdown_share_read(void) {
     return percent / 100;
 }
 
+/* By the clock that the workload is measured by. */
+static uint64_t measured_ns(const struct workload *workload) {
+    return workload->paced ? cpu_ns_read() : turn_clock_ns();
+}
+
 void workload_start(struct workload *workload) {
     if (in_latency_twin) latency_start();
     workload_usage_read(&workload->started);
@@ -250,10 +250,9 @@ void workload_stop(struct workload *workload, uint64_t ops) {
     latency_stop();
     double slowdown = slowdown_share_read();
     if (slowdown > 0) {
-        clockid_t clock = workload->paced ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC;
         uint64_t started = workload->paced ? workload->started.cpu_ns : workload->started.wall_ns;
-        uint64_t end = started + (uint64_t)((double)(clock_ns(clock) - started) * (1 + slowdown));
-        while (clock_ns(clock) < end) {}
+        uint64_t end = started + (uint64_t)((double)(measured_ns(workload) - started) * (1 + slowdown));
+        while (measured_ns(workload) < end) {}
     }
     workload_usage_read(&workload->stopped);
     workload->ops = ops;

@@ -105,9 +105,6 @@ void workload_figure_add(struct workload *workload, const char *name, uint64_t v
 /* One more array of numbers for it; VALUES are read by workload_finish. */
 void workload_series_add(struct workload *workload, const char *name, const uint64_t *values, unsigned count);
 
-/* Monotonic. */
-uint64_t workload_clock_ns(void);
-
 /* What the process has used until now. */
 void workload_usage_read(struct workload_usage *usage);
 

@@ -93,9 +93,12 @@ def program_run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     user: str = "",
+    descriptors: Sequence[int] = (),
+    started: Callable[[int], None] = lambda _: None,
 ) -> Finished:
     """Runs on CPUS, or on the current ones; subprocess.TimeoutExpired if it takes longer than LIMIT seconds. Then,
-    or if the user interrupts, it is killed with all that it started in its own session."""
+    or if the user interrupts, it is killed with all that it started in its own session. It inherits DESCRIPTORS; STARTED is
+    told its PID."""
     with pinned_to(cpus) if cpus else nullcontext():
         start = partial(
             subprocess.Popen,
@@ -105,9 +108,11 @@ def program_run(
             cwd=cwd,
             env=env,
             start_new_session=True,
+            pass_fds=descriptors,
             **user_options(user),
         )
         process = program_start(command, start)
+        started(process.pid)
     with process:
         try:
             printed, errors = process.communicate(given.encode() or None, timeout=limit)

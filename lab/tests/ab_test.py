@@ -10,8 +10,10 @@ from dataclasses import replace
 import pytest
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.commands.units import seconds_parse
+from hakmem_lab.measure.backing import Backing
 from hakmem_lab.measure.pairs import Calibrated, Comparison, Pair
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.reports.ab import prediction_line, sweep_line, vector, verdict_line
 from hakmem_lab.studies.ab import SAME, SLOWED, Control, Design, Outcome, questions_ask, time_text
 from hakmem_lab.workloads.cells import Measure
@@ -36,6 +38,8 @@ class Made:
     threads = 1
     measure = Measure.TIME
     switches_are_noise = True
+    takes_turns = False
+    backing = Backing()
 
     def __init__(
         self, times: Mapping[str, float], spread: float = 0.01, slows: bool = True, switches: int = 0
@@ -48,7 +52,7 @@ class Made:
         self._switches = switches
         self._rng = random.Random(7)
 
-    def run(self, arm: Arm, _conditions: Conditions) -> Measured:
+    def run(self, arm: Arm, _conditions: Conditions, _seat: Seat | None = None) -> Measured:
         self.order.append(arm.name)
         slowdown = arm.slowdown_percent / 100 if self._slows else 0.0
         seconds = 0.2 * self._times.get(arm.peer.name, 1.0) * (1 + slowdown)
@@ -161,7 +165,7 @@ def test_the_order_of_a_pair_is_a_coin_and_controls_are_interleaved() -> None:
 class Disturbed(Made):
     """Of the slowed copy the first ten runs are disturbed."""
 
-    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+    def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
         run = super().run(arm, conditions)
         disturbed = arm == SLOW and self.order.count(SLOW.name) <= 10
         return replace(run, involuntary_switches=1000 if disturbed else 0)

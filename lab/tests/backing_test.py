@@ -28,6 +28,7 @@ from hakmem_lab.measure.pairs import conditions_draw
 from hakmem_lab.measure.rounds import Failure
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import CellTask
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.workloads.cells import COUNT_PLACE, SEED_PLACE, Cell
 from lab_pairs import GLIBC, RUN
 
@@ -114,7 +115,9 @@ def test_a_cells_runs_are_backed_also_with_another_count(
         def program(self, name: str) -> Path:
             return Path(name)
 
-    def run(_program: Path, arguments: Sequence[str], _arm: Arm, _conditions: Conditions) -> Measured:
+    def run(
+        _program: Path, arguments: Sequence[str], _arm: Arm, _conditions: Conditions, _seat: Seat | None
+    ) -> Measured:
         return replace(RUN, peak_rss_kib=int(arguments[0]))
 
     monkeypatch.setattr(task, "workload_run", run)

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError, ProcessFailedError
+from hakmem_lab.measure.backing import Backing
 from hakmem_lab.measure.provenance import Provenance
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.service import Service
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.reports.compare import (
     change_text,
     medians_grid,
@@ -54,10 +56,12 @@ class FakeTask:
     threads: int = 1
     measure: Measure = Measure.TIME
     switches_are_noise: bool = False
+    takes_turns: bool = False
+    backing: Backing = field(default_factory=Backing)
     runs: list[tuple[str, Conditions]] = field(default_factory=list)
     rng: random.Random = field(default_factory=lambda: random.Random(3))
 
-    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+    def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
         name = arm.peer.name
         if outcome := self.fails(name, len(self.runs)):
             raise ProcessFailedError(f"fake under {name} failed", outcome)
@@ -85,7 +89,7 @@ class FakeTask:
 class Busy(FakeTask):
     """Every run is disturbed."""
 
-    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+    def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
         return replace(super().run(arm, conditions), major_faults=1)
 
 
@@ -170,7 +174,7 @@ def test_a_machine_that_is_too_noisy_says_nothing() -> None:
 @pytest.mark.parametrize(("share", "said"), [(0.8, "-20 "), (0.98, "-2.")])
 def test_a_control_that_differs_makes_the_run_void_within_the_margin_too(share: float, said: str) -> None:
     class Crooked(FakeTask):
-        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
             run = super().run(arm, conditions)
             return replace(run, seconds=run.seconds * (share if arm.name == "glibc again" else 1))
 
@@ -192,7 +196,7 @@ def test_the_same_speed_in_less_memory_is_said() -> None:
 class Jittery(FakeTask):
     """One of the allocators takes now more, now less."""
 
-    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+    def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
         run = super().run(arm, conditions)
         factor = math.exp(self.rng.gauss(0, 0.1)) if arm.name == "jittery" else 1.0
         return replace(run, seconds=run.seconds * factor)
@@ -212,7 +216,7 @@ def test_an_allocator_without_the_figure_that_decides_leaves_it_open() -> None:
     """A run too short to have taken any processor time."""
 
     class Idle(FakeTask):
-        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
             run = super().run(arm, conditions)
             return replace(run, cpu_seconds=0.0) if arm.name == "idle" else run
 

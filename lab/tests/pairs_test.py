@@ -11,6 +11,7 @@ from hakmem_lab.measure import pairs, task
 from hakmem_lab.measure.pairs import Comparison, Pair, cell_calibrate, disturbance, round_run
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import CellTask
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.workloads.cells import COUNT_PLACE, SEED_PLACE, Cell
 from lab_pairs import GLIBC, HAKMEM, RUN, pair_make
 
@@ -32,7 +33,14 @@ class FakeMachine:
         self._seconds_per_count = seconds_per_count
         self._switches = list(switches)
 
-    def run(self, program: Path, arguments: Sequence[str], arm: Arm, conditions: Conditions) -> Measured:
+    def run(
+        self,
+        program: Path,
+        arguments: Sequence[str],
+        arm: Arm,
+        conditions: Conditions,
+        _seat: Seat | None = None,
+    ) -> Measured:
         assert program == Path("program")
         self.runs.append((arm.name, list(arguments), conditions))
         seconds = int(arguments[0]) * self._seconds_per_count
@@ -42,6 +50,7 @@ class FakeMachine:
 
 def machine_install(monkeypatch: pytest.MonkeyPatch, machine: FakeMachine) -> None:
     monkeypatch.setattr(task, "workload_run", machine.run)
+    monkeypatch.setattr(CellTask, "takes_turns", False)
 
 
 def run_all(task: CellTask, count: int, seed: int = 1) -> list[Pair]:

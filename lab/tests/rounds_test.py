@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError, ProcessFailedError, RunFailedError
+from hakmem_lab.measure.backing import Backing
 from hakmem_lab.measure.calibrate import SLOWEST_RUN_SECONDS, Work, work_find
 from hakmem_lab.measure.rounds import (
     OTHER_WORK,
@@ -23,6 +24,7 @@ from hakmem_lab.measure.rounds import (
     work_compare,
 )
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.workloads.cells import Measure
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,12 +45,14 @@ class FakeTask:
     threads: int = 1
     measure: Measure = Measure.TIME
     switches_are_noise: bool = True
+    takes_turns: bool = False
+    backing: Backing = field(default_factory=Backing)
     failing: dict[str, LabError] = field(default_factory=dict)
     switches: dict[int, int] = field(default_factory=dict)
     """By number of the run."""
     runs: list[tuple[str, Conditions]] = field(default_factory=list)
 
-    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+    def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
         self.runs.append((arm.name, conditions))
         if arm.name in self.failing:
             raise self.failing[arm.name]
@@ -155,7 +159,7 @@ def test_what_the_laboratory_cannot_do_is_nobodys_result_and_ends_the_rounds() -
 
 def test_other_work_than_most_is_a_failure() -> None:
     class Cheat(FakeTask):
-        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
             run = super().run(arm, conditions)
             return replace(run, checksum="zz") if arm.name == "bad" else run
 

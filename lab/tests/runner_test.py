@@ -22,6 +22,7 @@ from hakmem_lab.measure.runner import (
     process_run,
     service_check,
 )
+from hakmem_lab.measure.turns import Seat
 
 LIBRARY = Path("/opt/x/liballocator.so")
 PRELOADED = Peer("other", "1", LIBRARY, "id", (("OTHER_OPTION", "value"),))
@@ -139,7 +140,7 @@ def test_output_that_is_no_json_is_an_error() -> None:
 )
 def test_a_line_that_lacks_something_is_a_failed_run(line: object, said: str) -> None:
     class Printing:
-        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
             return runner.workload_run(Path("/bin/echo"), [json.dumps(line)], arm, conditions)
 
     run = run_once(Printing(), Arm(GLIBC), Conditions(1, 0, CPUS))  # type: ignore[arg-type]  # only run is called
@@ -160,7 +161,7 @@ def test_a_line_that_lacks_something_is_a_failed_run(line: object, said: str) ->
 )
 def test_a_run_that_an_allocator_does_not_serve_is_its_result(peer: Peer, outcome: str) -> None:
     class Unserved:
-        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
             line = json.dumps(LINE | {"malloc_from": "/lib/libc.so.6"})
             return runner.workload_run(Path("/bin/echo"), [line], arm, conditions)
 
@@ -173,7 +174,7 @@ def test_a_process_that_cannot_be_started_is_no_result(monkeypatch: pytest.Monke
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     class Starting:
-        def run(self, arm: Arm, conditions: Conditions) -> Measured:
+        def run(self, arm: Arm, conditions: Conditions, _seat: Seat | None = None) -> Measured:
             return runner.workload_run(Path("/bin/echo"), [], arm, conditions)
 
     monkeypatch.setattr(runner, "program_run", exhausted)
@@ -193,5 +194,5 @@ def test_faults_are_those_of_the_whole_process(
     monkeypatch: pytest.MonkeyPatch, before: dict[str, int], faults: int
 ) -> None:
     """Those before its work, too; a program that only starts others counts no work of its own."""
-    monkeypatch.setattr(runner, "json_run", lambda *_: runner.Line(LINE | before))
+    monkeypatch.setattr(runner, "json_run", lambda *_, **__: runner.Line(LINE | before))
     assert runner.workload_run(Path("any"), [], Arm(GLIBC), Conditions(1, 0, CPUS)).minor_faults == faults

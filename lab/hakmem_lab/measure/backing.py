@@ -34,15 +34,33 @@ class Backing:
     """For all runs of one task."""
 
     peak_kib: int = 0
+    """Of the largest."""
+    least_kib: int | None = None
+    """The peak of the smallest."""
+    touch_us: float | None = None
+    """What the first touch of a page took when it was last made ready, in microseconds; None where a limit forbids to ask."""
 
-    def ready(self) -> float | None:
-        """What the first touch of a page takes then, in microseconds; None where a limit forbids to ask."""
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        memory_touch(int(min(self.peak_kib * 1024 + RESERVE_BYTES, FREE_SHARE * free)))
-        return touch_us()
+    def has_room(self, runs: int) -> bool:
+        """For RUNS at the same time."""
+        return self._bytes(runs) <= FREE_SHARE * _bytes_free()
+
+    def ready(self, runs: int = 1) -> float | None:
+        """For RUNS at the same time; returns `touch_us`."""
+        memory_touch(int(min(self._bytes(runs), FREE_SHARE * _bytes_free())))
+        self.touch_us = touch_us()
+        return self.touch_us
+
+    def _bytes(self, runs: int) -> int:
+        return runs * (self.peak_kib * 1024 + RESERVE_BYTES)
 
     def learn(self, run: Measured) -> None:
-        self.peak_kib = max(self.peak_kib, run.peak_rss_kib or 0)
+        if run.peak_rss_kib:
+            self.peak_kib = max(self.peak_kib, run.peak_rss_kib)
+            self.least_kib = min(self.least_kib or run.peak_rss_kib, run.peak_rss_kib)
+
+
+def _bytes_free() -> int:
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_touch(size: int) -> None:

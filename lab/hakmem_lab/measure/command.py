@@ -17,6 +17,7 @@ from hakmem_lab.measure.runner import Arm, Conditions, Measured, steal_ticks_rea
 from hakmem_lab.measure.service import Service, linker_records, service_judge
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.tree import Watched, watching
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.workloads.cells import Measure
 
 SHORT_SECONDS = 0.2
@@ -44,7 +45,13 @@ class CommandTask:
     def command(self) -> Sequence[str]:
         return self.start.command
 
-    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+    @property
+    def takes_turns(self) -> bool:
+        """Whether it waits by the clock is not known."""
+        return False
+
+    def run(self, arm: Arm, conditions: Conditions, seat: Seat | None = None) -> Measured:
+        assert seat is None
         return self._measure(self.start, arm, conditions)[0]
 
     def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]:

@@ -21,6 +21,7 @@ from typing import IO, Any
 from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.runner import Arm, Conditions, environment_make
 from hakmem_lab.measure.tree import tree_kill
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.processes import pinned_to, signal_text, user_options
 
 TOOL = "command_cost"
@@ -124,9 +125,14 @@ class Running:
 
 @contextmanager
 def started(
-    start: Start, arm: Arm, conditions: Conditions, extra: tuple[tuple[str, str], ...] = ()
+    start: Start,
+    arm: Arm,
+    conditions: Conditions,
+    extra: tuple[tuple[str, str], ...] = (),
+    seat: Seat | None = None,
 ) -> Iterator[Running]:
-    """Whatever still runs at the end of the block is killed. EXTRA are variables for the command and its tool."""
+    """Whatever still runs at the end of the block is killed. EXTRA are variables for the command and its tool. With a SEAT it
+    takes turns with others."""
     if arm.peer.bare:
         text = f"{arm.peer.name} has no checks: it serves workloads of bench/ that were counted before, and no program"
         raise ProcessFailedError(text, f"not served: {arm.peer.name} has no checks")
@@ -160,11 +166,11 @@ def started(
             try:
                 process = subprocess.Popen(
                     line,
-                    env=environment | dict(extra),
+                    env=environment | dict(extra) | (seat.environment if seat else {}),
                     stdin=given,
                     stdout=output,
                     stderr=errors,
-                    pass_fds=[report.fileno()],
+                    pass_fds=[report.fileno(), *(seat.descriptors if seat else ())],
                     cwd=start.cwd,
                     start_new_session=True,
                     **user_options(start.user),
@@ -172,6 +178,8 @@ def started(
             except OSError as error:
                 raise LabError(f"{TOOL} cannot be started: {error.strerror}") from error
         try:
+            if seat is not None:
+                seat.started(process.pid)
             yield Running(start, arm, process, (output, errors, report))
         finally:  # also when the user interrupts: no process stays behind
             _clear(process)

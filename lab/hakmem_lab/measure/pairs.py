@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.measure.task import CellTask, Task
+from hakmem_lab.measure.task import CellTask, Task, runs_side_by_side
 from hakmem_lab.statistics.estimate import pairs_needed
 from hakmem_lab.workloads.cells import Cell, Measure
 
@@ -84,6 +84,8 @@ def disturbance(task: Task, run: Measured, cpus: Sequence[int]) -> str:
     """What disturbed the run from outside. Fixed in advance; it does not know how fast the run was."""
     if run.major_faults:
         return "major fault"
+    if run.in_turns:  # the rest meets all of them alike, and their switches are our own
+        return ""
     ticks = run.wall_seconds * os.sysconf("SC_CLK_TCK") * (os.cpu_count() or 1)
     if run.steal_ticks > max(1.0, DISTURBED_STEAL_SHARE * ticks):
         return "steal"
@@ -101,7 +103,8 @@ def round_run(task: Task, comparisons: Sequence[Comparison], number: int, rng: r
     conditions = conditions_draw(task, rng)
     arms = arms_of(comparisons)
     order = rng.sample(arms, len(arms))
-    runs = {arm: task.run(arm, conditions) for arm in order}
+    made = runs_side_by_side(task, order, lambda arm, seat: task.run(arm, conditions, seat))
+    runs = dict(zip(order, made, strict=True))
 
     def pair_of(one: Comparison) -> Pair:
         first = order.index(one.subject) < order.index(one.other)

@@ -22,7 +22,8 @@ from itertools import pairwise
 from hakmem_lab.errors import RunFailedError
 from hakmem_lab.measure.pairs import conditions_draw, disturbance
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
-from hakmem_lab.measure.task import Task
+from hakmem_lab.measure.task import Task, runs_side_by_side
+from hakmem_lab.measure.turns import Seat
 
 DISTURBED_SHARE = 0.25
 """A round in which this share of the runs was disturbed is measured again. So is one whose subject was disturbed,
@@ -124,9 +125,9 @@ Select = Callable[[int, Sequence["Round"]], Collection[str]]
 """The arms that remain after the given number of rounds, which follow."""
 
 
-def run_once(task: Task, arm: Arm, conditions: Conditions) -> Run:
+def run_once(task: Task, arm: Arm, conditions: Conditions, seat: Seat | None = None) -> Run:
     try:
-        return task.run(arm, conditions)
+        return task.run(arm, conditions, seat)
     except RunFailedError as error:
         return Failure(error.outcome)
 
@@ -143,8 +144,10 @@ def round_run(
     rng = random.Random(f"{seed}/{task.name}/{slot}/{attempt}")
     conditions = conditions_draw(task, rng)
     order = rng.sample(list(names), len(names))
-    runs = {name: run_once(task, arms[name], conditions) for name in order}
-    runs = work_compare(runs, arms)
+    made = runs_side_by_side(
+        task, [arms[name] for name in order], lambda arm, seat: run_once(task, arm, conditions, seat)
+    )
+    runs = work_compare(dict(zip(order, made, strict=True)), arms)
     marks = {
         name: mark
         for name, run in runs.items()

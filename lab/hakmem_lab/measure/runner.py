@@ -17,6 +17,7 @@ from typing import Any
 
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.errors import LabError, ProcessFailedError, RunFailedError
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.processes import program_run, signal_text
 
 PRELOAD_PLACE = "{preload}"
@@ -117,6 +118,8 @@ class Measured:
     system_calls: int | None = None
     touch_us: float | None = None
     """What the first touch of a page of 4 KiB took just before it, in microseconds."""
+    in_turns: bool = False
+    """It took turns with the other runs of its round."""
     latency: Latency | None = None
 
 
@@ -161,13 +164,27 @@ def command_make(program: Path, arguments: Sequence[str], peer: Peer) -> list[st
 
 
 def process_run(
-    command: list[str], environment: dict[str, str], cpus: tuple[int, ...], subject: str = ""
+    command: list[str],
+    environment: dict[str, str],
+    cpus: tuple[int, ...],
+    subject: str = "",
+    seat: Seat | None = None,
 ) -> str:
     """Its standard output; an error if it fails in any way. SUBJECT is the name of a program that a tool runs, and ends
-    as."""
+    as. With a SEAT it takes turns with others."""
     name = subject or Path(command[0]).name
     try:
-        done = program_run(command, RUN_SECONDS_MAX, cpus, env=environment)
+        if seat is None:
+            done = program_run(command, RUN_SECONDS_MAX, cpus, env=environment)
+        else:
+            done = program_run(
+                command,
+                seat.seconds(RUN_SECONDS_MAX),
+                cpus,
+                env=environment | seat.environment,
+                descriptors=seat.descriptors,
+                started=seat.started,
+            )
     except OSError as error:
         raise LabError(f"{name} cannot be started: {error.strerror}") from error
     except subprocess.TimeoutExpired:
@@ -188,6 +205,7 @@ def json_run(
     arm: Arm,
     conditions: Conditions,
     variables: Mapping[str, str] | None = None,
+    seat: Seat | None = None,
 ) -> Line:
     """The JSON line of a program of bench/, which also gets VARIABLES; the proof of service is checked."""
     preload = PRELOAD_PLACE not in arguments
@@ -196,6 +214,7 @@ def json_run(
             command_make(program, arguments, arm.peer),
             environment_make(arm, conditions.padding, preload) | dict(variables or {}),
             conditions.cpus,
+            seat=seat,
         )
     except RunFailedError as error:
         raise type(error)(f"{error} (under {arm.name})", error.outcome) from error
@@ -235,10 +254,12 @@ def steal_ticks_read() -> int:
     return int(fields[8]) if len(fields) > 8 else 0
 
 
-def workload_run(program: Path, arguments: Sequence[str], arm: Arm, conditions: Conditions) -> Measured:
+def workload_run(
+    program: Path, arguments: Sequence[str], arm: Arm, conditions: Conditions, seat: Seat | None = None
+) -> Measured:
     steal = steal_ticks_read()
     started = time.monotonic()
-    line = json_run(program, arguments, arm, conditions)
+    line = json_run(program, arguments, arm, conditions, seat=seat)
     wall = time.monotonic() - started
     return Measured(
         ops=line.number("ops"),

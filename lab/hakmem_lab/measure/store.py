@@ -70,6 +70,7 @@ class Sample:
     steal_ticks: int | None = None
     system_calls: int | None = None
     touch_us: float | None = None
+    in_turns: bool | None = None
     latency_p50_ns: float | None = None
     latency_p99_ns: float | None = None
     latency_p999_ns: float | None = None

@@ -6,13 +6,16 @@ schedules and judges knows only this interface.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from hakmem_lab.measure.backing import Backing
 from hakmem_lab.measure.prepare import arm_prepared
 from hakmem_lab.measure.runner import Arm, Conditions, Measured, workload_run
 from hakmem_lab.measure.stage import Stage
+from hakmem_lab.measure.turns import Seat, turn_seconds, turns_take
 from hakmem_lab.workloads.cells import Cell, Measure
 
 
@@ -35,7 +38,18 @@ class Task(Protocol):
         """False where the program itself makes the scheduler switch."""
         ...
 
-    def run(self, arm: Arm, conditions: Conditions) -> Measured: ...
+    @property
+    def backing(self) -> Backing: ...
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether it does the same work in the same time of its own if it is stopped now and then: it does not wait by a clock
+        that goes on meanwhile."""
+        ...
+
+    def run(self, arm: Arm, conditions: Conditions, seat: Seat | None = None) -> Measured:
+        """With a SEAT it takes turns with other runs."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -63,10 +77,27 @@ class CellTask:
     def switches_are_noise(self) -> bool:
         return self.cell.switches_are_noise
 
-    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+    @property
+    def takes_turns(self) -> bool:
+        return not (self.cell.memory or self.cell.measure is Measure.CPU)
+
+    def run(self, arm: Arm, conditions: Conditions, seat: Seat | None = None) -> Measured:
         program = self.stage.program(self.cell.program)
         prepared = arm_prepared(self.stage, self.cell, arm)
-        touch = self.backing.ready()
-        run = workload_run(program, self.cell.command(self.count, conditions.seed), prepared, conditions)
+        touch = self.backing.ready() if seat is None else self.backing.touch_us
+        command = self.cell.command(self.count, conditions.seed)
+        run = workload_run(program, command, prepared, conditions, seat)
         self.backing.learn(run)
-        return replace(run, touch_us=touch)
+        return replace(run, touch_us=touch, in_turns=seat is not None)
+
+
+R = TypeVar("R")
+
+
+def runs_side_by_side(task: Task, arms: Sequence[Arm], run: Callable[[Arm, Seat | None], R]) -> list[R]:
+    """RUN of each of ARMS: in turns where the task can and the machine has memory for all of them, otherwise one after the
+    other."""
+    if len(arms) > 1 and task.takes_turns and task.backing.has_room(len(arms)):
+        task.backing.ready(len(arms))
+        return turns_take([partial(run, arm) for arm in arms], turn_seconds(task.backing.least_kib))
+    return [run(arm, None) for arm in arms]

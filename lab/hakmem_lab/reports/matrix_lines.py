@@ -8,6 +8,7 @@ from statistics import quantiles
 from hakmem_lab.allocators.peers import glibc_note
 from hakmem_lab.allocators.pins import pinned_note
 from hakmem_lab.measure.rounds import UNDECIDED
+from hakmem_lab.measure.turns import TURN_SECONDS
 from hakmem_lab.reports.report import ratio_text
 from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.comparing import NOT_MEASURED
@@ -106,6 +107,19 @@ def touch_lines(touches: Sequence[float]) -> list[str]:
     ]
 
 
+def turns_lines(matrix: Matrix) -> list[str]:
+    """Where the processes of a round took turns; nothing where none did."""
+    if not matrix.in_turns:
+        return []
+    others = [row.name for row in matrix.plan.rows if row.name not in matrix.in_turns]
+    shortest, longest = (1000 * seconds for seconds in TURN_SECONDS)
+    text = (
+        f"The processes of a round took turns of {shortest:g} to {longest:g} ms, each with a clock that stands still while it is"
+        " stopped, so that whatever changes the machine's speed meets all of them alike."
+    )
+    return [text + (f" One after the other ran those of {'; '.join(others)}." if others else "")]
+
+
 def reading_lines(matrix: Matrix) -> list[str]:
     plan, settings = matrix.plan, matrix.plan.settings
     percent = f"{100 * settings.confidence:g} %"
@@ -133,6 +147,7 @@ def reading_lines(matrix: Matrix) -> list[str]:
         " more than 5 s). A round is measured again when hakmem's run or a quarter of all were disturbed (steal time,"
         " major faults, foreign processes on the processor; the rule does not look at times). Everything is kept in the"
         " samples; comparisons use undisturbed pairs where there are enough of them.",
+        *turns_lines(matrix),
         f"Controls: *itself* is the same library under another name; *itself, slowed* is that copy slowed by"
         f" {settings.slowdown_percent:g} %; the negative control allocates nothing. A workload with a false win is void,"
         " and without a seen slowdown nothing is called equal.",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from hakmem_lab.allocators import elf
 from hakmem_lab.errors import LabError
+from hakmem_lab.measure.backing import Backing
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.task import CellTask, Task
 from hakmem_lab.workloads.cells import CELLS, Cell, Suite, suite_cells
@@ -40,12 +41,13 @@ class Candidate:
 
 
 def cell_candidate(stage: Stage, cell: Cell) -> Candidate:
+    backing = Backing()
     return Candidate(
         name=cell.name,
         group=cell.group.value,
         program=cell.program,
         arguments=" ".join(cell.arguments),
-        task_of=lambda count: CellTask(stage, cell, count),
+        task_of=lambda count: CellTask(stage, cell, count, backing),
         first_count=cell.first_count,
         count_min=cell.count_min,
         starts_count=cell.switches_are_noise and not cell.ends_slowly,

@@ -83,6 +83,8 @@ class Matrix:
     """Operations per second by row and allocator."""
     touches: tuple[float, ...] = ()
     """What the first touch of a page took before each timed run, in microseconds, where that is known."""
+    in_turns: frozenset[str] = frozenset()
+    """The rows in which the processes of a round took turns."""
 
     @property
     def losses_first(self) -> list[Result]:
@@ -177,6 +179,7 @@ def judge(plan: MatrixPlan, samples: Iterable[Sample]) -> Matrix:
         tails=tails,
         medians=medians,
         touches=tuple(one.touch_us for some in timed.values() for one in some if one.touch_us is not None),
+        in_turns=frozenset(name for name, some in timed.items() if any(one.in_turns for one in some)),
     )
 
 

@@ -20,9 +20,11 @@ from pathlib import Path
 
 from hakmem_lab.errors import LabError
 from hakmem_lab.files import ENCODING, text_write
+from hakmem_lab.measure.backing import Backing
 from hakmem_lab.measure.pairs import conditions_draw, cpus_allowed
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.task import Task
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.workloads.cells import Measure
 
 TRACE_FILE = Path(__file__).with_name("noise.json")
@@ -150,6 +152,8 @@ class Playback:
     threads = 1
     measure = Measure.TIME
     switches_are_noise = True
+    takes_turns = False
+    backing = Backing()
 
     def __init__(self, trace: Trace, factors: dict[str, float], rng: random.Random) -> None:
         self.clock = 0.0
@@ -159,7 +163,7 @@ class Playback:
         self._left = 0
         self._next = 0
 
-    def run(self, arm: Arm, _conditions: Conditions) -> Measured:
+    def run(self, arm: Arm, _conditions: Conditions, _seat: Seat | None = None) -> Measured:
         run = self.take()
         factor = self._factors.get(arm.peer.name, 1.0) * (1 + arm.slowdown_percent / 100)
         wall = run.wall_seconds + run.seconds * (factor - 1)

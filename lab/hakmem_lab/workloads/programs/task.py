@@ -28,6 +28,7 @@ from hakmem_lab.measure.runner import Arm, Conditions, Measured, steal_ticks_rea
 from hakmem_lab.measure.service import Records, Service, libc_preloaded, linker_records, service_judge
 from hakmem_lab.measure.stage import Stage
 from hakmem_lab.measure.tree import Watcher, children_of, tree_rss_kib, watching
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.processes import Finished, pinned_to, program_run
 from hakmem_lab.workloads.cells import SEED_PLACE, Measure
 from hakmem_lab.workloads.installed import installed_check
@@ -123,9 +124,14 @@ class ProgramTask:
         identities = {f"{self.name}/{name}": elf.identity(path) for name, path in (own | tools).items()}
         return identities | {f"bench/{launch.TOOL}": elf.identity(self.tool)}
 
-    def run(self, arm: Arm, conditions: Conditions) -> Measured:
+    @property
+    def takes_turns(self) -> bool:
+        """Of a server the load is on the clock, which is none of its processes."""
+        return self.program.server is None
+
+    def run(self, arm: Arm, conditions: Conditions, seat: Seat | None = None) -> Measured:
         """glibc is preloaded like any other, because a program may bring its own allocator."""
-        return self._run(libc_preloaded(arm), conditions, None)[0]
+        return self._run(libc_preloaded(arm), conditions, None, seat)[0]
 
     def limited(self, seconds: float) -> ProgramTask:
         """A run that takes longer than this counts as hung."""
@@ -144,9 +150,9 @@ class ProgramTask:
         return replace(measured, rss_mean_kib=watched.rss_mean_kib, tree_peak_rss_kib=peak), service
 
     def _run(
-        self, arm: Arm, conditions: Conditions, records: Records | None
+        self, arm: Arm, conditions: Conditions, records: Records | None, seat: Seat | None = None
     ) -> tuple[Measured, Watcher | None]:
-        touch = self.backing.ready()
+        touch = self.backing.ready() if seat is None else self.backing.touch_us
         steal = steal_ticks_read()
         before = time.monotonic()
         server = self.program.server
@@ -155,21 +161,25 @@ class ProgramTask:
             quick = server is not None and self.measure is Measure.TIME
             slowed = replace(arm, slowdown_percent=0.0) if quick else arm
             extra = tuple(place.environment.items()) + (records.environment if records else ())
-            running = stack.enter_context(started(self._start(place), slowed, conditions, extra))
+            running = stack.enter_context(started(self._start(place), slowed, conditions, extra, seat))
             watcher = None
             if records is not None:
                 watcher = stack.enter_context(watching(running.pid, self.tool, arm.peer.library))
             if server is None:
-                measured = self._run_to_end(place, running)
+                limit = self.run_seconds_max if seat is None else seat.seconds(self.run_seconds_max)
+                measured = self._run_to_end(place, running, limit)
             else:
                 measured = self._serve(place, running, server, arm, conditions)
         wall = time.monotonic() - before
         self.backing.learn(measured)
         steal = steal_ticks_read() - steal
-        return replace(measured, wall_seconds=wall, steal_ticks=steal, touch_us=touch), watcher
+        measured = replace(
+            measured, wall_seconds=wall, steal_ticks=steal, touch_us=touch, in_turns=seat is not None
+        )
+        return measured, watcher
 
-    def _run_to_end(self, place: Place, running: Running) -> Measured:
-        ended = running.wait(self.run_seconds_max)
+    def _run_to_end(self, place: Place, running: Running, limit: float) -> Measured:
+        ended = running.wait(limit)
         try:
             checksum = self._checksum(place, ended.output_hash)
         except RunFailedError as error:

@@ -1,0 +1,211 @@
+"""Processes that take turns: never two at once, each by its own clock, none left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hakmem_lab.errors import LabError, RunFailedError
+from hakmem_lab.measure.backing import Backing
+from hakmem_lab.measure.pairs import disturbance
+from hakmem_lab.measure.task import CellTask, runs_side_by_side
+from hakmem_lab.measure.tree import stat_fields
+from hakmem_lab.measure.turns import VARIABLE, Seat, turn_seconds, turns_take
+from hakmem_lab.processes import Finished, program_run
+from hakmem_lab.workloads.cells import COUNT_PLACE, SEED_PLACE, Cell
+from lab_pairs import GLIBC, RUN
+
+CELL = Cell("cell", "program", (COUNT_PLACE, SEED_PLACE), first_count=1000)
+CPUS = tuple(sorted(os.sched_getaffinity(0)))
+RUNS_OF_WORK = """
+import sys, time
+end, last = time.process_time() + float(sys.argv[1]), time.monotonic()
+began = last
+while time.process_time() < end:
+    now = time.monotonic()
+    if now - last > 0.004:
+        sys.stdout.write(f"{began} {last}\\n")
+        began = now
+    last = now
+sys.stdout.write(f"{began} {last}\\n")
+"""
+"""Prints when it ran."""
+TREE = "import os, sys; os.fork(); exec(sys.argv[2])"
+
+
+def run_at(seat: Seat, *command: str) -> Finished:
+    environment = dict(os.environ) | seat.environment
+    return program_run(command, 60, CPUS, env=environment, descriptors=seat.descriptors, started=seat.started)
+
+
+def python_at(seat: Seat, *arguments: str) -> Finished:
+    return run_at(seat, sys.executable, "-S", "-c", *arguments)
+
+
+def times_of(done: Finished) -> list[tuple[float, float]]:
+    assert done.status == 0, done.errors
+    pieces = (line.split() for line in done.output.splitlines())
+    return [(float(began), float(ended)) for began, ended in pieces]
+
+
+@pytest.mark.parametrize("lead", [(), (TREE,)], ids=["process", "tree"])
+def test_only_one_of_them_runs_at_a_time(lead: tuple[str, ...]) -> None:
+    """Of a tree all processes: each prints, and ends, by itself."""
+    code = (*lead, "0.15", RUNS_OF_WORK) if lead else (RUNS_OF_WORK, "0.15")
+    one, two = (times_of(done) for done in turns_take([lambda seat: python_at(seat, *code)] * 2))
+    assert len(one) > 4 and len(two) > 4  # several turns each
+    overlap = sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a in one for b in two)
+    ran = sum(ended - began for began, ended in (*one, *two))
+    assert overlap < 0.1 * ran
+
+
+def test_the_clock_stands_still_while_others_run(build: Path) -> None:
+    """Three runs that take as long as one take three times as long together, but not by their own clocks."""
+
+    def run(seat: Seat) -> dict[str, float]:
+        done = run_at(seat, str(build / "bench" / "no_alloc"), "60000000", "1")
+        assert done.status == 0, done.errors
+        line: dict[str, float] = json.loads(done.output)
+        return line
+
+    began = time.monotonic()
+    lines = turns_take([run] * 3)
+    wall = time.monotonic() - began
+    assert all(line["seconds"] < 0.6 * wall for line in lines)
+    assert sum(line["seconds"] for line in lines) == pytest.approx(wall, rel=0.3)
+
+
+def test_what_runs_by_the_clock_has_all_of_its_time(build: Path) -> None:
+    def run(seat: Seat) -> float:
+        done = run_at(seat, str(build / "bench" / "larson"), *["1", "8", "128", "64", "100", "1", "1"])
+        assert done.status == 0, done.errors
+        return float(json.loads(done.output)["seconds"])
+
+    began = time.monotonic()
+    assert turns_take([run] * 2) == pytest.approx([1.0, 1.0], abs=0.1)
+    assert time.monotonic() - began > 1.8
+
+
+def test_a_command_is_measured_by_its_own_time(build: Path) -> None:
+    code = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
+
+    def run(seat: Seat) -> float:
+        done = run_at(
+            seat, str(build / "bench" / "command_cost"), "1", "--", sys.executable, "-S", "-c", code
+        )
+        assert done.status == 0, done.errors
+        line = json.loads(done.output)
+        assert line["cpu_seconds"] >= 0.2
+        return float(line["seconds"])
+
+    began = time.monotonic()
+    seconds = turns_take([run] * 3)
+    assert sum(seconds) == pytest.approx(time.monotonic() - began, rel=0.35)
+
+
+def test_one_alone_is_never_stopped() -> None:
+    (done,) = turns_take([lambda seat: python_at(seat, RUNS_OF_WORK, "0.1")])
+    assert done.status == 0
+
+
+def test_the_results_are_in_order_and_the_first_error_is_raised() -> None:
+    def result(seat: Seat, status: int) -> int:
+        done = python_at(seat, f"import sys; sys.exit({status})")
+        if done.status > 5:
+            raise RunFailedError(f"status {done.status}")
+        return done.status
+
+    assert turns_take([lambda seat, n=n: result(seat, n) for n in (3, 1, 2)]) == [3, 1, 2]  # type: ignore[misc]
+    with pytest.raises(RunFailedError, match="status 7"):
+        turns_take([lambda seat, n=n: result(seat, n) for n in (1, 7, 9)])  # type: ignore[misc]
+
+
+def test_one_that_starts_no_process_holds_nobody_up() -> None:
+    assert turns_take([lambda _: 1, lambda seat: python_at(seat, "").status]) == [1, 0]
+
+
+def test_an_interruption_kills_all_of_them() -> None:
+    pids: list[int] = []
+
+    def run(seat: Seat) -> None:
+        process = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"], start_new_session=True)
+        pids.append(process.pid)
+        seat.started(process.pid)
+        process.wait()
+
+    threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        turns_take([run] * 3)
+    assert len(pids) == 3
+    for pid in pids:
+        with pytest.raises((FileNotFoundError, ProcessLookupError)):
+            stat_fields(pid)
+
+
+def test_a_kernel_that_gives_no_clock_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_name: str) -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    with pytest.raises(LabError, match=r"^processes cannot take turns: Too many open files$"):
+        turns_take([lambda _: None])
+
+
+def test_a_clock_that_is_none_is_refused(build: Path, tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"1234567")
+    with (tmp_path / "short").open("rb") as short:
+        for text in ("77", "none", "", f"{short.fileno()}"):
+            done = program_run(
+                [str(build / "bench" / "no_alloc"), "1", "1"],
+                10,
+                env={VARIABLE: text},
+                descriptors=[short.fileno()],
+            )
+            assert done.status == 1
+            assert done.said == f": no_alloc: {VARIABLE} is a descriptor of a file of 8 bytes, not '{text}'"
+
+
+class FakeStage:
+    def program(self, name: str) -> Path:
+        return Path(name)
+
+
+@pytest.mark.parametrize(("room", "in_turns"), [(True, True), (False, False)])
+def test_they_take_turns_where_all_have_room(
+    monkeypatch: pytest.MonkeyPatch, room: bool, in_turns: bool
+) -> None:
+    monkeypatch.setattr(Backing, "has_room", lambda _self, runs: room and runs == 3)
+    task = CellTask(FakeStage(), CELL, 1)  # type: ignore[arg-type]  # the fake has all that is asked of a stage
+    arms = [replace(GLIBC, peer=replace(GLIBC.peer, name=str(number))) for number in range(3)]
+    seats = runs_side_by_side(task, arms, lambda arm, seat: (arm.name, seat is not None))
+    assert seats == [(str(number), in_turns) for number in range(3)]
+
+
+def test_all_of_them_need_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    backing = Backing(peak_kib=1024)
+    monkeypatch.setattr("hakmem_lab.measure.backing._bytes_free", lambda: 64 << 20)
+    assert backing.has_room(3) and not backing.has_room(4)
+
+
+def test_of_runs_in_turns_only_what_met_one_of_them_is_marked() -> None:
+    task = CellTask(FakeStage(), CELL, 1)  # type: ignore[arg-type]  # the fake has all that is asked of a stage
+    run = replace(RUN, in_turns=True, involuntary_switches=10**6, steal_ticks=10**6)
+    assert disturbance(task, run, CPUS[:1]) == ""
+    assert disturbance(task, replace(run, in_turns=False), CPUS[:1]) != ""
+    assert disturbance(task, replace(run, major_faults=1), CPUS[:1]) == "major fault"
+
+
+@pytest.mark.parametrize(
+    ("held_kib", "seconds"),
+    [(None, 0.05), (0, 0.01), (1024, 0.01), (2048, 0.01), (4096, 0.02), (10240, 0.05), (1 << 20, 0.05)],
+)
+def test_who_holds_more_has_longer_turns(held_kib: int | None, seconds: float) -> None:
+    assert turn_seconds(held_kib) == pytest.approx(seconds)
