@@ -138,12 +138,22 @@ static void group_end(int number) {
     kill(0, SIGKILL);
 }
 
+static pid_t parent_pid;
+
+static void continued(int number) {
+    if (getppid() != parent_pid) group_end(number);
+}
+
 /* If our parent ends, nothing would end a command that is a server, so it ends with us. A shell script is in one group with its
- * commands, and is left alone. */
+ * commands, and is left alone. By SIGCONT, since it may not be its turn (turn_clock.h): a process that is stopped heeds nothing
+ * else. */
 static void end_with_parent(void) {
     if (getpgrp() != getpid()) return;
+    parent_pid = getppid();
     signal(SIGTERM, group_end);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    signal(SIGCONT, continued);
+    prctl(PR_SET_PDEATHSIG, SIGCONT);
+    continued(SIGCONT); /* it may have ended before */
 }
 
 /* Waits for one child and reaps all others that end meanwhile. */

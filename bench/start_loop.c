@@ -7,10 +7,12 @@
 #include "turn_clock.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -58,6 +60,7 @@ int main(int argc, char **argv) {
     }
     struct child_command command;
     child_command_read(&command, 2, argv, usage);
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* if it is not its turn (turn_clock.h), it could not end by itself */
     command_run_once(&command);
 
     struct rusage before, after;

@@ -31,7 +31,11 @@ uint64_t turn_clock_ns(void) {
     static const _Atomic uint64_t *stopped;
     if (stopped == NULL) stopped = stopped_map();
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t ns = (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-    return ns - atomic_load_explicit(stopped, memory_order_relaxed);
+    uint64_t before, after = atomic_load_explicit(stopped, memory_order_relaxed);
+    do { /* until it was not stopped in between */
+        before = after;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        after = atomic_load_explicit(stopped, memory_order_relaxed);
+    } while (before != after);
+    return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec - after;
 }

@@ -13,9 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hakmem_lab.errors import LabError, RunFailedError
+from hakmem_lab.errors import LabError, ProcessFailedError, RunFailedError
+from hakmem_lab.measure import runner, turns
 from hakmem_lab.measure.backing import Backing
+from hakmem_lab.measure.command import CommandTask
+from hakmem_lab.measure.launch import Start
 from hakmem_lab.measure.pairs import disturbance
+from hakmem_lab.measure.runner import Arm, Conditions, process_run
 from hakmem_lab.measure.task import CellTask, runs_side_by_side
 from hakmem_lab.measure.tree import stat_fields
 from hakmem_lab.measure.turns import VARIABLE, Seat, turn_seconds, turns_take
@@ -80,7 +84,7 @@ def test_the_clock_stands_still_while_others_run(build: Path) -> None:
     lines = turns_take([run] * 3)
     wall = time.monotonic() - began
     assert all(line["seconds"] < 0.6 * wall for line in lines)
-    assert sum(line["seconds"] for line in lines) == pytest.approx(wall, rel=0.3)
+    assert 0.5 * wall < sum(line["seconds"] for line in lines) < wall
 
 
 def test_what_runs_by_the_clock_has_all_of_its_time(build: Path) -> None:
@@ -108,10 +112,12 @@ def test_a_command_is_measured_by_its_own_time(build: Path) -> None:
 
     began = time.monotonic()
     seconds = turns_take([run] * 3)
-    assert sum(seconds) == pytest.approx(time.monotonic() - began, rel=0.35)
+    wall = time.monotonic() - began
+    assert 0.5 * wall < sum(seconds) < wall
 
 
-def test_one_alone_is_never_stopped() -> None:
+def test_one_alone_is_never_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Seat, "_stop", None)
     (done,) = turns_take([lambda seat: python_at(seat, RUNS_OF_WORK, "0.1")])
     assert done.status == 0
 
@@ -139,15 +145,84 @@ def test_an_interruption_kills_all_of_them() -> None:
         process = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"], start_new_session=True)
         pids.append(process.pid)
         seat.started(process.pid)
+        if len(pids) == 3:
+            threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         process.wait()
 
-    threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         turns_take([run] * 3)
     assert len(pids) == 3
     for pid in pids:
         with pytest.raises((FileNotFoundError, ProcessLookupError)):
             stat_fields(pid)
+
+
+@pytest.mark.parametrize("others", [0, 2], ids=["last", "among others"])
+def test_one_that_hangs_has_its_own_time_and_no_more(monkeypatch: pytest.MonkeyPatch, others: int) -> None:
+    """However many take turns with it."""
+    monkeypatch.setattr(runner, "RUN_SECONDS_MAX", 0.3)
+
+    def hang(seat: Seat) -> str:
+        try:
+            return process_run(["sleep", "60"], {"PATH": os.defpath}, CPUS, seat=seat)
+        except ProcessFailedError as error:
+            return error.outcome
+
+    began = time.monotonic()
+    outcomes = turns_take([hang, *[lambda seat: python_at(seat, RUNS_OF_WORK, "0.5").output] * others])
+    assert outcomes[0] == "hung: 0.3 s"
+    assert time.monotonic() - began < 20
+
+
+def test_a_command_that_hangs_does_so_too(build: Path, tmp_path: Path) -> None:
+    start = Start(build / "bench" / "command_cost", ("sleep", "60"), tmp_path)
+    task = CommandTask(start, threads=1, run_seconds_max=0.3, takes_turns=True)
+
+    def hang(arm: Arm, seat: Seat | None) -> str:
+        assert seat is not None
+        with pytest.raises(ProcessFailedError) as told:
+            task.run(arm, Conditions(1, 0, CPUS), seat)
+        return told.value.outcome
+
+    assert runs_side_by_side(task, [GLIBC, GLIBC], hang) == ["hung: 0.3 s"] * 2
+
+
+FORKS = """
+import subprocess, sys
+for number in range(int(sys.argv[1])):
+    subprocess.run(["true"], check=True)
+"""
+
+
+def test_a_tree_that_forks_all_the_time_takes_its_turns() -> None:
+    began = time.monotonic()
+    runs = [lambda seat: python_at(seat, FORKS, "100")] * 2
+    assert [done.status for done in turns_take(runs)] == [0, 0]
+    assert time.monotonic() - began < turns.STOP_SECONDS
+
+
+@pytest.mark.parametrize("tool", ["command_cost", "start_loop"])
+def test_no_stopped_tool_outlives_a_laboratory_that_is_killed(build: Path, tool: str) -> None:
+    words = {"command_cost": "'1', '--'", "start_loop": "'1000000', '--'"}[tool]
+    code = (
+        "import subprocess, sys, time\n"
+        f"child = subprocess.Popen([sys.argv[1], {words}, 'sleep', '3'], start_new_session=True)\n"
+        "time.sleep(0.2)\n"
+        "print(child.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    laboratory = subprocess.Popen(
+        [sys.executable, "-S", "-c", code, str(build / "bench" / tool)], stdout=subprocess.PIPE
+    )
+    assert laboratory.stdout is not None
+    pid = int(laboratory.stdout.readline())
+    os.kill(pid, signal.SIGSTOP)
+    laboratory.kill()
+    laboratory.communicate()
+    late = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and stat_fields(pid)[0] != "Z":
+        assert time.monotonic() < late
+        time.sleep(0.01)
 
 
 def test_a_kernel_that_gives_no_clock_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +280,7 @@ def test_of_runs_in_turns_only_what_met_one_of_them_is_marked() -> None:
 
 @pytest.mark.parametrize(
     ("held_kib", "seconds"),
-    [(None, 0.05), (0, 0.01), (1024, 0.01), (2048, 0.01), (4096, 0.02), (10240, 0.05), (1 << 20, 0.05)],
+    [(None, 0.01), (0, 0.01), (1024, 0.01), (2048, 0.01), (4096, 0.02), (10240, 0.05), (1 << 20, 0.05)],
 )
 def test_who_holds_more_has_longer_turns(held_kib: int | None, seconds: float) -> None:
     assert turn_seconds(held_kib) == pytest.approx(seconds)

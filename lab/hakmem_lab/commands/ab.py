@@ -16,6 +16,7 @@ from hakmem_lab.commands.asking import (
     CommandArgument,
     ShareOption,
     TimeBudgetOption,
+    TurnsOption,
     answer_show,
     ask,
     calibrate_choose,
@@ -39,6 +40,7 @@ def ab(
     b: Annotated[str, typer.Argument(metavar="B", help="What is compared with A, named the same way.")],
     command: CommandArgument = None,
     bench: BenchOption = "",
+    turns: TurnsOption = False,
     budget: TimeBudgetOption = "60s",
     margin: ShareOption = "3%",
     predict: Annotated[
@@ -61,11 +63,12 @@ def ab(
     """
     design = design_make(budget, margin)
     predicted = change_parse(predict) if predict else None
-    calibrate = calibrate_choose(bench, command)
+    calibrate = calibrate_choose(bench, command, turns)
     seed = secrets.randbits(32) if seed is None else seed
     words = ["./hakmem", "ab", a, b, "--budget", budget, "--margin", margin, "--seed", str(seed)]
     words += ["--predict", predict] if predict else []
     words += ["--instructions"] if instructions else []
+    words += ["--turns"] if turns else []
     words += ["--", *command] if command else ["--bench", bench or DEFAULT_BENCH]
     with study_open(Checkout.find(build), "ab", seed) as study:
         asked = ask(study, [a, b], calibrate, design, shlex.join(words), instructions)

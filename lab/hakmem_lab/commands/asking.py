@@ -43,6 +43,14 @@ ShareOption = Annotated[
 CommandArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[-- CMD...]", help="Your own program, instead of --bench.")
 ]
+TurnsOption = Annotated[
+    bool,
+    typer.Option(
+        "--turns",
+        help="CMD's runs take turns of 10 to 50 ms, for a machine whose speed changes: CMD waits by no clock, and may run several"
+        " times at the same time.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -72,10 +80,12 @@ def design_make(budget: str, margin: str) -> Design:
     return Design(seconds_parse(budget), share_parse(margin))
 
 
-def calibrate_choose(bench: str, command: Sequence[str] | None) -> Calibrate:
+def calibrate_choose(bench: str, command: Sequence[str] | None, turns: bool = False) -> Calibrate:
     if bench and command:
         raise LabError("give either --bench or a command, not both")
-    return calibrator(bench or DEFAULT_BENCH, command or [])
+    if turns and not command:
+        raise LabError("--turns: for a command; workloads take turns without it")
+    return calibrator(bench or DEFAULT_BENCH, command or [], turns)
 
 
 def ask(

@@ -16,7 +16,7 @@ import typer
 from hakmem_lab.allocators.arms import arms_parse, peer_stage
 from hakmem_lab.allocators.peers import Peer, glibc_version
 from hakmem_lab.checkout import Checkout
-from hakmem_lab.commands.asking import INCONCLUSIVE
+from hakmem_lab.commands.asking import INCONCLUSIVE, TurnsOption
 from hakmem_lab.commands.common import (
     BuildOption,
     JsonOption,
@@ -80,6 +80,7 @@ def compare(
     allow_status: Annotated[
         int, typer.Option(min=0, max=255, help="The exit status of CMD that means success.")
     ] = 0,
+    turns: TurnsOption = False,
     seed: SeedOption = None,
     json_file: JsonOption = None,
     build: BuildOption = None,
@@ -94,7 +95,12 @@ def compare(
         raise LabError("give either a command, as in: hakmem compare -- python3 script.py, or --program NAME")
     if program:
         _command_only(
-            {"--repeat": repeat > 1, "--stdin": stdin is not None, "--allow-status": allow_status > 0}
+            {
+                "--repeat": repeat > 1,
+                "--stdin": stdin is not None,
+                "--allow-status": allow_status > 0,
+                "--turns": turns,
+            }
         )
     seconds, share = seconds_parse(budget), share_parse(margin)
     seed = secrets.randbits(32) if seed is None else seed
@@ -103,6 +109,7 @@ def compare(
     words += ["--repeat", str(repeat)] if repeat > 1 else []
     words += ["--stdin", str(stdin)] if stdin is not None else []
     words += ["--allow-status", str(allow_status)] if allow_status else []
+    words += ["--turns"] if turns else []
     words += ["--program", program] if program else ["--", *(command or [])]
     checkout = Checkout.find(build)
     with (
@@ -113,7 +120,7 @@ def compare(
         if program:
             task = program_prepare(checkout, study.stage, program_find(program), seed)
         else:
-            task = command_task(study.stage, command or [], repeat, stdin, allow_status)
+            task = command_task(study.stage, command or [], repeat, stdin, allow_status, turns)
         peers, missing = _peers(study, words_split(allocators))
         shown = study.progress.add_task(task.name, total=seconds)
         begun = time.monotonic()

@@ -16,6 +16,7 @@ from hakmem_lab.commands.asking import (
     CommandArgument,
     ShareOption,
     TimeBudgetOption,
+    TurnsOption,
     answer_show,
     ask,
     calibrate_choose,
@@ -50,6 +51,7 @@ def sweep(
     ],
     command: CommandArgument = None,
     bench: BenchOption = "",
+    turns: TurnsOption = False,
     budget: TimeBudgetOption = "120s",
     margin: ShareOption = "3%",
     instructions: Annotated[
@@ -66,10 +68,11 @@ def sweep(
     """
     design = design_make(budget, margin)
     arms = arms_of(option)
-    calibrate = calibrate_choose(bench, command)
+    calibrate = calibrate_choose(bench, command, turns)
     seed = secrets.randbits(32) if seed is None else seed
     words = ["./hakmem", "sweep", option, "--budget", budget, "--margin", margin, "--seed", str(seed)]
     words += ["--instructions"] if instructions else []
+    words += ["--turns"] if turns else []
     words += ["--", *command] if command else ["--bench", bench or DEFAULT_BENCH]
     with study_open(Checkout.find(build), "sweep", seed) as study:
         asked = ask(study, ["hakmem", *arms], calibrate, design, shlex.join(words), instructions)

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from hakmem_lab.measure.runner import Measured
+from hakmem_lab.measure.turns import Seat
 
 PAGE_BYTES = 4096
 PROBED_PAGES = 256
@@ -49,6 +50,10 @@ class Backing:
         memory_touch(int(min(self._bytes(runs), FREE_SHARE * _bytes_free())))
         self.touch_us = touch_us()
         return self.touch_us
+
+    def ready_at(self, seat: Seat | None) -> float | None:
+        """For a run, or for one of those that take turns, for which it is ready; returns `touch_us`."""
+        return self.ready() if seat is None else self.touch_us
 
     def _bytes(self, runs: int) -> int:
         return runs * (self.peak_kib * 1024 + RESERVE_BYTES)

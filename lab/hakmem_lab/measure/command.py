@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.backing import Backing
-from hakmem_lab.measure.launch import TOOL, Ended, Running, Start, started
+from hakmem_lab.measure.launch import TOOL, Ended, Start, started
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm, Conditions, Measured, steal_ticks_read
 from hakmem_lab.measure.service import Service, linker_records, service_judge
@@ -35,6 +35,8 @@ class CommandTask:
     run_seconds_max: float = RUN_SECONDS_MAX
     measure: Measure = Measure.TIME
     switches_are_noise: bool = False
+    takes_turns: bool = False
+    """Whether it waits by a clock, or cannot run twice at the same time, only the user knows."""
     backing: Backing = field(default_factory=Backing, compare=False)
 
     @property
@@ -45,14 +47,8 @@ class CommandTask:
     def command(self) -> Sequence[str]:
         return self.start.command
 
-    @property
-    def takes_turns(self) -> bool:
-        """Whether it waits by the clock is not known."""
-        return False
-
     def run(self, arm: Arm, conditions: Conditions, seat: Seat | None = None) -> Measured:
-        assert seat is None
-        return self._measure(self.start, arm, conditions)[0]
+        return self._measure(self.start, arm, conditions, seat=seat)[0]
 
     def observe(self, arm: Arm, conditions: Conditions) -> tuple[Measured, Service]:
         """A run that is watched from outside while the dynamic linker keeps a record: for memory over time and for
@@ -77,20 +73,21 @@ class CommandTask:
         conditions: Conditions,
         extra: tuple[tuple[str, str], ...] = (),
         watch: bool = False,
+        seat: Seat | None = None,
     ) -> tuple[Measured, Watched | None]:
-        touch = self.backing.ready()
+        touch = self.backing.ready_at(seat)
         steal = steal_ticks_read()
         before = time.monotonic()
-        with started(start, arm, conditions, extra) as running:
+        with started(start, arm, conditions, extra, seat) as running:
             if watch:
                 with watching(running.pid, start.tool, arm.peer.library) as watcher:
-                    ended = self._wait(running)
+                    ended = running.wait(self.run_seconds_max)
                 watched = watcher.watched()
             else:
-                ended, watched = self._wait(running), None
+                ended, watched = running.wait(self.run_seconds_max), None
         wall = time.monotonic() - before
         measured = measured_make(ended, start.repeat, wall, steal_ticks_read() - steal)
-        measured = replace(measured, touch_us=touch)
+        measured = replace(measured, touch_us=touch, in_turns=seat is not None)
         self.backing.learn(measured)
         if watched is not None:
             measured = replace(
@@ -100,9 +97,6 @@ class CommandTask:
             )
         return measured, watched
 
-    def _wait(self, running: Running) -> Ended:
-        return running.wait(self.run_seconds_max)
-
 
 def command_task(
     stage: Stage,
@@ -110,6 +104,7 @@ def command_task(
     repeat: int = 1,
     stdin: Path | None = None,
     allow_status: int = 0,
+    takes_turns: bool = False,
 ) -> CommandTask:
     """As the user would start it here, on every processor that the user may use."""
     if shutil.which(command[0]) is None:
@@ -127,7 +122,7 @@ def command_task(
         repeat=repeat,
         allow_status=allow_status,
     )
-    return CommandTask(start, threads=len(cpus_allowed()))
+    return CommandTask(start, threads=len(cpus_allowed()), takes_turns=takes_turns)
 
 
 def measured_make(ended: Ended, ops: int, wall: float, steal: int) -> Measured:

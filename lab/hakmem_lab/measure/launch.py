@@ -72,9 +72,15 @@ class Ended:
 
 class Running:
     def __init__(
-        self, start: Start, arm: Arm, process: subprocess.Popen[bytes], files: tuple[IO[bytes], ...]
+        self,
+        start: Start,
+        arm: Arm,
+        process: subprocess.Popen[bytes],
+        files: tuple[IO[bytes], ...],
+        seat: Seat | None = None,
     ) -> None:
         self.process = process
+        self._seat = seat
         self._start = start
         self._arm = arm
         self._output, self._errors, self._report = files
@@ -97,7 +103,9 @@ class Running:
     def wait(self, limit: float, stopped_by: int = 0) -> Ended:
         """An error if it failed. The signal that was sent to stop it is not a failure."""
         what = f"{self._start.name} under {self._arm.name}"
-        if not self.ended_within(limit):
+        if not self.ended_within(self._seat.limit(limit) if self._seat else limit) or (
+            self._seat and self._seat.hung
+        ):
             raise ProcessFailedError(f"{what} did not end within {limit:g} s", f"hung: {limit:g} s")
         said = self.last_line()
         if self.process.returncode != 0:
@@ -180,7 +188,7 @@ def started(
         try:
             if seat is not None:
                 seat.started(process.pid)
-            yield Running(start, arm, process, (output, errors, report))
+            yield Running(start, arm, process, (output, errors, report), seat)
         finally:  # also when the user interrupts: no process stays behind
             _clear(process)
 

@@ -1,6 +1,6 @@
 """Interleaved pairs: the unit of every timing.
 
-A pair is two fresh processes, one of each arm, one after the other in random order, with the same seed, the same
+A pair is two fresh processes, one of each arm, in turns or in random order, with the same seed, the same
 environment size and the same processors, all drawn for the pair. Pairs that share an arm share its run. Pairs that
 were disturbed from outside are marked. The rule for that knows how long a run took, but not whether that is fast.
 """

@@ -1,6 +1,7 @@
 """Interleaved rounds: one fresh process of every allocator, so that any two can be compared.
 
-All processes of a round share one seed, one environment size and the same processors, and run in random order. The
+All processes of a round share one seed, one environment size and the same processors, and take turns, or run one after
+the other, in random order. The
 number of rounds is fixed before the first. If only the best of many peers matters, all take part in the first
 round; those near the fastest there, or alone, take part in the other rounds that select; and only the best of these
 takes part in those that compare. A dozen peers that are slower would otherwise take nine tenths of the time. A round
@@ -60,7 +61,7 @@ class Round:
     attempt: int
     conditions: Conditions
     runs: Mapping[str, Run]
-    """By arm, in the order in which they ran."""
+    """By arm, in the order in which they were started."""
     marks: Mapping[str, str]
     """The disturbed runs, and what disturbed them."""
     again: bool

@@ -117,7 +117,7 @@ class Measured:
     """After its work, once it has rested."""
     system_calls: int | None = None
     touch_us: float | None = None
-    """What the first touch of a page of 4 KiB took just before it, in microseconds."""
+    """What the first touch of a page of 4 KiB took just before it, or before all that took turns with it, in microseconds."""
     in_turns: bool = False
     """It took turns with the other runs of its round."""
     latency: Latency | None = None
@@ -173,23 +173,23 @@ def process_run(
     """Its standard output; an error if it fails in any way. SUBJECT is the name of a program that a tool runs, and ends
     as. With a SEAT it takes turns with others."""
     name = subject or Path(command[0]).name
+    hung = ProcessFailedError(
+        f"{name} did not end within {RUN_SECONDS_MAX:g} s", f"hung: {RUN_SECONDS_MAX:g} s"
+    )
+    limit = RUN_SECONDS_MAX
+    options: dict[str, Any] = {}
+    if seat is not None:
+        limit = seat.limit(RUN_SECONDS_MAX)
+        environment = environment | seat.environment
+        options = {"descriptors": seat.descriptors, "started": seat.started}
     try:
-        if seat is None:
-            done = program_run(command, RUN_SECONDS_MAX, cpus, env=environment)
-        else:
-            done = program_run(
-                command,
-                seat.seconds(RUN_SECONDS_MAX),
-                cpus,
-                env=environment | seat.environment,
-                descriptors=seat.descriptors,
-                started=seat.started,
-            )
+        done = program_run(command, limit, cpus, env=environment, **options)
     except OSError as error:
         raise LabError(f"{name} cannot be started: {error.strerror}") from error
     except subprocess.TimeoutExpired:
-        text = f"{name} did not end within {RUN_SECONDS_MAX:g} s"
-        raise ProcessFailedError(text, f"hung: {RUN_SECONDS_MAX:g} s") from None
+        raise hung from None
+    if seat is not None and seat.hung:
+        raise hung
     if done.status < 0:
         number = -done.status
         raise ProcessFailedError(f"{name} was ended by {signal_text(number)}", f"crashed: signal {number}")

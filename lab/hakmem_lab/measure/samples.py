@@ -35,6 +35,7 @@ COLUMNS = (
     "involuntary_switches",
     "steal_ticks",
     "touch_us",
+    "in_turns",
     "disturbed",
     "checksum",
 )
@@ -108,6 +109,7 @@ class SampleWriter(RowWriter):
                 run.involuntary_switches,
                 run.steal_ticks,
                 "" if run.touch_us is None else f"{run.touch_us:.3f}",
+                int(run.in_turns),
                 pair.disturbed,
                 run.checksum or "",
             )

@@ -84,7 +84,7 @@ class CellTask:
     def run(self, arm: Arm, conditions: Conditions, seat: Seat | None = None) -> Measured:
         program = self.stage.program(self.cell.program)
         prepared = arm_prepared(self.stage, self.cell, arm)
-        touch = self.backing.ready() if seat is None else self.backing.touch_us
+        touch = self.backing.ready_at(seat)
         command = self.cell.command(self.count, conditions.seed)
         run = workload_run(program, command, prepared, conditions, seat)
         self.backing.learn(run)

@@ -3,8 +3,8 @@
 A virtual machine's speed changes within seconds, by half and more. What runs one after the other meets different machines;
 what takes turns meets the same. docs/decisions/0101-compared-processes-take-turns.md has the numbers.
 
-Every process has a clock of its own, which stands still while it is stopped (bench/turn_clock.h). It goes on for the few ten
-microseconds that a stop and a start take, which is alike for all.
+Every process has a clock of its own, which stands still while it is stopped (bench/turn_clock.h). It is exact to the few ten
+microseconds that a stop and a start take, which are alike for all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 from hakmem_lab.errors import LabError
-from hakmem_lab.measure.tree import UNSEEN, descendants_of, stat_fields, tree_kill
+from hakmem_lab.measure.tree import UNSEEN, descendants_of, kernel_check, stat_fields, tree_kill
 
 TURN_SECONDS = 0.01, 0.05
 """Short beside what changes the machine's speed; long beside what it takes to fill a processor's caches again, which grows with
@@ -29,8 +29,9 @@ the memory that is used."""
 SHORT_KIB = 2048
 """A process that holds this much has turns of the shortest kind; the others' are longer by as much as they hold more."""
 VARIABLE = "LAB_TURNS"
-STOPPED = frozenset("TtZX")
-"""States in which a process takes no processor time."""
+ENDED = frozenset("ZX")
+STOPPED = ENDED | frozenset("DTt")
+"""States in which a process takes no processor time: one that waits for the kernel stops as soon as that is done."""
 STOP_SECONDS = 5.0
 """A process that is in a call to the kernel for this long is left to end it."""
 
@@ -44,11 +45,15 @@ class Seat:
     def __init__(self, places: int) -> None:
         self.places = places
         """How many take turns: a run takes up to this many times as long."""
+        self.hung = False
+        """It was killed, since it ran for longer than its limit."""
         self._clock = os.memfd_create("turns")
         os.ftruncate(self._clock, mmap.PAGESIZE)
         self._page = mmap.mmap(self._clock, mmap.PAGESIZE)
         self._stopped_ns = 0
         self._stopped_at = 0
+        self._limit = threading.TIMEOUT_MAX
+        self._ran = 0.0
         self._tree: list[int] = []
         self._pid = 0
         self._cancelled = False
@@ -67,16 +72,17 @@ class Seat:
         """That the process inherits."""
         return (self._clock,)
 
+    def limit(self, own: float) -> float:
+        """Of a process that may take OWN seconds of its own: the seconds within which it has ended, or is killed."""
+        self._limit = own
+        return own * (self.places + 1)
+
     def started(self, pid: int) -> None:
         """Its process, a child of this one, runs."""
         self._pid = pid
         self._started.set()
         if self._cancelled:
             tree_kill(pid)
-
-    def seconds(self, own: float) -> float:
-        """How long a process may take that may take OWN seconds alone."""
-        return own * self.places
 
     def work(self, run: Callable[[Seat], None]) -> None:
         """RUN, from the first turn on."""
@@ -88,15 +94,20 @@ class Seat:
             self._over.set()
             self._started.set()
 
-    def go(self, seconds: float | None) -> bool:
-        """A turn; None: to its end. Whether it has ended."""
+    def go(self, seconds: float) -> bool:
+        """A turn. Whether it has ended."""
         self._resume()
         if not self._first_turn.is_set():
             self._first_turn.set()
             self._started.wait()
-        if self._over.wait(seconds):
+        began = time.monotonic()
+        if self._over.wait(min(seconds, max(0.0, self._limit - self._ran))):
             return True
-        if self._stop():
+        self._ran += time.monotonic() - began
+        if self._ran >= self._limit:
+            self.hung = True
+            tree_kill(self._pid)
+        elif self._stop():
             return False
         self._over.wait()  # it has ended, and is being asked for its result
         return True
@@ -104,7 +115,7 @@ class Seat:
     def cancel(self) -> None:
         self._cancelled = True
         self._first_turn.set()
-        if self._pid:
+        if self._pid and not self._over.is_set():
             tree_kill(self._pid)
 
     def close(self) -> None:
@@ -113,23 +124,22 @@ class Seat:
 
     def _stop(self) -> bool:
         """With all that it started; false if it has ended."""
-        self._stopped_at = time.monotonic_ns()
-        with suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGSTOP)
-        try:
-            os.waitid(os.P_PID, self._pid, os.WSTOPPED)
-        except ChildProcessError:
-            return False
         self._tree = []
-        while new := set(descendants_of(self._pid)) - set(self._tree):
+        others: set[int] = set()  # that cannot be stopped: ended, or another user's
+        new = [self._pid, *descendants_of(self._pid)]
+        self._stopped_at = time.monotonic_ns()
+        late = time.monotonic() + STOP_SECONDS
+        while new or any(_state_of(pid) not in STOPPED for pid in self._tree):
             for pid in new:
-                with suppress(ProcessLookupError, PermissionError):
+                try:
                     os.kill(pid, signal.SIGSTOP)
-            self._tree += new
-        limit = time.monotonic() + STOP_SECONDS
-        while any(_state_of(pid) not in STOPPED for pid in self._tree) and time.monotonic() < limit:
-            continue
-        return True
+                    self._tree.append(pid)
+                except (ProcessLookupError, PermissionError):
+                    others.add(pid)
+            if time.monotonic() > late:
+                break
+            new = [pid for pid in descendants_of(self._pid) if pid not in others and pid not in self._tree]
+        return _state_of(self._pid) not in ENDED
 
     def _resume(self) -> None:
         if not self._stopped_at:
@@ -137,7 +147,7 @@ class Seat:
         self._stopped_ns += time.monotonic_ns() - self._stopped_at
         self._page[:8] = struct.pack("=Q", self._stopped_ns)
         self._stopped_at = 0
-        for pid in [*self._tree, self._pid]:
+        for pid in reversed(self._tree):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGCONT)
 
@@ -171,22 +181,24 @@ class _Job(Generic[T]):
 def turn_seconds(held_kib: int | None) -> float:
     """Of processes that hold this much memory; None: it is not known."""
     shortest, longest = TURN_SECONDS
-    return longest if held_kib is None else min(longest, shortest * max(1.0, held_kib / SHORT_KIB))
+    return min(longest, shortest * max(1.0, (held_kib or 0) / SHORT_KIB))
 
 
 def turns_take(runs: Sequence[Callable[[Seat], T]], seconds: float = TURN_SECONDS[0]) -> list[T]:
-    """Runs all of RUNS in turns of SECONDS, each of which starts one process at its seat, and returns their results. They start in this order; later
-    turns are in random order. The first error of theirs is raised when all have ended; if the user interrupts, all are
+    """Runs all of RUNS, each of which starts one process at its seat, in turns of SECONDS, and returns their results. They start in this
+    order; later turns are in random order. The first error of theirs is raised when all have ended; if the user interrupts, all are
     killed."""
+    kernel_check()
     jobs: list[_Job[T]] = []
     try:
-        jobs += [_Job(run, len(runs)) for run in runs]
+        for run in runs:
+            jobs.append(_Job(run, len(runs)))
         for job in jobs:
             job.thread.start()
         left = list(jobs)
         while left:
             for job in list(left):
-                if job.seat.go(seconds if len(left) > 1 else None):
+                if job.seat.go(seconds if len(left) > 1 else threading.TIMEOUT_MAX):
                     left.remove(job)
             random.shuffle(left)
     except BaseException as error:

@@ -144,8 +144,9 @@ def reading_lines(matrix: Matrix) -> list[str]:
         " fastest there.",
         f"Budget: {settings.budget_seconds / 60:.3g} min in all, shared before the first round; the shortest run took"
         f" {shortest:.2f} s (at least {settings.run_seconds_min:g} s are asked where the slowest allocator then takes no"
-        " more than 5 s). A round is measured again when hakmem's run or a quarter of all were disturbed (steal time,"
-        " major faults, foreign processes on the processor; the rule does not look at times). Everything is kept in the"
+        " more than 5 s). A round is measured again when hakmem's run or a quarter of all were disturbed (major faults;"
+        " where runs follow each other also steal time and foreign processes on the processor; the rule does not look at"
+        " times). Everything is kept in the"
         " samples; comparisons use undisturbed pairs where there are enough of them.",
         *turns_lines(matrix),
         f"Controls: *itself* is the same library under another name; *itself, slowed* is that copy slowed by"

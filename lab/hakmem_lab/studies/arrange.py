@@ -43,11 +43,11 @@ class Arranged:
     controls: dict[str, Comparison]
 
 
-def calibrator(bench: str, command: Sequence[str]) -> Calibrate:
-    """For the user's COMMAND, if there is one, or for the workload that BENCH names: a cell, a program, a program
+def calibrator(bench: str, command: Sequence[str], turns: bool = False) -> Calibrate:
+    """For the user's COMMAND, if there is one, whose runs may take TURNS; or for the workload that BENCH names: a cell, a program, a program
     file. Fails immediately if there is no such workload."""
     if command:
-        return _command_calibrator(command)
+        return _command_calibrator(command, turns)
     found = workload_find(bench, CELLS)
     if isinstance(found, Cell):
         return cell_calibrator(found)
@@ -67,7 +67,7 @@ def cell_calibrator(cell: Cell) -> Calibrate:
     return calibrate
 
 
-def _command_calibrator(command: Sequence[str]) -> Calibrate:
+def _command_calibrator(command: Sequence[str], turns: bool) -> Calibrate:
     """A command that is too short for a run is run several times in a row, starts included."""
     if shutil.which(command[0]) is None:
         raise LabError(f"{command[0]}: there is no such command")
@@ -75,7 +75,7 @@ def _command_calibrator(command: Sequence[str]) -> Calibrate:
     def calibrate(stage: Stage, arms: Sequence[Arm], design: Design, rng: random.Random) -> Calibrated:
         tool = stage.program(launch.TOOL)
         start = Start(tool, tuple(command), stage.folder, users=dict(os.environ))
-        task = CommandTask(start, threads=len(cpus_allowed()))
+        task = CommandTask(start, threads=len(cpus_allowed()), takes_turns=turns)
         _observed(task, arms, rng)
         conditions = conditions_draw(task, rng)
         runs = {arm: task.run(arm, conditions) for arm in arms}

@@ -1,8 +1,8 @@
 """One program under many allocators: measured in rounds, within a budget that is fixed in advance.
 
 First every arm is observed once: the program must run, the allocator must be seen to serve it, and its memory is
-watched over time. Then come rounds. In each, every arm has one fresh process, in random order, with one seed,
-environment size and set of processors. The log ratio of the user's own allocator to another one within a round is a
+watched over time. Then come rounds. In each, every arm has one fresh process, in random order or in turns, with one
+seed, environment size and set of processors. The log ratio of the user's own allocator to another one within a round is a
 sample.
 
 If the budget does not allow a verdict on all, a third of it screens: these rounds only choose the fastest
@@ -23,7 +23,8 @@ from hakmem_lab.errors import LabError, ProcessFailedError
 from hakmem_lab.measure.pairs import DISTURBED_EXTRA_SHARE, conditions_draw, disturbance
 from hakmem_lab.measure.runner import Arm, Conditions, Measured
 from hakmem_lab.measure.service import Service
-from hakmem_lab.measure.task import Task
+from hakmem_lab.measure.task import Task, runs_side_by_side
+from hakmem_lab.measure.turns import Seat
 from hakmem_lab.statistics.sequential import PlannedLook, looks_plan, pairs_min
 from hakmem_lab.workloads.cells import Measure
 
@@ -253,15 +254,20 @@ class Comparing:
         order = self.rng.sample(list(arms), len(arms))
         runs: dict[str, Measured] = {}
         disturbed = False
-        for place, arm in enumerate(order):
+
+        def run_well(arm: Arm, seat: Seat | None) -> Measured | ProcessFailedError:
             try:
-                run = self.task.run(arm, conditions)
+                return self.task.run(arm, conditions, seat)
             except ProcessFailedError as error:
+                return error
+
+        for place, (arm, run) in enumerate(
+            zip(order, runs_side_by_side(self.task, order, run_well), strict=True)
+        ):
+            if isinstance(run, ProcessFailedError):
                 if arm in self.arms.controls:
-                    raise LabError(
-                        f"{error}; it fails by itself, which tells nothing of allocators"
-                    ) from error
-                course.failures[arm.name] = error.outcome
+                    raise LabError(f"{run}; it fails by itself, which tells nothing of allocators") from run
+                course.failures[arm.name] = run.outcome
                 continue
             runs[arm.name] = run
             disturbed |= bool(self._keep(phase, number, place, arm, conditions, run))

@@ -10,7 +10,7 @@ COLUMNS = (
     *("ops", "seconds", "wall_seconds", "cpu_seconds"),
     *("peak_rss_kib", "tree_peak_rss_kib", "rss_mean_kib", "idle_rss_kib"),
     *("minor_faults", "major_faults", "involuntary_switches"),
-    *("steal_ticks", "touch_us", "disturbed", "checksum"),
+    *("steal_ticks", "touch_us", "in_turns", "disturbed", "checksum"),
 )
 
 
@@ -23,5 +23,6 @@ def sample_row(task: Task, sample: Sample) -> tuple[object, ...]:
         *(run.ops, f"{run.seconds:.9f}", f"{run.wall_seconds:.6f}", f"{run.cpu_seconds:.6f}"),
         *("" if kib is None else f"{kib:.0f}" for kib in memory),
         *(run.minor_faults, run.major_faults, run.involuntary_switches, run.steal_ticks),
-        *("" if run.touch_us is None else f"{run.touch_us:.3f}", sample.disturbed, run.checksum or ""),
+        *("" if run.touch_us is None else f"{run.touch_us:.3f}", int(run.in_turns)),
+        *(sample.disturbed, run.checksum or ""),
     )

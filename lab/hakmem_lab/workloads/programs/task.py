@@ -152,7 +152,7 @@ class ProgramTask:
     def _run(
         self, arm: Arm, conditions: Conditions, records: Records | None, seat: Seat | None = None
     ) -> tuple[Measured, Watcher | None]:
-        touch = self.backing.ready() if seat is None else self.backing.touch_us
+        touch = self.backing.ready_at(seat)
         steal = steal_ticks_read()
         before = time.monotonic()
         server = self.program.server
@@ -166,8 +166,7 @@ class ProgramTask:
             if records is not None:
                 watcher = stack.enter_context(watching(running.pid, self.tool, arm.peer.library))
             if server is None:
-                limit = self.run_seconds_max if seat is None else seat.seconds(self.run_seconds_max)
-                measured = self._run_to_end(place, running, limit)
+                measured = self._run_to_end(place, running)
             else:
                 measured = self._serve(place, running, server, arm, conditions)
         wall = time.monotonic() - before
@@ -178,8 +177,8 @@ class ProgramTask:
         )
         return measured, watcher
 
-    def _run_to_end(self, place: Place, running: Running, limit: float) -> Measured:
-        ended = running.wait(limit)
+    def _run_to_end(self, place: Place, running: Running) -> Measured:
+        ended = running.wait(self.run_seconds_max)
         try:
             checksum = self._checksum(place, ended.output_hash)
         except RunFailedError as error:
