@@ -95,9 +95,22 @@ def test_the_users_own_command_on_one_core_in_a_sweep(served: Path) -> None:
     assert any(line.startswith("sh is short: each run is ") for line in lines)
 
 
+def test_a_command_takes_turns_if_it_is_told_to(served: Path) -> None:
+    own = ["--turns", "--", "sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]
+    done = lab(served, "ab", "glibc", "hakmem", "--budget", "2s", *own)
+    assert done.returncode in (0, 3), done.stderr
+    samples = samples_of(done.stdout)
+    with samples.open() as file:
+        assert {row["in_turns"] for row in csv.DictReader(file)} == {"1"}
+    recorded = json.loads(samples.with_name("outcome.json").read_text())["provenance"]["command"]
+    assert " --turns -- sh -c " in recorded
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["ab", "glibc", "hakmem", "--turns"], "--turns: for a command; workloads take turns without it"),
+        (["sweep", "profile=small", "--turns", "--bench", "lua"], "--turns: for a command"),
         (["ab", "glibc", "hakmen"], "there is no allocator 'hakmen', did you mean hakmem?"),
         (["ab", "glibc", "/nowhere/libfoo.so"], "/nowhere/libfoo.so: there is no such library"),
         (["ab", "glibc", "hakmem", "--margin", "3"], "--margin is a share from 0.1% to 50%"),

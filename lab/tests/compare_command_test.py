@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,27 @@ def test_an_interrupted_comparison_keeps_its_samples(build: Path) -> None:
     assert path.read_text().count("\n") >= 2
 
 
+def test_a_command_that_takes_turns_is_not_left_stopped(build: Path, tmp_path: Path) -> None:
+    """Its observed runs take none, those of the rounds do; when the user interrupts it, all of them are ended."""
+    name = tmp_path.name
+    script = f"i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; : {name}"
+    before = set(KEPT.glob("*/samples.csv"))
+    process = lab(build, "--turns", "--budget", "10m", "--allocators", "hakmem", "--", "sh", "-c", script)
+    while process.poll() is None and not any(
+        "judged" in path.read_text() for path in set(KEPT.glob("*/samples.csv")) - before
+    ):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 130, errors
+    with (LAB.parent / errors.split(" is in ")[1].strip()).open() as file:
+        turns = {(row["phase"], row["in_turns"]) for row in csv.DictReader(file)}
+    assert turns == {("observed", "0"), ("judged", "1")}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            assert name.encode() not in path.read_bytes()
+
+
 def test_a_command_that_fails_later_ends_with_its_samples(build: Path, tmp_path: Path) -> None:
     """Not in its first three runs: the observed ones, and one of a round."""
     runs = tmp_path / "runs"
@@ -146,6 +168,7 @@ def test_a_command_that_fails_later_ends_with_its_samples(build: Path, tmp_path:
         ),
         (["--program", "rediss"], "hakmem: there is no program 'rediss', did you mean 'redis'?"),
         (["--program", "rediss", "--repeat", "3"], "hakmem: --repeat: for a command, not for --program"),
+        (["--program", "rediss", "--turns"], "hakmem: --turns: for a command, not for --program"),
         (["--program", "rediss", "--stdin", "."], "hakmem: --stdin: for a command, not for --program"),
         (
             ["--program", "rediss", "--repeat", "2", "--allow-status", "1"],
