@@ -109,6 +109,7 @@ class Seat:
             tree_kill(self._pid)
         elif self._stop():
             return False
+        self._resume()
         self._over.wait()  # it has ended, and is being asked for its result
         return True
 
@@ -123,11 +124,10 @@ class Seat:
         os.close(self._clock)
 
     def _stop(self) -> bool:
-        """With all that it started; false if it has ended."""
+        """With all that it started; false if it has ended. What it still does in the kernel before it stops is its own time."""
         self._tree = []
         others: set[int] = set()  # that cannot be stopped: ended, or another user's
         new = [self._pid, *descendants_of(self._pid)]
-        self._stopped_at = time.monotonic_ns()
         late = time.monotonic() + STOP_SECONDS
         while new or any(_state_of(pid) not in STOPPED for pid in self._tree):
             for pid in new:
@@ -139,6 +139,7 @@ class Seat:
             if time.monotonic() > late:
                 break
             new = [pid for pid in descendants_of(self._pid) if pid not in others and pid not in self._tree]
+        self._stopped_at = time.monotonic_ns()
         return _state_of(self._pid) not in ENDED
 
     def _resume(self) -> None:
