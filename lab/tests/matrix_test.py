@@ -10,7 +10,7 @@ import pytest
 from hakmem_lab.errors import LabError
 from hakmem_lab.measure.calibrate import Work
 from hakmem_lab.measure.rounds import RoundPlan
-from hakmem_lab.reports.matrix_lines import warning_lines
+from hakmem_lab.reports.matrix_lines import turns_lines, warning_lines
 from hakmem_lab.statistics.estimate import Verdict
 from hakmem_lab.studies.bench import KIND
 from hakmem_lab.studies.candidates import Candidate
@@ -135,6 +135,20 @@ def test_what_a_page_fault_cost_is_said_where_it_is_known() -> None:
     (line,) = [line for line in warning_lines(judge(plan, priced)) if "first touch" in line]
     middle = (len(runs) + 1) / 2
     assert f" {middle:.2g} µs in the median" in line
+
+
+def test_where_processes_took_turns_is_said() -> None:
+    rows = row_make("cell"), row_make("server")
+    plan = plan_make(*rows)
+    runs = [sample_make(row, slot, arm) for row in rows for slot in range(10) for arm in row.rounds.arms]
+    assert turns_lines(judge(plan, runs)) == []
+    in_turns = [replace(one, in_turns=one.task == "cell") for one in runs]
+    (line,) = turns_lines(judge(plan, in_turns))
+    assert line.startswith("The processes of a round took turns of 10 to 50 ms")
+    assert line.endswith(" One after the other ran those of server.")
+    assert turns_lines(judge(plan, [replace(one, in_turns=True) for one in runs]))[0].endswith(
+        "all of them alike."
+    )
 
 
 def test_a_workload_in_which_every_allocator_fails_stays_in_the_plan() -> None:

@@ -103,9 +103,8 @@ class Running:
     def wait(self, limit: float, stopped_by: int = 0) -> Ended:
         """An error if it failed. The signal that was sent to stop it is not a failure."""
         what = f"{self._start.name} under {self._arm.name}"
-        if not self.ended_within(self._seat.limit(limit) if self._seat else limit) or (
-            self._seat and self._seat.hung
-        ):
+        ended = self.ended_within(self._seat.limit(limit) if self._seat else limit)
+        if not ended or (self._seat is not None and self._seat.hung):
             raise ProcessFailedError(f"{what} did not end within {limit:g} s", f"hung: {limit:g} s")
         said = self.last_line()
         if self.process.returncode != 0:
