@@ -47,10 +47,6 @@ extern char **environ;
 
 static volatile pid_t command_pid; /* read by group_end */
 
-static double clock_seconds(void) {
-    return (double)turn_clock_ns() / 1e9;
-}
-
 static double usage_seconds(const struct rusage *used) {
     return (double)used->ru_utime.tv_sec + (double)used->ru_utime.tv_usec / 1e6 +
            (double)used->ru_stime.tv_sec + (double)used->ru_stime.tv_usec / 1e6;
@@ -174,8 +170,8 @@ static void children_end(void) {
 
 /* Busy for SECONDS; returns how long it was. */
 static double burn(double seconds) {
-    double started = clock_seconds(), now = started;
-    while (seconds > 0 && now < started + seconds) now = clock_seconds();
+    double started = turn_clock_seconds(), now = started;
+    while (seconds > 0 && now < started + seconds) now = turn_clock_seconds();
     return now - started;
 }
 
@@ -186,13 +182,13 @@ int main(int argc, char **argv) {
     prctl(PR_SET_CHILD_SUBREAPER, 1); /* without it, only processes that are waited for count */
     int status;
     long runs = 0;
-    double started = clock_seconds();
+    double started = turn_clock_seconds();
     do {
         lseek(STDIN_FILENO, 0, SEEK_SET); /* all runs share one offset in it; a pipe has none */
         command_pid = child_start(&request.command, false);
         status = status_wait(command_pid);
     } while (++runs < request.repeat && WIFEXITED(status) && WEXITSTATUS(status) == request.allowed_status);
-    double seconds = clock_seconds() - started;
+    double seconds = turn_clock_seconds() - started;
     while (waitpid(-1, NULL, WNOHANG) > 0) continue;
     struct rusage used;
     getrusage(RUSAGE_CHILDREN, &used);

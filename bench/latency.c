@@ -28,17 +28,10 @@ static _Thread_local struct histogram *histogram_mine;
 
 /* Written by the main thread around the measured part; read by others as a hint, hence relaxed. */
 static atomic_bool recording;
-static uint64_t start_ticks, start_ns;
-
-/* As the ticks, it goes on while the process is stopped: runs with a clock around every operation take no turns. */
-static uint64_t monotonic_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
+static uint64_t start_ticks, start_ns; /* both go on while the process is stopped: such runs take no turns */
 
 void latency_start(void) {
-    start_ns = monotonic_ns();
+    start_ns = clock_ns(CLOCK_MONOTONIC);
     start_ticks = latency_ticks();
     atomic_store_explicit(&recording, true, memory_order_relaxed);
 }
@@ -110,7 +103,7 @@ static uint64_t quantile(const struct summary *summary, uint64_t per_mille) {
 static double ns_per_tick(void) {
     uint64_t ns;
     do {
-        ns = monotonic_ns() - start_ns;
+        ns = clock_ns(CLOCK_MONOTONIC) - start_ns;
     } while (ns < TICKS_BASE_NS);
     return (double)ns / (double)(latency_ticks() - start_ticks);
 }

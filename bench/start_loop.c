@@ -20,10 +20,6 @@
 
 static const char usage[] = "start_loop STARTS [--preload LIBRARY] [--] COMMAND...";
 
-static double clock_seconds(void) {
-    return (double)turn_clock_ns() / 1e9;
-}
-
 static void command_run_once(const struct child_command *command) {
     pid_t pid = child_start(command, false);
     int status;
@@ -38,10 +34,10 @@ static void command_run_once(const struct child_command *command) {
 static double slowed_seconds(double started) {
     const char *percent = getenv("WORKLOAD_SLOWDOWN");
     double share = percent == NULL ? 0 : strtod(percent, NULL) / 100;
-    double end = started + (clock_seconds() - started) * (1 + share);
+    double end = started + (turn_clock_seconds() - started) * (1 + share);
     double now;
     do {
-        now = clock_seconds();
+        now = turn_clock_seconds();
     } while (share > 0 && now < end);
     return now - started;
 }
@@ -65,7 +61,7 @@ int main(int argc, char **argv) {
 
     struct rusage before, after;
     getrusage(RUSAGE_CHILDREN, &before);
-    double started = clock_seconds();
+    double started = turn_clock_seconds();
     for (unsigned long i = 0; i < starts; i++) command_run_once(&command);
     double seconds = slowed_seconds(started);
     getrusage(RUSAGE_CHILDREN, &after);

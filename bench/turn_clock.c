@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 static const _Atomic uint64_t never_stopped;
@@ -30,12 +29,11 @@ static const _Atomic uint64_t *stopped_map(void) {
 uint64_t turn_clock_ns(void) {
     static const _Atomic uint64_t *stopped;
     if (stopped == NULL) stopped = stopped_map();
-    struct timespec now;
-    uint64_t before, after = atomic_load_explicit(stopped, memory_order_relaxed);
+    uint64_t now, before, after = atomic_load_explicit(stopped, memory_order_relaxed);
     do { /* until it was not stopped in between */
         before = after;
-        clock_gettime(CLOCK_MONOTONIC, &now);
+        now = clock_ns(CLOCK_MONOTONIC);
         after = atomic_load_explicit(stopped, memory_order_relaxed);
     } while (before != after);
-    return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec - after;
+    return now - after;
 }

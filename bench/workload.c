@@ -209,19 +209,13 @@ uint64_t random_log(uint64_t draw, uint64_t minimum, uint64_t maximum) {
 
 /* ---- measuring -------------------------------------------------------------------------------------- */
 
-static uint64_t cpu_ns_read(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (uint64_t)now.tv_sec * NS_PER_SECOND + (uint64_t)now.tv_nsec;
-}
-
 void workload_usage_read(struct workload_usage *usage) {
     struct rusage kernel;
     getrusage(RUSAGE_SELF, &kernel);
     usage->minor_faults = (uint64_t)kernel.ru_minflt;
     usage->major_faults = (uint64_t)kernel.ru_majflt;
     usage->involuntary_switches = (uint64_t)kernel.ru_nivcsw;
-    usage->cpu_ns = cpu_ns_read();
+    usage->cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
     usage->wall_ns = turn_clock_ns();
 }
 
@@ -238,7 +232,7 @@ static double slowdown_share_read(void) {
 
 /* By the clock that the workload is measured by. */
 static uint64_t measured_ns(const struct workload *workload) {
-    return workload->paced ? cpu_ns_read() : turn_clock_ns();
+    return workload->paced ? clock_ns(CLOCK_PROCESS_CPUTIME_ID) : turn_clock_ns();
 }
 
 void workload_start(struct workload *workload) {

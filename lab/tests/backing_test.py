@@ -46,7 +46,7 @@ def test_as_much_is_touched_as_the_largest_run_so_far_had(touched: list[int]) ->
     one = Backing()
     one.ready()
     for peak in (100 << 10, 50 << 10, None):
-        one.learn(replace(RUN, peak_rss_kib=peak))
+        one.learn(peak)
         one.ready()
     assert touched == [RESERVE_BYTES] + [(100 << 20) + RESERVE_BYTES] * 3
 

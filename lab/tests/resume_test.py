@@ -9,13 +9,16 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hakmem_lab.allocators.peers import Peer
 from hakmem_lab.checkout import Checkout
 from hakmem_lab.errors import LabError, RunInterruptedError
-from hakmem_lab.measure.store import Sample, SampleStore
+from hakmem_lab.measure.backing import Backing
+from hakmem_lab.measure.store import OBSERVED, Sample, SampleStore
 from hakmem_lab.measure.task import Task
+from hakmem_lab.studies import bench
 from hakmem_lab.studies.bench import (
     KIND,
     Field,
@@ -38,7 +41,7 @@ from hakmem_lab.studies.matrix import (
 )
 from hakmem_lab.workloads.cells import Measure
 from lab_command import lab
-from lab_matrix import ROW, SETTINGS, SOURCE, NoTask, plan_make, row_make
+from lab_matrix import ROW, SETTINGS, SOURCE, NoTask, plan_make, row_make, sample_make
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +53,26 @@ def test_an_interruption_says_where_everything_is(kept: Kept) -> None:
     full = LabError("cannot write samples: No space left on device")
     with pytest.raises(LabError, match=f"No space left on device; {where}"), interruptions_told(kept):
         raise full
+
+
+def test_what_kept_runs_held_is_known_when_they_go_on(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise processes that take turns might hold more together than the machine has."""
+    rows = kept.plan.rows
+    backings = {row.name: Backing() for row in rows}
+    tasks_of = {row.name: lambda _, name=row.name: SimpleNamespace(backing=backings[name]) for row in rows}
+    monkeypatch.setattr(bench, "rows_run", lambda *_: None)
+    first = sample_make(rows[0], 0, "hakmem")
+    samples = [
+        replace(first, peak_rss_kib=4096),
+        replace(first, peak_rss_kib=9000, outcome="crashed: signal 11"),
+        replace(first, peak_rss_kib=2048),
+        replace(first, peak_rss_kib=64, kind=OBSERVED),
+    ]
+    field = Field(Peer("hakmem", "0", None, "id"), (), {}, ())
+    bench.rounds_shown(kept, field, tasks_of, "row", samples)  # type: ignore[arg-type]  # only the backing is asked for
+    seen = backings.pop(rows[0].name)
+    assert (seen.known, seen.peak_kib, seen.least_kib) == (True, 4096, 2048)
+    assert not any(backing.known for backing in backings.values())
 
 
 def test_a_study_of_rounds_alone_says_where_they_are_and_promises_no_more(kept: Kept) -> None:

@@ -134,6 +134,15 @@ def test_the_results_are_in_order_and_the_first_error_is_raised() -> None:
         turns_take([lambda seat, n=n: result(seat, n) for n in (1, 7, 9)])  # type: ignore[misc]
 
 
+def test_what_was_stopped_with_one_that_ended_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its processes hold its output open, and nobody else would wake them."""
+    monkeypatch.setattr(turns, "_state_of", lambda _pid: "Z")
+    began = time.monotonic()
+    runs = [lambda seat: python_at(seat, RUNS_OF_WORK, "0.1")] * 2
+    assert [done.status for done in turns_take(runs)] == [0, 0]
+    assert time.monotonic() - began < 30
+
+
 def test_one_that_starts_no_process_holds_nobody_up() -> None:
     assert turns_take([lambda _: 1, lambda seat: python_at(seat, "").status]) == [1, 0]
 
@@ -177,6 +186,7 @@ def test_one_that_hangs_has_its_own_time_and_no_more(monkeypatch: pytest.MonkeyP
 def test_a_command_that_hangs_does_so_too(build: Path, tmp_path: Path) -> None:
     start = Start(build / "bench" / "command_cost", ("sleep", "60"), tmp_path)
     task = CommandTask(start, threads=1, run_seconds_max=0.3, takes_turns=True)
+    task.backing.learn(1024)
 
     def hang(arm: Arm, seat: Seat | None) -> str:
         assert seat is not None
@@ -265,8 +275,10 @@ def test_they_take_turns_where_all_have_room(
 
 
 def test_all_of_them_need_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    backing = Backing(peak_kib=1024)
+    backing = Backing()
     monkeypatch.setattr("hakmem_lab.measure.backing._bytes_free", lambda: 64 << 20)
+    assert not backing.has_room(2)  # nobody knows what a run holds
+    backing.learn(1024)
     assert backing.has_room(3) and not backing.has_room(4)
 
 

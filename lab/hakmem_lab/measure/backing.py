@@ -18,7 +18,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from hakmem_lab.measure.runner import Measured
 from hakmem_lab.measure.turns import Seat
 
 PAGE_BYTES = 4096
@@ -34,6 +33,8 @@ FREE_SHARE = 0.5
 class Backing:
     """For all runs of one task."""
 
+    known: bool = False
+    """A run was seen, so that it is known what one holds."""
     peak_kib: int = 0
     """Of the largest."""
     least_kib: int | None = None
@@ -42,8 +43,8 @@ class Backing:
     """What the first touch of a page took when it was last made ready, in microseconds; None where a limit forbids to ask."""
 
     def has_room(self, runs: int) -> bool:
-        """For RUNS at the same time."""
-        return self._bytes(runs) <= FREE_SHARE * _bytes_free()
+        """For RUNS at the same time, as far as is known."""
+        return self.known and self._bytes(runs) <= FREE_SHARE * _bytes_free()
 
     def ready(self, runs: int = 1) -> float | None:
         """For RUNS at the same time; returns `touch_us`."""
@@ -58,10 +59,12 @@ class Backing:
     def _bytes(self, runs: int) -> int:
         return runs * (self.peak_kib * 1024 + RESERVE_BYTES)
 
-    def learn(self, run: Measured) -> None:
-        if run.peak_rss_kib:
-            self.peak_kib = max(self.peak_kib, run.peak_rss_kib)
-            self.least_kib = min(self.least_kib or run.peak_rss_kib, run.peak_rss_kib)
+    def learn(self, peak_kib: int | None) -> None:
+        """Of a run; None where it does not report it."""
+        self.known = True
+        if peak_kib:
+            self.peak_kib = max(self.peak_kib, peak_kib)
+            self.least_kib = min(self.least_kib or peak_kib, peak_kib)
 
 
 def _bytes_free() -> int:

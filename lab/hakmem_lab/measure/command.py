@@ -88,7 +88,7 @@ class CommandTask:
         wall = time.monotonic() - before
         measured = measured_make(ended, start.repeat, wall, steal_ticks_read() - steal)
         measured = replace(measured, touch_us=touch, in_turns=seat is not None)
-        self.backing.learn(measured)
+        self.backing.learn(measured.peak_rss_kib)
         if watched is not None:
             measured = replace(
                 measured,

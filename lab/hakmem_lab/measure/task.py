@@ -87,7 +87,7 @@ class CellTask:
         touch = self.backing.ready_at(seat)
         command = self.cell.command(self.count, conditions.seed)
         run = workload_run(program, command, prepared, conditions, seat)
-        self.backing.learn(run)
+        self.backing.learn(run.peak_rss_kib)
         return replace(run, touch_us=touch, in_turns=seat is not None)
 
 
@@ -95,7 +95,7 @@ R = TypeVar("R")
 
 
 def runs_side_by_side(task: Task, arms: Sequence[Arm], run: Callable[[Arm, Seat | None], R]) -> list[R]:
-    """RUN of each of ARMS: in turns where the task can and the machine has memory for all of them, otherwise one after the
+    """RUN of each of ARMS: in turns where the task can and the machine is known to have memory for all of them, otherwise one after the
     other."""
     if len(arms) > 1 and task.takes_turns and task.backing.has_room(len(arms)):
         task.backing.ready(len(arms))

@@ -149,12 +149,14 @@ class Seat:
         self._page[:8] = struct.pack("=Q", self._stopped_ns)
         self._stopped_at = 0
         for pid in reversed(self._tree):
-            with suppress(ProcessLookupError, PermissionError):
+            with suppress(
+                ProcessLookupError, PermissionError
+            ):  # it was killed meanwhile, or is another user's by now
                 os.kill(pid, signal.SIGCONT)
 
 
 def _state_of(pid: int) -> str:
-    with suppress(*UNSEEN, IndexError):
+    with suppress(*UNSEEN, IndexError):  # it is gone
         return stat_fields(pid)[0]
     return "X"
 
@@ -192,7 +194,7 @@ def turns_take(runs: Sequence[Callable[[Seat], T]], seconds: float = TURN_SECOND
     kernel_check()
     jobs: list[_Job[T]] = []
     try:
-        for run in runs:
+        for run in runs:  # one by one: those before one that cannot be made are closed
             jobs.append(_Job(run, len(runs)))
         for job in jobs:
             job.thread.start()

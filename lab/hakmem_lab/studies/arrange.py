@@ -44,8 +44,8 @@ class Arranged:
 
 
 def calibrator(bench: str, command: Sequence[str], turns: bool = False) -> Calibrate:
-    """For the user's COMMAND, if there is one, whose runs may take TURNS; or for the workload that BENCH names: a cell, a program, a program
-    file. Fails immediately if there is no such workload."""
+    """For the user's COMMAND, if there is one, whose runs may take TURNS; or for the workload that BENCH names: a cell,
+    a program, a program file. Fails immediately if there is no such workload."""
     if command:
         return _command_calibrator(command, turns)
     found = workload_find(bench, CELLS)

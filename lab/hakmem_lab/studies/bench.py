@@ -18,7 +18,7 @@ from hakmem_lab.measure import provenance
 from hakmem_lab.measure.pairs import cpus_allowed
 from hakmem_lab.measure.runner import Arm
 from hakmem_lab.measure.stage import Stage
-from hakmem_lab.measure.store import Sample, SampleStore, provenance_columns
+from hakmem_lab.measure.store import TIMED, Sample, SampleStore, provenance_columns
 from hakmem_lab.measure.task import Task
 from hakmem_lab.studies.candidates import Candidate
 from hakmem_lab.studies.judging import Matrix, judge
@@ -237,6 +237,9 @@ def rounds_shown(
     """SAMPLES are those that an interrupted run kept."""
     plan = kept.plan
     tasks = {row.name: tasks_of[row.name](row.count) for row in plan.rows}
+    for one in samples:
+        if one.kind == TIMED and not one.outcome:
+            tasks[one.task].backing.learn(one.peak_rss_kib)
     with progress_shown(what, len(plan.rows), seconds_left(plan.rows, samples)) as step:
         rows_run(plan.rows, tasks, field.arms, plan.settings.seed, kept.store, step, samples)
 

@@ -170,7 +170,7 @@ class ProgramTask:
             else:
                 measured = self._serve(place, running, server, arm, conditions)
         wall = time.monotonic() - before
-        self.backing.learn(measured)
+        self.backing.learn(measured.peak_rss_kib)
         steal = steal_ticks_read() - steal
         measured = replace(
             measured, wall_seconds=wall, steal_ticks=steal, touch_us=touch, in_turns=seat is not None
